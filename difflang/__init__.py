@@ -1,0 +1,1 @@
+"""difflang: a small language for differentiable programs."""

@@ -1,0 +1,97 @@
+"""Builds graphs one equation at a time. A builder inside another captures what it uses from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from difflang.base.diagnostics import InternalError
+from difflang.base.source import NOWHERE, Span
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import OPS, Op, result_types
+from difflang.ir.types import Type
+
+
+class Builder:
+    """A graph under construction.
+
+    With an `outer` builder, a value of it (or of one further out) that is used here becomes a param of the finished
+    graph; `captured` maps each such value, as `outer` sees it, to its param, in order of first use.
+    """
+
+    __slots__ = ("captured", "depth", "eqns", "outer", "params", "span")
+
+    def __init__(self, outer: Builder | None = None, span: Span = NOWHERE) -> None:
+        self.outer = outer
+        self.depth: int = 0 if outer is None else outer.depth + 1
+        self.params: list[Value] = []
+        self.eqns: list[Eqn] = []
+        self.captured: dict[Value, Value] = {}
+        self.span = span  # where equations emitted from now on come from
+
+    def param(self, type: Type, hint: str = "") -> Value:
+        value = Value(type, self, hint)
+        self.params.append(value)
+        return value
+
+    def own(self, value: Value) -> Value:
+        """The value as this builder sees it: its own, or the param through which it is captured."""
+        if value.home is self:
+            return value
+        if self.outer is None:
+            raise InternalError(f"a {value.type} ({value.hint or 'unnamed'}) does not belong to this graph")
+        outside = self.outer.own(value)
+        if outside not in self.captured:
+            self.captured[outside] = Value(value.type, self, value.hint)
+        return self.captured[outside]
+
+    def emit(
+        self,
+        op: Op,
+        operands: Sequence[Value],
+        regions: tuple[Graph, ...] = (),
+        *,
+        span: Span | None = None,
+        hints: Sequence[str] = (),
+        **attrs: Any,
+    ) -> Values:
+        """Append an equation and give its results. Errors: TypeMismatch if the op refuses the operands."""
+        owned = tuple(map(self.own, operands))
+        types = result_types(op, [v.type for v in owned], regions, attrs)
+        names = hints or ("",) * len(types)
+        results = tuple(Value(t, self, h) for t, h in zip(types, names, strict=True))
+        self.eqns.append(Eqn(op, owned, results, attrs, regions, self.span if span is None else span))
+        return results
+
+    def one(self, name: str, *operands: Value, **attrs: Any) -> Value:
+        """Emit the op of that name, which has one result."""
+        (result,) = self.emit(OPS[name], operands, **attrs)
+        return result
+
+    def const(self, value: complex, type: Type) -> Value:
+        """An array filled with one number (or an empty history)."""
+        return self.one("const", value=value, type=type)
+
+    def inline(self, graph: Graph, *args: Value) -> list[Value]:
+        """Copy a graph's equations here, its params replaced by `args`; gives its results."""
+        env = dict(zip(graph.params, args, strict=True))
+        for eqn in graph.eqns:
+            operands = tuple(self.own(env[v]) for v in eqn.operands)
+            results = tuple(Value(r.type, self, r.hint) for r in eqn.results)
+            self.eqns.append(replace(eqn, operands=operands, results=results))
+            env.update(zip(eqn.results, results, strict=True))
+        return [env[r] for r in graph.results]
+
+    def finish(self, results: Iterable[Value], params: Iterable[Value] | None = None, name: str = "") -> Graph:
+        """The graph: captured values come after the params, unless `params` gives the whole list in order."""
+        owned = tuple(map(self.own, results))
+        order = (*self.params, *self.captured.values()) if params is None else params
+        return Graph(tuple(order), tuple(self.eqns), owned, name)
+
+
+def region(types: Iterable[Type], body: Callable[..., Iterable[Value]], name: str = "") -> Graph:
+    """A closed graph from a Python function over its params."""
+    builder = Builder()
+    params = [builder.param(t) for t in types]
+    return builder.finish(body(*params), name=name)

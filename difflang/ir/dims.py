@@ -1,0 +1,160 @@
+"""Sizes: a plain number where it is known, else a polynomial in dim names and floor divisions.
+
+`Dim` is `int | Poly`. Arithmetic on a `Poly` gives an `int` again as soon as no name is left, so concrete graphs hold
+nothing but numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDiv:
+    """An atom `lhs // rhs` that does not simplify."""
+
+    lhs: Dim
+    rhs: Dim
+
+    def __str__(self) -> str:
+        return f"{grouped(self.lhs)} // {grouped(self.rhs)}"
+
+
+Atom = str | FloorDiv
+Monomial = tuple[Atom, ...]  # a sorted product of atoms, () for the constant term
+
+
+@dataclass(frozen=True, slots=True)
+class Poly:
+    """A polynomial with integer coefficients: sorted (monomial, nonzero coefficient) pairs."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __add__(self, other: Dim) -> Dim:
+        total = dict(self.terms)
+        for monomial, coefficient in terms_of(other):
+            total[monomial] = total.get(monomial, 0) + coefficient
+        return from_terms(total)
+
+    def __neg__(self) -> Dim:
+        return from_terms({m: -c for m, c in self.terms})
+
+    def __sub__(self, other: Dim) -> Dim:
+        return self + -other
+
+    def __rsub__(self, other: int) -> Dim:
+        return -self + other
+
+    def __mul__(self, other: Dim) -> Dim:
+        total: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in terms_of(other):
+                product = tuple(sorted((*left, *right), key=str))
+                total[product] = total.get(product, 0) + a * b
+        return from_terms(total)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return floor_div(self, other)
+
+    def __rfloordiv__(self, other: int) -> Dim:
+        return floor_div(other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return self - floor_div(self, other) * other
+
+    def __str__(self) -> str:
+        text = ""
+        for monomial, coefficient in self.terms:
+            size = "*".join(grouped_atom(a) for a in monomial)
+            scale = abs(coefficient)
+            body = str(scale) if not size else size if scale == 1 else f"{scale}*{size}"
+            text += (" - " if coefficient < 0 else " + ") + body
+        return text[3:] if text.startswith(" + ") else "-" + text[3:]
+
+
+Dim = int | Poly
+
+
+def name(text: str) -> Poly:
+    """The dim that is a name by itself."""
+    return Poly((((text,), 1),))
+
+
+def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
+    if isinstance(dim, Poly):
+        return dim.terms
+    return (((), dim),) if dim else ()
+
+
+def from_terms(terms: Mapping[Monomial, int]) -> Dim:
+    left = {m: c for m, c in terms.items() if c}
+    if not left:
+        return 0
+    if len(left) == 1 and () in left:
+        return left[()]
+    return Poly(tuple(sorted(left.items(), key=lambda term: (-len(term[0]), str(term[0])))))
+
+
+def floor_div(lhs: Dim, rhs: Dim) -> Dim:
+    """`lhs // rhs`, exact where every coefficient divides, else with an atom. `rhs` is not the number 0."""
+    if isinstance(lhs, int) and isinstance(rhs, int):
+        return lhs // rhs
+    if isinstance(rhs, int):
+        whole = {m: c // rhs for m, c in terms_of(lhs) if c % rhs == 0}
+        rest = from_terms({m: c for m, c in terms_of(lhs) if c % rhs})
+        if isinstance(rest, int):
+            return from_terms(whole) + rest // rhs
+        return from_terms(whole) + atom(FloorDiv(rest, rhs))
+    if lhs == rhs or lhs == 0:
+        return 0 if lhs == 0 else 1
+    return atom(FloorDiv(lhs, rhs))
+
+
+def atom(a: Atom) -> Poly:
+    return Poly((((a,), 1),))
+
+
+def names(dim: Dim) -> frozenset[str]:
+    """Every dim name that a size mentions."""
+    found: set[str] = set()
+    todo: list[Dim] = [dim]
+    while todo:
+        for monomial, _ in terms_of(todo.pop()):
+            for a in monomial:
+                if isinstance(a, FloorDiv):
+                    todo += [a.lhs, a.rhs]
+                else:
+                    found.add(a)
+    return frozenset(found)
+
+
+def has_floor_div(dim: Dim) -> bool:
+    return any(isinstance(a, FloorDiv) for monomial, _ in terms_of(dim) for a in monomial)
+
+
+def substitute(dim: Dim, value: Callable[[str], Dim]) -> Dim:
+    """The size with every name replaced by what `value` gives for it."""
+    if isinstance(dim, int):
+        return dim
+    total: Dim = 0
+    for monomial, coefficient in dim.terms:
+        product: Dim = coefficient
+        for a in monomial:
+            factor = (
+                floor_div(substitute(a.lhs, value), substitute(a.rhs, value)) if isinstance(a, FloorDiv) else value(a)
+            )
+            product = product * factor
+        total = total + product
+    return total
+
+
+def grouped(dim: Dim) -> str:
+    return f"({dim})" if isinstance(dim, Poly) and (len(dim.terms) > 1 or " " in str(dim)) else str(dim)
+
+
+def grouped_atom(a: Atom) -> str:
+    return f"({a})" if isinstance(a, FloorDiv) else a

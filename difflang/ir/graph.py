@@ -1,0 +1,103 @@
+"""The IR: a `Graph` is params, equations, results; frozen, typed, in order. A region is a graph inside an equation.
+
+Regions are closed: what a body uses from outside arrives as an operand. Dominance is "defined on an earlier line".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from difflang.base.source import NOWHERE, Span
+from difflang.ir.types import Type
+
+if TYPE_CHECKING:
+    from difflang.ir.builder import Builder
+    from difflang.ir.op import Op
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Value:
+    """A result of an equation or a param of a graph. `hint` is the user's name for it, `m.w`, or empty."""
+
+    type: Type
+    home: Builder
+    hint: str = ""
+
+    def __add__(self, other: Operand) -> Value:
+        return operator("add", self, other)
+
+    def __radd__(self, other: float) -> Value:
+        return operator("add", other, self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return operator("sub", self, other)
+
+    def __rsub__(self, other: float) -> Value:
+        return operator("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return operator("mul", self, other)
+
+    def __rmul__(self, other: float) -> Value:
+        return operator("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return operator("div", self, other)
+
+    def __rtruediv__(self, other: float) -> Value:
+        return operator("div", other, self)
+
+    def __neg__(self) -> Value:
+        return operator("neg", self)
+
+
+Values = tuple[Value, ...]
+Operand = Value | float
+
+
+def operator(name: str, *operands: Operand) -> Value:
+    """Apply the op of that name; plain numbers become splat constants of the other operand's type."""
+    from difflang.ir.op import OPS
+
+    like = next(x for x in operands if isinstance(x, Value))
+    values = [x if isinstance(x, Value) else like.home.const(x, like.type) for x in operands]
+    return OPS[name].one(*values)
+
+
+# An attribute: hashable data known at compile time. Dtypes, dims and nested tuples are attributes too.
+Attr = object
+Attrs = Mapping[str, Attr]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Eqn:
+    """One use of an op: `results = op(operands, **attrs, regions)`."""
+
+    op: Op
+    operands: Values
+    results: Values
+    attrs: Attrs = field(default_factory=dict)
+    regions: tuple[Graph, ...] = ()
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Graph:
+    """Params, equations in order, results. `name` is the function it came from, or empty."""
+
+    params: Values
+    eqns: tuple[Eqn, ...]
+    results: Values
+    name: str = ""
+
+    @property
+    def type(self) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
+        return tuple(p.type for p in self.params), tuple(r.type for r in self.results)
+
+    def with_results(self, results: Iterable[Value]) -> Graph:
+        return replace(self, results=tuple(results))
+
+    def with_eqns(self, eqns: Iterable[Eqn]) -> Graph:
+        return replace(self, eqns=tuple(eqns))

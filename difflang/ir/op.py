@@ -1,0 +1,151 @@
+"""What an op is: one declaration that holds every fact about it. The registry, and the two ways types are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from difflang.ir.dims import Dim
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.types import DType, Tensor, Type
+
+if TYPE_CHECKING:
+    from difflang.ir.builder import Builder
+
+
+class TypeMismatch(Exception):
+    """A type rule refused its operands. `operands` are the positions that disagree, `what` each of them is."""
+
+    def __init__(self, message: str, operands: tuple[int, ...] = (), what: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.operands = operands
+        self.what = what
+
+
+class Solver(Protocol):
+    """How a type rule compares. Graphs compare strictly; the checker unifies dtypes and defers what it cannot prove.
+
+    A rule never looks inside a dtype or compares sizes itself, so one rule serves numbers and names alike.
+    """
+
+    def dtype(self, a: Tensor, b: Tensor) -> None: ...
+    def accepts(self, a: Tensor, dtypes: Sequence[DType]) -> None: ...
+    def shape(self, a: Tensor, b: Tensor, but: int | None = None) -> None: ...
+    def size(self, a: Dim, b: Dim, what: str = "size") -> None: ...
+    def require(self, condition: bool, message: str) -> None: ...
+
+
+class Strict:
+    """The solver of the IR: everything is known, so equal means equal."""
+
+    def dtype(self, a: Tensor, b: Tensor) -> None:
+        if a.dtype is not b.dtype:
+            raise TypeMismatch(f"element types differ: {a} and {b}")
+
+    def accepts(self, a: Tensor, dtypes: Sequence[DType]) -> None:
+        if a.dtype not in dtypes:
+            raise TypeMismatch(f"takes {', '.join(map(str, dtypes))}, not {a.dtype}")
+
+    def shape(self, a: Tensor, b: Tensor, but: int | None = None) -> None:
+        if a.rank != b.rank or any(m != n for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if i != but):
+            raise TypeMismatch(f"shapes differ: {a} and {b}")
+
+    def size(self, a: Dim, b: Dim, what: str = "size") -> None:
+        if a != b:
+            raise TypeMismatch(f"the {what}s differ: {a} and {b}")
+
+    def require(self, condition: bool, message: str) -> None:
+        if not condition:
+            raise TypeMismatch(message)
+
+
+STRICT = Strict()
+
+Rule = Callable[..., Any]
+MaybeValue = Value | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Op:
+    """An op and every fact about it. It takes exactly one position on its derivative:
+
+    * `jvp`: one linear rule an operand, `(d, y, *operands, **attrs) -> dy`, `None` where the operand has no tangent;
+    * `transpose`: the op is linear; `multilinear` in each operand that has a rule by itself, else in all of them
+      together. One rule an operand, `(ct, *operands, **attrs) -> ct_operand`, `None` where it is not linear in it.
+      Operands that are being transposed arrive as `Unknown(type)`. A linear op may have a `jvp` too (a cheaper one);
+    * `inactive`: its results never carry a tangent (integers, comparisons, `floor`, `stop`);
+    * `linearize` and `transpose_region`, for ops with regions: see `ad`;
+    * `expand`: a derivative operator, rewritten by `ad.differentiate` before anything else sees it.
+    """
+
+    name: str
+    type: Rule  # (solver, *types, **attrs[, regions]) -> Type | tuple[Type, ...]
+    reference: Rule  # (*arrays, **attrs) -> array(s); with regions: (evaluate, *arrays, regions, **attrs)
+    lower: Rule  # (jax, *arrays, **attrs) -> array(s); with regions: (lowering, *arrays, regions, **attrs)
+    doc: str
+    jvp: tuple[Rule | None, ...] | None = None
+    transpose: tuple[Rule | None, ...] | None = None
+    multilinear: bool = False
+    inactive: bool = False
+    linearize: Rule | None = None
+    transpose_region: Rule | None = None
+    expand: Rule | None = None
+    effect: str = ""  # "", "print", "fail": never dropped, merged or moved
+    elementwise: bool = False  # one result, of the operands' common shape
+    accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule says
+    samples: Any = None  # how tests draw operands; see ops.families
+    cost: Rule | None = None  # (*types, **attrs) -> flops; None: one an element of the results
+
+    def __post_init__(self) -> None:
+        positions = [self.jvp or self.transpose, self.inactive, self.linearize, self.expand]
+        if sum(map(bool, positions)) != 1:
+            raise TypeError(f"op {self.name} takes no single position on its derivative")
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __call__(self, *operands: Value, regions: tuple[Graph, ...] = (), **attrs: Any) -> Values:
+        """Emit an equation where the operands live: in the innermost of their homes."""
+        home = max((v.home for v in operands), key=lambda b: b.depth)
+        return home.emit(self, operands, regions, **attrs)
+
+    def one(self, *operands: Value, **attrs: Any) -> Value:
+        """The same, for an op with one result."""
+        (result,) = self(*operands, **attrs)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Stands for an operand while the op is transposed in it: only its type is known."""
+
+    type: Tensor
+
+
+class Registry(dict[str, Op]):
+    """Every op by name."""
+
+    def declare(self, op: Op) -> Op:
+        if op.name in self:
+            raise TypeError(f"op {op.name} is declared twice")
+        self[op.name] = op
+        return op
+
+    def differentiable(self) -> list[Op]:
+        return [op for op in self.values() if not op.inactive]
+
+
+OPS = Registry()
+
+
+def result_types(op: Op, types: Sequence[Type], regions: tuple[Graph, ...], attrs: Any) -> tuple[Type, ...]:
+    """The result types of one use of an op. Errors: TypeMismatch."""
+    found = op.type(STRICT, *types, **({"regions": regions} if regions else {}), **attrs)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def rebuilt(eqn: Eqn, home: Builder, operands: Sequence[Value]) -> Values:
+    """The same equation on other operands, emitted in `home`."""
+    return home.emit(eqn.op, operands, eqn.regions, span=eqn.span, **eqn.attrs)
