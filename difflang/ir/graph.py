@@ -82,6 +82,25 @@ class Eqn:
     regions: tuple[Graph, ...] = ()
     span: Span = NOWHERE
 
+    @property
+    def effectful(self) -> bool:
+        """It, or something in its regions, prints or can fail: never dropped, merged or reordered."""
+        return bool(self.op.effect) or any(g.effectful for g in self.regions)
+
+    def renamed(self, to: Mapping[Value, Value]) -> Eqn:
+        """The same equation on other operands; itself if none is in `to`."""
+        if not any(v in to for v in self.operands):
+            return self
+        operands = tuple([to.get(v, v) for v in self.operands])
+        return Eqn(self.op, operands, self.results, self.attrs, self.regions, self.span)
+
+    def with_regions(self, regions: Iterable[Graph]) -> Eqn:
+        """The same equation with other regions; itself if they are the same graphs."""
+        new = tuple(regions)
+        if all(a is b for a, b in zip(new, self.regions, strict=True)):
+            return self
+        return Eqn(self.op, self.operands, self.results, self.attrs, new, self.span)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Graph:
@@ -91,6 +110,10 @@ class Graph:
     eqns: tuple[Eqn, ...]
     results: Values
     name: str = ""
+    effectful: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "effectful", any(e.op.effect or e.regions and e.effectful for e in self.eqns))
 
     @property
     def type(self) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
@@ -101,3 +124,7 @@ class Graph:
 
     def with_eqns(self, eqns: Iterable[Eqn]) -> Graph:
         return replace(self, eqns=tuple(eqns))
+
+    def renamed_results(self, to: Mapping[Value, Value]) -> Graph:
+        """The same graph giving other values; itself if none of its results is in `to`."""
+        return self.with_results(to.get(r, r) for r in self.results) if any(r in to for r in self.results) else self

@@ -12,6 +12,7 @@ from difflang.ir.types import DType, Tensor, Type
 
 if TYPE_CHECKING:
     from difflang.ir.builder import Builder
+    from difflang.ir.layout import Layout
 
 
 class TypeMismatch(Exception):
@@ -96,6 +97,7 @@ class Op:
     elementwise: bool = False  # one result, of the operands' common shape
     accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule says
     samples: Any = None  # how tests draw operands; see ops.families
+    layout: Callable[[Eqn], Layout] | None = None  # for ops with regions: how values flow in and out of them
     cost: Rule | None = None  # (*types, **attrs) -> flops; None: one an element of the results
 
     def __post_init__(self) -> None:

@@ -1,0 +1,73 @@
+"""How values flow in and out of an equation's regions, in a form that every pass can read.
+
+An op with regions declares `layout`; passes never ask which op it is. An op without one is opaque to them: all of its
+operands count as read, and nothing moves in or out of its regions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from difflang.ir.graph import Eqn
+
+Place = int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Places of an equation that hold one thing, and so are kept or dropped together.
+
+    A const is an operand and a param of each region; a carry is those, a value that the step returns and a result; an
+    item is an operand and a param; an output is a returned value and a result.
+    """
+
+    operand: Place = None
+    params: tuple[Place, ...] = ()  # one a region; () for none
+    returns: tuple[Place, ...] = ()  # one a region: which of its results
+    result: Place = None
+    counted: str = ""  # the attribute that says how many slots of this kind there are
+    fixed: bool = False  # the params are the operand itself, whenever the regions run
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The slots of an equation. Places in no slot (a predicate, a limit, an index, a count) are always kept."""
+
+    slots: tuple[Slot, ...]
+    repeats: bool = False  # its regions run many times on the same fixed operands
+
+
+def call_layout(eqn: Eqn) -> Layout:
+    """`call(*operands) {body}`."""
+    operands = [Slot(i, (i,), fixed=True) for i in range(len(eqn.operands))]
+    return Layout((*operands, *(Slot(returns=(j,), result=j) for j in range(len(eqn.results)))))
+
+
+def cond_layout(eqn: Eqn) -> Layout:
+    """`cond(pred, *operands) {then} {else}`."""
+    operands = [Slot(i + 1, (i, i), fixed=True) for i in range(len(eqn.operands) - 1)]
+    return Layout((*operands, *(Slot(returns=(j, j), result=j) for j in range(len(eqn.results)))))
+
+
+def map_layout(eqn: Eqn) -> Layout:
+    """`map(*consts, *xs) {body}`."""
+    consts = eqn.attrs["consts"]
+    assert isinstance(consts, int)
+    operands = [
+        Slot(i, (i,), counted="consts" if i < consts else "", fixed=i < consts) for i in range(len(eqn.operands))
+    ]
+    return Layout((*operands, *(Slot(returns=(j,), result=j) for j in range(len(eqn.results)))), repeats=True)
+
+
+def loop_layout(eqn: Eqn) -> Layout:
+    """`loop(limit, *consts, *carry, *xs) {step(index, ...)} [{go(index, ...)}]`."""
+    consts, carry = eqn.attrs["consts"], eqn.attrs["carry"]
+    assert isinstance(consts, int) and isinstance(carry, int)
+    go = len(eqn.regions) - 1  # 0 or 1
+    slots = [Slot(i, (i,) * (1 + go), counted="consts", fixed=True) for i in range(1, 1 + consts)]
+    for k in range(carry):
+        at = 1 + consts + k
+        slots.append(Slot(at, (at,) * (1 + go), (k, *(None,) * go), 1 + k, "carry"))
+    slots += [Slot(i, (i, *(None,) * go)) for i in range(1 + consts + carry, len(eqn.operands))]
+    slots += [Slot(returns=(j, *(None,) * go), result=1 + j) for j in range(carry, len(eqn.results) - 1)]
+    return Layout(tuple(slots), repeats=True)
