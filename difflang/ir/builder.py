@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from difflang.base.diagnostics import InternalError
@@ -75,13 +74,17 @@ class Builder:
 
     def inline(self, graph: Graph, *args: Value) -> list[Value]:
         """Copy a graph's equations here, its params replaced by `args`; gives its results."""
-        env = dict(zip(graph.params, args, strict=True))
+        env = dict(zip(graph.params, map(self.own, args), strict=True))
         for eqn in graph.eqns:
-            operands = tuple(self.own(env[v]) for v in eqn.operands)
-            results = tuple(Value(r.type, self, r.hint) for r in eqn.results)
-            self.eqns.append(replace(eqn, operands=operands, results=results))
+            results = self.copy(eqn, tuple([env[v] for v in eqn.operands]))
             env.update(zip(eqn.results, results, strict=True))
         return [env[r] for r in graph.results]
+
+    def copy(self, eqn: Eqn, operands: Values) -> Values:
+        """The same equation on other operands, of the same types and of this builder: nothing is checked again."""
+        results = tuple([Value(r.type, self, r.hint) for r in eqn.results])
+        self.eqns.append(Eqn(eqn.op, operands, results, eqn.attrs, eqn.regions, eqn.span))
+        return results
 
     def finish(self, results: Iterable[Value], params: Iterable[Value] | None = None, name: str = "") -> Graph:
         """The graph: captured values come after the params, unless `params` gives the whole list in order."""

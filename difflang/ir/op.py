@@ -77,8 +77,11 @@ class Op:
       together. One rule an operand, `(ct, *operands, **attrs) -> ct_operand`, `None` where it is not linear in it.
       Operands that are being transposed arrive as `Unknown(type)`. A linear op may have a `jvp` too (a cheaper one);
     * `inactive`: its results never carry a tangent (integers, comparisons, `floor`, `stop`);
-    * `linearize` and `transpose_region`, for ops with regions: see `ad`;
+    * `linearize` and `transpose_region`, for ops with regions: see `ops.regions`. Where primal and tangent need not be
+      apart, `jvp_region` (if there is one) computes both in one equation;
     * `expand`: a derivative operator, rewritten by `ad.differentiate` before anything else sees it.
+
+    An op with several results gives its rules tuples: of results, of tangents, of cotangents (`None` where absent).
     """
 
     name: str
@@ -92,6 +95,7 @@ class Op:
     inactive: bool = False
     linearize: Rule | None = None
     transpose_region: Rule | None = None
+    jvp_region: Rule | None = None
     expand: Rule | None = None
     effect: str = ""  # "", "print", "fail": never dropped, merged or moved
     elementwise: bool = False  # one result, of the operands' common shape
@@ -151,3 +155,8 @@ def result_types(op: Op, types: Sequence[Type], regions: tuple[Graph, ...], attr
 def rebuilt(eqn: Eqn, home: Builder, operands: Sequence[Value]) -> Values:
     """The same equation on other operands, emitted in `home`."""
     return home.emit(eqn.op, operands, eqn.regions, span=eqn.span, **eqn.attrs)
+
+
+def effectful(eqn: Eqn) -> bool:
+    """Whether the equation, or one in its regions, has an effect: then it is never dropped, merged or moved."""
+    return bool(eqn.op.effect) or any(effectful(inner) for region in eqn.regions for inner in region.eqns)
