@@ -8,7 +8,7 @@ from typing import Any
 from difflang.base.diagnostics import InternalError
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, Op, result_types
+from difflang.ir.op import OPS, STRICT, Op, Solver, result_types
 from difflang.ir.types import Type
 
 
@@ -19,10 +19,11 @@ class Builder:
     graph; `captured` maps each such value, as `outer` sees it, to its param, in order of first use.
     """
 
-    __slots__ = ("captured", "depth", "eqns", "outer", "params", "span")
+    __slots__ = ("captured", "depth", "eqns", "outer", "params", "solver", "span")
 
-    def __init__(self, outer: Builder | None = None, span: Span = NOWHERE) -> None:
+    def __init__(self, outer: Builder | None = None, span: Span = NOWHERE, solver: Solver = STRICT) -> None:
         self.outer = outer
+        self.solver: Solver = solver if outer is None else outer.solver  # how the types of operands are compared
         self.depth: int = 0 if outer is None else outer.depth + 1
         self.params: list[Value] = []
         self.eqns: list[Eqn] = []
@@ -57,10 +58,24 @@ class Builder:
     ) -> Values:
         """Append an equation and give its results. Errors: TypeMismatch if the op refuses the operands."""
         owned = tuple(map(self.own, operands))
-        types = result_types(op, [v.type for v in owned], regions, attrs)
+        types = result_types(op, [v.type for v in owned], regions, attrs, self.solver)
+        return self.append(op, owned, types, regions, span=span, hints=hints, **attrs)
+
+    def append(
+        self,
+        op: Op,
+        operands: Values,
+        types: tuple[Type, ...],
+        regions: tuple[Graph, ...] = (),
+        *,
+        span: Span | None = None,
+        hints: Sequence[str] = (),
+        **attrs: Any,
+    ) -> Values:
+        """Append an equation whose result types are known already, on operands of this builder."""
         names = hints or ("",) * len(types)
         results = tuple(Value(t, self, h) for t, h in zip(types, names, strict=True))
-        self.eqns.append(Eqn(op, owned, results, attrs, regions, self.span if span is None else span))
+        self.eqns.append(Eqn(op, operands, results, attrs, regions, self.span if span is None else span))
         return results
 
     def one(self, name: str, *operands: Value, **attrs: Any) -> Value:

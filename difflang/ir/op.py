@@ -146,9 +146,11 @@ class Registry(dict[str, Op]):
 OPS = Registry()
 
 
-def result_types(op: Op, types: Sequence[Type], regions: tuple[Graph, ...], attrs: Any) -> tuple[Type, ...]:
+def result_types(
+    op: Op, types: Sequence[Type], regions: tuple[Graph, ...], attrs: Any, solver: Solver = STRICT
+) -> tuple[Type, ...]:
     """The result types of one use of an op. Errors: TypeMismatch."""
-    found = op.type(STRICT, *types, **({"regions": regions} if regions else {}), **attrs)
+    found = op.type(solver, *types, **({"regions": regions} if regions else {}), **attrs)
     return found if isinstance(found, tuple) else (found,)
 
 
