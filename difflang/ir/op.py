@@ -157,8 +157,3 @@ def result_types(
 def rebuilt(eqn: Eqn, home: Builder, operands: Sequence[Value]) -> Values:
     """The same equation on other operands, emitted in `home`."""
     return home.emit(eqn.op, operands, eqn.regions, span=eqn.span, **eqn.attrs)
-
-
-def effectful(eqn: Eqn) -> bool:
-    """Whether the equation, or one in its regions, has an effect: then it is never dropped, merged or moved."""
-    return bool(eqn.op.effect) or any(effectful(inner) for region in eqn.regions for inner in region.eqns)
