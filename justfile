@@ -1,0 +1,42 @@
+# What one does here. `just` lists it; PYTHON chooses the interpreter.
+python := env("PYTHON", if path_exists(".venv/bin/python") == "true" { ".venv/bin/python" } else { "python3" })
+
+_list:
+    @just --list --unsorted
+
+# Style, types, floors: seconds.
+check:
+    {{ python }} -m ruff format --check .
+    {{ python }} -m ruff check .
+    {{ python }} -m basedpyright --pythonpath {{ python }}
+    {{ python }} -m pytest -q tests/test_floors.py tests/test_no_jax_ad.py
+
+# Everything but what is marked slow: a minute.
+test *args:
+    {{ python }} -m pytest -q -n 2 -m "not slow" {{ args }}
+
+# Expected files are written anew; read their diff like code.
+accept *args:
+    DIFFLANG_ACCEPT=1 {{ python }} -m pytest -q tests/golden tests/errors {{ args }}
+    git diff --stat -- tests
+
+# Every code block of the documentation, run.
+docs:
+    {{ python }} -m pytest -q tests/docs
+
+# Lines in each room.
+size:
+    @for room in difflang/*/; do printf '%6d  %s\n' "$(find "$room" -name '*.py' -exec cat {} + | wc -l)" "$room"; done | sort -rn
+    @printf '%6d  all\n' "$(find difflang -name '*.py' -exec cat {} + | wc -l)"
+
+# Against the best JAX twin, in one process.
+bench *args:
+    {{ python }} benchmarks/run.py {{ args }}
+
+# Random programs in bulk, with a new seed each time.
+fuzz seed="random" count="2000":
+    DIFFLANG_FUZZ={{ count }} DIFFLANG_SEED={{ seed }} {{ python }} -m pytest -q -n 2 tests/property
+
+# What continuous integration runs.
+all:
+    PYTHON={{ python }} .ci/run
