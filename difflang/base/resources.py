@@ -1,0 +1,47 @@
+"""Where the files that travel with the package are: the grammar and the standard library, in a checkout or a wheel.
+
+What they mean is for `syntax` and the driver to say.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def folder(name: str) -> Path:
+    """The folder `name` beside the package in a checkout, else `_name` inside the installed package.
+
+    Errors: FileNotFoundError if neither is there, which means a broken installation.
+    """
+    sibling, installed = PACKAGE.parent / name, PACKAGE / f"_{name}"
+    # Only a checkout has pyproject.toml beside the package: site-packages may hold somebody else's `grammar`.
+    if sibling.is_dir() and (PACKAGE.parent / "pyproject.toml").is_file():
+        return sibling
+    if installed.is_dir():
+        return installed
+    raise FileNotFoundError(f"difflang's {name} folder is neither at {sibling} nor at {installed}")
+
+
+def grammar() -> str:
+    """The text of `difflang.lark`."""
+    return (folder("grammar") / "difflang.lark").read_text(encoding="utf-8")
+
+
+def stdlib_files() -> tuple[Path, ...]:
+    """The standard library's modules, by name."""
+    return tuple(sorted(folder("stdlib").glob("*.dfl")))
+
+
+def cache_folder() -> Path:
+    """The user's folder for what can be made again: `$XDG_CACHE_HOME/difflang` or the platform's custom. Not created."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    if chosen and Path(chosen).is_absolute():  # the XDG rules say to ignore a relative path
+        return Path(chosen) / "difflang"
+    if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
+        return Path(local) / "difflang" / "cache"
+    home = Path(os.path.expanduser("~"))
+    return (home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache") / "difflang"

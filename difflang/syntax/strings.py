@@ -1,0 +1,87 @@
+"""What a string literal holds: text with its escapes resolved, and the places of the expressions in braces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from difflang.base.diagnostics import Diagnostic, Label
+from difflang.base.source import Source, Span
+
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "\\": "\\", "{": "{", "}": "}"}
+_PLAIN = re.compile(r"[^\\{}]+")
+_UNICODE = re.compile(r"u\{([0-9a-fA-F]{1,6})\}")
+_DEPTH = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """`{expression:format}`: the span with its braces, the expression's, and the format."""
+
+    span: Span
+    expression: Span
+    format: str
+
+
+def pieces(source: Source, start: int, end: int, reports: list[Diagnostic]) -> Iterator[str | Hole]:
+    """The parts of what stands between the quotes, in order. Mistakes go to `reports` and are left out."""
+    text = source.text
+    pos = start
+    while pos < end:
+        char = text[pos]
+        if plain := _PLAIN.match(text, pos, end):
+            yield plain[0]
+            pos = plain.end()
+        elif char == "\\":
+            found, pos = _escape(source, pos, end, reports)
+            yield found
+        elif text.startswith((char * 2), pos, end):
+            yield char
+            pos += 2
+        elif char == "{":
+            hole = _hole(source, pos, end, reports)
+            if hole is None:
+                return
+            yield hole
+            pos = hole.span.end
+        else:
+            reports.append(_report("DL0118", "`}` alone in a string", Span(source, pos, pos + 1), "write `}}`"))
+            pos += 1
+
+
+def _escape(source: Source, pos: int, end: int, reports: list[Diagnostic]) -> tuple[str, int]:
+    """The character that a backslash begins, and where it ends."""
+    text = source.text
+    letter = text[pos + 1 : pos + 2]
+    if letter in ESCAPES and letter:
+        return ESCAPES[letter], pos + 2
+    if code := _UNICODE.match(text, pos + 1, end):
+        number = int(code[1], 16)
+        if number <= 0x10FFFF and not 0xD800 <= number < 0xE000:
+            return chr(number), code.end()
+    stop = code.end() if code else min(pos + 2, end)
+    known = "the escapes are \\n \\t \\r \\0 \\\" \\\\ \\{ \\} and \\u{3b1}"
+    reports.append(_report("DL0117", f"no such escape: `{text[pos:stop]}`", Span(source, pos, stop), "", known))
+    return "", stop
+
+
+def _hole(source: Source, pos: int, end: int, reports: list[Diagnostic]) -> Hole | None:
+    """What stands from the brace at `pos` to its partner."""
+    text = source.text
+    depth, colon = 0, -1
+    for at in range(pos, end):
+        depth += _DEPTH.get(text[at], 0)
+        if text[at] == ":" and depth == 1 and colon < 0:
+            colon = at
+        if depth == 0:
+            stop = colon if colon >= 0 else at
+            format = text[colon + 1 : at] if colon >= 0 else ""
+            return Hole(Span(source, pos, at + 1), Span(source, pos + 1, stop), format)
+    help = "write `{{` for a brace that is not the beginning of an expression"
+    reports.append(_report("DL0118", "`{` in a string is never closed", Span(source, pos, pos + 1), "", help))
+    return None
+
+
+def _report(code: str, message: str, span: Span, label: str, *helps: str) -> Diagnostic:
+    return Diagnostic(code, message, (Label(span, label),), helps)
