@@ -1,0 +1,51 @@
+"""Expands the derivative equations of a graph, innermost first, until none is left.
+
+Nesting therefore needs no tags: when an outer derivative is taken, the inner one is ordinary equations.
+"""
+
+from __future__ import annotations
+
+from difflang.ad.context import Context
+from difflang.ad.linearize import live
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Graph
+
+
+def differentiate(graph: Graph) -> Graph:
+    """The same function without derivative equations: primal, tangent and transposed equations stand in their place.
+
+    A graph without derivative equations is given back as it is. Regions that several equations share stay shared.
+    Cost: linear in the equations at each level of nesting.
+    """
+    return Expansion().graph(graph)
+
+
+class Expansion:
+    """One run over a graph and its regions."""
+
+    def __init__(self) -> None:
+        self.ad = Context()
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph not in self.done:
+            self.done[graph] = self.expanded(graph)
+        return self.done[graph]
+
+    def expanded(self, graph: Graph) -> Graph:
+        eqns = [e.with_regions([self.graph(r) for r in e.regions]) if e.regions else e for e in graph.eqns]
+        if not any(e.op.expand for e in eqns):
+            return graph if all(a is b for a, b in zip(eqns, graph.eqns, strict=True)) else graph.with_eqns(eqns)
+        builder = Builder()
+        env = {p: builder.param(p.type, p.hint) for p in graph.params}
+        for eqn in eqns:
+            operands = tuple([env[v] for v in eqn.operands])
+            if eqn.op.expand is None:
+                results = builder.copy(eqn, operands)
+            else:
+                builder.span = eqn.span
+                results = eqn.op.expand(self.ad, builder, eqn, operands)
+            env.update(zip(eqn.results, results, strict=True))
+        results = [env[r] for r in graph.results]
+        kept, _ = live(builder.eqns, results)  # an outer derivative need not differentiate what nobody reads
+        return Graph(tuple(builder.params), kept, tuple(results), graph.name)

@@ -1,0 +1,202 @@
+"""Linearization by capture: what touches a tangent goes to the tangent graph, the rest stays in the primal graph.
+
+The residuals are exactly the values that the tangent graph captures. Rules of ops are called on values; where they emit
+decides where their equations go. What ops with regions do is in `ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import MaybeValue, Rule
+from difflang.ops.regions import Ad, Linearized, Mask, MaybeValues, Pushed, Tangents, add, or_zeros, spread, zeros
+
+
+def linearize(ad: Ad, graph: Graph, active: Mask) -> Linearized:
+    """Split a graph into its primal and its tangent in the params that are `active`.
+
+    Cost: one walk, and one back over the tangent graph to drop what no result needs, and with it its residuals.
+    """
+    primal = Builder()
+    tangent = Builder(outer=primal)
+    xs = [primal.param(p.type, p.hint) for p in graph.params]
+    ys, dys = push(ad, graph, primal, xs, tangent, tangent_params(tangent, graph.params, active))
+    results = tuple([tangent.own(d) for d in dys if d is not None])
+    eqns, used = live(tangent.eqns, results)
+    captured = {inside: outside for outside, inside in tangent.captured.items() if inside in used}
+    again = constants(primal, captured)
+    residuals = {inside: outside for inside, outside in captured.items() if inside not in again}
+    params = (*residuals, *tangent.params)
+    return Linearized(
+        primal.finish([*ys, *residuals.values()], name=graph.name),
+        Graph(params, (*again.values(), *eqns), results, graph.name),
+        tuple(residuals.values()),
+        tuple([d is not None for d in dys]),
+    )
+
+
+def jvp(ad: Ad, graph: Graph, active: Mask) -> Pushed:
+    """The graph with its tangent in one: params ++ tangents -> results ++ tangents of the active results."""
+    builder = Builder()
+    xs = [builder.param(p.type, p.hint) for p in graph.params]
+    ys, dys = push(ad, graph, builder, xs, builder, tangent_params(builder, graph.params, active))
+    results = [*ys, *(d for d in dys if d is not None)]
+    return Pushed(builder.finish(results, name=graph.name), tuple([d is not None for d in dys]))
+
+
+def push(
+    ad: Ad, graph: Graph, primal: Builder, xs: Iterable[Value], tangent: Builder, dxs: MaybeValues
+) -> tuple[list[Value], list[MaybeValue]]:
+    """Emit the graph's equations in `primal` and what their tangents need in `tangent`, which may be the same builder.
+
+    Gives the results and their tangents, `None` where a result does not depend on a param with a tangent.
+    """
+    env = dict(zip(graph.params, map(primal.own, xs), strict=True))
+    dot = {p: d for p, d in zip(graph.params, dxs, strict=True) if d is not None}
+    for eqn in graph.eqns:
+        operands = tuple([env[v] for v in eqn.operands])
+        if eqn.op.inactive or dot.keys().isdisjoint(eqn.operands):
+            env.update(zip(eqn.results, primal.copy(eqn, operands), strict=True))
+            continue
+        primal.span = tangent.span = eqn.span
+        ys, dys = push_eqn(ad, eqn, primal, operands, Tangents(tangent, tuple([dot.get(v) for v in eqn.operands])))
+        env.update(zip(eqn.results, ys, strict=True))
+        for y, dy in zip(eqn.results, dys, strict=True):
+            if dy is not None:
+                dot[y] = checked(eqn, dy, y)
+    return [env[r] for r in graph.results], [dot.get(r) for r in graph.results]
+
+
+def push_eqn(
+    ad: Ad, eqn: Eqn, primal: Builder, xs: Values, dxs: Tangents
+) -> tuple[Sequence[Value], Sequence[MaybeValue]]:
+    """One equation with at least one tangent: its results and their tangents."""
+    op = eqn.op
+    if op.expand is not None:
+        raise InternalError(f"{op} must be expanded before it is differentiated")
+    region_rule = op.jvp_region if primal is dxs.builder and op.jvp_region is not None else op.linearize
+    if region_rule is not None:
+        return region_rule(ad, eqn, xs, dxs)
+    ys = primal.copy(eqn, xs)
+    if all([y.type.tangent is None for y in ys]):
+        return ys, [None] * len(ys)
+    if op.jvp is not None:
+        return ys, jvp_terms(eqn, ys, xs, dxs.values)
+    return ys, linear_terms(eqn, xs, dxs)
+
+
+def jvp_terms(eqn: Eqn, ys: Values, xs: Values, dxs: MaybeValues) -> list[MaybeValue]:
+    """The sum of what the op's rules give for each operand that has a tangent."""
+    rules = eqn.op.jvp or ()
+    y = ys[0] if len(ys) == 1 else ys
+    total: list[MaybeValue] = [None] * len(ys)
+    for i, dx in enumerate(dxs):
+        if dx is None:
+            continue
+        rule = rule_of(eqn, rules, i)
+        total = summed(total, rule(dx, y, *xs, **eqn.attrs))
+    return total
+
+
+def linear_terms(eqn: Eqn, xs: Values, dxs: Tangents) -> list[MaybeValue]:
+    """A linear op is its own tangent: term by term if it is multilinear, else with zeros for absent operands."""
+    op, builder = eqn.op, dxs.builder
+    rules = op.transpose or ()
+    total: list[MaybeValue] = [None] * len(eqn.results)
+    for i, dx in enumerate(dxs.values):
+        if dx is None:
+            continue
+        rule_of(eqn, rules, i)
+        if op.multilinear:
+            total = summed(total, builder.emit(op, (*xs[:i], dx, *xs[i + 1 :]), **eqn.attrs))
+    if op.multilinear:
+        return total
+    whole = [
+        or_zeros(builder, dx, x.type) if place(rules, i) is not None and x.type.tangent is not None else x
+        for i, (x, dx) in enumerate(zip(xs, dxs.values, strict=True))
+    ]
+    return list(builder.emit(op, whole, **eqn.attrs))
+
+
+def place(rules: Sequence[Rule | None], i: int) -> Rule | None:
+    """The rule of an operand; the last rule serves all further operands of an op that takes any number."""
+    return rules[min(i, len(rules) - 1)] if rules else None
+
+
+def rule_of(eqn: Eqn, rules: Sequence[Rule | None], i: int) -> Rule:
+    rule = place(rules, i)
+    if rule is None:
+        raise InternalError(f"{eqn.op} has no derivative in operand {i}, which has a tangent")
+    return rule
+
+
+def summed(total: list[MaybeValue], term: MaybeValue | Sequence[MaybeValue]) -> list[MaybeValue]:
+    if term is None:
+        return total
+    terms = [term] if isinstance(term, Value) else term
+    return [add(a, b) for a, b in zip(total, terms, strict=True)]
+
+
+def checked(eqn: Eqn, tangent: Value, like: Value) -> Value:
+    want = like.type.tangent
+    if tangent.type is not want and tangent.type != want:
+        raise InternalError(f"the derivative of {eqn.op} gives {tangent.type} where {want} is due")
+    return tangent
+
+
+def tangent_params(builder: Builder, params: Values, active: Mask) -> list[MaybeValue]:
+    """A param for the tangent of each active param."""
+    return [tangent_param(builder, p) if a else None for p, a in zip(params, active, strict=True)]
+
+
+def tangent_param(builder: Builder, param: Value) -> Value:
+    if param.type.tangent is None:
+        raise InternalError(f"a {param.type} ({param.hint or 'unnamed'}) has no tangent")
+    return builder.param(param.type.tangent, f"d{param.hint}" if param.hint else "")
+
+
+def live(eqns: Sequence[Eqn], results: Iterable[Value]) -> tuple[tuple[Eqn, ...], set[Value]]:
+    """The equations that the results need, and every value that these read."""
+    used = set(results)
+    kept: list[Eqn] = []
+    for eqn in reversed(eqns):
+        if not used.isdisjoint(eqn.results) or eqn.effectful:
+            used.update(eqn.operands)
+            kept.append(eqn)
+    return tuple(reversed(kept)), used
+
+
+def constants(primal: Builder, captured: dict[Value, Value]) -> dict[Value, Eqn]:
+    """Equations that define anew, inside, what is captured of equations without operands: not worth a residual."""
+    maker = {e.results[0]: e for e in primal.eqns if not e.operands and not e.regions and not e.op.effect}
+    return {
+        inside: Eqn(maker[outside].op, (), (inside,), maker[outside].attrs, (), maker[outside].span)
+        for inside, outside in captured.items()
+        if outside in maker
+    }
+
+
+def with_tangents(lin: Linearized, wanted: Mask) -> Linearized:
+    """The same, where the `wanted` results have a tangent even if it is zero."""
+    types = [r.type for r in lin.primal.results[: len(lin.active)]]
+    builder = Builder()
+    params = [builder.param(p.type, p.hint) for p in lin.tangent.params]
+    dys = spread(builder.inline(lin.tangent, *params), lin.active)
+    active = tuple([a or w for a, w in zip(lin.active, wanted, strict=True)])
+    results = [or_zeros(builder, d, t) for d, t, a in zip(dys, types, active, strict=True) if a]
+    return Linearized(lin.primal, builder.finish(results, name=lin.tangent.name), lin.residuals, active)
+
+
+def pushed_with_tangents(pushed: Pushed, wanted: Mask) -> Pushed:
+    """The same, where the `wanted` results have a tangent even if it is zero."""
+    n = len(pushed.active)
+    builder = Builder()
+    params = [builder.param(p.type, p.hint) for p in pushed.graph.params]
+    results = builder.inline(pushed.graph, *params)
+    ys, dys = results[:n], spread(results[n:], pushed.active)
+    active = tuple([a or w for a, w in zip(pushed.active, wanted, strict=True)])
+    tangents = [d if d is not None else zeros(builder, y.type) for y, d, a in zip(ys, dys, active, strict=True) if a]
+    return Pushed(builder.finish([*ys, *tangents], name=pushed.graph.name), active)

@@ -1,0 +1,111 @@
+"""Transposition: a linear graph turned round. What is not linear in it is computed forwards, as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import MaybeValue, Unknown
+from difflang.ops.regions import Ad, Mask, Transposed, add, or_zeros, spread
+
+Env = dict[Value, Value]
+
+
+def transpose(ad: Ad, graph: Graph, linear: Mask, present: Mask) -> Transposed:
+    """A linear graph turned round: from cotangents of its results to cotangents of its linear params.
+
+    Shapes: takes the other params, then a cotangent like each result where `present`; gives a cotangent like each
+            linear param that one reaches.
+    Errors: InternalError if an equation is not linear where `linear` says it is.
+    Cost:   one walk forward over what is not linear, one walk back over what is.
+    Source: Radul et al. 2023, You Only Linearize Once.
+    """
+    builder = Builder()
+    env = {p: builder.param(p.type, p.hint) for p, is_linear in zip(graph.params, linear, strict=True) if not is_linear}
+    params = {p for p, is_linear in zip(graph.params, linear, strict=True) if is_linear}
+    cts = [builder.param(r.type, "ct") if p else None for r, p in zip(graph.results, present, strict=True)]
+    found = pull(ad, graph.eqns, builder, env, params, list(zip(graph.results, cts, strict=True)))
+    back = [found.get(p) for p in graph.params]
+    results = [c for c in back if c is not None]
+    return Transposed(builder.finish(results, name=graph.name), tuple([c is not None for c in back]))
+
+
+def pull(
+    ad: Ad,
+    eqns: Sequence[Eqn],
+    builder: Builder,
+    env: Env,
+    linear: set[Value],
+    cts: Sequence[tuple[Value, MaybeValue]],
+) -> Env:
+    """Emit in `builder` what pulls cotangents back through `eqns`, to the values in `linear`.
+
+    `env` says what the values that are not linear are called in `builder`, `cts` which value has which cotangent. Gives
+    the cotangents of the linear values that equations do not define. `env` and `linear` grow.
+    """
+    backwards: list[Eqn] = []
+    for eqn in eqns:
+        if linear.isdisjoint(eqn.operands):
+            env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
+        else:
+            linear.update([r for r in eqn.results if r.type.tangent is not None])
+            backwards.append(eqn)
+    found: Env = {}
+    for value, ct in cts:
+        if ct is not None and value in linear:
+            accumulate(found, value, ct)
+    for eqn in reversed(backwards):
+        arriving = [found.pop(r, None) for r in eqn.results]
+        if all([ct is None for ct in arriving]):
+            continue
+        builder.span = eqn.span
+        for value, ct in zip(eqn.operands, pull_eqn(ad, eqn, builder, arriving, env, linear), strict=True):
+            if ct is not None and value in linear:
+                accumulate(found, value, checked(eqn, ct, value))
+    return found
+
+
+def accumulate(found: Env, value: Value, ct: Value) -> None:
+    total = add(found.get(value), ct)
+    assert total is not None
+    found[value] = total
+
+
+def pull_eqn(
+    ad: Ad, eqn: Eqn, builder: Builder, cts: list[MaybeValue], env: Env, linear: set[Value]
+) -> Sequence[MaybeValue]:
+    """The cotangents of one linear equation's operands."""
+    op = eqn.op
+    is_linear = tuple([v in linear for v in eqn.operands])
+    if op.transpose_region is not None:
+        return op.transpose_region(ad, eqn, builder, cts, is_linear, [env.get(v) for v in eqn.operands])
+    rules = op.transpose
+    if rules is None or (op.multilinear and sum(is_linear) != 1):
+        raise InternalError(f"{op} is not linear in its operands {[i for i, l in enumerate(is_linear) if l]}")
+    operands = [Unknown(v.type) if l else env[v] for v, l in zip(eqn.operands, is_linear, strict=True)]
+    ct = cts[0] if len(cts) == 1 else tuple(cts)
+    back: list[MaybeValue] = []
+    for i, l in enumerate(is_linear):
+        rule = rules[min(i, len(rules) - 1)]
+        if l and rule is None:
+            raise InternalError(f"{op} is not linear in operand {i}")
+        back.append(rule(ct, *operands, **eqn.attrs) if l and rule is not None else None)
+    return back
+
+
+def checked(eqn: Eqn, ct: Value, like: Value) -> Value:
+    if ct.type is not like.type and ct.type != like.type:
+        raise InternalError(f"the transpose of {eqn.op} gives {ct.type} where {like.type} is due")
+    return ct
+
+
+def with_cotangents(graph: Graph, transposed: Transposed, wanted: Mask) -> Transposed:
+    """The same, where the `wanted` params get a cotangent even if it is zero. `graph` is what was transposed."""
+    builder = Builder()
+    params = [builder.param(p.type, p.hint) for p in transposed.graph.params]
+    cts = spread(builder.inline(transposed.graph, *params), transposed.active)
+    active = tuple([a or w for a, w in zip(transposed.active, wanted, strict=True)])
+    results = [or_zeros(builder, c, p.type) for c, p, a in zip(cts, graph.params, active, strict=True) if a]
+    return Transposed(builder.finish(results, name=graph.name), active)

@@ -1,0 +1,76 @@
+"""The NumPy interpreter: any graph, one equation at a time, by each op's `reference`.
+
+A history is a Python list with one item a step. Nothing here knows an op; what a region op does is its own reference.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
+import numpy as np
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.types import DType, History, Type
+
+Array = Any  # np.ndarray, or a list of them for a history
+
+
+def evaluate(graph: Graph, *arrays: Array) -> list[Array]:
+    """The graph's results on NumPy arrays.
+
+    Errors: InternalError if an argument or a result of an equation is not of its type; it names the op.
+    """
+    with np.errstate(all="ignore"):
+        return run(graph, *arrays)
+
+
+def run(graph: Graph, *arrays: Array) -> list[Array]:
+    if len(arrays) != len(graph.params):
+        raise InternalError(f"{graph.name or 'a graph'} takes {len(graph.params)} arguments, not {len(arrays)}")
+    env: dict[Value, Array] = {p: checked(x, p.type, "a param") for p, x in zip(graph.params, arrays, strict=True)}
+    for eqn in graph.eqns:
+        for value, array in zip(eqn.results, results_of(eqn, [env[v] for v in eqn.operands]), strict=True):
+            env[value] = checked(array, value.type, eqn.op.name)
+    return [env[r] for r in graph.results]
+
+
+def results_of(eqn: Eqn, operands: list[Array]) -> list[Array]:
+    """What the op's reference gives, as many arrays as the equation has results."""
+    if eqn.regions:
+        found = eqn.op.reference(run, *operands, regions=eqn.regions, **eqn.attrs)
+    else:
+        found = eqn.op.reference(*operands, **eqn.attrs)
+        if len(eqn.results) == 1:
+            return [found]
+    if len(found) != len(eqn.results):
+        raise InternalError(f"{eqn.op} gave {len(found)} results, not {len(eqn.results)}")
+    return list(found)
+
+
+def checked(array: Array, type: Type, what: str) -> Array:
+    if isinstance(type, History):
+        if not isinstance(array, list):
+            raise InternalError(f"{what} gave {array!r:.60} where a {type} is due")
+        return array
+    array = np.asarray(array)
+    if array.dtype != numpy_dtype(type.dtype) or array.shape != type.shape:
+        raise InternalError(f"{what} gave {array.dtype}{list(array.shape)} where {type} is due")
+    return array
+
+
+@cache
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    return np.dtype(dtype.numpy)
+
+
+def zero_of(type: Type) -> Array:
+    """What a history reads beyond its end."""
+    return [] if isinstance(type, History) else np.zeros(type.shape, numpy_dtype(type.dtype))
+
+
+def item_at(sequence: Array, index: int, item: Type) -> Array:
+    """One step's item of an array or a history."""
+    return sequence[index] if index < len(sequence) else zero_of(item)

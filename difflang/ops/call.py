@@ -1,0 +1,88 @@
+"""Calling a function without inlining it, so that code stays as long as its source. Its derivatives are calls again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.layout import call_layout
+from difflang.ir.op import OPS, MaybeValue, Op, Solver
+from difflang.ir.types import Type
+from difflang.ops.regions import (
+    Ad,
+    Mask,
+    MaybeValues,
+    Tangents,
+    alike,
+    known_where,
+    residual_operands,
+    spread,
+    without_params,
+)
+
+
+def call_type(same: Solver, *types: Type, regions: tuple[Graph], name: str) -> tuple[Type, ...]:
+    """call(*operands) {body} -> the body's results."""
+    params, results = regions[0].type
+    alike(same, name or "call", types, params)
+    return results
+
+
+def call_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], name: str) -> list[Any]:
+    return evaluate(regions[0], *arrays)
+
+
+def call_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], name: str) -> list[Any]:
+    return lowering.graph(regions[0], *arrays)
+
+
+def called(builder: Builder, body: Graph, operands: list[Value], name: str) -> list[Value]:
+    return list(builder.emit(call, operands, (body,), name=name))
+
+
+def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """The primal function gives its residuals too; the tangent function takes them."""
+    (body,), name = eqn.regions, named(eqn)
+    lin = ad.linearize(body, dxs.active)
+    primal = without_params(lin, len(eqn.results))
+    outs = called(xs[0].home, primal, list(xs), name)
+    residuals = residual_operands(lin, xs, outs[len(eqn.results) :])
+    dys = called(dxs.builder, lin.tangent, [*residuals, *dxs.present], f"{name}.tangent") if any(lin.active) else []
+    return outs[: len(eqn.results)], spread(dys, lin.active)
+
+
+def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """One call gives the results and their tangents."""
+    pushed = ad.jvp(eqn.regions[0], dxs.active)
+    outs = called(dxs.builder, pushed.graph, [*xs, *dxs.present], f"{named(eqn)}.jvp")
+    return outs[: len(eqn.results)], spread(outs[len(eqn.results) :], pushed.active)
+
+
+def transpose(
+    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues
+) -> list[MaybeValue]:
+    present = tuple([c is not None for c in cts])
+    back = ad.transpose(eqn.regions[0], linear, present)
+    operands = [*known_where(known, linear), *(c for c in cts if c is not None)]
+    outs = called(builder, back.graph, operands, f"{named(eqn)}.transpose") if any(back.active) else []
+    return spread(outs, back.active)
+
+
+def named(eqn: Eqn) -> str:
+    return str(eqn.attrs["name"])
+
+
+call = OPS.declare(
+    Op(
+        "call",
+        call_type,
+        call_reference,
+        call_lower,
+        linearize=linearize,
+        jvp_region=jvp,
+        transpose_region=transpose,
+        layout=call_layout,
+        doc="""call(*operands) {body}: the results of a function that is kept apart. `name` is for reading.""",
+    )
+)

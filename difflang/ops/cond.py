@@ -1,0 +1,159 @@
+"""Choosing between two regions. Its derivative is a `cond` again, so a branch not taken contributes exactly nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.layout import cond_layout
+from difflang.ir.op import OPS, MaybeValue, Op, Solver
+from difflang.ir.types import BOOL, Tensor, Type
+from difflang.ops.regions import (
+    Ad,
+    Linearized,
+    Mask,
+    MaybeValues,
+    Tangents,
+    alike,
+    known_where,
+    spread,
+    zeros,
+)
+
+TRUTH = Tensor(BOOL)
+
+
+def cond_type(same: Solver, *types: Type, regions: tuple[Graph, Graph]) -> tuple[Type, ...]:
+    """cond(pred, *operands) {then} {else} -> the results of either."""
+    pred, *operands = types
+    then, other = regions
+    same.require(isinstance(pred, Tensor), "a condition is a truth value")
+    alike(same, "cond", [pred], [TRUTH])
+    for branch in regions:
+        alike(same, "cond", operands, branch.type[0])
+    alike(same, "the results of a branch", other.type[1], then.type[1])
+    return then.type[1]
+
+
+def cond_reference(evaluate: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Graph]) -> list[Any]:
+    return evaluate(regions[0] if pred else regions[1], *arrays)
+
+
+def cond_lower(lowering: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Graph]) -> list[Any]:
+    then, other = regions
+    return lowering.jax.lax.cond(
+        pred, lambda *xs: lowering.graph(then, *xs), lambda *xs: lowering.graph(other, *xs), *arrays
+    )
+
+
+def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """Each branch gives its residuals in slots that the branches share, and zeros in those that it does not need."""
+    on = dxs.active[1:]
+    active = tuple([any(pair) for pair in zip(*[ad.linearize(r, on).active for r in eqn.regions], strict=True)])
+    lins = [ad.linearize(r, on, active) for r in eqn.regions]
+    n = len(eqn.results)
+    slots = shared_slots(lins)
+    primals = tuple([with_slots(lin, n, slots) for lin in lins])
+    outs = xs[0].home.emit(cond, xs, primals)
+    if not any(active):
+        return list(outs), [None] * n
+    reads = [p for i, p in enumerate(xs[1:]) if any(lin.primal.params[i] in lin.residuals for lin in lins)]
+    places = [i for i in range(len(xs) - 1) if any(lin.primal.params[i] in lin.residuals for lin in lins)]
+    tangents = tuple([tangent_branch(lin, slots, places) for lin in lins])
+    dys = dxs.builder.emit(cond, [xs[0], *outs[n:], *reads, *dxs.present], tangents)
+    return list(outs[:n]), spread(dys, active)
+
+
+def made_by(lin: Linearized) -> list[Value]:
+    """The residuals that a branch computes: those that are its params are operands, and at hand."""
+    params = set(lin.primal.params)
+    return [r for r in lin.residuals if r not in params]
+
+
+def shared_slots(lins: Sequence[Linearized]) -> list[Type]:
+    """The types of the residual slots: of each type as many as the branch that needs most."""
+    slots: Counter[Type] = Counter()
+    for lin in lins:
+        slots |= Counter([r.type for r in made_by(lin)])
+    return list(slots.elements())
+
+
+def assigned(lin: Linearized, slots: Sequence[Type]) -> list[MaybeValue]:
+    """Which residual is in each slot, if any."""
+    waiting: dict[Type, list[Value]] = {}
+    for r in made_by(lin):
+        waiting.setdefault(r.type, []).append(r)
+    return [waiting[t].pop(0) if waiting.get(t) else None for t in slots]
+
+
+def with_slots(lin: Linearized, results: int, slots: Sequence[Type]) -> Graph:
+    """The primal branch, giving its results and every slot."""
+    builder = Builder()
+    params = [builder.param(p.type, p.hint) for p in lin.primal.params]
+    outs = builder.inline(lin.primal, *params)
+    inside = dict(zip(lin.residuals, outs[results:], strict=True))
+    residuals = [None if r is None else inside[r] for r in assigned(lin, slots)]
+    filled = [zeros(builder, t) if r is None else r for r, t in zip(residuals, slots, strict=True)]
+    return builder.finish([*outs[:results], *filled], name=lin.primal.name)
+
+
+def tangent_branch(lin: Linearized, slots: Sequence[Type], places: Sequence[int]) -> Graph:
+    """The tangent branch, taking every slot, the operands at `places`, and the tangents."""
+    builder = Builder()
+    where: dict[Value, Value] = {}
+    for residual, type in zip(assigned(lin, slots), slots, strict=True):
+        param = builder.param(type)
+        if residual is not None:
+            where[residual] = param
+    for i in places:
+        param = lin.primal.params[i]
+        where[param] = builder.param(param.type, param.hint)
+    tangents = [builder.param(p.type, p.hint) for p in lin.tangent_params]
+    return builder.finish(
+        builder.inline(lin.tangent, *[where[r] for r in lin.residuals], *tangents), name=lin.tangent.name
+    )
+
+
+def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """One `cond` gives results and tangents."""
+    on = dxs.active[1:]
+    active = tuple([any(pair) for pair in zip(*[ad.jvp(r, on).active for r in eqn.regions], strict=True)])
+    branches = tuple([ad.jvp(r, on, active).graph for r in eqn.regions])
+    outs = dxs.builder.emit(cond, [*xs, *dxs.present], branches)
+    return list(outs[: len(eqn.results)]), spread(outs[len(eqn.results) :], active)
+
+
+def transpose(
+    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues
+) -> list[MaybeValue]:
+    """The same branch turned round; where it gives an operand nothing and the other does, zeros."""
+    pred, rest = known[0], linear[1:]
+    if pred is None:
+        raise InternalError("a cond cannot be linear in its condition")
+    present = tuple([c is not None for c in cts])
+    active = tuple([any(p) for p in zip(*[ad.transpose(r, rest, present).active for r in eqn.regions], strict=True)])
+    if not any(active):
+        return [None] * len(linear)
+    branches = tuple([ad.transpose(r, rest, present, active).graph for r in eqn.regions])
+    operands = [pred, *known_where(known[1:], rest), *(c for c in cts if c is not None)]
+    return [None, *spread(builder.emit(cond, operands, branches), active)]
+
+
+cond = OPS.declare(
+    Op(
+        "cond",
+        cond_type,
+        cond_reference,
+        cond_lower,
+        linearize=linearize,
+        jvp_region=jvp,
+        transpose_region=transpose,
+        layout=cond_layout,
+        doc="""cond(pred, *operands) {then} {else}: the results of the region that `pred` chooses; the other does not
+        run. Kinks: the derivative is that of the branch taken.""",
+    )
+)

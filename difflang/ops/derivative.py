@@ -1,0 +1,100 @@
+"""Derivative operators as ops: equations that hold the function they differentiate. `ad.differentiate` expands them.
+
+How a function is differentiated is in `ad`; these ops say what the derivatives take and give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import OPS, Op, Rule, Solver
+from difflang.ir.types import Type
+from difflang.ops.regions import Ad, Mask, alike, or_zeros, spread
+
+
+def differentiable(types: Sequence[Type]) -> Mask:
+    return tuple([t.tangent is not None for t in types])
+
+
+def tangents(types: Sequence[Type]) -> list[Type]:
+    """The tangent types of those that have one."""
+    return [t.tangent for t in types if t.tangent is not None]
+
+
+def derivative_params(same: Solver, name: str, f: Graph, wrt: Mask) -> list[Type]:
+    """The tangent types of the params asked for."""
+    same.require(len(wrt) == len(f.params), f"{name}: `wrt` has {len(wrt)} entries for {len(f.params)} params")
+    asked = [p.type for p, w in zip(f.params, wrt, strict=True) if w]
+    same.require(all(differentiable(asked)), f"{name}: an integer or boolean has no derivative")
+    return tangents(asked)
+
+
+def jvp_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask) -> tuple[Type, ...]:
+    """jvp(*xs, *dxs) {f} -> *ys, *dys."""
+    (f,) = regions
+    params, results = f.type
+    alike(same, "jvp", types, [*params, *derivative_params(same, "jvp", f, wrt)])
+    return *results, *tangents(results)
+
+
+def vjp_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask) -> tuple[Type, ...]:
+    """vjp(*xs, *cts) {f} -> *ys, *ct_xs."""
+    (f,) = regions
+    params, results = f.type
+    alike(same, "vjp", types, [*params, *tangents(results)])
+    return *results, *derivative_params(same, "vjp", f, wrt)
+
+
+def jvp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> list[Value]:
+    """Primal and tangent side by side, in the graph of the equation."""
+    (f,), wrt = eqn.regions, mask(eqn)
+    n = len(f.params)
+    ys, dys = ad.push(f, builder, operands[:n], spread(operands[n:], wrt))
+    return [*ys, *(or_zeros(builder, d, y.type) for y, d in zip(ys, dys, strict=True) if y.type.tangent is not None)]
+
+
+def vjp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> list[Value]:
+    """The primal, then its tangent turned round, in the graph of the equation."""
+    (f,), wrt = eqn.regions, mask(eqn)
+    n = len(f.params)
+    cts = spread(operands[n:], differentiable([r.type for r in f.results]))
+    ys, back = ad.pull(f, builder, operands[:n], wrt, cts)
+    return [*ys, *(or_zeros(builder, c, p.type) for p, c, w in zip(f.params, back, wrt, strict=True) if w)]
+
+
+def mask(eqn: Eqn) -> Mask:
+    wrt = eqn.attrs["wrt"]
+    assert isinstance(wrt, tuple)
+    return wrt
+
+
+def unexpanded(name: str) -> Rule:
+    def rule(*_: object, **__: object) -> None:
+        raise InternalError(f"{name} must be expanded before it runs")
+
+    return rule
+
+
+jvp = OPS.declare(
+    Op(
+        "jvp",
+        jvp_type,
+        unexpanded("jvp"),
+        unexpanded("jvp"),
+        expand=jvp_expand,
+        doc="""jvp(*xs, *dxs) {f}: f's results and their tangents. `wrt` says which params have a tangent.""",
+    )
+)
+vjp = OPS.declare(
+    Op(
+        "vjp",
+        vjp_type,
+        unexpanded("vjp"),
+        unexpanded("vjp"),
+        expand=vjp_expand,
+        doc="""vjp(*xs, *cts) {f}: f's results and the cotangents of the params that `wrt` names.""",
+    )
+)

@@ -1,0 +1,61 @@
+"""Histories as values: the empty one, which is zero of every length, and their sum, item by item.
+
+Only loops make and read them. Compiling them is not done yet: `DL0801`.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.op import OPS, Op, Solver
+from difflang.ir.types import History, Type
+from difflang.ops.loop_run import no_history
+from difflang.ops.regions import alike
+
+
+def empty_type(same: Solver, *, type: Type) -> Type:
+    same.require(isinstance(type, History), f"{type} is no history")
+    return type
+
+
+def add_type(same: Solver, x: Type, y: Type) -> Type:
+    same.require(isinstance(x, History), f"{x} is no history")
+    alike(same, "add_history", [y], [x])
+    return x
+
+
+def added(x: Any, y: Any) -> Any:
+    if not isinstance(x, list):
+        return np.add(x, y)
+    pairs: list[Any] = list(zip_longest(x, y))
+    return [b if a is None else a if b is None else added(a, b) for a, b in pairs]
+
+
+def not_compiled(*_: Any, **__: Any) -> Any:
+    raise no_history()
+
+
+empty_history = OPS.declare(
+    Op(
+        "empty_history",
+        empty_type,
+        lambda type: [],
+        not_compiled,
+        inactive=True,
+        doc="""A history without items: it reads zero everywhere.""",
+    )
+)
+add_history = OPS.declare(
+    Op(
+        "add_history",
+        add_type,
+        added,
+        not_compiled,
+        jvp=(lambda d, z, x, y: d, lambda d, z, x, y: d),
+        transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct),
+        doc="""The sum of two histories, item by item; the shorter one is continued by zeros.""",
+    )
+)

@@ -1,0 +1,175 @@
+"""The same region for every item: comprehensions, `vmap`, the basis of a Jacobian. Its derivative is a map again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.builder import Builder
+from difflang.ir.dims import Dim
+from difflang.ir.evaluate import item_at, numpy_dtype
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.layout import map_layout
+from difflang.ir.op import OPS, MaybeValue, Op, Solver
+from difflang.ir.types import History, Tensor, Type, item_of, stacked
+from difflang.ops.loop import INDEX, loop, sequence_of_steps, transposed_step
+from difflang.ops.regions import (
+    Ad,
+    Mask,
+    MaybeValues,
+    Tangents,
+    alike,
+    known_where,
+    reordered,
+    sort_residuals,
+    spread,
+    zeros,
+)
+
+
+def map_type(same: Solver, *types: Type, regions: tuple[Graph], consts: int, length: Dim) -> tuple[Type, ...]:
+    """map(*consts, *xs) {body} -> the body's results, stacked."""
+    params, results = regions[0].type
+    for x in types[consts:]:
+        sequence_of_steps(same, x, length)
+    alike(same, "map", [*types[:consts], *[item_of(x) for x in types[consts:]]], params)
+    return tuple([stacked(r, length) for r in results])
+
+
+def map_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], consts: int, length: Dim) -> list[Any]:
+    (body,) = regions
+    assert isinstance(length, int)
+    items = [p.type for p in body.params[consts:]]
+    lanes: list[list[Any]] = []
+    for i in range(length):
+        reads = [item_at(x, i, t) for x, t in zip(arrays[consts:], items, strict=True)]
+        lanes.append(evaluate(body, *arrays[:consts], *reads))
+    return [in_one([lane[j] for lane in lanes], r.type) for j, r in enumerate(body.results)]
+
+
+def in_one(items: list[Any], type: Type) -> Any:
+    if isinstance(type, History):
+        return items
+    whole = np.empty((len(items), *type.shape), numpy_dtype(type.dtype))
+    for i, x in enumerate(items):
+        whole[i] = x
+    return whole
+
+
+def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, length: Dim) -> list[Any]:
+    """`jax.vmap`, at the very end. Lanes are counted where there is nothing to read along them."""
+    jax, (body,) = lowering.jax, regions
+    fixed, xs = arrays[:consts], arrays[consts:]
+
+    def lane(_: Any, *items: Any) -> Any:
+        return tuple(lowering.graph(body, *fixed, *items))
+
+    counts = jax.lax.iota(np.int32, length)
+    return list(jax.vmap(lane, axis_size=length)(counts, *xs))
+
+
+def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """The primal map gives its residuals too, stacked; what comes from consts alone is kept once."""
+    (body,), nc, n = eqn.regions, count_of_consts(eqn), len(eqn.results)
+    lin = ad.linearize(body, dxs.active)
+    params = lin.primal.params
+    home = xs[0].home
+    kept = sort_residuals(
+        lin, home, dict(zip(params[:nc], xs[:nc], strict=True)), dict(zip(params[nc:], xs[nc:], strict=True))
+    )
+    primal = lin.primal.with_results([*lin.primal.results[:n], *kept.made])
+    outs = home.emit(map_, xs, (primal,), **eqn.attrs)
+    if not any(lin.active):
+        return list(outs[:n]), [None] * n
+    of_consts = [v for v in dxs.values[:nc] if v is not None]
+    of_xs = [v for v in dxs.values[nc:] if v is not None]
+    split = len(of_consts)
+    tangent = reordered(
+        lin.tangent,
+        [
+            *kept.params(lin, kept.fixed),
+            *lin.tangent_params[:split],
+            *kept.params(lin, [*kept.read, *kept.made]),
+            *lin.tangent_params[split:],
+        ],
+    )
+    consts = [*kept.fixed.values(), *of_consts]
+    attrs = {**eqn.attrs, "consts": len(consts)}
+    dys = dxs.builder.emit(map_, [*consts, *kept.read.values(), *outs[n:], *of_xs], (tangent,), **attrs)
+    return list(outs[:n]), spread(dys, lin.active)
+
+
+def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """One map gives results and tangents."""
+    (body,), nc = eqn.regions, count_of_consts(eqn)
+    pushed = ad.jvp(body, dxs.active)
+    of_consts = [v for v in dxs.values[:nc] if v is not None]
+    of_xs = [v for v in dxs.values[nc:] if v is not None]
+    inner, tangents = pushed.graph.params[: len(xs)], pushed.graph.params[len(xs) :]
+    split = len(of_consts)
+    both = reordered(pushed.graph, [*inner[:nc], *tangents[:split], *inner[nc:], *tangents[split:]])
+    attrs = {**eqn.attrs, "consts": nc + split}
+    outs = dxs.builder.emit(map_, [*xs[:nc], *of_consts, *xs[nc:], *of_xs], (both,), **attrs)
+    n = len(eqn.results)
+    return list(outs[:n]), spread(outs[n:], pushed.active)
+
+
+def transpose(
+    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues
+) -> list[MaybeValue]:
+    """The map of the transpose: cotangents of consts are summed over the lanes, those of xs stacked."""
+    (body,), nc = eqn.regions, count_of_consts(eqn)
+    present = tuple([c is not None for c in cts])
+    back = ad.transpose(body, linear, present)
+    if not any(back.active):
+        return [None] * len(linear)
+    consts, xs = known_where(known[:nc], linear[:nc]), known_where(known[nc:], linear[nc:])
+    sequences = [*xs, *(c for c in cts if c is not None)]
+    shared = sum(back.active[:nc])
+    if any(isinstance(r.type, History) for r in back.graph.results[:shared]):
+        outs = one_after_another(builder, back.graph, eqn, consts, sequences, (len(xs), shared))
+        return list(spread(outs, back.active))
+    outs = builder.emit(map_, [*consts, *sequences], (back.graph,), **{**eqn.attrs, "consts": len(consts)})
+    sums = [OPS["reduce_sum"].one(c, axes=(0,)) for c in outs[:shared]]
+    return list(spread([*sums, *outs[shared:]], back.active))
+
+
+def one_after_another(
+    builder: Builder, back: Graph, eqn: Eqn, consts: list[Value], sequences: list[Value], counts: tuple[int, int]
+) -> list[Value]:
+    """The transpose of a map as a loop over its lanes: histories, which no reduction takes, are summed in the carry."""
+    n_xs, shared = counts
+    length = eqn.attrs["length"]
+    at = Builder()
+    params = [at.param(p.type, p.hint) for p in back.params]
+    index = at.param(INDEX)
+    counted = at.finish(at.inline(back, *params), [index, *params], back.name)
+    turned = transposed_step(counted, (len(consts), n_xs), 0, shared)
+    start = [zeros(builder, r.type) for r in back.results[:shared]]
+    assert isinstance(length, int)
+    operands = [builder.const(length, INDEX), *consts, *start, *sequences]
+    attrs = {"consts": len(consts), "carry": shared, "length": length, "exact": True, "reverse": False}
+    return list(builder.emit(loop, operands, (turned,), **attrs)[1:])
+
+
+def count_of_consts(eqn: Eqn) -> int:
+    consts = eqn.attrs["consts"]
+    assert isinstance(consts, int)
+    return consts
+
+
+map_ = OPS.declare(
+    Op(
+        "map",
+        map_type,
+        map_reference,
+        map_lower,
+        linearize=linearize,
+        jvp_region=jvp,
+        transpose_region=transpose,
+        layout=map_layout,
+        doc="""map(*consts, *xs) {body}: the body on each item of the xs, its results stacked along a new first axis of
+        size `length`.""",
+    )
+)

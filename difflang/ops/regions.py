@@ -1,0 +1,220 @@
+"""What ops with regions share with `ad`: the shape of linearized and transposed graphs, and sums and zeros of tangents.
+
+The derivative rules of such an op are functions of an `Ad`, which differentiates its regions:
+
+* `linearize(ad, eqn, xs, dxs) -> (ys, dys)` emits the primal equation where `xs` live and the tangent equation in
+  `dxs.builder`; absent tangents are `None`;
+* `jvp_region`, alike, emits both as one equation, where primal and tangent are in one graph;
+* `transpose_region(ad, eqn, builder, cts, linear, known) -> ct_operands` emits the transpose of a linear equation.
+  `cts` may be absent; `known` are the operands that are not linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import OPS, MaybeValue, Solver
+from difflang.ir.types import History, Type
+
+Mask = tuple[bool, ...]
+MaybeValues = Sequence[MaybeValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Tangents:
+    """The tangents of an equation's operands, `None` where absent, and the builder that computes with them."""
+
+    builder: Builder
+    values: tuple[MaybeValue, ...]
+
+    @property
+    def active(self) -> Mask:
+        return tuple([v is not None for v in self.values])
+
+    @property
+    def present(self) -> list[Value]:
+        return [v for v in self.values if v is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Linearized:
+    """A graph split in two. The residuals are exactly the primal values that the tangent graph reads."""
+
+    primal: Graph  # params -> results ++ residuals
+    tangent: Graph  # residuals ++ tangents of the active params -> tangents of the active results
+    residuals: Values  # as the primal graph sees them
+    active: Mask  # one a result
+
+    @property
+    def residual_params(self) -> Values:
+        return self.tangent.params[: len(self.residuals)]
+
+    @property
+    def tangent_params(self) -> Values:
+        return self.tangent.params[len(self.residuals) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """A graph with its tangent in one."""
+
+    graph: Graph  # params ++ tangents of the active params -> results ++ tangents of the active results
+    active: Mask  # one a result
+
+
+@dataclass(frozen=True, slots=True)
+class Transposed:
+    """A linear graph turned round."""
+
+    graph: Graph  # params that are not linear ++ the cotangents present -> cotangents of the active params
+    active: Mask  # one a param
+
+
+class Ad(Protocol):
+    """Differentiates regions. `wanted` results (params) are active whatever flows to them, with zeros if need be."""
+
+    def linearize(self, graph: Graph, active: Mask, wanted: Mask = ()) -> Linearized: ...
+    def jvp(self, graph: Graph, active: Mask, wanted: Mask = ()) -> Pushed: ...
+    def transpose(self, graph: Graph, linear: Mask, present: Mask, wanted: Mask = ()) -> Transposed: ...
+
+    def push(
+        self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues
+    ) -> tuple[Sequence[Value], MaybeValues]: ...
+
+    def pull(
+        self, graph: Graph, builder: Builder, xs: Sequence[Value], wrt: Mask, cts: MaybeValues
+    ) -> tuple[Sequence[Value], MaybeValues]: ...
+
+
+def zeros(builder: Builder, type: Type) -> Value:
+    """The zero of a type; for a history the empty one, which is zero of every length."""
+    if isinstance(type, History):
+        return builder.one("empty_history", type=type)
+    return builder.const(0.0 if type.dtype.differentiable else 0, type)
+
+
+def or_zeros(builder: Builder, value: MaybeValue, type: Type) -> Value:
+    return zeros(builder, type) if value is None else value
+
+
+def add(x: MaybeValue, y: MaybeValue) -> MaybeValue:
+    """The sum of two tangents; one that is absent stays a structural zero."""
+    if x is None or y is None:
+        return y if x is None else x
+    return OPS["add_history" if isinstance(x.type, History) else "add"].one(x, y)
+
+
+def alike(same: Solver, what: str, have: Sequence[Type], want: Sequence[Type]) -> None:
+    """What a region takes is what it is given."""
+    same.require(len(have) == len(want), f"{what}: {len(have)} values for {len(want)} params")
+    for x, y in zip(have, want, strict=True):
+        while isinstance(x, History) and isinstance(y, History):
+            x, y = x.item, y.item
+        if isinstance(x, History) or isinstance(y, History):
+            same.require(False, f"{what}: {x} is not {y}")
+        elif x != y:
+            same.dtype(x, y)
+            same.shape(x, y)
+
+
+def spread(values: Iterable[Value], mask: Iterable[bool]) -> list[MaybeValue]:
+    """The values where the mask holds, `None` elsewhere."""
+    rest = iter(values)
+    return [next(rest) if m else None for m in mask]
+
+
+def chosen(values: Iterable[Value], mask: Iterable[bool], want: bool = True) -> list[Value]:
+    """The values where the mask says `want`."""
+    return [v for v, m in zip(values, mask, strict=True) if m == want]
+
+
+def known_where(known: MaybeValues, linear: Iterable[bool]) -> list[Value]:
+    """The operands that are not linear: all of them have a value."""
+    found: list[Value] = []
+    for value, is_linear in zip(known, linear, strict=True):
+        if is_linear:
+            continue
+        if value is None:
+            raise InternalError("an operand is neither linear nor known")
+        found.append(value)
+    return found
+
+
+def reordered(graph: Graph, params: Iterable[Value], results: Iterable[Value] | None = None) -> Graph:
+    """The same equations with params (and results) in another order, or more params, which nothing reads."""
+    return Graph(tuple(params), graph.eqns, graph.results if results is None else tuple(results), graph.name)
+
+
+def unread(values: Iterable[Value]) -> list[Value]:
+    """Params of the same types that nothing reads."""
+    return [Value(v.type, v.home) for v in values]
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """The residuals of a region that runs many times, by where the tangent gets them."""
+
+    fixed: dict[Value, Value]  # the same every time: computed once, outside
+    read: dict[Value, Value]  # an item of a sequence that is there already
+    made: Values  # the rest: the primal must give them, one each time
+
+    def params(self, lin: Linearized, of: Iterable[Value]) -> list[Value]:
+        param = dict(zip(lin.residuals, lin.residual_params, strict=True))
+        return [param[r] for r in of]
+
+
+def sort_residuals(
+    lin: Linearized,
+    home: Builder,
+    consts: Mapping[Value, Value],
+    items: Mapping[Value, Value],
+    skip: Value | None = None,
+) -> Sorted:
+    """Say where each residual comes from. Those computed from consts alone are computed again in `home`, once.
+
+    Only equations without regions are: they end, and they cost little where the region then runs no time at all.
+    """
+    maker = {r: e for e in invariant(lin.primal, consts) for r in e.results}
+    wanted = [r for r in lin.residuals if r in maker]
+    needed: set[Value] = set(wanted)
+    for eqn in reversed(list(dict.fromkeys(maker.values()))):
+        if not needed.isdisjoint(eqn.results):
+            needed.update(eqn.operands)
+    env = dict(consts)
+    for eqn in dict.fromkeys(maker.values()):
+        if not needed.isdisjoint(eqn.results):
+            env.update(zip(eqn.results, home.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
+    fixed = {r: env[r] for r in lin.residuals if r in env}
+    read = {r: items[r] for r in lin.residuals if r in items}
+    made = tuple([r for r in lin.residuals if r not in fixed and r not in read and r is not skip])
+    return Sorted(fixed, read, made)
+
+
+def invariant(graph: Graph, consts: Iterable[Value]) -> list[Eqn]:
+    """The equations without regions or effects that read nothing but consts and one another."""
+    known = set(consts)
+    found: list[Eqn] = []
+    for eqn in graph.eqns:
+        if not eqn.regions and not eqn.op.effect and known.issuperset(eqn.operands):
+            known.update(eqn.results)
+            found.append(eqn)
+    return found
+
+
+def without_params(lin: Linearized, results: int) -> Graph:
+    """The primal graph, giving only the residuals that are not params: those are operands, and at hand."""
+    params = set(lin.primal.params)
+    made = [r for r in lin.residuals if r not in params]
+    return reordered(lin.primal, lin.primal.params, [*lin.primal.results[:results], *made])
+
+
+def residual_operands(lin: Linearized, xs: Sequence[Value], made: Iterable[Value]) -> list[Value]:
+    """Where the residuals are outside: operands `xs` of the region, or what `without_params` makes it give."""
+    operand = dict(zip(lin.primal.params, xs, strict=True))
+    rest = iter(made)
+    return [operand[r] if r in operand else next(rest) for r in lin.residuals]
