@@ -1,11 +1,17 @@
-"""What we tell people about their programs: a code, a sentence, carets, a way out."""
+"""What we tell people about their programs: a code, a sentence, carets, a way out.
+
+Reports as text, as one line, and as data. What a code means lives in `codes`, when it is raised in the rooms above.
+"""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from difflang.base.source import Span
+from difflang.base.source import BUILTIN, Source, Span
 
 Severity = Literal["error", "warning"]
 
@@ -43,3 +49,225 @@ class DifflangError(Exception):
 
 class InternalError(Exception):
     """A fault of ours. Carries the pass and the graph around the equation where it was noticed."""
+
+
+# ---- For a person
+
+WIDTH = 110  # cells of source shown in a line; longer ones are cut around what is marked
+_TAB = 4
+_STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "mark": "\x1b[1;34m", "bold": "\x1b[1m"}
+_RESET = "\x1b[0m"
+
+
+def render(diagnostics: Iterable[Diagnostic], color: bool = False, width: int = WIDTH) -> str:
+    """Reports with the lines they are about, as a person reads them, a blank line between two."""
+    return "\n\n".join("\n".join(_report(diagnostic, color, width)) for diagnostic in diagnostics)
+
+
+def concise(diagnostics: Iterable[Diagnostic]) -> str:
+    """Reports on one line each, as compilers and editors exchange them: `file:line:column: error[CODE]: message`."""
+    return "\n".join(
+        (f"{diagnostic.span}: " if _placed(diagnostic) else "")
+        + f"{diagnostic.severity}[{diagnostic.code}]: {_visible(diagnostic.message)}"
+        for diagnostic in diagnostics
+    )
+
+
+def to_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
+    """Reports as data. Lines and columns count from 1; `column` in code points, `utf16` in UTF-16 units."""
+    return [
+        {
+            "code": diagnostic.code,
+            "severity": diagnostic.severity,
+            "message": diagnostic.message,
+            "labels": [
+                {
+                    "file": label.span.source.name,
+                    "start": _place(label.span.source, label.span.start),
+                    "end": _place(label.span.source, label.span.end),
+                    "text": label.text,
+                }
+                for label in diagnostic.labels
+            ],
+            "helps": list(diagnostic.helps),
+        }
+        for diagnostic in diagnostics
+    ]
+
+
+def _place(source: Source, offset: int) -> dict[str, int]:
+    line, column = source.position(offset)
+    before = source.text[offset - column + 1 : offset]
+    utf16 = len(before.encode("utf-16-le", "surrogatepass")) // 2 + 1
+    return {"offset": offset, "line": line, "column": column, "utf16": utf16}
+
+
+def _placed(diagnostic: Diagnostic) -> bool:
+    return diagnostic.span is not None and diagnostic.span.source is not BUILTIN
+
+
+def _paint(text: str, style: str, color: bool) -> str:
+    return f"{_STYLES[style]}{text}{_RESET}" if color and text else text
+
+
+def _report(diagnostic: Diagnostic, color: bool, width: int) -> Iterator[str]:
+    head = _paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
+    yield head + _paint(f": {_visible(diagnostic.message)}", "bold", color)
+    marks = [mark for i, label in enumerate(diagnostic.labels) for mark in _marks(label, i == 0)]
+    lines = {(mark.source, mark.line) for mark in marks}
+    margin = max((len(str(line)) for _, line in lines), default=0) + 1
+    sources = list(dict.fromkeys(mark.source for mark in marks))
+    for source in sources:
+        first = next(mark for mark in marks if mark.source is source)
+        arrow = "-->" if source is sources[0] else ":::"
+        yield f"{' ' * margin}{_paint(arrow, 'mark', color)} {source.name}:{first.line}:{first.start + 1}"
+        yield from _excerpt(source, [m for m in marks if m.source is source], margin, diagnostic.severity, color, width)
+    edge = _paint(" " * (margin + 1) + "=", "mark", color)
+    for label in diagnostic.labels:
+        if label.span.source is BUILTIN and label.text:
+            yield f"{edge} note: {_visible(label.text)}"
+    for help in diagnostic.helps:
+        yield f"{edge} help: {_indented(help, margin)}"
+    yield f"{edge} more: difflang explain {diagnostic.code}"
+
+
+def _indented(text: str, margin: int) -> str:
+    """A help of several lines, the later ones below the first."""
+    return f"\n{' ' * (margin + 9)}".join(_visible(line) for line in text.split("\n"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """The part of a label on one line, in code points from 0."""
+
+    source: Source
+    line: int
+    start: int
+    end: int
+    text: str
+    primary: bool
+
+
+def _marks(label: Label, primary: bool) -> Iterator[_Mark]:
+    """Where a label shows: on its first line, and where it goes on below, on its last."""
+    source = label.span.source
+    if source is BUILTIN:
+        return
+    line, column = source.position(label.span.start)
+    last, end = source.position(max(label.span.start, label.span.end))
+    if end == 1 and last > line:  # up to the newline, and nothing of the line after it
+        last, end = last - 1, len(source.line(last - 1)) + 1
+    if last == line:
+        yield _Mark(source, line, column - 1, max(end - 1, column), label.text, primary)
+        return
+    yield _Mark(source, line, column - 1, max(len(source.line(line)), column), label.text, primary)
+    start = len(source.line(last)) - len(source.line(last).lstrip())
+    yield _Mark(source, last, min(start, end - 1), max(end - 1, 1), "", primary)
+
+
+def _excerpt(
+    source: Source, marks: list[_Mark], margin: int, severity: Severity, color: bool, width: int
+) -> Iterator[str]:
+    edge = _paint(" " * (margin + 1) + "|", "mark", color)
+    yield edge
+    previous = 0
+    for line in sorted({mark.line for mark in marks}):
+        if previous and line == previous + 2:
+            yield from _numbered(_Line(source.line(line - 1), [], width).text, line - 1, margin, color)
+        elif previous and line > previous + 2:
+            yield _paint("...", "mark", color)
+        here = sorted((m for m in marks if m.line == line), key=lambda m: (m.start, -m.end, not m.primary))
+        shown = _Line(source.line(line), here, width)
+        yield from _numbered(shown.text, line, margin, color)
+        for row in _underlines(shown, here, severity, color):
+            yield f"{edge} {row}" if row else edge
+        previous = line
+
+
+def _numbered(text: str, line: int, margin: int, color: bool) -> Iterator[str]:
+    yield f"{_paint(f'{line:>{margin}} |', 'mark', color)} {text}".rstrip()
+
+
+def _underlines(shown: _Line, marks: list[_Mark], severity: Severity, color: bool) -> Iterator[str]:
+    """The rows below a line: the marks, the last one's text beside them, the others' hanging from them."""
+    spans = [(shown.cell(mark.start), max(shown.cell(mark.end), shown.cell(mark.start) + 1), mark) for mark in marks]
+    strokes = [" "] * max(end for _, end, _ in spans)
+    for primary in (False, True):
+        for start, end, mark in spans:
+            if mark.primary is primary:
+                strokes[start:end] = ("^" if primary else "-") * (end - start)
+    hanging = [(start, mark) for start, _, mark in spans if mark.text]
+    beside = ""
+    if hanging and hanging[-1][0] == spans[-1][0] and len(strokes) == spans[-1][1]:
+        beside = " " + _visible(hanging.pop()[1].text)
+    style = severity if any(mark.primary for mark in marks) else "mark"
+    yield _paint("".join(strokes) + beside, style, color)
+    if hanging:
+        yield _paint(_bars([start for start, _ in hanging]), style, color)
+    while hanging:
+        start, mark = hanging.pop()
+        bars = _bars([other for other, _ in hanging if other < start])
+        yield _paint(bars.ljust(start) + _visible(mark.text), severity if mark.primary else "mark", color)
+
+
+def _bars(cells: list[int]) -> str:
+    row = [" "] * (max(cells, default=-1) + 1)
+    for cell in cells:
+        row[cell] = "|"
+    return "".join(row)
+
+
+class _Line:
+    """A line of source as a terminal shows it: tabs as spaces, what moves the cursor replaced, long lines cut."""
+
+    def __init__(self, line: str, marks: list[_Mark], width: int) -> None:
+        pieces: list[str] = []
+        self.cells = [0]
+        for char in line:
+            piece = " " * (_TAB - self.cells[-1] % _TAB) if char == "\t" else _visible(char)
+            pieces.append(piece)
+            self.cells.append(self.cells[-1] + cell_width(piece))
+        first, last = self._window(marks, width)
+        before, after = "..." if first else "", "..." if last < len(line) else ""
+        self.shift = self.cells[first] - len(before)
+        self.text = (before + "".join(pieces[first:last]) + after).rstrip()
+        self.limit = self.cells[last]
+
+    def _window(self, marks: list[_Mark], width: int) -> tuple[int, int]:
+        """The first and the last character to show, so that what is marked, or its beginning, fits."""
+        size = len(self.cells) - 1
+        if self.cells[-1] <= width:
+            return 0, size
+        start = min((self.cells[min(mark.start, size)] for mark in marks), default=0)
+        end = max((self.cells[min(mark.end, size)] for mark in marks), default=0)
+        if end - start > width:
+            primary = next((mark for mark in marks if mark.primary), marks[0])
+            start = self.cells[min(primary.start, size)]
+            end = min(self.cells[min(primary.end, size)], start + width)
+        room = width - (end - start)
+        left = 0 if end <= width else max(0, min(start - room // 2, self.cells[-1] - width))
+        first = bisect_left(self.cells, left)
+        return first, max(bisect_right(self.cells, left + width) - 1, first)
+
+    def cell(self, column: int) -> int:
+        """Where a character is shown; one past the end of the line is past its last cell."""
+        size = len(self.cells) - 1
+        beyond = max(0, column - size)
+        return max(0, min(self.cells[min(column, size)], self.limit) - self.shift + beyond)
+
+
+def cell_width(text: str) -> int:
+    """How many cells of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # late: most programs are ASCII, and a start should be quick
+
+    return cell_len(text)
+
+
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def _visible(text: str) -> str:
+    """A text that moves no cursor, changes no colour and turns no direction."""
+    return _HIDDEN.sub("\ufffd", text)
