@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.types import Type
@@ -67,7 +67,7 @@ def operator(name: str, *operands: Operand) -> Value:
 
 
 # An attribute: hashable data known at compile time. Dtypes, dims and nested tuples are attributes too.
-Attr = object
+Attr = Any
 Attrs = Mapping[str, Attr]
 
 
@@ -113,7 +113,7 @@ class Graph:
     effectful: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "effectful", any(e.op.effect or e.regions and e.effectful for e in self.eqns))
+        object.__setattr__(self, "effectful", any(e.op.effect or (e.regions and e.effectful) for e in self.eqns))
 
     @property
     def type(self) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
