@@ -81,7 +81,7 @@ def push_eqn(
     if region_rule is not None:
         return region_rule(ad, eqn, xs, dxs)
     ys = primal.copy(eqn, xs)
-    if all([y.type.tangent is None for y in ys]):
+    if all(y.type.tangent is None for y in ys):
         return ys, [None] * len(ys)
     if op.jvp is not None:
         return ys, jvp_terms(eqn, ys, xs, dxs.values)

@@ -58,7 +58,7 @@ def pull(
             accumulate(found, value, ct)
     for eqn in reversed(backwards):
         arriving = [found.pop(r, None) for r in eqn.results]
-        if all([ct is None for ct in arriving]):
+        if not any(ct is not None for ct in arriving):
             continue
         builder.span = eqn.span
         for value, ct in zip(eqn.operands, pull_eqn(ad, eqn, builder, arriving, env, linear), strict=True):
@@ -83,16 +83,20 @@ def pull_eqn(
         return op.transpose_region(ad, eqn, builder, cts, is_linear, [env.get(v) for v in eqn.operands])
     rules = op.transpose
     if rules is None or (op.multilinear and sum(is_linear) != 1):
-        raise InternalError(f"{op} is not linear in its operands {[i for i, l in enumerate(is_linear) if l]}")
-    operands = [Unknown(v.type) if l else env[v] for v, l in zip(eqn.operands, is_linear, strict=True)]
+        raise InternalError(f"{op} is not linear in its operands {[i for i, here in enumerate(is_linear) if here]}")
+    operands = [unknown(v) if here else env[v] for v, here in zip(eqn.operands, is_linear, strict=True)]
     ct = cts[0] if len(cts) == 1 else tuple(cts)
     back: list[MaybeValue] = []
-    for i, l in enumerate(is_linear):
+    for i, here in enumerate(is_linear):
         rule = rules[min(i, len(rules) - 1)]
-        if l and rule is None:
+        if here and rule is None:
             raise InternalError(f"{op} is not linear in operand {i}")
-        back.append(rule(ct, *operands, **eqn.attrs) if l and rule is not None else None)
+        back.append(rule(ct, *operands, **eqn.attrs) if here and rule is not None else None)
     return back
+
+
+def unknown(value: Value) -> Unknown:
+    return Unknown(value.type)  # pyright: ignore[reportArgumentType]  a history, where the op is a sum of histories
 
 
 def checked(eqn: Eqn, ct: Value, like: Value) -> Value:

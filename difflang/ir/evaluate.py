@@ -8,12 +8,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
+import ml_dtypes  # noqa: F401  # pyright: ignore  teaches NumPy the name bfloat16
 import numpy as np
 
 from difflang.base.diagnostics import InternalError
+from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.types import DType, History, Type
+from difflang.ir.types import DType, History, Tensor, Type
 
 Array = Any  # np.ndarray, or a list of them for a history
 
@@ -68,7 +69,14 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 def zero_of(type: Type) -> Array:
     """What a history reads beyond its end."""
-    return [] if isinstance(type, History) else np.zeros(type.shape, numpy_dtype(type.dtype))
+    return [] if isinstance(type, History) else full_of_zeros(type)
+
+
+def full_of_zeros(type: Tensor, *leading: Dim) -> Array:
+    """Zeros of a type, stacked along further axes in front."""
+    shape = (*leading, *type.shape)
+    assert all(isinstance(n, int) for n in shape), "only concrete graphs run"
+    return np.zeros([int(n) for n in shape if isinstance(n, int)], numpy_dtype(type.dtype))
 
 
 def item_at(sequence: Array, index: int, item: Type) -> Array:

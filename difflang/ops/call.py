@@ -43,7 +43,7 @@ def called(builder: Builder, body: Graph, operands: list[Value], name: str) -> l
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The primal function gives its residuals too; the tangent function takes them."""
-    (body,), name = eqn.regions, named(eqn)
+    (body,), name = eqn.regions, eqn.attrs["name"]
     lin = ad.linearize(body, dxs.active)
     primal = without_params(lin, len(eqn.results))
     outs = called(xs[0].home, primal, list(xs), name)
@@ -55,7 +55,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """One call gives the results and their tangents."""
     pushed = ad.jvp(eqn.regions[0], dxs.active)
-    outs = called(dxs.builder, pushed.graph, [*xs, *dxs.present], f"{named(eqn)}.jvp")
+    outs = called(dxs.builder, pushed.graph, [*xs, *dxs.present], f"{eqn.attrs['name']}.jvp")
     return outs[: len(eqn.results)], spread(outs[len(eqn.results) :], pushed.active)
 
 
@@ -65,12 +65,8 @@ def transpose(
     present = tuple([c is not None for c in cts])
     back = ad.transpose(eqn.regions[0], linear, present)
     operands = [*known_where(known, linear), *(c for c in cts if c is not None)]
-    outs = called(builder, back.graph, operands, f"{named(eqn)}.transpose") if any(back.active) else []
+    outs = called(builder, back.graph, operands, f"{eqn.attrs['name']}.transpose") if any(back.active) else []
     return spread(outs, back.active)
-
-
-def named(eqn: Eqn) -> str:
-    return str(eqn.attrs["name"])
 
 
 call = OPS.declare(

@@ -50,7 +50,7 @@ def vjp_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask) -> tu
 
 def jvp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> list[Value]:
     """Primal and tangent side by side, in the graph of the equation."""
-    (f,), wrt = eqn.regions, mask(eqn)
+    (f,), wrt = eqn.regions, eqn.attrs["wrt"]
     n = len(f.params)
     ys, dys = ad.push(f, builder, operands[:n], spread(operands[n:], wrt))
     return [*ys, *(or_zeros(builder, d, y.type) for y, d in zip(ys, dys, strict=True) if y.type.tangent is not None)]
@@ -58,17 +58,11 @@ def jvp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) ->
 
 def vjp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> list[Value]:
     """The primal, then its tangent turned round, in the graph of the equation."""
-    (f,), wrt = eqn.regions, mask(eqn)
+    (f,), wrt = eqn.regions, eqn.attrs["wrt"]
     n = len(f.params)
     cts = spread(operands[n:], differentiable([r.type for r in f.results]))
     ys, back = ad.pull(f, builder, operands[:n], wrt, cts)
     return [*ys, *(or_zeros(builder, c, p.type) for p, c, w in zip(f.params, back, wrt, strict=True) if w)]
-
-
-def mask(eqn: Eqn) -> Mask:
-    wrt = eqn.attrs["wrt"]
-    assert isinstance(wrt, tuple)
-    return wrt
 
 
 def unexpanded(name: str) -> Rule:

@@ -7,6 +7,7 @@ concern of them: see `history` for what saves them where the length is not known
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from difflang.base.diagnostics import InternalError
@@ -27,7 +28,6 @@ from difflang.ops.regions import (
     Tangents,
     add,
     alike,
-    chosen,
     known_where,
     or_zeros,
     reordered,
@@ -51,7 +51,7 @@ class Form(NamedTuple):
 
     @classmethod
     def of(cls, eqn: Eqn) -> Form:
-        return cls(**eqn.attrs)  # pyright: ignore[reportArgumentType]  the type rule has seen them
+        return cls(**eqn.attrs)
 
     def parts(self, values: Sequence[Any]) -> Parts:
         """Operands, or params of the step, or masks of either."""
@@ -157,7 +157,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
         form.limit(dxs.builder, count), *consts, *start, *kept.read.values(), *saved, *present(d.xs)
     ]  # fmt: skip
     tangent = tangent_step(lin, kept, inner.first, on(d.consts), len(start))
-    attrs = {**eqn.attrs, "consts": len(consts), "carry": len(start)}
+    attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts), "carry": len(start)}
     dys = dxs.builder.emit(loop, operands, (tangent,), **attrs)
     return ys, [None, *spread(dys[1:], lin.active)]
 
@@ -194,7 +194,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
         [inner.first, *inner.consts, *ic, *inner.carry, *ik, *inner.xs, *ix],
         [*carry, *dcarry, *ys, *dys],
     )
-    attrs = {**eqn.attrs, "consts": len(p.consts) + len(dconsts), "carry": nk + na}
+    attrs: dict[str, Any] = {**eqn.attrs, "consts": len(p.consts) + len(dconsts), "carry": nk + na}
     regions = (both, *[with_tangent_params(g, form, ic, ik) for g in go])
     outs = dxs.builder.emit(loop, operands, regions, **attrs)
     new_carry, new_dcarry, new_ys, new_dys = cut(outs[1:], nk, nk + na, nk + na + len(ys))
@@ -222,21 +222,26 @@ def transpose(
         return ad.transpose(step, mask, (*carry, *on(ct_ys)), wanted)
 
     carry_on = settled(derive, on(ct_carry), 1 + form.consts)
-    wanted = tuple([False, *(False for _ in is_linear.consts), *carry_on, *(False for _ in is_linear.xs)])
+    wanted = (False, *(False for _ in is_linear.consts), *carry_on, *(False for _ in is_linear.xs))
     back = derive(carry_on, wanted)
     active = form.parts(back.active)
     n_known = (sum(not m for m in is_linear.consts), sum(not m for m in is_linear.xs))
     turned = transposed_step(back.graph, n_known, sum(carry_on), sum(active.consts))
     consts = known_where(given.consts, is_linear.consts)
     param_types = form.parts([p.type for p in step.params])
-    sums = [zeros(builder, t) for t in chosen(param_types.consts, active.consts)]
+    sums = [zeros(builder, t) for t, a in zip(param_types.consts, active.consts, strict=True) if a]
     start = [or_zeros(builder, c, t) for c, t, a in zip(ct_carry, param_types.carry, carry_on, strict=True) if a]
     operands = [
         form.limit(builder, given.first), *consts, *sums, *start, *known_where(given.xs, is_linear.xs), *present(ct_ys)
     ]  # fmt: skip
     if not any(back.active):
         return [None] * len(linear)
-    attrs = {**eqn.attrs, "consts": len(consts), "carry": len(sums) + len(start), "reverse": not form.reverse}
+    attrs: dict[str, Any] = {
+        **eqn.attrs,
+        "consts": len(consts),
+        "carry": len(sums) + len(start),
+        "reverse": not form.reverse,
+    }
     _, *outs = builder.emit(loop, operands, (turned,), **attrs)
     return [*spread(outs, back.active)]
 
@@ -248,7 +253,7 @@ def transposed_step(back: Graph, known: tuple[int, int], carry: int, sums: int) 
     """
     builder = Builder()
     nc, nx = known
-    index, consts, xs, ct_carry, ct_ys = cut(back.params, 1, 1 + nc, 1 + nc + nx, 1 + nc + nx + carry)
+    _, consts, xs, ct_carry, ct_ys = cut(back.params, 1, 1 + nc, 1 + nc + nx, 1 + nc + nx + carry)
     at = builder.param(INDEX, "i")
     of_consts = [builder.param(p.type, p.hint) for p in consts]
     totals = [builder.param(r.type, r.hint) for r in back.results[:sums]]
@@ -270,7 +275,7 @@ def present(values: Sequence[MaybeValue]) -> list[Value]:
 def cut(values: Sequence[Value], *places: int) -> list[Sequence[Value]]:
     """A sequence cut in pieces at the given places."""
     edges = (0, *places, len(values))
-    return [values[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [values[a:b] for a, b in pairwise(edges)]
 
 
 loop = OPS.declare(

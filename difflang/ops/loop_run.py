@@ -8,9 +8,9 @@ import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.ir.dims import Dim
-from difflang.ir.evaluate import item_at, numpy_dtype, zero_of
+from difflang.ir.evaluate import full_of_zeros, item_at, zero_of
 from difflang.ir.graph import Graph
-from difflang.ir.types import History, Tensor, stacked
+from difflang.ir.types import History, Tensor, Type
 
 Array = Any
 
@@ -31,7 +31,7 @@ def loop_reference(
     items = [p.type for p in step.params[1 + consts + carry :]]
     ys: list[list[Array]] = [[] for _ in step.results[carry:]]
     steps = int(limit)
-    if length is not None and (steps > length or (exact and steps != length)):
+    if isinstance(length, int) and (steps > length or (exact and steps != length)):
         raise InternalError(f"loop: {steps} steps, but its length is {length}")
     count = 0
     while count < steps:
@@ -49,11 +49,11 @@ def loop_reference(
     return [np.asarray(count, np.int32), *state, *[collected(y, r.type, length) for y, r in results]]
 
 
-def collected(items: list[Array], item: Any, length: Dim | None) -> Array:
+def collected(items: list[Array], item: Type, length: Dim | None) -> Array:
     """What the steps gave: a history, or an array that is zero beyond the last step."""
-    if isinstance(stacked(item, length), History):
+    if length is None or isinstance(item, History):
         return items
-    whole = np.zeros((length, *item.shape), numpy_dtype(item.dtype))
+    whole = full_of_zeros(item, length)
     for i, x in enumerate(items):
         whole[i] = x
     return whole

@@ -8,11 +8,11 @@ import numpy as np
 
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
-from difflang.ir.evaluate import item_at, numpy_dtype
+from difflang.ir.evaluate import full_of_zeros, item_at
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.layout import map_layout
 from difflang.ir.op import OPS, MaybeValue, Op, Solver
-from difflang.ir.types import History, Tensor, Type, item_of, stacked
+from difflang.ir.types import History, Type, item_of, stacked
 from difflang.ops.loop import INDEX, loop, sequence_of_steps, transposed_step
 from difflang.ops.regions import (
     Ad,
@@ -51,7 +51,7 @@ def map_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], consts: in
 def in_one(items: list[Any], type: Type) -> Any:
     if isinstance(type, History):
         return items
-    whole = np.empty((len(items), *type.shape), numpy_dtype(type.dtype))
+    whole = full_of_zeros(type, len(items))
     for i, x in enumerate(items):
         whole[i] = x
     return whole
@@ -71,7 +71,7 @@ def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, l
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The primal map gives its residuals too, stacked; what comes from consts alone is kept once."""
-    (body,), nc, n = eqn.regions, count_of_consts(eqn), len(eqn.results)
+    (body,), nc, n = eqn.regions, eqn.attrs["consts"], len(eqn.results)
     lin = ad.linearize(body, dxs.active)
     params = lin.primal.params
     home = xs[0].home
@@ -95,21 +95,21 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
         ],
     )
     consts = [*kept.fixed.values(), *of_consts]
-    attrs = {**eqn.attrs, "consts": len(consts)}
+    attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts)}
     dys = dxs.builder.emit(map_, [*consts, *kept.read.values(), *outs[n:], *of_xs], (tangent,), **attrs)
     return list(outs[:n]), spread(dys, lin.active)
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """One map gives results and tangents."""
-    (body,), nc = eqn.regions, count_of_consts(eqn)
+    (body,), nc = eqn.regions, eqn.attrs["consts"]
     pushed = ad.jvp(body, dxs.active)
     of_consts = [v for v in dxs.values[:nc] if v is not None]
     of_xs = [v for v in dxs.values[nc:] if v is not None]
     inner, tangents = pushed.graph.params[: len(xs)], pushed.graph.params[len(xs) :]
     split = len(of_consts)
     both = reordered(pushed.graph, [*inner[:nc], *tangents[:split], *inner[nc:], *tangents[split:]])
-    attrs = {**eqn.attrs, "consts": nc + split}
+    attrs: dict[str, Any] = {**eqn.attrs, "consts": nc + split}
     outs = dxs.builder.emit(map_, [*xs[:nc], *of_consts, *xs[nc:], *of_xs], (both,), **attrs)
     n = len(eqn.results)
     return list(outs[:n]), spread(outs[n:], pushed.active)
@@ -119,7 +119,7 @@ def transpose(
     ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues
 ) -> list[MaybeValue]:
     """The map of the transpose: cotangents of consts are summed over the lanes, those of xs stacked."""
-    (body,), nc = eqn.regions, count_of_consts(eqn)
+    (body,), nc = eqn.regions, eqn.attrs["consts"]
     present = tuple([c is not None for c in cts])
     back = ad.transpose(body, linear, present)
     if not any(back.active):
@@ -147,16 +147,9 @@ def one_after_another(
     counted = at.finish(at.inline(back, *params), [index, *params], back.name)
     turned = transposed_step(counted, (len(consts), n_xs), 0, shared)
     start = [zeros(builder, r.type) for r in back.results[:shared]]
-    assert isinstance(length, int)
     operands = [builder.const(length, INDEX), *consts, *start, *sequences]
-    attrs = {"consts": len(consts), "carry": shared, "length": length, "exact": True, "reverse": False}
+    attrs: dict[str, Any] = {"consts": len(consts), "carry": shared, "length": length, "exact": True, "reverse": False}
     return list(builder.emit(loop, operands, (turned,), **attrs)[1:])
-
-
-def count_of_consts(eqn: Eqn) -> int:
-    consts = eqn.attrs["consts"]
-    assert isinstance(consts, int)
-    return consts
 
 
 map_ = OPS.declare(

@@ -128,11 +128,6 @@ def spread(values: Iterable[Value], mask: Iterable[bool]) -> list[MaybeValue]:
     return [next(rest) if m else None for m in mask]
 
 
-def chosen(values: Iterable[Value], mask: Iterable[bool], want: bool = True) -> list[Value]:
-    """The values where the mask says `want`."""
-    return [v for v, m in zip(values, mask, strict=True) if m == want]
-
-
 def known_where(known: MaybeValues, linear: Iterable[bool]) -> list[Value]:
     """The operands that are not linear: all of them have a value."""
     found: list[Value] = []
