@@ -89,8 +89,8 @@ class Op:
     reference: Rule  # (*arrays, **attrs) -> array(s); with regions: (evaluate, *arrays, regions, **attrs)
     lower: Rule  # (jax, *arrays, **attrs) -> array(s); with regions: (lowering, *arrays, regions, **attrs)
     doc: str
-    jvp: tuple[Rule | None, ...] | None = None
-    transpose: tuple[Rule | None, ...] | None = None
+    jvp: Sequence[Rule | None] | None = None
+    transpose: Sequence[Rule | None] | None = None
     multilinear: bool = False
     inactive: bool = False
     linearize: Rule | None = None

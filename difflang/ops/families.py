@@ -1,11 +1,24 @@
-"""Families of ops: what is the same for all unary, binary, comparing, linear, ... ops is said once, here."""
+"""Families of ops: what is the same for all unary, binary, comparing, linear, ... ops is said once, here.
+
+Also how a declaration says what its tests draw (`Uniform`, `Example`), and small helpers that many rules share.
+No op is declared here.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import ml_dtypes  # noqa: F401  (makes `bfloat16` a NumPy dtype)
+import numpy as np
+
+from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver
-from difflang.ir.types import BOOL, FLOATS, NUMBERS, DType, Tensor
+from difflang.ir.types import BOOL, FLOATS, NUMBERS, DType, Tensor, Type
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,39 +30,193 @@ class Uniform:
     avoid: tuple[float, ...] = ()
 
 
-def unary(name: str, *, jvp: Rule, reference: Rule, lower: Rule, doc: str, accepts: tuple[DType, ...] = FLOATS,
-          samples: object = Uniform()) -> Op:
-    """An elementwise function of one array. `jvp(dx, y, x)` is linear in `dx`."""
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """An operand that tests do not draw: index arrays, keys, predicates. `data` is a number or nested tuples."""
 
-    def type(same: Solver, x: Tensor) -> Tensor:
-        same.accepts(x, accepts)
-        return x
-
-    return OPS.declare(Op(name, type, reference, lower, doc, jvp=(jvp,), elementwise=True, accepts=accepts, samples=samples))
+    data: Any
+    dtype: DType
 
 
-def binary_type(accepts: tuple[DType, ...]) -> Rule:
-    """Both operands alike, and the result too."""
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One use of an op. An operand is a shape, of the element type under test and drawn from `draw`, or `Fixed`."""
 
-    def type(same: Solver, x: Tensor, y: Tensor) -> Tensor:
-        same.accepts(x, accepts)
-        same.dtype(x, y)
-        same.shape(x, y)
+    operands: tuple[tuple[int, ...] | Fixed, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    draw: Uniform = Uniform()
+
+
+Samples = Uniform | tuple[Uniform, ...] | tuple[Example, ...]
+Rules = Sequence[Rule | None]
+
+
+class ForEach(Sequence[Rule]):
+    """Rules for an op with any number of operands: `rule(i)` is that of operand i."""
+
+    def __init__(self, rule: Callable[[int], Rule]) -> None:
+        self.rule = rule
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.rule(i)
+
+
+def array_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy dtype of an element type."""
+    return np.dtype(dtype.numpy)
+
+
+def same_type(accepts: tuple[DType, ...]) -> Rule:
+    """All operands alike, and the result too."""
+
+    def type(same: Solver, x: Tensor, *others: Tensor, **_: Any) -> Tensor:
+        if accepts:
+            same.accepts(x, accepts)
+        for other in others:
+            same.dtype(x, other)
+            same.shape(x, other)
         return x
 
     return type
 
 
-def binary(name: str, *, jvp: tuple[Rule, Rule], reference: Rule, lower: Rule, doc: str,
-           accepts: tuple[DType, ...] = FLOATS, samples: object = Uniform()) -> Op:
+def widened(function: Rule) -> Rule:
+    """A reference that computes 16-bit floats in f32 and rounds once, and keeps the first operand's element type."""
+
+    def reference(x: Array, *others: Array, **attrs: Any) -> Array:
+        if x.dtype.itemsize == 2 and x.dtype.kind in "fV":
+            wide = [a.astype(np.float32) for a in (x, *others)]
+            return np.asarray(function(*wide, **attrs)).astype(x.dtype)
+        return np.asarray(function(x, *others, **attrs)).astype(x.dtype, copy=False)
+
+    return reference
+
+
+def unary(
+    name: str,
+    *,
+    jvp: Rule,
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    accepts: tuple[DType, ...] = FLOATS,
+    samples: Samples = Uniform(),
+) -> Op:
+    """An elementwise function of one array. `jvp(dx, y, x)` is linear in `dx`."""
+    return elementwise(name, jvp=(jvp,), reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples)
+
+
+def binary(
+    name: str,
+    *,
+    jvp: tuple[Rule, Rule],
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    accepts: tuple[DType, ...] = FLOATS,
+    samples: Samples = Uniform(),
+) -> Op:
     """An elementwise function of two arrays of one type. The rules are `(d, z, x, y) -> dz`."""
-    return OPS.declare(Op(name, binary_type(accepts), reference, lower, doc, jvp=jvp, elementwise=True, accepts=accepts, samples=samples))
+    return elementwise(name, jvp=jvp, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples)
+
+
+def elementwise(name: str, *, reference: Rule, accepts: tuple[DType, ...], **facts: Any) -> Op:
+    """An op on arrays of one type that gives that type, whatever its position on differentiability."""
+    op = Op(
+        name,
+        type=same_type(accepts),
+        reference=widened(reference),
+        accepts=accepts,
+        elementwise=True,
+        **({"samples": Uniform()} | facts),
+    )
+    return OPS.declare(op)
+
+
+def rounding(name: str, *, reference: Rule, lower: Rule, doc: str, accepts: tuple[DType, ...] = FLOATS) -> Op:
+    """A piecewise constant function of one array: its derivative is 0 everywhere."""
+    return elementwise(name, inactive=True, reference=reference, lower=lower, doc=doc, accepts=accepts)
 
 
 def comparison(name: str, *, reference: Rule, lower: Rule, doc: str, accepts: tuple[DType, ...] = NUMBERS) -> Op:
-    """An elementwise question about two arrays: no derivative."""
+    """An elementwise question about one or two arrays: no derivative."""
 
-    def type(same: Solver, x: Tensor, y: Tensor) -> Tensor:
-        return Tensor(BOOL, binary_type(accepts)(same, x, y).shape)
+    def type(same: Solver, *operands: Tensor) -> Tensor:
+        return Tensor(BOOL, same_type(accepts)(same, *operands).shape)
 
-    return OPS.declare(Op(name, type, reference, lower, doc, inactive=True, elementwise=True, accepts=accepts))
+    def answer(*arrays: Array) -> Array:
+        return np.asarray(reference(*arrays), dtype=np.bool_)
+
+    op = Op(name, type, answer, lower, doc, inactive=True, elementwise=True, accepts=accepts, samples=Uniform())
+    return OPS.declare(op)
+
+
+def linear(
+    name: str,
+    *,
+    type: Rule,
+    transpose: Rules,
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    samples: Samples,
+    accepts: tuple[DType, ...] = (),
+    **facts: Any,
+) -> Op:
+    """Linear in all operands that have a rule, together; its jvp is itself."""
+    op = Op(name, type, reference, lower, doc, transpose=transpose, samples=samples, accepts=accepts, **facts)
+    return OPS.declare(op)
+
+
+def multilinear(
+    name: str,
+    *,
+    type: Rule,
+    transpose: Rules,
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    samples: Samples,
+    accepts: tuple[DType, ...],
+    **facts: Any,
+) -> Op:
+    """Linear in each operand by itself; its jvp is a sum of itself."""
+    op = Op(
+        name, type, reference, lower, doc,
+        transpose=transpose, multilinear=True, samples=samples, accepts=accepts, **facts,
+    )  # fmt: skip
+    return OPS.declare(op)
+
+
+def inactive(
+    name: str,
+    *,
+    type: Rule,
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    samples: Samples,
+    accepts: tuple[DType, ...] = (),
+    **facts: Any,
+) -> Op:
+    """An op whose results never carry a tangent."""
+    op = Op(name, type, reference, lower, doc, inactive=True, samples=samples, accepts=accepts, **facts)
+    return OPS.declare(op)
+
+
+def like(value: Value, number: complex) -> Value:
+    """That number in every place of an array like `value`."""
+    return value.home.const(number, value.type)
+
+
+def zeros_at(value: Value, type: Type) -> Value:
+    """Zeros of a type, where `value` lives."""
+    return value.home.const(0, type)
+
+
+def axes_but(rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes that are not in `axes`, in order."""
+    return tuple(i for i in range(rank) if i not in axes)

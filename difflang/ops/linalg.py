@@ -1,0 +1,102 @@
+"""General contraction: products of matrices, vectors and batches of them. Convolution is in `conv`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS, Solver, Unknown
+from difflang.ir.types import NUMBERS, Tensor
+from difflang.ops.families import Array, Example, axes_but, multilinear
+from difflang.ops.linear import conjugate
+
+Ints = tuple[int, ...]
+Pair = tuple[Ints, Ints]  # axes of x, axes of y
+
+
+def dot_type(same: Solver, x: Tensor, y: Tensor, *, contract: Pair, batch: Pair) -> Tensor:
+    """Sizes of the axes that meet agree; the result has the batch, then what is left of x, then what is left of y."""
+    same.accepts(x, NUMBERS)
+    same.dtype(x, y)
+    for (mine, theirs), what in ((contract, "contracted size"), (batch, "batch size")):
+        for a, b in zip(mine, theirs, strict=True):
+            same.size(x.shape[a], y.shape[b], what)
+    batches = tuple(x.shape[a] for a in batch[0])
+    return Tensor(x.dtype, (*batches, *left(x, 0, contract, batch), *left(y, 1, contract, batch)))
+
+
+def left(operand: Tensor, side: int, contract: Pair, batch: Pair) -> tuple[Any, ...]:
+    return tuple(operand.shape[a] for a in free(operand.rank, side, contract, batch))
+
+
+def free(rank: int, side: int, contract: Pair, batch: Pair) -> Ints:
+    """The axes of one operand that are neither contracted nor in the batch."""
+    return axes_but(rank, (*contract[side], *batch[side]))
+
+
+def dot_reference(x: Array, y: Array, *, contract: Pair, batch: Pair) -> Array:
+    """Both as stacks of matrices; 16-bit floats are accumulated in f32."""
+    wide = np.dtype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x.dtype
+    rows, columns = free(x.ndim, 0, contract, batch), free(y.ndim, 1, contract, batch)
+    sizes = [x.shape[a] for a in batch[0]], [x.shape[a] for a in rows], [y.shape[a] for a in columns]
+    b, n, m = (int(np.prod(s, dtype=np.int64)) for s in sizes)
+    k = int(np.prod([x.shape[a] for a in contract[0]], dtype=np.int64))
+    lhs = x.transpose(*batch[0], *rows, *contract[0]).reshape(b, n, k).astype(wide)
+    rhs = y.transpose(*batch[1], *contract[1], *columns).reshape(b, k, m).astype(wide)
+    return np.matmul(lhs, rhs).astype(x.dtype).reshape([*sizes[0], *sizes[1], *sizes[2]])
+
+
+def dot_lower(jax: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
+    half = x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating)
+    product = jax.lax.dot_general(
+        x, y, (contract, batch), precision=jax.lax.Precision.HIGHEST,
+        preferred_element_type=np.dtype(np.float32) if half else x.dtype,
+    )  # fmt: skip
+    return jax.lax.convert_element_type(product, x.dtype) if half else product
+
+
+def dot_transpose(ct: Value, x: Value | Unknown, y: Value, contract: Pair, batch: Pair, side: int) -> Value:
+    """Contract `ct` with `y` over what is left of `y`, then put the axes back in the order of operand `side`.
+
+    The product has the batch, what was left of `x`, and the contracted axes, the latter in the order they have in `y`.
+    """
+    mine, theirs = (contract[side], contract[1 - side]), (batch[side], batch[1 - side])
+    rows = axes_but(x.type.rank, (*mine[0], *theirs[0]))
+    columns = axes_but(y.type.rank, (*mine[1], *theirs[1]))
+    b = len(theirs[0])
+    start = b + (len(rows) if side == 0 else 0)
+    over = tuple(range(start, start + len(columns)))
+    product = dot_general.one(ct, conjugate(y), contract=(over, columns), batch=(tuple(range(b)), theirs[1]))
+    order = (*theirs[0], *rows, *(mine[0][mine[1].index(a)] for a in sorted(mine[1])))
+    perm = tuple(order.index(a) for a in range(x.type.rank))
+    return product if perm == tuple(range(x.type.rank)) else OPS["transpose"].one(product, perm=perm)
+
+
+MATRICES = {"contract": ((1,), (0,)), "batch": ((), ())}
+
+dot_general = multilinear(
+    "dot_general",
+    type=dot_type,
+    transpose=(
+        lambda ct, x, y, contract, batch: dot_transpose(ct, x, y, contract, batch, 0),
+        lambda ct, x, y, contract, batch: dot_transpose(ct, y, x, contract, batch, 1),
+    ),
+    reference=dot_reference,
+    lower=dot_lower,
+    accepts=NUMBERS,
+    samples=(
+        Example(((3, 4), (4, 2)), MATRICES),
+        Example(((3, 4), (4,)), MATRICES),
+        Example(((4,), (4,)), {"contract": ((0,), (0,)), "batch": ((), ())}),
+        Example(((2,), (3,)), {"contract": ((), ()), "batch": ((), ())}),
+        Example(((2, 3, 4), (2, 4, 5)), {"contract": ((2,), (1,)), "batch": ((0,), (0,))}),
+        Example(((3, 2, 4, 5), (5, 3, 4, 2)), {"contract": ((3, 2), (0, 2)), "batch": ((0,), (1,))}),
+        Example(((2, 0), (0, 3)), MATRICES),
+        Example(((1, 1), (1, 1)), MATRICES),
+    ),
+    cost=lambda x, y, contract, batch: 2 * np.prod([*x.shape, *left(y, 1, contract, batch)]),
+    doc="""Sum of products over pairs of axes. The result has the batch axes, what is left of `x`, what is left of `y`.
+    16-bit floats accumulate in f32. Units: u, v -> u v. Kinks: none.""",
+)

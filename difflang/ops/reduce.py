@@ -1,0 +1,273 @@
+"""Reductions over axes, and running sums. The mean, the variance and the like are composites above the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.dims import Dim
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
+from difflang.ir.types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
+from difflang.ops.compare import eq
+from difflang.ops.families import Array, Example, Fixed, Uniform, axes_but, inactive, like, linear, zeros_at
+from difflang.ops.linear import convert, select
+
+Ints = tuple[int, ...]
+
+SAMPLES = (
+    Example(((2, 3, 4),), {"axes": (0, 2)}),
+    Example(((3,),), {"axes": (0,)}),
+    Example(((1, 3),), {"axes": (0,)}),
+    Example(((2, 0),), {"axes": (0,)}),
+    Example(((2, 3),), {"axes": ()}),
+)
+EMPTY = (Example(((2, 0),), {"axes": (1,)}),)
+TRUTHS = (
+    Example((Fixed(((True, False, True), (True, True, True)), BOOL),), {"axes": (1,)}),
+    Example((Fixed(((True, False), (False, False)), BOOL),), {"axes": (0, 1)}),
+    Example((Fixed((), BOOL),), {"axes": (0,)}),
+)
+
+
+def reduced_type(accepts: tuple[DType, ...]) -> Rule:
+    def type(same: Solver, x: Tensor, *, axes: Ints) -> Tensor:
+        same.accepts(x, accepts)
+        same.require(len(set(axes)) == len(axes) and all(0 <= a < x.rank for a in axes), f"axes {axes} do not fit {x}")
+        return x.without(*axes)
+
+    return type
+
+
+def spread_back(y: Value, like: Value | Unknown, axes: Ints) -> Value:
+    """A result of a reduction, repeated along the axes that went."""
+    return OPS["broadcast"].one(y, shape=like.type.shape, axes=axes_but(like.type.rank, axes))
+
+
+def wide(x: Array) -> Array:
+    """16-bit floats in f32: a long sum in 16 bits stops growing."""
+    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
+
+
+def sum_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
+    """Sums of 16-bit floats are kept in f32 and rounded once."""
+    if x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating):
+        total = jax.lax.reduce_sum(jax.lax.convert_element_type(x, np.float32), axes)
+        return jax.lax.convert_element_type(total, x.dtype)
+    return jax.lax.reduce_sum(x, axes)
+
+
+reduce_sum = linear(
+    "reduce_sum",
+    type=reduced_type(NUMBERS),
+    transpose=(lambda ct, x, axes: spread_back(ct, x, axes),),
+    reference=lambda x, axes: np.sum(wide(x), axis=axes, dtype=wide(x).dtype).astype(x.dtype),
+    lower=sum_lower,
+    accepts=NUMBERS,
+    samples=(*SAMPLES, *EMPTY),
+    doc="""Sum over axes; 0 over nothing; integers wrap; 16-bit floats are summed in f32. Units: u -> u. Kinks: none.""",
+)
+
+
+# ------------------------------------------------------------------------------------------- product
+
+
+def factors(x: Value, axes: Ints) -> Value:
+    """The reduced axes as one, in front."""
+    rest = axes_but(x.type.rank, axes)
+    size: Dim = 1
+    for a in axes:
+        size = size * x.type.shape[a]
+    turned = OPS["transpose"].one(x, perm=(*axes, *rest))
+    return OPS["reshape"].one(turned, shape=(size, *(x.type.shape[a] for a in rest)))
+
+
+def reduce_prod_jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
+    """The product rule up a balanced tree of products: no division, so zeros are exact at every order."""
+    p, dp = factors(x, axes), factors(dx, axes)
+    while (n := p.type.shape[0]) != 1:
+        if n == 0:
+            return zeros_at(dx, y.type)
+        half = n // 2
+        a, b, rest = piece(p, 0, half), piece(p, half, 2 * half), piece(p, 2 * half, n)
+        da, db, drest = piece(dp, 0, half), piece(dp, half, 2 * half), piece(dp, 2 * half, n)
+        p, dp = joined(a * b, rest), joined(da * b + db * a, drest)
+    return OPS["reshape"].one(dp, shape=y.type.shape)
+
+
+def piece(x: Value, start: Dim, stop: Dim) -> Value:
+    rest = x.type.shape[1:]
+    zeros, ones = (0,) * len(rest), (1,) * len(rest)
+    return OPS["slice"].one(x, starts=(start, *zeros), stops=(stop, *rest), steps=(1, *ones))
+
+
+def joined(x: Value, rest: Value) -> Value:
+    return x if rest.type.shape[0] == 0 else OPS["concat"].one(x, rest, axis=0)
+
+
+reduce_prod = OPS.declare(
+    Op(
+        "reduce_prod",
+        type=reduced_type(REALS),
+        jvp=(reduce_prod_jvp,),
+        reference=lambda x, axes: np.prod(wide(x), axis=axes, dtype=wide(x).dtype).astype(x.dtype),
+        lower=lambda jax, x, axes: jax.lax.reduce_prod(x, axes),
+        accepts=REALS,
+        samples=(*SAMPLES, *EMPTY, Example(((5, 2),), {"axes": (0,)}), Example(((7,),), {"axes": (0,)})),
+        doc="""Product over axes; 1 over nothing; integers wrap. Units: 1 -> 1.
+        Kinks: none; the derivative is exact where elements are 0.""",
+    )
+)
+
+
+# --------------------------------------------------------------------------------------- extremes
+
+
+def extreme_jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
+    """The mean tangent of those that are equal to the extreme; NaN (0 / 0) where the extreme is NaN."""
+    best = eq.one(x, spread_back(y, x, axes))
+    ties = reduce_sum.one(select.one(best, like(x, 1.0), like(x, 0.0)), axes=axes)
+    return reduce_sum.one(select.one(best, dx, zeros_at(dx, dx.type)), axes=axes) / ties
+
+
+def least(dtype: np.dtype[Any]) -> Any:
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+
+
+def greatest(dtype: np.dtype[Any]) -> Any:
+    return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
+
+
+def extreme(name: str, reduce: Any, start: Callable[[np.dtype[Any]], Any], lower: Rule, doc: str) -> Op:
+    def reference(x: Array, *, axes: Ints) -> Array:
+        return np.asarray(reduce(wide(x), axis=axes, initial=start(x.dtype))).astype(x.dtype)
+
+    return OPS.declare(
+        Op(
+            name,
+            reduced_type(REALS),
+            reference,
+            lower,
+            doc,
+            jvp=(extreme_jvp,),
+            accepts=REALS,
+            samples=(*SAMPLES, *EMPTY),
+        )  # fmt: skip
+    )
+
+
+reduce_max = extreme(
+    "reduce_max",
+    np.max,
+    least,
+    lambda jax, x, axes: jax.lax.reduce_max(x, axes),
+    """Greatest over axes; -Inf or the least integer over nothing; NaN if any is. Units: u -> u.
+    Kinks: k ties share the derivative, 1/k each.""",
+)
+reduce_min = extreme(
+    "reduce_min",
+    np.min,
+    greatest,
+    lambda jax, x, axes: jax.lax.reduce_min(x, axes),
+    """Least over axes; +Inf or the greatest integer over nothing; NaN if any is. Units: u -> u.
+    Kinks: k ties share the derivative, 1/k each.""",
+)
+
+
+def position_type(same: Solver, x: Tensor, *, axis: int) -> Tensor:
+    same.accepts(x, REALS)
+    same.require(0 <= axis < x.rank, f"there is no axis {axis} in {x}")
+    same.require(x.shape[axis] != 0, f"an empty axis has no extreme: {x}")
+    return Tensor(I32, x.without(axis).shape)
+
+
+def position(name: str, find: Any, lower: Rule, doc: str) -> Op:
+    return inactive(
+        name,
+        type=position_type,
+        reference=lambda x, axis: find(wide(x), axis=axis).astype(np.int32),
+        lower=lower,
+        accepts=REALS,
+        samples=(
+            Example(((2, 3),), {"axis": 1}),
+            Example(((1,),), {"axis": 0}),
+            Example(((3, 0),), {"axis": 0}),
+            Example((Fixed((1.0, 3.0, 3.0, 1.0), FLOATS[2]),), {"axis": 0}),
+            Example((Fixed((1.0, float("nan"), 3.0, float("nan")), FLOATS[2]),), {"axis": 0}),
+        ),
+        doc=doc,
+    )
+
+
+argmax = position(
+    "argmax",
+    np.argmax,
+    lambda jax, x, axis: jax.lax.argmax(x, axis, np.int32),
+    """Position of the first greatest element, or of the first NaN; the axis is not empty.""",
+)
+argmin = position(
+    "argmin",
+    np.argmin,
+    lambda jax, x, axis: jax.lax.argmin(x, axis, np.int32),
+    """Position of the first least element, or of the first NaN; the axis is not empty.""",
+)
+
+reduce_all = inactive(
+    "reduce_all",
+    type=reduced_type(BOOLS),
+    reference=lambda x, axes: np.all(x, axis=axes),
+    lower=lambda jax, x, axes: jax.lax.reduce_and(x, axes),
+    accepts=BOOLS,
+    samples=TRUTHS,
+    doc="""Are all true? True over nothing.""",
+)
+reduce_any = inactive(
+    "reduce_any",
+    type=reduced_type(BOOLS),
+    reference=lambda x, axes: np.any(x, axis=axes),
+    lower=lambda jax, x, axes: jax.lax.reduce_or(x, axes),
+    accepts=BOOLS,
+    samples=TRUTHS,
+    doc="""Is any true? False over nothing.""",
+)
+
+
+# ------------------------------------------------------------------------------------- running sums
+
+
+def cumsum_type(same: Solver, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
+    same.accepts(x, NUMBERS)
+    same.require(0 <= axis < x.rank, f"there is no axis {axis} in {x}")
+    return x
+
+
+def cumsum_reference(x: Array, *, axis: int, reverse: bool) -> Array:
+    turned = np.flip(x, axis) if reverse else x
+    sums = np.cumsum(wide(turned), axis=axis, dtype=wide(x).dtype).astype(x.dtype)
+    return np.flip(sums, axis) if reverse else sums
+
+
+def cumsum_lower(jax: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+    if x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating):
+        sums = jax.lax.cumsum(jax.lax.convert_element_type(x, np.float32), axis, reverse)
+        return jax.lax.convert_element_type(sums, x.dtype)
+    return jax.lax.cumsum(x, axis, reverse)
+
+
+cumsum = linear(
+    "cumsum",
+    type=cumsum_type,
+    transpose=(lambda ct, x, axis, reverse: cumsum.one(ct, axis=axis, reverse=not reverse),),
+    reference=cumsum_reference,
+    lower=cumsum_lower,
+    accepts=NUMBERS,
+    samples=(
+        Example(((3, 4),), {"axis": 1, "reverse": False}),
+        Example(((3, 1),), {"axis": 0, "reverse": True}),
+        Example(((0,),), {"axis": 0, "reverse": False}),
+    ),
+    doc="""Running sums along an axis, from its end if `reverse`. Units: u -> u. Kinks: none.""",
+)

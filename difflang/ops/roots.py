@@ -1,0 +1,90 @@
+"""Roots and distances: `sqrt`, `rsqrt`, `cbrt`, `hypot`, and the angle `atan2`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ops.compare import eq
+from difflang.ops.families import Array, Uniform, binary, like, unary
+from difflang.ops.linear import select
+
+POSITIVE = Uniform(0.2, 3.0)
+
+
+def rsqrt_reference(x: Array) -> Array:
+    return x.dtype.type(1) / np.sqrt(np.where(x == 0, np.zeros_like(x), x))
+
+
+def rsqrt_lower(jax: Any, x: Any) -> Any:
+    zero = jax.lax.full_like(x, 0)
+    return jax.lax.select(jax.lax.eq(x, zero), jax.lax.full_like(x, np.inf), jax.lax.rsqrt(x))
+
+
+rsqrt = unary(
+    "rsqrt",
+    jvp=lambda dx, y, x: dx * (y * y * y * -0.5),
+    reference=rsqrt_reference,
+    lower=rsqrt_lower,
+    samples=POSITIVE,
+    doc="""`1 / sqrt(x)`. Units: u -> u^(-1/2). Kinks: +Inf at 0 and at -0.0, with slope -Inf; NaN below.""",
+)
+sqrt = unary(
+    "sqrt",
+    jvp=lambda dx, y, x: dx * (rsqrt.one(x) * 0.5),  # not 0.5 / y, which is -Inf at -0.0
+    reference=np.sqrt,
+    lower=lambda jax, x: jax.lax.sqrt(x),
+    samples=POSITIVE,
+    doc="""Square root. Units: u -> u^(1/2). Kinks: +Inf at 0 and -0.0; NaN below.""",
+)
+cbrt = unary(
+    "cbrt",
+    jvp=lambda dx, y, x: dx * (like(y, 1 / 3) / (y * y)),
+    reference=np.cbrt,
+    lower=lambda jax, x: jax.lax.cbrt(x),
+    samples=POSITIVE,
+    doc="""Cube root, of negative numbers too. Units: u -> u^(1/3). Kinks: +Inf at 0.""",
+)
+
+
+def nonzero(r: Value) -> Value:
+    """`r`, but 1 where it is 0: for a divisor below something that vanishes too."""
+    return select.one(eq.one(r, like(r, 0.0)), like(r, 1.0), r)
+
+
+def hypot_lower(jax: Any, x: Any, y: Any) -> Any:
+    """Scaled by the larger leg, so that squares neither overflow nor vanish."""
+    lax = jax.lax
+    long, short = lax.max(lax.abs(x), lax.abs(y)), lax.min(lax.abs(x), lax.abs(y))
+    flat = lax.bitwise_or(lax.eq(long, lax.full_like(x, 0)), lax.eq(long, lax.full_like(x, np.inf)))
+    ratio = lax.div(short, lax.select(flat, lax.full_like(x, 1), long))
+    grown = lax.mul(long, lax.sqrt(lax.add(lax.full_like(x, 1), lax.mul(ratio, ratio))))
+    return lax.select(flat, long, grown)
+
+
+hypot = binary(
+    "hypot",
+    jvp=(lambda d, z, x, y: d * (x / nonzero(z)), lambda d, z, x, y: d * (y / nonzero(z))),
+    reference=np.hypot,
+    lower=hypot_lower,
+    samples=(Uniform(0.3, 2.0), Uniform(-2.0, -0.3)),
+    doc="""`sqrt(x^2 + y^2)` without overflow. Units: u, u -> u. Kinks: 0 at (0, 0).""",
+)
+
+
+def over_square(numerator: Value, x: Value, y: Value) -> Value:
+    """`numerator / (x^2 + y^2)` without overflow, 0 at the origin."""
+    r = nonzero(hypot.one(x, y))
+    return numerator / r / r
+
+
+atan2 = binary(
+    "atan2",
+    jvp=(lambda d, z, y, x: d * over_square(x, x, y), lambda d, z, y, x: d * -over_square(y, x, y)),
+    reference=np.arctan2,
+    lower=lambda jax, y, x: jax.lax.atan2(y, x),
+    samples=(Uniform(0.3, 2.0), Uniform(-2.0, -0.3)),
+    doc="""Angle of the point (x, y); the operands are `y, x`. Units: u, u -> radians. Kinks: (0, 0) at the origin.""",
+)

@@ -1,0 +1,288 @@
+"""Ops that move elements and compute nothing: broadcast, reshape, transpose, concat, slice, pad, reverse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.dims import Dim
+from difflang.ir.graph import Value
+from difflang.ir.op import Solver, Unknown
+from difflang.ir.types import BOOL, Tensor
+from difflang.ops.families import Array, Example, ForEach, axes_but, linear, zeros_at
+from difflang.ops.linear import select
+from difflang.ops.reduce import reduce_sum
+
+Operand = Value | Unknown
+Ints = tuple[int, ...]
+Sizes = tuple[Dim, ...]
+
+
+def permutation_of(same: Solver, rank: int, axes: Ints, what: str) -> None:
+    same.require(sorted(axes) == list(range(rank)), f"{what} {axes} does not name each of the {rank} axes once")
+
+
+# --------------------------------------------------------------------------------------- broadcast and reshape
+
+
+def broadcast_type(same: Solver, x: Tensor, *, shape: Sizes, axes: Ints) -> Tensor:
+    """Axis i of `x` becomes `axes[i]`; a size that is literally 1 may grow."""
+    same.require(len(axes) == x.rank, f"{x} has {x.rank} axes, not {len(axes)}")
+    rising = all(a < b for a, b in zip(axes, axes[1:], strict=False))
+    same.require(rising and all(0 <= a < len(shape) for a in axes), f"axes {axes} do not fit a rank of {len(shape)}")
+    for size, axis in zip(x.shape, axes, strict=True):
+        if size != 1:
+            same.size(size, shape[axis])
+    return Tensor(x.dtype, shape)
+
+
+def broadcast_reference(x: Array, *, shape: Ints, axes: Ints) -> Array:
+    sizes = [1] * len(shape)
+    for size, axis in zip(x.shape, axes, strict=True):
+        sizes[axis] = size
+    return np.broadcast_to(x.reshape(sizes), shape)
+
+
+def broadcast_transpose(ct: Value, x: Operand, *, shape: Sizes, axes: Ints) -> Value:
+    """The sum over every axis that is new or has grown."""
+    grown = tuple(a for a, size in zip(axes, x.type.shape, strict=True) if size == 1 and shape[a] != 1)
+    spread = tuple(sorted((*axes_but(len(shape), axes), *grown)))
+    total = reduce_sum.one(ct, axes=spread) if spread else ct
+    return reshape.one(total, shape=x.type.shape) if grown else total
+
+
+broadcast = linear(
+    "broadcast",
+    type=broadcast_type,
+    transpose=(broadcast_transpose,),
+    reference=broadcast_reference,
+    lower=lambda jax, x, shape, axes: jax.lax.broadcast_in_dim(x, shape, axes),
+    samples=(
+        Example(((),), {"shape": (2, 3), "axes": ()}),
+        Example(((3,),), {"shape": (2, 3, 2), "axes": (1,)}),
+        Example(((2, 1),), {"shape": (2, 4, 3), "axes": (0, 2)}),
+        Example(((0,),), {"shape": (2, 0), "axes": (1,)}),
+        Example(((1,),), {"shape": (1, 0), "axes": (1,)}),
+    ),
+    doc="""The same elements along new axes: axis i of the operand becomes `axes[i]` of the result. Units: u -> u.""",
+)
+
+
+def count(shape: Sizes) -> Dim:
+    """The number of elements of an array."""
+    total: Dim = 1
+    for size in shape:
+        total = total * size
+    return total
+
+
+def reshape_type(same: Solver, x: Tensor, *, shape: Sizes) -> Tensor:
+    same.size(count(x.shape), count(shape), "number of elements")
+    return Tensor(x.dtype, shape)
+
+
+reshape = linear(
+    "reshape",
+    type=reshape_type,
+    transpose=(lambda ct, x, shape: reshape.one(ct, shape=x.type.shape),),
+    reference=lambda x, shape: x.reshape(shape),
+    lower=lambda jax, x, shape: jax.lax.reshape(x, shape),
+    samples=(
+        Example(((2, 3),), {"shape": (3, 2)}),
+        Example(((1,),), {"shape": ()}),
+        Example(((0, 3),), {"shape": (2, 0)}),
+    ),
+    doc="""The same elements in row-major order under another shape. Units: u -> u.""",
+)
+
+
+# ------------------------------------------------------------------------------------------------- permuting
+
+
+def transpose_type(same: Solver, x: Tensor, *, perm: Ints) -> Tensor:
+    permutation_of(same, x.rank, perm, "the permutation")
+    return Tensor(x.dtype, tuple(x.shape[a] for a in perm))
+
+
+def inverse(perm: Ints) -> Ints:
+    return tuple(perm.index(i) for i in range(len(perm)))
+
+
+transpose = linear(
+    "transpose",
+    type=transpose_type,
+    transpose=(lambda ct, x, perm: transpose.one(ct, perm=inverse(perm)),),
+    reference=lambda x, perm: np.transpose(x, perm),
+    lower=lambda jax, x, perm: jax.lax.transpose(x, perm),
+    samples=(
+        Example(((2, 3, 4),), {"perm": (2, 0, 1)}),
+        Example(((),), {"perm": ()}),
+        Example(((0, 1),), {"perm": (1, 0)}),
+    ),
+    doc="""Axes in another order: axis i of the result is `perm[i]` of the operand. Units: u -> u.""",
+)
+
+
+def reverse_type(same: Solver, x: Tensor, *, axes: Ints) -> Tensor:
+    same.require(all(0 <= a < x.rank for a in axes), f"axes {axes} do not fit {x}")
+    return x
+
+
+reverse = linear(
+    "reverse",
+    type=reverse_type,
+    transpose=(lambda ct, x, axes: reverse.one(ct, axes=axes),),
+    reference=lambda x, axes: np.flip(x, axes),
+    lower=lambda jax, x, axes: jax.lax.rev(x, axes),
+    samples=(Example(((2, 3),), {"axes": (0, 1)}), Example(((3,),), {"axes": (0,)}), Example(((0,),), {"axes": (0,)})),
+    doc="""Some axes backwards. Units: u -> u.""",
+)
+
+
+# --------------------------------------------------------------------------------- concatenating and cutting
+
+
+def concat_type(same: Solver, first: Tensor, *rest: Tensor, axis: int) -> Tensor:
+    """All sizes but `axis` agree; the sizes along `axis` add up."""
+    same.require(0 <= axis < first.rank, f"there is no axis {axis} in {first}")
+    total: Dim = first.shape[axis]
+    for part in rest:
+        same.dtype(first, part)
+        same.shape(first, part, but=axis)
+        total = total + part.shape[axis]
+    return first.resized(axis, total)
+
+
+def concat_rule(position: int) -> Any:
+    """The cotangent of one part: its piece of the whole."""
+
+    def rule(ct: Value, *parts: Operand, axis: int) -> Value:
+        start: Dim = 0
+        for part in parts[:position]:
+            start = start + part.type.shape[axis]
+        return cut(ct, axis, start, start + parts[position].type.shape[axis])
+
+    return rule
+
+
+def cut(x: Value, axis: int, start: Dim, stop: Dim, step: int = 1) -> Value:
+    """`x[start:stop:step]` along one axis."""
+    starts = tuple(start if i == axis else 0 for i in range(x.type.rank))
+    stops = x.type.resized(axis, stop).shape
+    return slice_.one(x, starts=starts, stops=stops, steps=tuple(step if i == axis else 1 for i in range(x.type.rank)))
+
+
+concat = linear(
+    "concat",
+    type=concat_type,
+    transpose=ForEach(concat_rule),
+    reference=lambda *parts, axis: np.concatenate(parts, axis),
+    lower=lambda jax, *parts, axis: jax.lax.concatenate(parts, axis),
+    samples=(
+        Example(((2, 3), (2, 1), (2, 0)), {"axis": 1}),
+        Example(((2,),), {"axis": 0}),
+        Example(((1, 2), (3, 2)), {"axis": 0}),
+    ),
+    doc="""The operands one after the other along an axis. Units: u, u, ... -> u.""",
+)
+
+
+def slice_type(same: Solver, x: Tensor, *, starts: Sizes, stops: Sizes, steps: Ints) -> Tensor:
+    """The checker proves `0 <= start <= stop <= size`; here it holds or the sizes are names."""
+    same.require(len(starts) == len(stops) == len(steps) == x.rank, f"{x} has {x.rank} axes")
+    for size, start, stop, step in zip(x.shape, starts, stops, steps, strict=True):
+        known = isinstance(size, int) and isinstance(start, int) and isinstance(stop, int)
+        same.require(step > 0 and (not known or 0 <= start <= stop <= size), f"{start}..{stop} by {step} leaves {size}")
+    shape = tuple((stop - start + step - 1) // step for start, stop, step in zip(starts, stops, steps, strict=True))
+    return Tensor(x.dtype, shape)
+
+
+def slice_transpose(ct: Value, x: Operand, *, starts: Sizes, stops: Sizes, steps: Ints) -> Value:
+    """Zeros around the piece, and between its elements where it took steps."""
+    low, high = list[Dim](), list[Dim]()
+    for size, start, step, taken in zip(x.type.shape, starts, steps, ct.type.shape, strict=True):
+        covered = 0 if taken == 0 else (taken - 1) * step + 1
+        low.append(start)
+        high.append(size - start - covered)
+    zero = zeros_at(ct, ct.type.reshaped())
+    return pad.one(ct, zero, low=tuple(low), high=tuple(high), interior=tuple(step - 1 for step in steps))
+
+
+slice_ = linear(
+    "slice",
+    type=slice_type,
+    transpose=(slice_transpose,),
+    reference=lambda x, starts, stops, steps: x[tuple(map(slice, starts, stops, steps))],
+    lower=lambda jax, x, starts, stops, steps: jax.lax.slice(x, starts, stops, steps),
+    samples=(
+        Example(((5, 4),), {"starts": (1, 0), "stops": (5, 3), "steps": (1, 1)}),
+        Example(((6, 5),), {"starts": (0, 1), "stops": (6, 5), "steps": (2, 3)}),
+        Example(((4,),), {"starts": (2,), "stops": (2,), "steps": (2,)}),
+        Example(((0,),), {"starts": (0,), "stops": (0,), "steps": (1,)}),
+        Example(((),), {"starts": (), "stops": (), "steps": ()}),
+    ),
+    doc="""Every `step`th element from `start` to before `stop`, per axis. Units: u -> u.""",
+)
+
+
+# --------------------------------------------------------------------------------------------------- padding
+
+
+def padded_size(size: Dim, low: Dim, high: Dim, interior: int) -> Dim:
+    gaps = max(size - 1, 0) if isinstance(size, int) else size - 1
+    return low + size + gaps * interior + high
+
+
+def pad_type(same: Solver, x: Tensor, v: Tensor, *, low: Sizes, high: Sizes, interior: Ints) -> Tensor:
+    same.dtype(x, v)
+    same.require(v.rank == 0, f"what is padded with is one number, not {v}")
+    same.require(len(low) == len(high) == len(interior) == x.rank, f"{x} has {x.rank} axes")
+    shape = tuple(map(padded_size, x.shape, low, high, interior))
+    for size in shape:
+        same.require(not isinstance(size, int) or size >= 0, f"padding by {low} and {high} leaves nothing of {x}")
+    return Tensor(x.dtype, shape)
+
+
+def pad_reference(x: Array, v: Array, *, low: Ints, high: Ints, interior: Ints) -> Array:
+    spread = tuple(int(padded_size(n, 0, 0, i)) for n, i in zip(x.shape, interior, strict=True))
+    wide = np.full(tuple(max(a, 0) + n + max(b, 0) for n, a, b in zip(spread, low, high, strict=True)), v, x.dtype)
+    inner = tuple(slice(max(a, 0), max(a, 0) + n, i + 1) for n, a, i in zip(spread, low, interior, strict=True))
+    wide[inner] = x
+    return wide[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, a, b in zip(wide.shape, low, high, strict=True))]
+
+
+def unpad(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, interior: Ints) -> Value:
+    """The elements that came from `x`; zeros for those that negative padding cut off."""
+    cropped = pad.one(
+        ct, zeros_at(ct, ct.type.reshaped()),
+        low=tuple(-a for a in low), high=tuple(-b for b in high), interior=(0,) * x.type.rank,
+    )  # fmt: skip
+    steps = tuple(i + 1 for i in interior)
+    return slice_.one(cropped, starts=(0,) * x.type.rank, stops=cropped.type.shape, steps=steps)
+
+
+def padding_sum(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, interior: Ints) -> Value:
+    """The sum over the padding alone: subtracting the rest from the whole would cancel."""
+    inside = ct.home.const(False, Tensor(BOOL, x.type.shape))
+    outside = pad.one(inside, ct.home.const(True, Tensor(BOOL)), low=low, high=high, interior=interior)
+    kept = select.one(outside, ct, zeros_at(ct, ct.type))
+    return reduce_sum.one(kept, axes=tuple(range(ct.type.rank)))
+
+
+pad = linear(
+    "pad",
+    type=pad_type,
+    transpose=(unpad, padding_sum),
+    reference=pad_reference,
+    lower=lambda jax, x, v, low, high, interior: jax.lax.pad(x, v, tuple(zip(low, high, interior, strict=True))),
+    samples=(
+        Example(((2, 3), ()), {"low": (1, 0), "high": (0, 2), "interior": (0, 1)}),
+        Example(((5,), ()), {"low": (-1,), "high": (-2,), "interior": (0,)}),
+        Example(((4,), ()), {"low": (-2,), "high": (1,), "interior": (2,)}),
+        Example(((0,), ()), {"low": (1,), "high": (1,), "interior": (3,)}),
+        Example(((1, 1), ()), {"low": (0, 0), "high": (0, 0), "interior": (1, 0)}),
+    ),
+    doc="""`x` with `v` before (`low`), after (`high`) and between (`interior`) its elements; negative `low` or `high`
+    cuts elements off. Units: u, u -> u.""",
+)
