@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import jax_ad_guard
 import pytest
+
+import jax_ad_guard
 
 
 @pytest.fixture(scope="session", autouse=True)

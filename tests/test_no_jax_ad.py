@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import pytest
+
 from jax_ad_guard import CLASSES, FUNCTIONS, MODULES, NAMES, JaxDifferentiation
 
 PACKAGE = Path(__file__).resolve().parents[1] / "difflang"

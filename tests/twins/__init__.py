@@ -11,3 +11,20 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = ("fit_curve", "logistic", "digits", "digits_conv")
+
+DECLARATIONS = ("fn ", "pub ", "record ", "enum ", "rule ", "import ", "@", "##", "float ")
+
+
+def source(name: str, swap: tuple[str, str] | None = None) -> str:
+    """The declarations of an example, without the statements that train; `swap` writes another float dtype.
+
+    A line at the margin begins a declaration or a statement, and lines that are indented or only close go with it.
+    """
+    kept: list[str] = []
+    keep = False
+    for line in (EXAMPLES / f"{name}.dfl").read_text(encoding="utf-8").splitlines():
+        if line and not line[0].isspace() and line[0] not in "})]":
+            keep = line.startswith(DECLARATIONS)
+        kept.append(line if keep else "")
+    text = "\n".join(kept) + "\n"
+    return f"float {swap[1]}\n" + text.replace(swap[0], swap[1]) if swap else text

@@ -1,0 +1,145 @@
+"""What is measured: the examples' losses and a few kernels, each with every way we know to write it well in JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import twins
+
+KERNELS = Path(__file__).resolve().parent / "kernels"
+Twin = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program, the function in it, what it is differentiated in, arguments, and its JAX twins.
+
+    `wrt` is the name of the first parameter: the twins are differentiated in their first argument.
+    """
+
+    name: str
+    source: str
+    entry: str
+    wrt: str
+    arguments: tuple[Any, ...]
+    twins: dict[str, Twin]
+
+
+def example(name: str, **sizes: int) -> Case:
+    """An example's loss. The data is f32 throughout, since JAX's 64-bit setting would hold for the whole process."""
+    twin = import_module(f"twins.{name}")
+    text = twins.source(name, swap=("f64", "f32"))
+    ways = {"plain": twin.loss, "remat": jax.checkpoint(twin.loss)}
+    return Case(name, text, "loss", twin.WRT, twin.arguments(np.float32, **sizes), ways)
+
+
+def kernel(name: str, wrt: str, arguments: tuple[np.ndarray, ...], **ways: Twin) -> Case:
+    return Case(name, (KERNELS / f"{name}.dfl").read_text(encoding="utf-8"), "f", wrt, arguments, ways)
+
+
+def normal(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
+    return (scale * np.random.default_rng(seed).standard_normal(shape)).astype(np.float32)
+
+
+def elementwise() -> Case:
+    def plain(x: jax.Array) -> jax.Array:
+        a = jnp.sin(x) * x + 0.5
+        b = jnp.exp(-a * a) + jnp.tanh(x)
+        c = jnp.log1p(b * b) - jnp.sqrt(b * b + 1)
+        d = a / (1 + c * c) + jax.nn.sigmoid(b)
+        return jnp.sum(d * d + jnp.cos(c) * a)
+
+    return kernel("elementwise", "x", (normal(1 << 18),), plain=plain, remat=jax.checkpoint(plain))
+
+
+def matmul() -> Case:
+    def step(h: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.tanh(h @ w)
+
+    def plain(w: jax.Array, x: jax.Array) -> jax.Array:
+        h = x
+        for i in range(8):
+            h = step(h, w[i])
+        return jnp.mean(h * h)
+
+    def scan(w: jax.Array, x: jax.Array) -> jax.Array:
+        h, _ = jax.lax.scan(lambda h, w: (step(h, w), None), x, w)
+        return jnp.mean(h * h)
+
+    arguments = (normal(8, 256, 256, scale=1 / 16), normal(128, 256, seed=1))
+    return kernel("matmul", "w", arguments, plain=plain, scan=scan, remat=jax.checkpoint(plain))
+
+
+def scan() -> Case:
+    def recurrence(remat: bool, unroll: int) -> Twin:
+        def f(a: jax.Array, x: jax.Array) -> jax.Array:
+            def step(h: jax.Array, _: None) -> tuple[jax.Array, None]:
+                return jnp.tanh(a @ h) + 0.1 * x, None
+
+            h, _ = jax.lax.scan(jax.checkpoint(step) if remat else step, x, None, length=1000, unroll=unroll)
+            return jnp.sum(h * h)
+
+        return f
+
+    arguments = (normal(32, 32, scale=0.15), normal(32, seed=1))
+    ways = {f"{'remat' if r else 'scan'}{u}": recurrence(r, u) for r in (False, True) for u in (1, 4)}
+    return kernel("scan", "a", arguments, **ways)
+
+
+def convolution() -> Case:
+    def plain(w: jax.Array, x: jax.Array) -> jax.Array:
+        numbers = ("NCHW", "OIHW", "NCHW")
+        y = jax.lax.conv_general_dilated(x, w, (1, 1), ((1, 1), (1, 1)), dimension_numbers=numbers)
+        y = jax.nn.relu(y)
+        return jnp.mean(y * y)
+
+    def channels_last(w: jax.Array, x: jax.Array) -> jax.Array:
+        numbers = ("NHWC", "HWIO", "NHWC")
+        image, window = x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0)
+        y = jax.lax.conv_general_dilated(image, window, (1, 1), ((1, 1), (1, 1)), dimension_numbers=numbers)
+        y = jax.nn.relu(y)
+        return jnp.mean(y * y)
+
+    arguments = (normal(32, 16, 3, 3, scale=0.1), normal(16, 16, 28, 28, seed=1))
+    return kernel("convolution", "w", arguments, plain=plain, channels_last=channels_last, remat=jax.checkpoint(plain))
+
+
+def gather_scatter() -> Case:
+    def plain(t: jax.Array, i: jax.Array, w: jax.Array) -> jax.Array:
+        bins = jnp.zeros_like(t).at[i].add(t[i] * w[:, None])
+        return jnp.sum(bins * bins * t)
+
+    def promised(t: jax.Array, i: jax.Array, w: jax.Array) -> jax.Array:
+        rows = t.at[i].get(mode="promise_in_bounds") * w[:, None]
+        bins = jnp.zeros_like(t).at[i].add(rows, mode="promise_in_bounds")
+        return jnp.sum(bins * bins * t)
+
+    index = np.random.default_rng(2).integers(0, 1000, 20_000).astype(np.int32)
+    arguments = (normal(1000, 16), index, normal(20_000, seed=1))
+    return kernel("gather_scatter", "t", arguments, plain=plain, promised=promised, remat=jax.checkpoint(plain))
+
+
+def scalar() -> Case:
+    return kernel("scalar", "x", (np.float32(0.7),), plain=lambda x: jnp.sin(x) * x)
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "fit_curve": lambda: example("fit_curve"),
+    "logistic": lambda: example("logistic"),
+    "digits": lambda: example("digits", batch=64),
+    "digits_conv": lambda: example("digits_conv", batch=64),
+    "elementwise": elementwise,
+    "matmul": matmul,
+    "scan": scan,
+    "convolution": convolution,
+    "gather_scatter": gather_scatter,
+    "scalar": scalar,
+}

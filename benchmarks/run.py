@@ -1,0 +1,256 @@
+"""difflang against the best JAX twin, in one process: `python benchmarks/run.py [CASE ...] [--json FILE]`.
+
+For each case: steady state of the value and of the gradient, the front end (source to lowered gradient, against JAX's
+trace and lowering), and the first call of a gradient in a fresh process. Every number is a ratio, difflang over the
+best twin, measured round by round; beside it stands the twin against a copy of itself, which is what the machine can
+tell apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+
+from cases import CASES, Case  # noqa: E402
+from timing import Run, Spread, best, interleaved, ratio  # noqa: E402
+
+AGAIN = "the best twin again"
+OURS = "difflang"
+TARGETS = {"value": 1.05, "gradient": 1.05, "front end": 1.0, "first call": 1.0}
+CALL_TARGET = 2.0  # what a call may cost, against a jitted function that computes next to nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One comparison. `ratio` is None where only twins were measured."""
+
+    case: str
+    what: str
+    twin: str
+    twin_seconds: float
+    noise: Spread
+    ratio: Spread | None
+    seconds: float | None
+    target: float
+
+    @property
+    def verdict(self) -> str:
+        if self.ratio is None:
+            return ""
+        if self.ratio.median <= self.target:
+            return "met"
+        return "within noise" if self.ratio.median <= self.noise.surely_to else "MISSED"
+
+    def row(self) -> tuple[str, ...]:
+        ours = "-" if self.seconds is None else microseconds(self.seconds)
+        ratio = "-" if self.ratio is None else str(self.ratio)
+        return (
+            *(self.case, self.what, self.twin, microseconds(self.twin_seconds), ours),
+            *(ratio, str(self.noise), f"{self.target:g}", self.verdict),
+        )
+
+
+HEADER = ("case", "what", "best twin", "twin µs", "difflang µs", "ratio [5 %, 95 %]", "twin / itself", "target", "")
+
+
+def microseconds(seconds: float) -> str:
+    return f"{1e6 * seconds:,.1f}"
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def median(values: list[float]) -> float:
+    return Spread.of(values).median
+
+
+def loaded(case: Case, name: str = "bench") -> Any:
+    """The case's function in difflang. Imported here, so that twins can be measured alone."""
+    import difflang
+
+    return getattr(difflang.loads(case.source, name=name), case.entry)
+
+
+def waiting(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Run:
+    return lambda: jax.block_until_ready(function(*arguments))
+
+
+def agree(case: Case, ours: Any, theirs: Any) -> None:
+    """Both computed the same thing: a wrong answer has no time."""
+    mine, other = jax.tree.leaves(ours), jax.tree.leaves(theirs)
+    assert len(mine) == len(other), f"{case.name}: {len(mine)} results, the twin has {len(other)}"
+    for a, b in zip(mine, other, strict=True):
+        assert isinstance(a, jax.Array), f"{case.name}: a result is no JAX array, so nothing waits for it: {a!r}"
+        scale = np.maximum(np.abs(b), 1e-3 * np.max(np.abs(b), initial=1e-30))
+        worst = np.max(np.abs(a - b) / scale, initial=0.0)
+        assert worst < 1e-2, f"{case.name}: differs from its twin by {worst:.1e}"
+
+
+def compared(
+    case: Case, what: str, runs: dict[str, Run], again: Callable[[str], Run], args: argparse.Namespace
+) -> Result:
+    """Find the best twin in a short heat, then measure it, its copy and difflang together."""
+    ours = runs.pop(OURS, None)
+    first = best(interleaved(runs, max(5, args.rounds // 4), args.block))
+    final = {first: runs[first], AGAIN: again(first)} | ({OURS: ours} if ours else {})
+    seconds = interleaved(final, args.rounds, args.block)
+    target = CALL_TARGET if case.name == "scalar" and what in ("value", "gradient") else TARGETS[what]
+    return Result(
+        case.name,
+        what,
+        first,
+        median(seconds[first]),
+        ratio(seconds[AGAIN], seconds[first]),
+        ratio(seconds[OURS], seconds[first]) if ours else None,
+        median(seconds[OURS]) if ours else None,
+        target,
+    )
+
+
+def steady(case: Case, what: str, args: argparse.Namespace) -> Result:
+    """The compiled function, called again and again on arrays that are on the device."""
+    arrays = jax.device_put(case.arguments)
+    through = (lambda f: f) if what == "value" else jax.grad
+
+    def jitted(name: str) -> Run:
+        twin = case.twins[name]
+        # A new lambda, so that the copy is traced and compiled by itself.
+        run = waiting(jax.jit(through(lambda *xs: twin(*xs))), arrays)
+        run()
+        return run
+
+    runs = {name: jitted(name) for name in case.twins}
+    if not args.twins_only:
+        f = loaded(case)
+        ours = f if what == "value" else f.grad(case.wrt)
+        agree(case, ours(*arrays), next(iter(runs.values()))())
+        runs[OURS] = waiting(ours, arrays)
+    return compared(case, what, runs, jitted, args)
+
+
+def front_end(case: Case, args: argparse.Namespace) -> Result:
+    """From source to lowered gradient, each time from nothing; for JAX from the Python function."""
+    arrays = jax.device_put(case.arguments)
+    count = iter(range(1 << 30))
+
+    def lowered(name: str) -> Run:
+        twin = case.twins[name]
+        return lambda: jax.jit(jax.grad(lambda *xs: twin(*xs))).lower(*arrays)
+
+    runs = {name: lowered(name) for name in case.twins}
+    if not args.twins_only:
+        runs[OURS] = lambda: loaded(case, name=f"bench{next(count)}").grad(case.wrt).lower(*arrays)
+    return compared(case, "front end", runs, lowered, args)
+
+
+def first_call_here(case: Case, way: str) -> float:
+    """Seconds to the first gradient in this process, imports and the first use of the device not counted."""
+    arrays = jax.device_put(case.arguments)
+    jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))
+    if way == OURS:
+        import difflang
+
+        # The parser's tables are made once for all programs.
+        difflang.loads("fn warm(x: f32) -> f32 = x", name="warm")
+    start = time.perf_counter()
+    gradient = loaded(case).grad(case.wrt) if way == OURS else jax.jit(jax.grad(case.twins[way]))
+    jax.block_until_ready(gradient(*arrays))
+    return time.perf_counter() - start
+
+
+def first_call_elsewhere(case: Case, way: str) -> float:
+    """The same in a process and a cache folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(HERE / "run.py"), case.name, "--first-call-of", way]
+        env = os.environ | {"XDG_CACHE_HOME": folder}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise RuntimeError(f"the first call of {case.name} ({way}) failed:\n{done.stderr}")
+    return float(done.stdout)
+
+
+def first_call(case: Case, args: argparse.Namespace) -> Result:
+    """The twin that is ready first, difflang, and the twin again, in turns."""
+    heat = {way: [first_call_elsewhere(case, way)] for way in case.twins}
+    twin = best(heat)
+    ways = {twin: twin, AGAIN: twin} | ({} if args.twins_only else {OURS: OURS})
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(args.first_calls):
+        for name, way in ways.items():
+            seconds[name].append(first_call_elsewhere(case, way))
+    ours = seconds.get(OURS)
+    return Result(
+        case.name,
+        "first call",
+        twin,
+        median(seconds[twin]),
+        ratio(seconds[AGAIN], seconds[twin]),
+        ratio(ours, seconds[twin]) if ours else None,
+        median(ours) if ours else None,
+        TARGETS["first call"],
+    )
+
+
+def machine() -> dict[str, Any]:
+    versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"python": platform.python_version(), "device": str(jax.devices()[0]), "cores": cores, **versions}
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"any of {', '.join(CASES)}; all if none is named")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--block", type=float, default=0.005, help="seconds of one measurement")
+    parser.add_argument("--first-calls", type=int, default=5, help="fresh processes for each way; 0 leaves it out")
+    parser.add_argument("--twins-only", action="store_true", help="the twins among themselves")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--first-call-of", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if unknown := [name for name in args.cases if name not in CASES]:
+        parser.error(f"no case {', '.join(unknown)}; there are {', '.join(CASES)}")
+    return args
+
+
+def measured(case: Case, args: argparse.Namespace) -> list[Result]:
+    results = [steady(case, "value", args), steady(case, "gradient", args), front_end(case, args)]
+    return [*results, first_call(case, args)] if args.first_calls else results
+
+
+def main() -> int:
+    args = options()
+    if args.first_call_of:
+        print(first_call_here(CASES[args.cases[0]](), args.first_call_of))
+        return 0
+    results: list[Result] = []
+    for name in args.cases or CASES:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        results += measured(CASES[name](), args)
+    print(table([HEADER, *(r.row() for r in results)]))
+    if args.json:
+        records = [asdict(r) | {"verdict": r.verdict} for r in results]
+        args.json.write_text(json.dumps({"machine": machine(), "results": records}, indent=1) + "\n")
+    return 1 if any(r.verdict == "MISSED" for r in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

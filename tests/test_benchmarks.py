@@ -1,0 +1,56 @@
+"""The benchmarks run, and their statistics are what they say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def test_a_spread_is_a_median_and_its_surroundings() -> None:
+    from timing import Spread
+
+    spread = Spread.of([float(n) for n in range(101)])
+    assert (spread.median, spread.low, spread.high) == (50, 5, 95)
+    assert spread.surely_from == 40 and spread.surely_to == 60
+    assert Spread.of([2.0]) == Spread(2, 2, 2, 2, 2)
+
+
+def test_rounds_measure_everything_and_drift_cancels() -> None:
+    """Two equal runs on a clock that slows down: each ratio is taken within its round."""
+    from timing import best, interleaved, ratio
+
+    assert ratio([1.0, 2.0, 4.0], [1.0, 2.0, 4.0]).median == 1
+    assert best({"a": [3.0, 3.0, 9.0], "b": [2.0, 5.0, 5.0]}) == "a"
+    calls: list[str] = []
+    seconds = interleaved({n: (lambda n=n: calls.append(n)) for n in "abc"}, rounds=4, at_least=0.0)
+    assert {n: len(s) for n, s in seconds.items()} == {"a": 4, "b": 4, "c": 4}
+    assert "".join(calls[3:]) == "abcbcacababc"
+
+
+@pytest.mark.slow
+def test_the_harness_runs_on_the_twins(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "run.py"), "scalar", "fit_curve", "--twins-only", "--first-calls", "1"]
+    command += ["--rounds", "3", "--block", "0.0001", "--json", str(tmp_path / "out.json")]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "out.json").read_text())["results"]
+    kinds = ["value", "gradient", "front end", "first call"]
+    assert [(r["case"], r["what"]) for r in results] == [(c, k) for c in ("scalar", "fit_curve") for k in kinds]
+    assert all(r["twin_seconds"] > 0 for r in results)
+
+
+def test_an_unknown_case_is_refused() -> None:
+    command = [sys.executable, str(BENCHMARKS / "run.py"), "nothing"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
+    assert done.returncode == 2 and "no case nothing" in done.stderr
