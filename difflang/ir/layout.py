@@ -35,6 +35,7 @@ class Layout:
 
     slots: tuple[Slot, ...]
     repeats: bool = False  # its regions run many times on the same fixed operands
+    more: Place = None  # where, among operands and among the params of each region, further consts go
 
 
 def call_layout(eqn: Eqn) -> Layout:
@@ -56,7 +57,9 @@ def map_layout(eqn: Eqn) -> Layout:
     operands = [
         Slot(i, (i,), counted="consts" if i < consts else "", fixed=i < consts) for i in range(len(eqn.operands))
     ]
-    return Layout((*operands, *(Slot(returns=(j,), result=j) for j in range(len(eqn.results)))), repeats=True)
+    return Layout(
+        (*operands, *(Slot(returns=(j,), result=j) for j in range(len(eqn.results)))), repeats=True, more=consts
+    )
 
 
 def loop_layout(eqn: Eqn) -> Layout:
@@ -70,4 +73,4 @@ def loop_layout(eqn: Eqn) -> Layout:
         slots.append(Slot(at, (at,) * (1 + go), (k, *(None,) * go), 1 + k, "carry"))
     slots += [Slot(i, (i, *(None,) * go)) for i in range(1 + consts + carry, len(eqn.operands))]
     slots += [Slot(returns=(j, *(None,) * go), result=1 + j) for j in range(carry, len(eqn.results) - 1)]
-    return Layout(tuple(slots), repeats=True)
+    return Layout(tuple(slots), repeats=True, more=1 + consts)

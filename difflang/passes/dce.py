@@ -1,0 +1,210 @@
+"""Dead code elimination: equations that nobody reads, and the parts of equations with regions that nobody reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from difflang.ir.graph import Attr, Eqn, Graph, Value
+from difflang.ir.layout import Layout, Slot
+
+
+def dce(graph: Graph) -> Graph:
+    """Drop what nothing reads: equations, and consts, carries, items and outputs of loops, maps, branches and calls.
+
+    A graph used in several places stays one graph: it keeps what any of them needs.
+    Cost: linear in equations and slots, whatever the nesting and however carries depend on each other.
+    """
+    live = Liveness()
+    top = live.scope(graph)
+    for result in graph.results:
+        live.read(top, result)
+    live.spread()
+    return Pruned(live).graph(graph, whole=True)
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """What is known to be live in one graph. Values and equations may occur in several graphs; a scope is of one."""
+
+    graph: Graph
+    made: dict[Value, Eqn] = field(default_factory=dict)
+    params: dict[Value, int] = field(default_factory=dict)
+    values: set[Value] = field(default_factory=set)
+    eqns: set[Eqn] = field(default_factory=set)
+    kept_params: set[int] = field(default_factory=set)
+    kept_results: set[int] = field(default_factory=set)
+    param_users: dict[int, list[Use]] = field(default_factory=dict)
+    result_users: dict[int, list[Use]] = field(default_factory=dict)
+    nested: dict[Eqn, Nested] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Nested:
+    """An equation with regions: its layout, and which of its slots are live."""
+
+    eqn: Eqn
+    regions: tuple[Scope, ...]
+    layout: Layout
+    of_result: dict[Value, int]
+    slots: set[int] = field(default_factory=set)
+
+    @property
+    def dropped(self) -> list[Slot]:
+        return [s for i, s in enumerate(self.layout.slots) if i not in self.slots]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Use:
+    """The slot of an equation in `scope` which a place of a region belongs to."""
+
+    scope: Scope
+    nested: Nested
+    slot: int
+
+
+class Liveness:
+    """Follows each value that is read to what it was made from.
+
+    Regions are tracked by place: every equation that uses a region agrees with the others on its params and results.
+    """
+
+    def __init__(self) -> None:
+        self.scopes: dict[Graph, Scope] = {}
+        self.todo: list[tuple[Scope, Value]] = []
+
+    def scope(self, graph: Graph) -> Scope:
+        if graph in self.scopes:
+            return self.scopes[graph]
+        scope = self.scopes[graph] = Scope(graph)
+        scope.params = {p: i for i, p in enumerate(graph.params)}
+        for eqn in graph.eqns:
+            for result in eqn.results:
+                scope.made[result] = eqn
+            if eqn.regions:
+                self.enter(scope, eqn)
+        for eqn in graph.eqns if graph.effectful else ():
+            if eqn.effectful:
+                self.touch(scope, eqn)
+        return scope
+
+    def enter(self, scope: Scope, eqn: Eqn) -> None:
+        layout = eqn.op.layout(eqn) if eqn.op.layout else Layout(())
+        results = {eqn.results[s.result]: i for i, s in enumerate(layout.slots) if s.result is not None}
+        nested = scope.nested[eqn] = Nested(eqn, tuple([self.scope(g) for g in eqn.regions]), layout, results)
+        for number, slot in enumerate(layout.slots):
+            for region, place in zip(nested.regions, slot.params, strict=False):
+                if place is not None:
+                    region.param_users.setdefault(place, []).append(Use(scope, nested, number))
+            for region, place in zip(nested.regions, slot.returns, strict=False):
+                if place is not None:
+                    region.result_users.setdefault(place, []).append(Use(scope, nested, number))
+
+    def read(self, scope: Scope, value: Value) -> None:
+        if value not in scope.values:
+            scope.values.add(value)
+            self.todo.append((scope, value))
+
+    def spread(self) -> None:
+        while self.todo:
+            scope, value = self.todo.pop()
+            if (eqn := scope.made.get(value)) is None:
+                self.keep_param(scope, scope.params[value])
+                continue
+            self.touch(scope, eqn)
+            if eqn.regions:
+                nested = scope.nested[eqn]
+                if (slot := nested.of_result.get(value)) is not None:
+                    self.activate(scope, nested, slot)
+
+    def touch(self, scope: Scope, eqn: Eqn) -> None:
+        """The equation is needed: so is what it has outside of slots, and its slots that others already need."""
+        if eqn in scope.eqns:
+            return
+        scope.eqns.add(eqn)
+        if not eqn.regions:
+            for operand in eqn.operands:
+                self.read(scope, operand)
+            return
+        nested = scope.nested[eqn]
+        slots = nested.layout.slots
+        for i in set(range(len(eqn.operands))) - {s.operand for s in slots}:
+            self.read(scope, eqn.operands[i])
+        for number, region in enumerate(nested.regions):
+            for i in set(range(len(region.graph.params))) - {s.params[number] for s in slots if s.params}:
+                self.keep_param(region, i)
+            for i in set(range(len(region.graph.results))) - {s.returns[number] for s in slots if s.returns}:
+                self.keep_result(region, i)
+            for i, slot in enumerate(slots):
+                wanted = slot.params and slot.params[number] in region.kept_params
+                if wanted or (slot.returns and slot.returns[number] in region.kept_results):
+                    self.activate(scope, nested, i)
+
+    def activate(self, scope: Scope, nested: Nested, number: int) -> None:
+        if number in nested.slots:
+            return
+        nested.slots.add(number)
+        slot = nested.layout.slots[number]
+        if slot.operand is not None:
+            self.read(scope, nested.eqn.operands[slot.operand])
+        for region, place in zip(nested.regions, slot.params, strict=False):
+            if place is not None:
+                self.keep_param(region, place)
+        for region, place in zip(nested.regions, slot.returns, strict=False):
+            if place is not None:
+                self.keep_result(region, place)
+
+    def keep_param(self, region: Scope, place: int) -> None:
+        if place not in region.kept_params:
+            region.kept_params.add(place)
+            self.tell(region.param_users.get(place, []))
+
+    def keep_result(self, region: Scope, place: int) -> None:
+        if place not in region.kept_results:
+            region.kept_results.add(place)
+            self.read(region, region.graph.results[place])
+            self.tell(region.result_users.get(place, []))
+
+    def tell(self, users: list[Use]) -> None:
+        for use in users:
+            if use.nested.eqn in use.scope.eqns:
+                self.activate(use.scope, use.nested, use.slot)
+
+
+class Pruned:
+    """Rebuilds graphs with only what is live in them, each graph once."""
+
+    def __init__(self, live: Liveness) -> None:
+        self.live = live
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph, whole: bool = False) -> Graph:
+        if graph in self.done:
+            return self.done[graph]
+        scope = self.live.scopes[graph]
+        eqns = tuple([self.eqn(scope, e) if e.regions else e for e in graph.eqns if e in scope.eqns])
+        params = tuple([p for i, p in enumerate(graph.params) if whole or i in scope.kept_params])
+        results = tuple([r for i, r in enumerate(graph.results) if whole or i in scope.kept_results])
+        same = len(params) == len(graph.params) and len(results) == len(graph.results)
+        same = same and len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
+        return self.done.setdefault(graph, graph if same else Graph(params, eqns, results, graph.name))
+
+    def eqn(self, scope: Scope, eqn: Eqn) -> Eqn:
+        regions = tuple([self.graph(g) for g in eqn.regions])
+        dropped = scope.nested[eqn].dropped
+        if not dropped:
+            return eqn.with_regions(regions)
+        operands = {s.operand for s in dropped}
+        results = {s.result for s in dropped}
+        fewer = Counter(s.counted for s in dropped)
+        attrs: dict[str, Attr] = {
+            k: v - fewer[k] if isinstance(v, int) and fewer[k] else v for k, v in eqn.attrs.items()
+        }
+        return Eqn(
+            eqn.op,
+            tuple([v for i, v in enumerate(eqn.operands) if i not in operands]),
+            tuple([r for i, r in enumerate(eqn.results) if i not in results]),
+            attrs,
+            regions,
+            eqn.span,
+        )

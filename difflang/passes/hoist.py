@@ -1,0 +1,137 @@
+"""Hoisting: what a loop or a map computes alike in every step is computed once, before it."""
+
+from __future__ import annotations
+
+from math import prod
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Attr, Eqn, Graph, Value
+from difflang.ir.layout import Layout
+from difflang.ir.types import History, Type
+from difflang.passes.inline import spliced
+
+
+def hoist(graph: Graph) -> Graph:
+    """Move equations that depend only on consts out of the regions of loops and maps.
+
+    Only equations without effects that surely end are moved, since the loop may run no step at all. One that only
+    makes a value larger (a constant, a broadcast) is moved if others that move need it, but is not itself passed in.
+    Cost: linear.
+    """
+    return Hoister().graph(graph)
+
+
+class Hoister:
+    def __init__(self) -> None:
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph in self.done:
+            return self.done[graph]
+        eqns: list[Eqn] = []
+        for eqn in graph.eqns:
+            if eqn.regions:
+                inner = eqn.with_regions(map(self.graph, eqn.regions))
+                eqns.append(hoisted(inner, eqns))
+            else:
+                eqns.append(eqn)
+        same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
+        return self.done.setdefault(graph, graph if same else graph.with_eqns(eqns))
+
+
+def hoisted(eqn: Eqn, before: list[Eqn]) -> Eqn:
+    """The equation with less in its regions; what moved is appended to `before`."""
+    layout = eqn.op.layout(eqn) if eqn.op.layout else Layout(())
+    if not layout.repeats:
+        return eqn
+    for number in range(len(eqn.regions)):
+        eqn = hoisted_from(eqn, number, before)
+    return eqn
+
+
+def hoisted_from(eqn: Eqn, number: int, before: list[Eqn]) -> Eqn:
+    assert eqn.op.layout is not None
+    layout = eqn.op.layout(eqn)
+    region = eqn.regions[number]
+    fixed = {
+        region.params[p]: eqn.operands[s.operand]
+        for s in layout.slots
+        if s.fixed and s.operand is not None and (p := s.params[number]) is not None
+    }
+    moving = [e for e in invariant(region, fixed) if not enlarges(e)]
+    if not moving:
+        return eqn
+    crossing = read_by_others(region, moving)
+    needed = closure(region, moving)
+    body = Graph(tuple(fixed), tuple(needed), tuple(crossing))
+    outside = spliced(body, tuple(fixed.values()), before)
+    gone = set(moving)
+    rest = region.with_eqns([e for e in region.eqns if e not in gone])
+    return with_consts(eqn, number, rest, crossing, outside)
+
+
+def invariant(region: Graph, fixed: dict[Value, Value]) -> list[Eqn]:
+    """The equations that may move, in order."""
+    known = set(fixed)
+    found: list[Eqn] = []
+    for eqn in region.eqns:
+        if all(v in known for v in eqn.operands) and not eqn.effectful and ends(eqn):
+            known.update(eqn.results)
+            found.append(eqn)
+    return found
+
+
+def ends(eqn: Eqn) -> bool:
+    """Whether it surely ends: no loop of unknown length is in it."""
+    if eqn.regions and eqn.attrs.get("length", 0) is None:
+        return False
+    return all(ends(inner) for region in eqn.regions for inner in region.eqns if inner.regions)
+
+
+def enlarges(eqn: Eqn) -> bool:
+    """Whether its results take more memory than its operands, so that keeping them is worse than making them again."""
+    return sum(size(r.type) for r in eqn.results) > sum(size(v.type) for v in eqn.operands)
+
+
+def size(type: Type) -> float:
+    if isinstance(type, History):
+        return float("inf")
+    return float(prod(d if isinstance(d, int) else 1_000 for d in type.shape))
+
+
+def read_by_others(region: Graph, moving: list[Eqn]) -> list[Value]:
+    """What those that move make, and the rest of the region reads."""
+    gone = set(moving)
+    made = {r for e in moving for r in e.results}
+    reads = [v for e in region.eqns if e not in gone for v in e.operands]
+    return list(dict.fromkeys(v for v in (*reads, *region.results) if v in made))
+
+
+def closure(region: Graph, moving: list[Eqn]) -> list[Eqn]:
+    """Those that move, with everything they need, in order."""
+    need: set[Value] = set()
+    kept: list[Eqn] = []
+    gone = set(moving)
+    for eqn in reversed(region.eqns):
+        if eqn in gone or any(r in need for r in eqn.results):
+            need.update(eqn.operands)
+            kept.append(eqn)
+    return kept[::-1]
+
+
+def with_consts(eqn: Eqn, number: int, region: Graph, inside: list[Value], outside: list[Value]) -> Eqn:
+    """The equation with more consts: `outside` is what `inside` are in the region of that number."""
+    assert eqn.op.layout is not None
+    at = eqn.op.layout(eqn).more
+    assert at is not None
+    home = Builder()
+    regions: list[Graph] = []
+    for i, g in enumerate(eqn.regions):
+        new = inside if i == number else [Value(v.type, home, v.hint) for v in inside]
+        old = region if i == number else g
+        regions.append(Graph((*old.params[:at], *new, *old.params[at:]), old.eqns, old.results, old.name))
+    consts = eqn.attrs["consts"]
+    assert isinstance(consts, int)
+    attrs: dict[str, Attr] = {**eqn.attrs, "consts": consts + len(inside)}
+    operands = (*eqn.operands[:at], *outside, *eqn.operands[at:])
+    return Eqn(eqn.op, operands, eqn.results, attrs, tuple(regions), eqn.span)

@@ -1,0 +1,57 @@
+"""Inlining of calls. Loops are never unrolled, and code never grows by more than a constant factor."""
+
+from __future__ import annotations
+
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.text import shared
+
+SMALL = 20  # equations; a body that is used again and is larger stays a call
+
+
+def inline(graph: Graph) -> Graph:
+    """Put the body of a function where it is called, if it is small or called in one place only.
+
+    Cost: linear in what it gives.
+    """
+    return Inliner(graph).graph(graph)
+
+
+class Inliner:
+    def __init__(self, graph: Graph) -> None:
+        self.shared = set(shared(graph))
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph in self.done:
+            return self.done[graph]
+        to: dict[Value, Value] = {}
+        eqns: list[Eqn] = []
+        for old in graph.eqns:
+            eqn = old.renamed(to) if to else old
+            if eqn.regions:
+                eqn = eqn.with_regions(map(self.graph, eqn.regions))
+            if is_call(eqn) and (old.regions[0] not in self.shared or len(eqn.regions[0].eqns) <= SMALL):
+                to.update(zip(eqn.results, spliced(eqn.regions[0], eqn.operands, eqns), strict=True))
+            else:
+                eqns.append(eqn)
+        same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
+        new = graph if same and not to else graph.with_eqns(eqns).renamed_results(to)
+        return self.done.setdefault(graph, new)
+
+
+def is_call(eqn: Eqn) -> bool:
+    """Whether the equation runs its one region once, on its operands, for its results."""
+    if eqn.op.layout is None or len(eqn.regions) != 1:
+        return False
+    layout = eqn.op.layout(eqn)
+    return not layout.repeats and all(s.fixed or s.operand is None for s in layout.slots)
+
+
+def spliced(body: Graph, operands: tuple[Value, ...], eqns: list[Eqn]) -> list[Value]:
+    """Copy the equations of a body to the end of `eqns`; gives what the body's results are there."""
+    to = dict(zip(body.params, operands, strict=True))
+    for eqn in body.eqns:
+        results = tuple([Value(r.type, r.home, r.hint) for r in eqn.results])
+        eqns.append(Eqn(eqn.op, tuple([to[v] for v in eqn.operands]), results, eqn.attrs, eqn.regions, eqn.span))
+        to.update(zip(eqn.results, results, strict=True))
+    return [to[r] for r in body.results]
