@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from derivatives import FLOAT, FOREVER, INT, called, choose, literal, mapped, matvec, op, repeat, scan, total, wide
 
+from derivatives import FLOAT, FOREVER, INT, called, choose, literal, mapped, matvec, op, repeat, scan, total, wide
 from difflang.ir.builder import region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.types import F64, Tensor
@@ -169,7 +169,7 @@ def early(steps: int) -> Graph:
         return [s + op("sin", w * x * s), x, s * x]
 
     def body(xs: Value, w: Value, s: Value) -> list[Value]:
-        go: Callable[..., Value] = lambda i, w, s, last: less(s, 2.0)  # noqa: E731
+        go: Callable[..., Value] = lambda i, w, s, last: less(s, 2.0)
         _, s, last, ys = repeat(steps, step, [w], [s, w], [xs], go=go, length=steps)
         return [s, last, ys]
 
@@ -331,7 +331,7 @@ def programs() -> Iterator[Program]:
         yield Program(f"newton-{n}", newton(), newton_python, start)
     for kind in ("while", "bounded", "exact"):
         for n in (0, 1, 7, 50):
-            turn: Callable[[Any], Python] = lambda m, n=n: rotation_python(m, n)  # noqa: E731
+            turn: Callable[[Any], Python] = lambda m, n=n: rotation_python(m, n)
             yield Program(f"rotation-{kind}-{n}", rotation(n, kind), turn, (w, [0.3, -0.2, 0.5], 1.1))
     for n, end in ENDS.items():
         yield Program(

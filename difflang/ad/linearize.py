@@ -105,20 +105,22 @@ def linear_terms(eqn: Eqn, xs: Values, dxs: Tangents) -> list[MaybeValue]:
     """A linear op is its own tangent: term by term if it is multilinear, else with zeros for absent operands."""
     op, builder = eqn.op, dxs.builder
     rules = op.transpose or ()
+    types = tuple([r.type.tangent or r.type for r in eqn.results])  # a linear op takes tangents like values
     total: list[MaybeValue] = [None] * len(eqn.results)
     for i, dx in enumerate(dxs.values):
         if dx is None:
             continue
         rule_of(eqn, rules, i)
         if op.multilinear:
-            total = summed(total, builder.emit(op, (*xs[:i], dx, *xs[i + 1 :]), **eqn.attrs))
+            operands = tuple(map(builder.own, (*xs[:i], dx, *xs[i + 1 :])))
+            total = summed(total, builder.append(op, operands, types, **eqn.attrs))
     if op.multilinear:
         return total
     whole = [
         or_zeros(builder, dx, x.type) if place(rules, i) is not None and x.type.tangent is not None else x
         for i, (x, dx) in enumerate(zip(xs, dxs.values, strict=True))
     ]
-    return list(builder.emit(op, whole, **eqn.attrs))
+    return list(builder.append(op, tuple(map(builder.own, whole)), types, **eqn.attrs))
 
 
 def place(rules: Sequence[Rule | None], i: int) -> Rule | None:

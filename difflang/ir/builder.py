@@ -57,7 +57,7 @@ class Builder:
         **attrs: Any,
     ) -> Values:
         """Append an equation and give its results. Errors: TypeMismatch if the op refuses the operands."""
-        owned = tuple(map(self.own, operands))
+        owned = tuple([v if v.home is self else self.own(v) for v in operands])
         types = result_types(op, [v.type for v in owned], regions, attrs, self.solver)
         return self.append(op, owned, types, regions, span=span, hints=hints, **attrs)
 
@@ -73,8 +73,10 @@ class Builder:
         **attrs: Any,
     ) -> Values:
         """Append an equation whose result types are known already, on operands of this builder."""
-        names = hints or ("",) * len(types)
-        results = tuple(Value(t, self, h) for t, h in zip(types, names, strict=True))
+        if hints:
+            results = tuple([Value(t, self, h) for t, h in zip(types, hints, strict=True)])
+        else:
+            results = tuple([Value(t, self) for t in types])
         self.eqns.append(Eqn(op, operands, results, attrs, regions, self.span if span is None else span))
         return results
 

@@ -61,9 +61,11 @@ def operator(name: str, *operands: Operand) -> Value:
     """Apply the op of that name; plain numbers become splat constants of the other operand's type."""
     from difflang.ir.op import OPS
 
+    numbers = [i for i, x in enumerate(operands) if not isinstance(x, Value)]
+    if not numbers:
+        return OPS[name].one(*operands)  # pyright: ignore[reportArgumentType]  all of them are values
     like = next(x for x in operands if isinstance(x, Value))
-    values = [x if isinstance(x, Value) else like.home.const(x, like.type) for x in operands]
-    return OPS[name].one(*values)
+    return OPS[name].one(*[x if isinstance(x, Value) else like.home.const(x, like.type) for x in operands])
 
 
 # An attribute: hashable data known at compile time. Dtypes, dims and nested tuples are attributes too.

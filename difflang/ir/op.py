@@ -50,6 +50,8 @@ class Strict:
             raise TypeMismatch(f"takes {', '.join(map(str, dtypes))}, not {a.dtype}")
 
     def shape(self, a: Tensor, b: Tensor, but: int | None = None) -> None:
+        if a.shape == b.shape:
+            return
         if a.rank != b.rank or any(m != n for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if i != but):
             raise TypeMismatch(f"shapes differ: {a} and {b}")
 
@@ -114,7 +116,10 @@ class Op:
 
     def __call__(self, *operands: Value, regions: tuple[Graph, ...] = (), **attrs: Any) -> Values:
         """Emit an equation where the operands live: in the innermost of their homes."""
-        home = max((v.home for v in operands), key=lambda b: b.depth)
+        home = operands[0].home
+        for operand in operands:
+            if operand.home.depth > home.depth:
+                home = operand.home
         return home.emit(self, operands, regions, **attrs)
 
     def one(self, *operands: Value, **attrs: Any) -> Value:

@@ -106,7 +106,10 @@ def add(x: MaybeValue, y: MaybeValue) -> MaybeValue:
     """The sum of two tangents; one that is absent stays a structural zero."""
     if x is None or y is None:
         return y if x is None else x
-    return OPS["add_history" if isinstance(x.type, History) else "add"].one(x, y)
+    home = x.home if x.home.depth >= y.home.depth else y.home
+    op = OPS["add_history" if isinstance(x.type, History) else "add"]
+    (total,) = home.append(op, (home.own(x), home.own(y)), (x.type,))  # of one type: their places have checked that
+    return total
 
 
 def alike(same: Solver, what: str, have: Sequence[Type], want: Sequence[Type]) -> None:

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from derivative_programs import Program, programs
 from derivatives import DERIVATIVE, composed, nested
-
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
 
