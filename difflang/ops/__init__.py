@@ -2,10 +2,12 @@
 
 from difflang.ops import (
     arithmetic,
+    bits,
     call,
     compare,
     cond,
     constants,
+    conv,
     derivative,
     elementwise,
     history,
@@ -14,17 +16,22 @@ from difflang.ops import (
     linear,
     loop,
     map,
+    pool,
+    random,
     reduce,
     roots,
     shape,
+    special,
 )
 
 __all__ = [
     "arithmetic",
+    "bits",
     "call",
     "compare",
     "cond",
     "constants",
+    "conv",
     "derivative",
     "elementwise",
     "history",
@@ -33,7 +40,10 @@ __all__ = [
     "linear",
     "loop",
     "map",
+    "pool",
+    "random",
     "reduce",
     "roots",
     "shape",
+    "special",
 ]

@@ -4,6 +4,7 @@ resolved above. What an index out of range gives all the same is said in each de
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def indices_type(same: Solver, indices: tuple[Tensor, ...], count: int) -> tuple
 
 def items_type(same: Solver, x: Tensor, indices: tuple[Tensor, ...], axes: Ints) -> Tensor:
     """One item of `x` for each index: their shape, then the axes of `x` that are not indexed."""
-    rising = all(a < b for a, b in zip(axes, axes[1:], strict=False))
+    rising = all(a < b for a, b in pairwise(axes))
     same.require(rising and all(0 <= a < x.rank for a in axes), f"axes {axes} do not fit {x}")
     return Tensor(x.dtype, (*indices_type(same, indices, len(axes)), *x.without(*axes).shape))
 

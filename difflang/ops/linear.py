@@ -9,13 +9,11 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Solver, Unknown
 from difflang.ir.types import (
-    BF16,
     BOOL,
     BOOLS,
     C64,
     C128,
     COMPLEXES,
-    F16,
     F32,
     F64,
     FLOATS,

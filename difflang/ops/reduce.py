@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
 from difflang.ops.compare import eq
-from difflang.ops.families import Array, Example, Fixed, Uniform, axes_but, inactive, like, linear, zeros_at
-from difflang.ops.linear import convert, select
+from difflang.ops.families import Array, Example, Fixed, axes_but, inactive, like, linear, zeros_at
+from difflang.ops.linear import select
 
 Ints = tuple[int, ...]
 
@@ -68,7 +67,8 @@ reduce_sum = linear(
     lower=sum_lower,
     accepts=NUMBERS,
     samples=(*SAMPLES, *EMPTY),
-    doc="""Sum over axes; 0 over nothing; integers wrap; 16-bit floats are summed in f32. Units: u -> u. Kinks: none.""",
+    doc="""Sum over axes; 0 over nothing; integers wrap; 16-bit floats are summed in f32. Units: u -> u.
+    Kinks: none.""",
 )
 
 
@@ -155,7 +155,7 @@ def extreme(name: str, reduce: Any, start: Callable[[np.dtype[Any]], Any], lower
             jvp=(extreme_jvp,),
             accepts=REALS,
             samples=(*SAMPLES, *EMPTY),
-        )  # fmt: skip
+        )
     )
 
 

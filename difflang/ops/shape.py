@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def permutation_of(same: Solver, rank: int, axes: Ints, what: str) -> None:
 def broadcast_type(same: Solver, x: Tensor, *, shape: Sizes, axes: Ints) -> Tensor:
     """Axis i of `x` becomes `axes[i]`; a size that is literally 1 may grow."""
     same.require(len(axes) == x.rank, f"{x} has {x.rank} axes, not {len(axes)}")
-    rising = all(a < b for a, b in zip(axes, axes[1:], strict=False))
+    rising = all(a < b for a, b in pairwise(axes))
     same.require(rising and all(0 <= a < len(shape) for a in axes), f"axes {axes} do not fit a rank of {len(shape)}")
     for size, axis in zip(x.shape, axes, strict=True):
         if size != 1:
