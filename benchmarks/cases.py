@@ -96,20 +96,21 @@ def scan() -> Case:
 
 def convolution() -> Case:
     def plain(w: jax.Array, x: jax.Array) -> jax.Array:
-        numbers = ("NCHW", "OIHW", "NCHW")
+        numbers = ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(x, w, (1, 1), ((1, 1), (1, 1)), dimension_numbers=numbers)
         y = jax.nn.relu(y)
         return jnp.mean(y * y)
 
-    def channels_last(w: jax.Array, x: jax.Array) -> jax.Array:
-        numbers = ("NHWC", "HWIO", "NHWC")
-        image, window = x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0)
+    def channels_first(w: jax.Array, x: jax.Array) -> jax.Array:
+        numbers = ("NCHW", "OIHW", "NCHW")
+        image, window = x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1)
         y = jax.lax.conv_general_dilated(image, window, (1, 1), ((1, 1), (1, 1)), dimension_numbers=numbers)
         y = jax.nn.relu(y)
         return jnp.mean(y * y)
 
-    arguments = (normal(32, 16, 3, 3, scale=0.1), normal(16, 16, 28, 28, seed=1))
-    return kernel("convolution", "w", arguments, plain=plain, channels_last=channels_last, remat=jax.checkpoint(plain))
+    arguments = (normal(3, 3, 16, 32, scale=0.1), normal(16, 28, 28, 16, seed=1))
+    ways = {"plain": plain, "channels_first": channels_first, "remat": jax.checkpoint(plain)}
+    return kernel("convolution", "w", arguments, **ways)
 
 
 def gather_scatter() -> Case:
