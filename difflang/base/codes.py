@@ -60,6 +60,9 @@ CODES: dict[str, str] = {
     "DL0133": "something that cannot be public or have attributes",
     # ---- 10: limits and memory
     "DL1001": "too many mistakes to go on",
+    # ---- 12: Python and artifacts
+    "DL1203": "a mistake in the text of a graph",
+    "DL1204": "a graph in JSON form that is damaged",
 }
 
 

@@ -21,6 +21,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.base.source import NOWHERE
 from difflang.ir.dims import Poly
 from difflang.ir.graph import Attr, Eqn, Graph, Value
+from difflang.ir.same import is_attr
 from difflang.ir.types import DType, History, Tensor
 
 WORD = re.compile(r"[^\W\d][\w.]*")
@@ -37,7 +38,8 @@ def eqn_text(eqn: Eqn) -> str:
     names = Names()
     operands = ", ".join(f"{names.of(v)}: {v.type}" for v in eqn.operands)
     results = ", ".join(f"{names.of(v)}: {v.type}" for v in eqn.results)
-    return f"{results}{' = ' if results else ''}{eqn.op} {operands}{attrs_text(eqn)}{' (...) {...}' * len(eqn.regions)}"
+    attrs = attrs_text(eqn) if all(map(is_attr, eqn.attrs.values())) else f" {dict(eqn.attrs)}"
+    return f"{results}{' = ' if results else ''}{eqn.op} {operands}{attrs}{' (...) {...}' * len(eqn.regions)}"
 
 
 def attr_text(value: Attr) -> str:

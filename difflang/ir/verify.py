@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import cast
 
 from difflang.base.diagnostics import InternalError
-from difflang.ir.dims import Poly
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS, TypeMismatch, result_types
+from difflang.ir.same import is_attr
 from difflang.ir.text import eqn_text
-from difflang.ir.types import DType, History, Tensor
 
 ENABLED = os.environ.get("DIFFLANG_VERIFY") == "1"
 
@@ -87,12 +85,6 @@ def check_eqn(eqn: Eqn, graph: Graph, defined: set[Value]) -> None:
     check_types(eqn, graph)
     for result in eqn.results:
         define(result, graph, defined, eqn)
-
-
-def is_attr(value: object) -> bool:
-    if type(value) is tuple:
-        return all(map(is_attr, cast(tuple[object, ...], value)))
-    return value is None or isinstance(value, (bool, int, float, complex, str, DType, Tensor, History, Poly))
 
 
 def check_types(eqn: Eqn, graph: Graph) -> None:
