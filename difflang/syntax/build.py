@@ -320,6 +320,8 @@ class Build:
         return tree.Bool(span, False)
 
     def string(self, span: Span, string: Token) -> tree.Str:
+        if string.text == '""':  # also what recovery puts in place of something else
+            return tree.Str(span, ())
         parts: list[str | tree.Interpolation] = []
         for piece in pieces(self.source, string.start + 1, string.end - 1, self.reports):
             if isinstance(piece, Hole):

@@ -6,6 +6,7 @@ What happens at a mistake lives in `recover` and `mistakes`; what a rule makes o
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from typing import Any
 
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Source, Span
-from difflang.syntax import recover, tree
+from difflang.syntax import tree
 from difflang.syntax.build import Build
+from difflang.syntax.recover import Recovery
 from difflang.syntax.tables import ACCEPT, Rule, tables
 from difflang.syntax.tokens import Lexer, Token, comments
 
+Callback = Callable[[list[Any], Source, int, int], Any]
 MISTAKES = 50  # more than this and the text is hardly a program
 
 
@@ -28,6 +31,7 @@ class Parsed:
     module: tree.Module
     diagnostics: tuple[Diagnostic, ...]
     comments: tuple[Span, ...] = ()
+    incomplete: bool = False  # nothing is wrong but that more must follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class ParsedExpression:
 
     value: tree.Expr | None
     diagnostics: tuple[Diagnostic, ...]
+    incomplete: bool = False
 
 
 def parse(source: Source) -> Parsed:
@@ -48,10 +53,12 @@ def parse(source: Source) -> Parsed:
     if strange := _not_text(source):
         return Parsed(empty, (strange,))
     reports: list[Diagnostic] = []
-    parser = Parser(source, whole.start, whole.end, reports)
+    parser = Parser(source, _begin(source), len(source.text), reports)
+    recovery = Recovery(parser)
     with _without_collection():
-        module = parser.run("start")
-    return Parsed(empty if module is None else module, _in_order(reports), comments(parser.lexer))
+        module = parser.run("start", recovery.resume)
+    reports.sort(key=_position)
+    return Parsed(empty if module is None else module, tuple(reports), comments(parser.lexer), recovery.incomplete)
 
 
 def parse_expression(source: Source) -> ParsedExpression:
@@ -59,62 +66,66 @@ def parse_expression(source: Source) -> ParsedExpression:
     if strange := _not_text(source):
         return ParsedExpression(None, (strange,))
     reports: list[Diagnostic] = []
+    parser = Parser(source, _begin(source), len(source.text), reports)
+    recovery = Recovery(parser)
     with _without_collection():
-        value = Parser(source, 0, len(source.text), reports).run("expr")
-    return ParsedExpression(value, _in_order(reports))
+        value = parser.run("expr", recovery.resume)
+    reports.sort(key=_position)
+    return ParsedExpression(value, tuple(reports), recovery.incomplete)
 
 
 class Parser:
     """An LALR(1) parser of `source` from `start` to `end`: four parallel stacks and a lexer."""
 
-    def __init__(self, source: Source, start: int, end: int, reports: list[Diagnostic]) -> None:
+    def __init__(
+        self, source: Source, start: int, end: int, reports: list[Diagnostic], callbacks: list[Callback] | None = None
+    ) -> None:
         self.source = source
         self.reports = reports
         self.lexer = Lexer(source, start, end)
         self.tables = tables()
-        build = Build(source, reports, lambda at: self.lexer.doc(at), self._within)
-        self.callbacks = [_callback(build, rule) for rule in self.tables.rules]
+        self.callbacks = callbacks or self._callbacks()
         self.states: list[int] = []
         self.values: list[Any] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
-        self.shifted = 0  # tokens so far, for `recover` to see progress
+        self.recent: deque[Token] = deque(maxlen=4)
+
+    def _callbacks(self) -> list[Callback]:
+        build = Build(self.source, self.reports, lambda at: self.lexer.doc(at), self._within)
+        return [_callback(build, rule) for rule in self.tables.rules]
 
     def _within(self, span: Span) -> tree.Expr | None:
-        """The expression that a part of the source spells."""
-        return Parser(self.source, span.start, span.end, self.reports).run("expr")
+        """The expression that a part of the source spells: what a string holds in braces."""
+        parser = Parser(self.source, span.start, span.end, self.reports, self.callbacks)
+        return parser.run("expr", Recovery(parser).resume)
 
-    def run(self, start: str) -> Any:
-        """The value of the start rule; None if the text could not be brought into its form."""
-        rows, states = self.tables.rows, self.states
-        first = self.tables.starts[start]
-        states.append(first)
-        row = rows[first]
-        text = self.source.text
-        recovery = recover.Recovery(self, start)
+    def run(self, rule: str, mistake: Callable[[str], bool]) -> Any:
+        """The value of the start rule; None where `mistake`, told the kind of a token that cannot stand there, gives up."""
+        rows, states, text = self.tables.rows, self.states, self.source.text
+        states.append(self.tables.starts[rule])
         while True:
-            lexer = self.lexer
-            kind = lexer.next(row)
-            action = self._reduced(kind)
+            kind = self.lexer.next(rows[states[-1]])
+            action = self.reduced(kind)
             if action is None:
-                if len(self.reports) >= MISTAKES or not recovery.resume(kind):
+                if len(self.reports) >= MISTAKES or not mistake(kind):
                     return None
-                row = rows[states[-1]]
-                continue
-            if action == ACCEPT:
+            elif action == ACCEPT:
                 return self.values[-1]
-            states.append(action)
-            if kind == "_NL":  # nothing ends with the newline after it
-                self.values.append(kind)
-                self.ends.append(self.ends[-1])
             else:
-                self.values.append(Token(kind, text[lexer.start : lexer.stop], lexer.start, lexer.stop))
-                self.ends.append(lexer.stop)
-            self.starts.append(lexer.start)
-            self.shifted += 1
-            row = rows[action]
+                start, stop = self.lexer.start, self.lexer.stop
+                self.shift(Token(kind, text[start:stop], start, stop), action)
 
-    def _reduced(self, kind: str) -> int | None:
+    def shift(self, token: Token, state: int) -> None:
+        """Put a token on the stack."""
+        self.recent.append(token)
+        self.states.append(state)
+        self.values.append(token)
+        self.starts.append(token.start)
+        # Nothing ends with the newline after it.
+        self.ends.append(self.ends[-1] if token.kind == "_NL" and self.ends else token.end)
+
+    def reduced(self, kind: str) -> int | None:
         """Reduce until `kind` can be shifted, and say to which state; None if it cannot."""
         rows, rules, chains = self.tables.rows, self.tables.rules, self.tables.chains
         states, values, starts, ends = self.states, self.values, self.starts, self.ends
@@ -153,9 +164,6 @@ class Parser:
             if action is None or action >= 0 or not rules[~action].unit:
                 return state
             state = rows[below][rules[~action].origin]
-
-
-Callback = Callable[[list[Any], Source, int, int], Any]
 
 
 def _callback(build: Build, rule: Rule) -> Callback:
@@ -200,8 +208,13 @@ def _not_text(source: Source) -> Diagnostic | None:
     return None
 
 
-def _in_order(reports: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    return tuple(sorted(reports, key=lambda report: report.span.start if report.span else 0))
+def _begin(source: Source) -> int:
+    """Where a text begins: after a byte order mark."""
+    return int(source.text.startswith("\ufeff"))
+
+
+def _position(report: Diagnostic) -> int:
+    return report.span.start if report.span else 0
 
 
 @contextmanager

@@ -1,0 +1,245 @@
+"""Mistakes that people make, by example: a malformed snippet, and what to say where it stops making sense.
+
+A snippet is parsed once, and the situation in which it fails is remembered. A mistake in a program is explained by the
+first row whose situation is like it in what `by` names. How parsing goes on is for `recover`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from difflang.base.source import Source
+from difflang.syntax.situation import Situation, look
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """`mends`: what the taken text may be read as, tried in order. `take`: that text, if not just the token."""
+
+    code: str
+    example: str
+    by: str  # attributes of Situation that must agree
+    message: str
+    help: str = ""
+    mends: tuple[tuple[str, ...], ...] = ()
+    take: str = ""
+    only_if_mended: bool = False
+
+    @property
+    def taken(self) -> re.Pattern[str] | None:
+        return re.compile(self.take, re.MULTILINE) if self.take else None
+
+
+DROP: tuple[str, ...] = ()
+_LAMBDA = "a function without a name is written `|x| x + 1`"
+_BLOCK = "a block stands in braces: `if c { ... }`"
+_LINE_END = r":[ \t]*(?:#.*)?\r?$"
+
+MISTAKES = (
+    # ---- Characters and literals
+    Mistake("DL0110", "x = 1;", "at", "a newline ends a statement, not `;`", "leave it out, or begin a new line",
+            (DROP, ("_NL",), ("COMMA",)), r";"),
+    Mistake("DL0105", 'x = "abc', "at", "this string is never closed", 'a string ends with `"` on the line it begins on',
+            (("STRING",), ("STRING", "RPAR"), ("STRING", "RPAR", "RPAR"), ("STRING", "RSQB"), ("STRING", "LBRACE")),
+            r'"[^\n]*'),
+    Mistake("DL0115", "x = 'c'", "at operand", "a string stands in double quotes",
+            "there are no character literals; `'` after a function is its derivative", (("STRING",),), r"'[^'\n]*'?"),
+    Mistake("DL0115", "x = f'c'", "before at", "a string stands in double quotes, without a prefix",
+            'write `"{x}"`: every string may hold expressions', (), r"\w+'"),
+    Mistake("DL0116", "x = .5", "operand", "a float has digits on both sides of its point", "write `0.5`",
+            (("FLOAT",),), r"\.[0-9]\w*"),
+    Mistake("DL0116", "x = 1.", "operand kind", "a float has digits on both sides of its point", "write `1.0`",
+            (("FLOAT",),), r"[0-9][0-9_]*\.(?!\w)"),
+    Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`; there are no "
+            "suffixes and no hexadecimal numbers", (("FLOAT",), ("NAME",)), r"[0-9][\w.]*"),
+    Mistake("DL0128", "// comment\nx = 1", "at operand", "a comment begins with `#`", "", (DROP,), r"//[^\n]*"),
+    Mistake("DL0128", "/* comment */\nx = 1", "operand", "a comment begins with `#`", "", (DROP,),
+            r"/\*(?s:.)*?(?:\*/|\Z)"),
+    Mistake("DL0107", "x = y ≤ z", "at", "`≤` is written `<=`", "", (("COMPARE",),)),
+    Mistake("DL0107", "x = y ≥ z", "at", "`≥` is written `>=`", "", (("COMPARE",),)),
+    Mistake("DL0107", "x = y ≠ z", "at", "`≠` is written `!=`", "", (("COMPARE",),)),
+    Mistake("DL0107", "x = y × z", "at", "`×` is written `*`", "", (("STAR",),)),
+    Mistake("DL0107", "x = y · z", "at", "`·` is written `*`, or `dot(x, y)`", "", (("STAR",),)),
+    Mistake("DL0107", "x = y ÷ z", "at", "`÷` is written `/`", "", (("SLASH",),)),
+    Mistake("DL0107", "x = y − z", "at", "this minus is not `-`", "it was probably pasted: type `-`", (("MINUS",),)),
+    Mistake("DL0107", "x = “a”", "at", 'a string stands in straight quotes, `"`', "", (("STRING",),), "“[^”\n]*”?"),
+    Mistake("DL0107", "x =\u00a0y", "at", "this space is not a space", "it was probably pasted: type a space",
+            (DROP,), "[\u00a0\u2000-\u200b\u202f\u3000]+"),
+    # ---- Operators
+    Mistake("DL0109", "x = a && b", "at", "`&&` is written `and`", "", (("AND",),)),
+    Mistake("DL0109", "x = a || b", "at", "`||` is written `or`", "", (("OR",),)),
+    Mistake("DL0109", "x = !a", "at operand", "`!` is written `not`", "", (("NOT",), DROP), r"!(?!=)"),
+    Mistake("DL0109", "x = a ** b", "before at", "`**` is written `^`", "", (DROP,), r"\*"),
+    Mistake("DL0109", "x = a === b", "before at", "`===` is written `==`", "", (DROP,), "="),
+    Mistake("DL0109", "x = a <> b", "before at", "`<>` is written `!=`", "", (DROP,), ">"),
+    Mistake("DL0109", "x := 3", "at", "`:=` is written `=`", "`let x = e` binds a name, `x = e` gives a `var` a new value",
+            (("EQUAL",),)),
+    Mistake("DL0109", "x++", "before at", "there is no `++`", "write `x += 1`", (), r"\+"),
+    Mistake("DL0109", "x %= 2", "before at", "`%=` is not an update", "write `x = x % 2`"),
+    Mistake("DL0109", "x ^= 2", "before at", "`^=` is not an update", "write `x = x ^ 2`"),
+    Mistake("DL0109", "x //= 2", "before at", "`//=` is not an update", "write `x = x // 2`"),
+    Mistake("DL0109", "x @= y", "before at", "`@=` is not an update", "write `x = x @ y`"),
+    Mistake("DL0109", "x = c ? a : b", "at", "there is no `?`", "write `if c { a } else { b }`"),
+    Mistake("DL0109", "x = a if c else b", "at", "a condition stands before its values",
+            "write `if c { a } else { b }`"),
+    Mistake("DL0109", "x = a & b", "at", "`&` is not an operator",
+            "`and` joins conditions; operations on bits are functions"),
+    Mistake("DL0109", "x = a in b", "at", "`in` is not an operator", "it stands in `for x in xs`"),
+    Mistake("DL0123", "x = a\n+ b", "at first operand", "a line cannot begin with `+`",
+            "end the line above with `+`, or put the expression in parentheses"),
+    Mistake("DL0123", "x = a\n* b", "at first operand", "a line cannot begin with `*`",
+            "end the line above with `*`, or put the expression in parentheses"),
+    Mistake("DL0123", "x = a\n/ b", "at first operand", "a line cannot begin with `/`",
+            "end the line above with `/`, or put the expression in parentheses"),
+    Mistake("DL0123", "x = a\n== b", "at first operand", "a line cannot begin with `==`",
+            "end the line above with `==`, or put the expression in parentheses"),
+    Mistake("DL0113", "x = +y", "at operand", "a value has no sign `+`", "leave it out", (DROP,), r"\+"),
+    # ---- `=`
+    Mistake("DL0129", "x =\ny = 2", "opener at wrapped", "a value is missing after the `=` on the line above", "",
+            (DROP,), r"=[^\n]*"),
+    Mistake("DL0111", "if x = 3 { }", "opener at", "`=` does not compare", "write `==`", (("COMPARE",),)),
+    Mistake("DL0111", "while x = 3 { }", "opener at", "`=` does not compare", "write `==`", (("COMPARE",),)),
+    Mistake("DL0111", "assert x = 3", "opener at", "`=` does not compare", "write `==`", (("COMPARE",),)),
+    Mistake("DL0111", "let x == 3", "opener at", "`==` compares; a name is bound with `=`", "", (("EQUAL",),)),
+    Mistake("DL0111", "var x == 3", "opener at", "`==` compares; a name is bound with `=`", "", (("EQUAL",),)),
+    Mistake("DL0121", "x = y = 2", "opener at", "an assignment has no value", "assign to one name a line; `==` compares",
+            (("COMPARE",),)),
+    Mistake("DL0101", "for i = 0..n { }", "opener at", "a loop is written `for i in 0..n { ... }`", "", (("IN",),)),
+    # ---- Blocks
+    Mistake("DL0114", "if c:\n  x = 1", "opener at", "a block stands in braces, not after `:`", _BLOCK, (), _LINE_END),
+    Mistake("DL0114", "while c:\n  x = 1", "opener at", "a block stands in braces, not after `:`", _BLOCK, (), _LINE_END),
+    Mistake("DL0114", "for x in xs:\n  y = 1", "opener at", "a block stands in braces, not after `:`", _BLOCK, (),
+            _LINE_END),
+    Mistake("DL0114", "if c { x = 1 } else:\n  x = 2", "opener at", "a block stands in braces, not after `:`", _BLOCK, (),
+            _LINE_END),
+    Mistake("DL0114", "fn f(x: f32):\n  x", "opener at", "a block stands in braces, not after `:`",
+            "write `fn f(x: f32) { ... }`", (), _LINE_END),
+    Mistake("DL0114", "if (c) x = 1", "opener before at", "the branches of an `if` stand in braces", _BLOCK),
+    Mistake("DL0114", "if (c) return", "opener before at", "the branches of an `if` stand in braces", _BLOCK),
+    Mistake("DL0108", "if c then x", "opener at word", "the branches of an `if` stand in braces", _BLOCK, (), r"then"),
+    # ---- Declarations
+    Mistake("DL0124", "fn f(x: f32): f32 { x }", "opener at", "the result's type stands after `->`", "",
+            (("ARROW",),)),
+    Mistake("DL0124", "fn f<T>(x: T) -> T { x }", "opener at", "type parameters stand in brackets", "write `fn f[T](x: T)`"),
+    Mistake("DL0124", "record P(x: f64)", "opener at", "the fields of a record stand in braces",
+            "write `record P { x: f64 }`"),
+    Mistake("DL0124", "enum E = A", "opener at", "the variants of an enum stand in braces", "write `enum E { A, B }`"),
+    Mistake("DL0124", "x: f32 = 3", "opener before at", "a name is bound with `let` or `var`", "write `let x: f32 = ...`"),
+    Mistake("DL0131", "enum E { }", "state at", "an enum has at least one variant", "an empty record is written "
+            "`record R { }`"),
+    Mistake("DL0131", "match x { }", "state at", "a match has at least one case"),
+    Mistake("DL0133", "pub x = 3", "before at", "only `fn`, `let`, `record` and `enum` can be public"),
+    Mistake("DL0133", "pub import ode", "before at", "only `fn`, `let`, `record` and `enum` can be public"),
+    Mistake("DL0133", "pub var x = 3", "before at", "only `fn`, `let`, `record` and `enum` can be public",
+            "a public value is bound with `let`"),
+    Mistake("DL0133", "@fast let x = 3", "state at", "attributes stand before `fn`, `for` and `while` only"),
+    Mistake("DL0133", "@fast x = 3", "state at", "attributes stand before `fn`, `for` and `while` only"),
+    Mistake("DL0133", "@fast(1) let x = 3", "state at", "attributes stand before `fn`, `for` and `while` only"),
+    Mistake("DL0133", "@fast(1) x = 3", "state at", "attributes stand before `fn`, `for` and `while` only"),
+    Mistake("DL0130", "x = 1\nfloat f64", "word at", "`float` stands on a file's first line only", "", (("_NL",),),
+            r"(?=\w)"),
+    Mistake("DL0101", "import a.b", "opener at", "a module is one name, or a path in quotes",
+            'write `import "./a/b.dfl" as b`'),
+    Mistake("DL0101", "import a, b", "opener at", "each import stands on its own line", "", (), ","),
+    # ---- Expressions
+    Mistake("DL0120", "x = (a,)", "opener before at", "there are no tuples of one", "leave the comma out",
+            (("NAME", "RPAR"),)),
+    Mistake("DL0125", "x = P { x = 1 }", "before at", "a record is made with parentheses", "write `P(x = 1.0)`"),
+    Mistake("DL0126", "x = [a for a in b]", "opener at", "a comprehension begins with its `for`",
+            "write `[for x in xs => x^2]`"),
+    Mistake("DL0126", "x = sum(a for a in b)", "opener at", "a comprehension begins with its `for`",
+            "write `sum(for x in xs => x^2)`"),
+    Mistake("DL0126", "x = [for a in b: a]", "opener at", "a comprehension has `=>` before its body", "",
+            (("GIVES",),), only_if_mended=True),
+    Mistake("DL0126", "x = [for a in b { a }]", "opener at", "a comprehension has `=>` before its body",
+            "write `[for x in xs => x^2]`", (("GIVES",),), r"(?=\{)", only_if_mended=True),
+    Mistake("DL0127", "x = a[1:3]", "opener at", "a range of indices is written `a[1..3]`", "", (("RANGE",),)),
+    Mistake("DL0127", "x = a[1::2]", "opener at", "a range of indices is written `a[1.. by 2]`", "", (("RANGE", "_BY"),)),
+    Mistake("DL0101", "match x { A -> 1 }", "at", "a case is written `pattern => value`", "", (("GIVES",),),
+            only_if_mended=True),
+    Mistake("DL0101", "match x { A: 1 }", "at", "a case is written `pattern => value`", "", (("GIVES",),),
+            only_if_mended=True),
+    Mistake("DL0132", "x = 1 + |x| x", "at operand", "a lambda inside an expression stands in parentheses",
+            "write `(|x| x + 1)`", (), r"\|"),
+    Mistake("DL0108", "x = y -> y", "at", "`->` makes no function", _LAMBDA),
+    Mistake("DL0108", "x = y => y", "at", "`=>` makes no function", _LAMBDA),
+    Mistake("DL0108", "x = \\y", "at", "`\\` makes no function", _LAMBDA),
+    Mistake("DL0108", "x = fn(y) { y }", "before at operand", "a `fn` has a name", _LAMBDA),
+    Mistake("DL0108", "x = fn(y) { y }", "state at", "a `fn` has a name", _LAMBDA),
+    Mistake("DL0106", "x = fn", "opener at operand", "a `fn` is no value", _LAMBDA, (), "fn"),
+)  # fmt: skip
+
+# Words of other languages, where something follows that cannot.
+WORDS = {
+    "def": "a function begins with `fn`",
+    "func": "a function begins with `fn`",
+    "fun": "a function begins with `fn`",
+    "function": "a function begins with `fn`",
+    "elif": "`elif` is written `else if`",
+    "elseif": "`elseif` is written `else if`",
+    "lambda": _LAMBDA,
+    "class": "data is declared with `record` or `enum`",
+    "struct": "data is declared with `record`",
+    "type": "data is declared with `record` or `enum`",
+    "const": "a value is bound with `let`",
+    "val": "a value is bound with `let`",
+    "mut": "`let` binds once; what gets new values is bound with `var`",
+    "from": "names are imported with `import m (a, b)`",
+    "use": "a module is imported with `import`",
+    "print": "a call has parentheses: `print(x)`",
+    "switch": "cases are told apart with `match`",
+    "case": "a case is written `pattern => value`",
+    "foreach": "a loop is written `for x in xs { ... }`",
+    "loop": "a loop is written `while c { ... }` or `for x in xs { ... }`",
+    "until": "a loop is written `while not c { ... }`",
+    "do": "a loop is written `while c { ... }`",
+    "unless": "a branch is written `if not c { ... }`",
+    "raise": "a failure is written `assert c, \"message\"`",
+    "throw": "a failure is written `assert c, \"message\"`",
+    "try": "failures are not caught",
+    "end": "a block ends with `}`",
+    "is": "values are compared with `==`",
+    "int": "a value is bound with `let x: i32 = ...`",
+    "double": "a value is bound with `let x: f64 = ...`",
+    "then": "the branches of an `if` stand in braces",
+    "mod": "the remainder is written `a % b`",
+    "xor": "`xor` of conditions is written `a != b`",
+}  # fmt: skip
+
+
+def like(situation: Situation) -> Iterator[Mistake]:
+    """The known mistakes that may explain a situation, likeliest first."""
+    if situation.word in WORDS and situation.before == "NAME" and not situation.operand and situation.at != "_NL":
+        yield Mistake("DL0108", "", "", f"`{situation.word}` is a word of another language", WORDS[situation.word])
+    for mistake, example in _situations():
+        if all(getattr(situation, part) == getattr(example, part) for part in mistake.by.split()):
+            yield mistake
+
+
+@cache
+def _situations() -> tuple[tuple[Mistake, Situation], ...]:
+    """Each mistake with the situation of its example."""
+    return tuple((mistake, situation_of(mistake.example)) for mistake in MISTAKES)
+
+
+def situation_of(example: str) -> Situation:
+    """Where the first mistake of a text is, and what is around it.
+
+    Errors: ValueError if there is no mistake.
+    """
+    from difflang.syntax.parse import Parser  # late: parsing explains its mistakes with this module
+
+    found: list[Situation] = []
+
+    def stop(kind: str) -> bool:
+        found.append(look(parser, kind))
+        return False
+
+    parser = Parser(Source("<example>", example), 0, len(example), [])
+    parser.run("start", stop)
+    if not found:
+        raise ValueError(f"nothing is wrong with {example!r}")
+    return found[0]
