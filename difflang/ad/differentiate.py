@@ -6,9 +6,9 @@ Nesting therefore needs no tags: when an outer derivative is taken, the inner on
 from __future__ import annotations
 
 from difflang.ad.context import Context
-from difflang.ad.linearize import live
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Eqn, Graph
+from difflang.passes.dce import dce
 
 
 def differentiate(graph: Graph) -> Graph:
@@ -32,8 +32,13 @@ class Expansion:
             self.done[graph] = self.expanded(graph)
         return self.done[graph]
 
+    def inside(self, eqn: Eqn, region: Graph) -> Graph:
+        """A region without derivative equations; one that is differentiated again brings no dead code along."""
+        plain = self.graph(region)
+        return dce(plain) if eqn.op.expand and plain is not region else plain
+
     def expanded(self, graph: Graph) -> Graph:
-        eqns = [e.with_regions([self.graph(r) for r in e.regions]) if e.regions else e for e in graph.eqns]
+        eqns = [e.with_regions([self.inside(e, r) for r in e.regions]) if e.regions else e for e in graph.eqns]
         if not any(e.op.expand for e in eqns):
             return graph if all(a is b for a, b in zip(eqns, graph.eqns, strict=True)) else graph.with_eqns(eqns)
         builder = Builder()
@@ -47,5 +52,4 @@ class Expansion:
                 results = eqn.op.expand(self.ad, builder, eqn, operands)
             env.update(zip(eqn.results, results, strict=True))
         results = [env[r] for r in graph.results]
-        kept, _ = live(builder.eqns, results)  # an outer derivative need not differentiate what nobody reads
-        return Graph(tuple(builder.params), kept, tuple(results), graph.name)
+        return builder.finish(results, name=graph.name)

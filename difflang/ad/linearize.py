@@ -30,8 +30,9 @@ def linearize(ad: Ad, graph: Graph, active: Mask) -> Linearized:
     again = constants(primal, captured)
     residuals = {inside: outside for inside, outside in captured.items() if inside not in again}
     params = (*residuals, *tangent.params)
+    known = set(xs)
     return Linearized(
-        primal.finish([*ys, *residuals.values()], name=graph.name),
+        primal.finish([*ys, *(r for r in residuals.values() if r not in known)], name=graph.name),
         Graph(params, (*again.values(), *eqns), results, graph.name),
         tuple(residuals.values()),
         tuple([d is not None for d in dys]),

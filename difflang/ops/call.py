@@ -18,7 +18,6 @@ from difflang.ops.regions import (
     known_where,
     residual_operands,
     spread,
-    without_params,
 )
 
 
@@ -45,8 +44,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     """The primal function gives its residuals too; the tangent function takes them."""
     (body,), name = eqn.regions, eqn.attrs["name"]
     lin = ad.linearize(body, dxs.active)
-    primal = without_params(lin, len(eqn.results))
-    outs = called(xs[0].home, primal, list(xs), name)
+    outs = called(xs[0].home, lin.primal, list(xs), name)
     residuals = residual_operands(lin, xs, outs[len(eqn.results) :])
     dys = called(dxs.builder, lin.tangent, [*residuals, *dxs.present], f"{name}.tangent") if any(lin.active) else []
     return outs[: len(eqn.results)], spread(dys, lin.active)

@@ -68,24 +68,18 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     return list(outs[:n]), spread(dys, active)
 
 
-def made_by(lin: Linearized) -> list[Value]:
-    """The residuals that a branch computes: those that are its params are operands, and at hand."""
-    params = set(lin.primal.params)
-    return [r for r in lin.residuals if r not in params]
-
-
 def shared_slots(lins: Sequence[Linearized]) -> list[Type]:
     """The types of the residual slots: of each type as many as the branch that needs most."""
     slots: Counter[Type] = Counter()
     for lin in lins:
-        slots |= Counter([r.type for r in made_by(lin)])
+        slots |= Counter([r.type for r in lin.made])
     return list(slots.elements())
 
 
 def assigned(lin: Linearized, slots: Sequence[Type]) -> list[MaybeValue]:
     """Which residual is in each slot, if any."""
     waiting: dict[Type, list[Value]] = {}
-    for r in made_by(lin):
+    for r in lin.made:
         waiting.setdefault(r.type, []).append(r)
     return [waiting[t].pop(0) if waiting.get(t) else None for t in slots]
 
@@ -95,7 +89,7 @@ def with_slots(lin: Linearized, results: int, slots: Sequence[Type]) -> Graph:
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in lin.primal.params]
     outs = builder.inline(lin.primal, *params)
-    inside = dict(zip(lin.residuals, outs[results:], strict=True))
+    inside = dict(zip(lin.made, outs[results:], strict=True))
     residuals = [None if r is None else inside[r] for r in assigned(lin, slots)]
     filled = [zeros(builder, t) if r is None else r for r, t in zip(residuals, slots, strict=True)]
     return builder.finish([*outs[:results], *filled], name=lin.primal.name)

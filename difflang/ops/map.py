@@ -130,7 +130,8 @@ def transpose(
     if any(isinstance(r.type, History) for r in back.graph.results[:shared]):
         outs = one_after_another(builder, back.graph, eqn, consts, sequences, (len(xs), shared))
         return list(spread(outs, back.active))
-    outs = builder.emit(map_, [*consts, *sequences], (back.graph,), **{**eqn.attrs, "consts": len(consts)})
+    attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts)}
+    outs = builder.emit(map_, [*consts, *sequences], (back.graph,), **attrs)
     sums = [OPS["reduce_sum"].one(c, axes=(0,)) for c in outs[:shared]]
     return list(spread([*sums, *outs[shared:]], back.active))
 

@@ -45,10 +45,15 @@ class Tangents:
 class Linearized:
     """A graph split in two. The residuals are exactly the primal values that the tangent graph reads."""
 
-    primal: Graph  # params -> results ++ residuals
+    primal: Graph  # params -> results ++ those residuals that are no params
     tangent: Graph  # residuals ++ tangents of the active params -> tangents of the active results
     residuals: Values  # as the primal graph sees them
     active: Mask  # one a result
+
+    @property
+    def made(self) -> Values:
+        """The residuals that the primal graph computes; the others are its params, so operands, and at hand."""
+        return self.primal.results[len(self.active) :]
 
     @property
     def residual_params(self) -> Values:
@@ -204,15 +209,7 @@ def invariant(graph: Graph, consts: Iterable[Value]) -> list[Eqn]:
     return found
 
 
-def without_params(lin: Linearized, results: int) -> Graph:
-    """The primal graph, giving only the residuals that are not params: those are operands, and at hand."""
-    params = set(lin.primal.params)
-    made = [r for r in lin.residuals if r not in params]
-    return reordered(lin.primal, lin.primal.params, [*lin.primal.results[:results], *made])
-
-
 def residual_operands(lin: Linearized, xs: Sequence[Value], made: Iterable[Value]) -> list[Value]:
-    """Where the residuals are outside: operands `xs` of the region, or what `without_params` makes it give."""
-    operand = dict(zip(lin.primal.params, xs, strict=True))
-    rest = iter(made)
-    return [operand[r] if r in operand else next(rest) for r in lin.residuals]
+    """Where the residuals are outside: operands `xs` of the region, or what its primal gives for those it made."""
+    outside = {**dict(zip(lin.primal.params, xs, strict=True)), **dict(zip(lin.made, made, strict=True))}
+    return [outside[r] for r in lin.residuals]
