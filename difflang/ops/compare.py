@@ -57,6 +57,7 @@ isnan = comparison(
     reference=np.isnan,
     lower=lambda jax, x: jax.lax.ne(x, x),
     accepts=FLOATS,
+    count=1,
     doc="""Is it not a number?""",
 )
 isinf = comparison(
@@ -64,6 +65,7 @@ isinf = comparison(
     reference=np.isinf,
     lower=lambda jax, x: jax.lax.eq(jax.lax.abs(x), jax.lax.full_like(x, float("inf"))),
     accepts=FLOATS,
+    count=1,
     doc="""Is it infinite, of either sign?""",
 )
 isfinite = comparison(
@@ -71,6 +73,7 @@ isfinite = comparison(
     reference=np.isfinite,
     lower=lambda jax, x: jax.lax.is_finite(x),
     accepts=FLOATS,
+    count=1,
     doc="""Is it neither infinite nor NaN?""",
 )
 

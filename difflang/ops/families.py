@@ -117,13 +117,13 @@ def binary(
     lower: Rule,
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
-    samples: Samples = Uniform(),
+    samples: Samples = (Uniform(), Uniform()),
 ) -> Op:
     """An elementwise function of two arrays of one type. The rules are `(d, z, x, y) -> dz`."""
     return elementwise(name, jvp=jvp, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples)
 
 
-def elementwise(name: str, *, reference: Rule, accepts: tuple[DType, ...], **facts: Any) -> Op:
+def elementwise(name: str, *, reference: Rule, accepts: tuple[DType, ...], samples: Samples, **facts: Any) -> Op:
     """An op on arrays of one type that gives that type, whatever its position on differentiability."""
     op = Op(
         name,
@@ -131,18 +131,23 @@ def elementwise(name: str, *, reference: Rule, accepts: tuple[DType, ...], **fac
         reference=widened(reference),
         accepts=accepts,
         elementwise=True,
-        **({"samples": Uniform()} | facts),
+        samples=samples,
+        **facts,
     )
     return OPS.declare(op)
 
 
 def rounding(name: str, *, reference: Rule, lower: Rule, doc: str, accepts: tuple[DType, ...] = FLOATS) -> Op:
     """A piecewise constant function of one array: its derivative is 0 everywhere."""
-    return elementwise(name, inactive=True, reference=reference, lower=lower, doc=doc, accepts=accepts)
+    return elementwise(
+        name, inactive=True, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=Uniform(-3.0, 3.0)
+    )
 
 
-def comparison(name: str, *, reference: Rule, lower: Rule, doc: str, accepts: tuple[DType, ...] = NUMBERS) -> Op:
-    """An elementwise question about one or two arrays: no derivative."""
+def comparison(
+    name: str, *, reference: Rule, lower: Rule, doc: str, accepts: tuple[DType, ...] = NUMBERS, count: int = 2
+) -> Op:
+    """An elementwise question about `count` arrays: no derivative."""
 
     def type(same: Solver, *operands: Tensor) -> Tensor:
         return Tensor(BOOL, same_type(accepts)(same, *operands).shape)
@@ -150,7 +155,8 @@ def comparison(name: str, *, reference: Rule, lower: Rule, doc: str, accepts: tu
     def answer(*arrays: Array) -> Array:
         return np.asarray(reference(*arrays), dtype=np.bool_)
 
-    op = Op(name, type, answer, lower, doc, inactive=True, elementwise=True, accepts=accepts, samples=Uniform())
+    samples = (Uniform(),) * count
+    op = Op(name, type, answer, lower, doc, inactive=True, elementwise=True, accepts=accepts, samples=samples)
     return OPS.declare(op)
 
 

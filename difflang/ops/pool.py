@@ -12,9 +12,8 @@ from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import FLOATS, Tensor
 from difflang.ops.compare import eq
 from difflang.ops.conv import Margins, Two, outputs, spread
-from difflang.ops.families import Array, Example, like, linear, widened, zeros_at
-from difflang.ops.linear import select
-from difflang.ops.reduce import reduce_sum
+from difflang.ops.families import Array, Example, linear, widened
+from difflang.ops.reduce import tied
 from difflang.ops.shape import pad_reference
 
 Operand = Value | Unknown
@@ -195,12 +194,9 @@ def over_windows(y: Value, window: Two) -> Value:
 
 
 def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Two, strides: Two, padding: Margins) -> Value:
-    """The mean tangent of those that are equal to the greatest; NaN (0 / 0) where it is NaN."""
     seen = windows2d.one(framed(x, float("-inf"), padding), window=window, strides=strides)
-    best = eq.one(seen, over_windows(y, window))
-    ties = reduce_sum.one(select.one(best, like(seen, 1.0), like(seen, 0.0)), axes=(3, 4))
     moved = windows2d.one(framed(dx, 0.0, padding), window=window, strides=strides)
-    return reduce_sum.one(select.one(best, moved, zeros_at(moved, moved.type)), axes=(3, 4)) / ties
+    return tied(eq.one(seen, over_windows(y, window)), moved, y, (3, 4))
 
 
 def sum_pool_transpose(ct: Value, x: Operand, *, window: Two, strides: Two, padding: Margins) -> Value:

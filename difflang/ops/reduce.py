@@ -126,11 +126,16 @@ reduce_prod = OPS.declare(
 # --------------------------------------------------------------------------------------- extremes
 
 
+def tied(best: Value, dx: Value, y: Value, axes: Ints) -> Value:
+    """The mean over `axes` of the tangents where `best`; 0 where there is none, NaN where the value is NaN."""
+    one, zero = best.home.const(1, dx.type), best.home.const(0, dx.type)
+    ties = OPS["max"].one(reduce_sum.one(select.one(best, one, zero), axes=axes), like(y, 1.0))
+    divisor = select.one(eq.one(y, y), ties, y)
+    return reduce_sum.one(select.one(best, dx, zeros_at(dx, dx.type)), axes=axes) / divisor
+
+
 def extreme_jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
-    """The mean tangent of those that are equal to the extreme; NaN (0 / 0) where the extreme is NaN."""
-    best = eq.one(x, spread_back(y, x, axes))
-    ties = reduce_sum.one(select.one(best, like(x, 1.0), like(x, 0.0)), axes=axes)
-    return reduce_sum.one(select.one(best, dx, zeros_at(dx, dx.type)), axes=axes) / ties
+    return tied(eq.one(x, spread_back(y, x, axes)), dx, y, axes)
 
 
 def least(dtype: np.dtype[Any]) -> Any:

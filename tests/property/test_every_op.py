@@ -1,0 +1,228 @@
+"""One file speaks for every op that will ever be declared: what the tests need is in the declaration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from difflang.ir.evaluate import evaluate, numpy_dtype
+from difflang.ir.op import OPS, Op
+from difflang.ir.types import BF16, C64, C128, F16, F32, F64, DType
+from support.op_calls import (
+    DIFFERENTIABLE,
+    DRAWN,
+    Call,
+    arrows,
+    assert_close,
+    calls_of,
+    check_adjoint,
+    check_jvp,
+    chosen,
+    lowered,
+    pulled,
+    pushed,
+    scale_of,
+    sensitivity,
+)
+
+DOUBLE = (np.dtype(np.float64), np.dtype(np.complex128))
+HISTORIES = {"empty_history", "add_history"}  # they have no arrays to draw; tested with loops
+
+every_op = pytest.mark.parametrize("op", DRAWN, ids=str)
+every_active_op = pytest.mark.parametrize("op", DIFFERENTIABLE, ids=str)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20_2407)
+
+
+def active_calls(op: Op, *dtypes: DType) -> list[Call]:
+    return [c for c in calls_of(op) if c.active and any(x.dtype == numpy_dtype(d) for x in c.arrays for d in dtypes)]
+
+
+def double_calls(op: Op) -> list[Call]:
+    """In f64 or c128, whatever else the op takes."""
+    found = [c for c in calls_of(op, (F64, C128)) if c.active]
+    return [c for c in found if all(x.dtype in DOUBLE for x in (*chosen(c.arrays, c.wrt), c.reference()))]
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=str)
+def test_an_op_can_be_drawn_and_is_described(op: Op) -> None:
+    assert op.doc
+    assert op.samples is not None or op.linearize or op.expand or op.name in HISTORIES
+
+
+@every_op
+def test_the_reference_has_the_type_of_the_rule(op: Op) -> None:
+    for call in calls_of(op):
+        y = call.reference()
+        assert (y.dtype, y.shape) == (numpy_dtype(call.result.dtype), call.result.shape), str(call)
+
+
+@every_op
+def test_compiled_is_the_reference(op: Op) -> None:
+    """Type and value, alone and batched over two lanes, everything of one op in one executable."""
+    calls = calls_of(op)
+    lanes = [c for c in calls if c.arrays and c.arrays[0].dtype.itemsize <= 4 and c.arrays[0].dtype.kind != "V"][:4]
+
+    def everything(given: list[list[Any]], doubled: list[list[Any]]) -> tuple[list[Any], list[Any]]:
+        alone = [op.lower(jax, *xs, **c.attrs) for c, xs in zip(calls, given, strict=True)]
+        batched = [
+            jax.vmap(lambda *xs, c=c: op.lower(jax, *xs, **c.attrs))(*xs) for c, xs in zip(lanes, doubled, strict=True)
+        ]
+        return alone, batched
+
+    pairs = [[np.stack([x, x[..., ::-1] if x.ndim else x]) for x in c.arrays] for c in lanes]
+    with jax.enable_x64(True):
+        alone, batched = jax.jit(everything)([list(c.arrays) for c in calls], pairs)
+    for call, got in zip(calls, alone, strict=True):
+        assert_close(np.asarray(got), call.reference(), scale_of(call), 32, call)
+    for call, xs, got in zip(lanes, pairs, batched, strict=True):
+        for lane in (0, 1):
+            single = replace(call, arrays=tuple(x[lane] for x in xs))
+            assert_close(np.asarray(got)[lane], single.reference(), scale_of(single), 32, f"lane {lane} of {call}")
+
+
+@every_op
+def test_lowering_keeps_narrow_types_whatever_the_setting(op: Op) -> None:
+    """With 64-bit types switched off, everything narrow has the type the rule says."""
+    calls = [c for c in calls_of(op) if narrow(c)]
+    with jax.enable_x64(False):
+        for call in calls[:3]:
+            shape = jax.eval_shape(lambda *xs, c=call: op.lower(jax, *xs, **c.attrs), *call.arrays)
+            assert shape.dtype == numpy_dtype(call.result.dtype), str(call)
+
+
+def narrow(call: Call) -> bool:
+    dtypes = [numpy_dtype(t.dtype) for t in (*call.types, call.result)]
+    return all(d.itemsize <= (8 if d.kind == "c" else 4) for d in dtypes)
+
+
+@every_op
+def test_it_lowers_for_cuda_and_tpu(op: Op) -> None:
+    calls = calls_of(op)[:6]
+    with jax.enable_x64(True):
+        traced = jax.jit(
+            lambda given: [op.lower(jax, *xs, **c.attrs) for c, xs in zip(calls, given, strict=True)]
+        ).trace([list(c.arrays) for c in calls])
+        for platform in ("cuda", "tpu"):
+            assert "func.func" in traced.lower(lowering_platforms=(platform,)).as_text()
+
+
+@every_active_op
+def test_the_jvp_is_the_derivative(op: Op) -> None:
+    calls = double_calls(op)
+    assert calls, "no sample in double precision"
+    for call in calls:
+        check_jvp(call.graph(), call.arrays, call.wrt, rng(), call)
+
+
+@every_active_op
+def test_the_transpose_is_the_adjoint_of_the_jvp(op: Op) -> None:
+    """In every float type that it takes."""
+    for call in calls_of(op):
+        if call.active:
+            check_adjoint(call.graph(), call.arrays, call.wrt, rng(), call)
+
+
+@every_active_op
+def test_the_second_derivative(op: Op) -> None:
+    """The pullback is itself a function of operands and cotangent, and so is the push: both are differentiated again."""
+    for call in double_calls(op)[:3]:
+        for kind, derived in (("vjp", pulled(call.graph(), call.wrt)), ("jvp", pushed(call.graph(), call.wrt))):
+            given = chosen(call.arrays, call.wrt) if kind == "jvp" else evaluate(call.graph(), *call.arrays)
+            args = [*call.arrays, *arrows(rng(), given)]
+            wrt = (*call.wrt, *(True for _ in given))
+            check_jvp(derived, args, wrt, rng(), f"the {kind} of {call}")
+            check_adjoint(derived, args, wrt, rng(), f"the {kind} of {call}")
+
+
+@every_active_op
+def test_the_third_derivative(op: Op) -> None:
+    for call in double_calls(op)[:1]:
+        ct = arrows(rng(), evaluate(call.graph(), *call.arrays))
+        once = pulled(call.graph(), call.wrt)
+        wrt = (*call.wrt, *(False for _ in ct))
+        args = [*call.arrays, *ct]
+        twice = pulled(once, wrt)
+        more = arrows(rng(), evaluate(once, *args))
+        check_jvp(twice, [*args, *more], (*wrt, *(False for _ in more)), rng(), f"the vjp of the vjp of {call}")
+
+
+@every_active_op
+def test_compiled_derivatives_are_the_interpreted_ones(op: Op) -> None:
+    """Push and pull in every float type, everything of one op in one executable."""
+    jobs: list[tuple[str, Any, list[Any]]] = []
+    for dtype in (F32, F64, F16, BF16, C64):
+        for call in active_calls(op, dtype)[:2]:
+            f = call.graph()
+            dxs = arrows(rng(), chosen(call.arrays, call.wrt))
+            cts = arrows(rng(), evaluate(f, *call.arrays))
+            jobs.append((f"the jvp of {call}", pushed(f, call.wrt), [*call.arrays, *dxs]))
+            jobs.append((f"the vjp of {call}", pulled(f, call.wrt), [*call.arrays, *cts]))
+    with jax.enable_x64(True):
+        found = jax.jit(lambda given: [lowered(g)(*xs) for (_, g, _), xs in zip(jobs, given, strict=True)])(
+            [xs for _, _, xs in jobs]
+        )
+    for (what, graph, xs), results in zip(jobs, found, strict=True):
+        scales = sensitivity(graph, xs, rng())
+        for got, want, scale in zip(results, evaluate(graph, *xs), scales, strict=True):
+            assert_close(np.asarray(got), want, scale, 32, what)
+
+
+# ------------------------------------------------------------------------------------- negative controls
+
+
+def wrong_jvp(op: Op) -> Op:
+    """Each rule's tangent off by one part in a million."""
+    rules = [r and (lambda d, *a, r=r, **k: r(d, *a, **k) * (1 + 1e-6)) for r in op.jvp or ()]
+    return replace(op, jvp=rules)
+
+
+def wrong_transpose(op: Op) -> Op:
+    rules = [r and (lambda ct, *a, r=r, **k: r(ct, *a, **k) * (1 + 1e-9)) for r in op.transpose or ()]
+    return replace(op, transpose=rules)
+
+
+def wrong_reference(op: Op) -> Op:
+    def reference(*xs: Any, **attrs: Any) -> Any:
+        y = np.asarray(op.reference(*xs, **attrs))
+        return (y * np.float32(1 + 1e-5)).astype(y.dtype)
+
+    return replace(op, reference=reference)
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "pow", "max", "lgamma", "reduce_prod", "max_pool2d", "hypot"])
+def test_a_wrong_jvp_is_noticed(name: str) -> None:
+    op = wrong_jvp(OPS[name])
+    with pytest.raises(AssertionError, match="differences"):
+        for call in double_calls(op):
+            check_jvp(call.graph(), call.arrays, call.wrt, rng(), call)
+
+
+@pytest.mark.parametrize("name", ["mul", "dot_general", "conv2d", "gather", "scatter", "pad", "select", "reduce_sum"])
+def test_a_wrong_transpose_is_noticed(name: str) -> None:
+    op = wrong_transpose(OPS[name])
+    with pytest.raises(AssertionError, match="<ct, J dx>"):
+        for call in double_calls(op):
+            check_adjoint(call.graph(), call.arrays, call.wrt, rng(), call)
+
+
+@pytest.mark.parametrize("name", ["sin", "sqrt", "concat", "dynamic_slice"])
+def test_a_wrong_value_is_noticed(name: str) -> None:
+    with pytest.raises(AssertionError, match="is not"):
+        test_compiled_is_the_reference(wrong_reference(OPS[name]))
+
+
+def test_a_wrong_second_derivative_is_noticed() -> None:
+    """The slope of tanh is right, the slope of that slope is not."""
+    tanh, sech2 = OPS["tanh"], OPS["sech2"]
+    broken = replace(sech2, jvp=(lambda dx, y, x: dx * tanh.one(x) * y * -2.001,))
+    op = replace(tanh, jvp=(lambda dx, y, x: dx * broken.one(x),))
+    test_the_jvp_is_the_derivative(op)
+    with pytest.raises(AssertionError, match="differences"):
+        test_the_second_derivative(op)
