@@ -1,0 +1,344 @@
+"""From written types to types: names bound by first use, sizes solved where they are linear in one new name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from difflang.base.codes import nearest
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Span
+from difflang.check.types import (
+    KEY,
+    DTypeParam,
+    FnType,
+    LangType,
+    RecordType,
+    Spread,
+    TextType,
+    TupleType,
+    pruned,
+    show_type,
+    tangent_type,
+)
+from difflang.check.unify import Unifier
+from difflang.ir import dims
+from difflang.ir.dims import Dim, Poly
+from difflang.ir.op import TypeMismatch
+from difflang.ir.types import DTYPES, FLOATS, NUMBERS, REALS, DType, Tensor
+from difflang.syntax import tree
+
+BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
+Binding = Dim | DType | Spread | tuple[Dim, ...] | LangType
+
+
+class Undecided(Exception):
+    """A definition says too little to be checked by itself; every use of it is checked instead."""
+
+
+def mistake(code: str, message: str, *labels: tuple[Span, str], help: str = "") -> DifflangError:
+    marks = tuple(Label(span, text) for span, text in labels)
+    return DifflangError(Diagnostic(code, message, marks, (help,) if help else ()))
+
+
+@dataclass(slots=True)
+class Annotations:
+    """Reads written types against what their names are bound to by now.
+
+    `bound` maps dim names, element types and shapes to what they stand for; `generics` are the declared bounds;
+    `records` finds a record; `rigid` says that a name met for the first time is a size of its own (a definition is
+    being checked) rather than an error.
+    """
+
+    unifier: Unifier
+    records: Callable[[str], tree.Record | None]
+    bound: dict[str, Binding] = field(default_factory=dict)
+    generics: dict[str, str | None] = field(default_factory=dict)
+    rigid: bool = False
+    default_float: DType | None = None
+
+    # ---- evaluation: every name is bound, or becomes rigid
+
+    def type(self, written: tree.TypeExpr) -> LangType:
+        """The type that is written. Errors: DL02 for an unknown name, DL03 for what is no type."""
+        match written:
+            case tree.TypeName(path=(name,)):
+                return self.named(written, name)
+            case tree.TypeApply(path=(name,)):
+                return self.applied(written, name)
+            case tree.TypeTuple(items=items):
+                return self.type(items[0]) if len(items) == 1 else TupleType(tuple(map(self.type, items)))
+            case tree.TypeFn():
+                params = written.param.items if isinstance(written.param, tree.TypeTuple) else (written.param,)
+                return FnType(tuple(map(self.type, params)), self.type(written.result), written.linear)
+            case tree.TypeCall(path=("D",), args=(arg,)):
+                return tangent_type(self.type(arg))
+            case tree.TypeInt() | tree.DimBinary():
+                raise mistake("DL0301", "a size stands where a type is expected", (written.span, "this is a size"))
+            case _:
+                raise mistake("DL0801", "types from other modules are not there yet", (written.span, ""))
+
+    def named(self, written: tree.TypeName, name: str) -> LangType:
+        if name in self.generics or name in self.bound:
+            return self.generic(written, name)
+        if name in DTYPES:
+            return Tensor(DTYPES[name])
+        if name in ("str", "key"):
+            return TextType() if name == "str" else KEY
+        if name == "dim":
+            return Tensor(DTYPES["i32"])
+        record = self.records(name)
+        if record is None:
+            raise self.unknown(written.span, name)
+        if record.generics:
+            args = ", ".join(g.name for g in record.generics)
+            raise mistake("DL0302", f"`{name}` takes {args}", (written.span, f"write {name}[{args}]"))
+        return self.record_type(record, {})
+
+    def unknown(self, span: Span, name: str) -> DifflangError:
+        near = nearest(name, [*DTYPES, "str", "key", *self.generics])
+        return mistake("DL0202", f"there is no type `{name}`", (span, ""), help=f"did you mean `{near}`?" if near else "")
+
+    def generic(self, written: tree.TypeName, name: str) -> LangType:
+        value = self.bound.get(name)
+        if value is None and self.rigid:
+            bound = self.generics.get(name)
+            if bound not in BOUNDS:
+                raise Undecided
+            value = self.bound[name] = DTypeParam(name, BOUNDS[bound])
+        if isinstance(value, DType):
+            return Tensor(value)
+        if isinstance(value, (int, Poly)):
+            raise mistake("DL0301", f"`{name}` is a size here, not a type", (written.span, ""))
+        if value is None or isinstance(value, (Spread, tuple)):
+            raise Undecided
+        return value
+
+    def applied(self, written: tree.TypeApply, name: str) -> LangType:
+        dtype = self.element(name)
+        if dtype is not None:
+            return Tensor(dtype, self.shape(written.args))
+        record = self.records(name)
+        if record is None:
+            raise self.unknown(written.span, name)
+        if len(record.generics) != len(written.args):
+            wanted = ", ".join(g.name for g in record.generics)
+            raise mistake("DL0302", f"`{name}` takes {wanted or 'no arguments'}", (written.span, "not these"))
+        return self.record_type(record, {
+            g.name: self.argument(arg) for g, arg in zip(record.generics, written.args, strict=True)
+        })  # fmt: skip
+
+    def element(self, name: str) -> DType | None:
+        """The element type of that name, if it is one."""
+        if name in self.generics and self.generics[name] in BOUNDS:
+            found = self.bound.get(name)
+            if found is None and self.rigid:
+                found = self.bound[name] = DTypeParam(name, BOUNDS[self.generics[name] or ""])
+            return found if isinstance(found, DType) else None
+        found = self.bound.get(name)
+        return found if isinstance(found, DType) else DTYPES.get(name)
+
+    def shape(self, args: tuple[tree.TypeExpr | tree.AnyShape, ...]) -> tuple[Dim, ...]:
+        shape: list[Dim] = []
+        for arg in args:
+            if not isinstance(arg, tree.AnyShape):
+                shape.append(self.dim(arg))
+                continue
+            found = self.bound.get(arg.name)
+            if found is None and self.rigid:
+                found = self.bound[arg.name] = (Spread(arg.name),)  # type: ignore[assignment]
+            if not isinstance(found, tuple):
+                raise Undecided
+            shape.extend(found)
+        return tuple(shape)
+
+    def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> Binding:
+        """What a record is applied to: a size or an element type."""
+        if isinstance(arg, tree.TypeName) and len(arg.path) == 1:
+            dtype = self.element(arg.path[0])
+            if dtype is not None:
+                return dtype
+        if isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):
+            return self.dim(arg)
+        raise Undecided
+
+    def dim(self, written: tree.TypeExpr) -> Dim:
+        """The size that is written. Errors: DL02 if it names what is not bound."""
+        match written:
+            case tree.TypeInt(value=value):
+                return value
+            case tree.TypeName(path=(name,)):
+                found = self.bound.get(name)
+                if found is None and self.rigid:
+                    found = self.bound[name] = dims.name(name)
+                if isinstance(found, (int, Poly)):
+                    return found
+                if found is not None or name in DTYPES:
+                    raise mistake("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
+                raise mistake("DL0203", f"the size `{name}` is not bound here", (written.span, ""),
+                              help="a size is bound where a parameter's type first names it")  # fmt: skip
+            case tree.DimBinary(op=op):
+                return self.arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs))
+            case tree.TypeTuple(items=(only,)):
+                return self.dim(only)
+            case _:
+                raise mistake("DL0301", "a type stands where a size is expected", (written.span, ""))
+
+    def arithmetic(self, written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim:
+        match op:
+            case "+":
+                return lhs + rhs
+            case "-":
+                return lhs - rhs
+            case "*":
+                return lhs * rhs
+            case "//":
+                if rhs == 0:
+                    raise mistake("DL0303", "a size is divided by zero", (written.rhs.span, "this is 0"))
+                return dims.floor_div(lhs, rhs)
+            case _:
+                if not isinstance(rhs, int) or rhs > 8:
+                    raise mistake("DL0301", "a size is raised to a small number only", (written.rhs.span, ""))
+                power: Dim = 1
+                for _ in range(rhs):
+                    power = power * lhs
+                return power
+
+    def record_type(self, record: tree.Record, args: Mapping[str, Binding]) -> RecordType:
+        """The record applied to its arguments."""
+        inner = Annotations(self.unifier, self.records, dict(args), generics_of(record), self.rigid)
+        fields = tuple(inner.type(f.type) for f in record.fields)
+        order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in record.generics)
+        return RecordType(record, tuple(f.name for f in record.fields), fields, order)
+
+    # ---- matching: a written type against the type of a value; new names are bound
+
+    def match(self, written: tree.TypeExpr, type: LangType) -> bool:
+        """Bind the names of a written type so that it is `type`; says whether it can be."""
+        waiting: list[tuple[tree.TypeExpr, Dim]] = []
+        fits = self.matched(written, type, waiting)
+        return fits and all([self.match_dim(dim, size, None) for dim, size in waiting])
+
+    def matched(self, written: tree.TypeExpr, type: LangType, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
+        match written, type:
+            case tree.TypeName(path=(name,)), _ if name in self.generics and self.generics[name] not in BOUNDS:
+                found = self.bound.get(name)
+                if found is None:
+                    self.bound[name] = type
+                    return True
+                return not isinstance(found, (int, Poly, DType, Spread, tuple)) and self.unifier.same(found, type)
+            case tree.TypeName(path=(name,)), Tensor(shape=()) if name in self.generics or name in DTYPES:
+                return self.match_element(name, type)
+            case tree.TypeApply(path=(name,)), Tensor() if name in self.generics or name in DTYPES:
+                return self.match_element(name, type) and self.match_shape(written.args, type.shape, waiting)
+            case tree.TypeApply(path=(name,), args=args), RecordType() if type.decl is self.records(name) and not type.tangent:
+                pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
+                return len(args) == len(type.args) and all([self.match_argument(a, t, waiting) for a, t in pairs])
+            case tree.TypeTuple(items=items), TupleType() if len(items) == len(type.items):
+                return all([self.matched(w, t, waiting) for w, t in zip(items, type.items, strict=True)])
+            case tree.TypeTuple(items=(only,)), _:
+                return self.matched(only, type, waiting)
+            case tree.TypeFn(), _:
+                return not isinstance(type, (Tensor, TupleType, RecordType, TextType))
+            case _:
+                return self.unifier.same(self.type(written), type)
+
+    def match_argument(self, arg: object, found: object, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
+        if isinstance(found, (int, Poly)) and isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):
+            return self.match_dim(arg, found, waiting)
+        if isinstance(found, DType) and isinstance(arg, tree.TypeName):
+            return self.match_element(arg.path[0], Tensor(found))
+        return False
+
+    def match_element(self, name: str, type: Tensor) -> bool:
+        bound = self.generics.get(name)
+        if name not in self.bound and bound in BOUNDS:
+            accepted = Tensor(pruned(type.dtype))
+            try:
+                self.unifier.accepts(accepted, BOUNDS[bound or ""])
+            except TypeMismatch:
+                return False
+            self.bound[name] = accepted.dtype
+            return True
+        wanted = self.element(name)
+        return wanted is not None and self.unifier.same(Tensor(wanted), Tensor(type.dtype))
+
+    def match_shape(
+        self,
+        args: tuple[tree.TypeExpr | tree.AnyShape, ...],
+        shape: tuple[Dim, ...],
+        waiting: list[tuple[tree.TypeExpr, Dim]],
+    ) -> bool:
+        spread = next((i for i, a in enumerate(args) if isinstance(a, tree.AnyShape)), None)
+        if spread is not None:
+            name = args[spread]
+            assert isinstance(name, tree.AnyShape)
+            after = len(args) - spread - 1
+            if len(shape) < len(args) - 1:
+                return False
+            middle = shape[spread : len(shape) - after]
+            if self.bound.setdefault(name.name, middle) != middle:
+                return False
+            args = (*args[:spread], *args[spread + 1 :])
+            shape = (*shape[:spread], *shape[len(shape) - after :])
+        if len(args) != len(shape):
+            return False
+        pairs = zip(args, shape, strict=True)
+        return all([self.match_dim(a, s, waiting) for a, s in pairs if not isinstance(a, tree.AnyShape)])
+
+    def match_dim(self, written: tree.TypeExpr, size: Dim, waiting: list[tuple[tree.TypeExpr, Dim]] | None) -> bool:
+        """Bind or compare one size; with `waiting`, a formula is put off until every lone name is bound."""
+        if isinstance(written, tree.TypeName) and len(written.path) == 1 and written.path[0] not in self.bound:
+            self.bound[written.path[0]] = size
+            return True
+        if waiting is not None and isinstance(written, tree.DimBinary):
+            waiting.append((written, size))
+            return True
+        unknown = sorted(free_names(written) - self.bound.keys())
+        if len(unknown) == 1:
+            return self.solve(written, unknown[0], size)
+        return self.unifier.equal(self.dim(written), size)
+
+    def solve(self, written: tree.TypeExpr, name: str, size: Dim) -> bool:
+        """Bind the one new name of a formula that is linear in it."""
+        self.bound[name] = 0
+        offset = self.dim(written)
+        self.bound[name] = 1
+        slope = self.dim(written) - offset
+        rest = size - offset
+        if slope == 0 or not isinstance(slope, int):
+            del self.bound[name]
+            return False
+        self.bound[name] = dims.floor_div(rest, slope)
+        return self.unifier.equal(self.dim(written), size)
+
+
+def free_names(written: tree.TypeExpr) -> set[str]:
+    """The names in a written size."""
+    match written:
+        case tree.TypeName(path=(name,)):
+            return {name}
+        case tree.DimBinary():
+            return free_names(written.lhs) | free_names(written.rhs)
+        case tree.TypeTuple(items=(only,)):
+            return free_names(only)
+        case _:
+            return set()
+
+
+def generics_of(record: tree.Record) -> dict[str, str | None]:
+    return {g.name: g.bound for g in record.generics}
+
+
+def written_type(written: tree.TypeExpr) -> str:
+    return written.span.text
+
+
+def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str) -> DifflangError:
+    """A value whose type is not the declared one."""
+    return mistake(
+        "DL0304",
+        f"{what} is declared {written_type(written)} but is {show_type(found)}",
+        (span, f"this is {show_type(found)}"),
+        (written.span, "declared here"),
+    )

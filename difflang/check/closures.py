@@ -1,0 +1,102 @@
+"""What a function value runs: its code. With the types of what it captured it is a type of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from difflang.ir.types import DType
+from difflang.syntax import tree
+
+if TYPE_CHECKING:
+    from difflang.check.modules import Module
+
+
+@dataclass(frozen=True, slots=True)
+class FnCode:
+    """A declared function. A nested one captures `names` from the function around it."""
+
+    decl: tree.Fn
+    module: Module
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.decl.name
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaCode:
+    """A lambda: it captures `names` from where it stands."""
+
+    decl: tree.Lambda
+    module: Module
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "|" + ", ".join(p.span.text for p in self.decl.params) + "| ..."
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinCode:
+    """A function of the language itself."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCode:
+    """The constructor of a record."""
+
+    decl: tree.Record
+    module: Module
+
+    def __str__(self) -> str:
+        return self.decl.name
+
+
+Wrt = tuple[str | int, ...]  # a parameter by name or position, then a path of fields
+
+
+@dataclass(frozen=True, slots=True)
+class DerivativeCode:
+    """`grad[w](f)` and its kin; captures `f`."""
+
+    operator: str
+    wrt: tuple[Wrt, ...]
+
+    def __str__(self) -> str:
+        return self.operator
+
+
+@dataclass(frozen=True, slots=True)
+class PullbackCode:
+    """What `vjp[w](f)(x)` gives beside the value; captures `f` and the arguments."""
+
+    wrt: tuple[Wrt, ...]
+
+    def __str__(self) -> str:
+        return "pullback"
+
+
+@dataclass(frozen=True, slots=True)
+class VmapCode:
+    """`vmap(f)`; captures `f`."""
+
+    def __str__(self) -> str:
+        return "vmap"
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertCode:
+    """`f64(x)`: conversion to an element type."""
+
+    dtype: DType
+
+    def __str__(self) -> str:
+        return self.dtype.name
+
+
+Code = ConvertCode | FnCode | LambdaCode | BuiltinCode | RecordCode | DerivativeCode | PullbackCode | VmapCode

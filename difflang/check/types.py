@@ -1,0 +1,247 @@
+"""Types of the language, above those of the IR: element types still open, tuples, records, closures, text, ranges.
+
+An array's type is the IR's `Tensor`. While a definition is being checked its element type may be a `DTypeParam` (a
+generic `T`) or a `DTypeVar` (a literal's, not yet asked for), and its sizes polynomials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from difflang.ir.dims import Dim
+from difflang.ir.types import COMPLEXES, F32, FLOATS, I32, NUMBERS, U32, DType, Tensor
+
+if TYPE_CHECKING:
+    from difflang.check.closures import Code
+    from difflang.syntax import tree
+
+
+class DTypeVar(DType):
+    """An element type not yet known: one of `candidates`, `default` if nothing ever says which."""
+
+    __slots__ = ("candidates", "default", "found")
+    __setattr__ = object.__setattr__  # unlike the element types it stands for, it changes
+
+    def __init__(self, candidates: Sequence[DType], default: DType) -> None:
+        super().__init__("?", "float", 0, "")
+        self.candidates: tuple[DType, ...] = tuple(candidates)
+        self.default = default
+        self.found: DType | None = None
+
+
+class DTypeParam(DType):
+    """A generic element type `T: float` inside the definition that declares it: any one of `candidates`."""
+
+    __slots__ = ("candidates",)
+    __setattr__ = object.__setattr__
+
+    def __init__(self, name: str, candidates: Sequence[DType]) -> None:
+        kind = "float" if all(c.is_float for c in candidates) else "int"
+        super().__init__(name, kind, 0, "")
+        self.candidates: tuple[DType, ...] = tuple(candidates)
+
+
+def pruned(dtype: DType) -> DType:
+    """What a variable stands for by now; anything else is itself."""
+    while isinstance(dtype, DTypeVar) and dtype.found is not None:
+        dtype = dtype.found
+    return dtype
+
+
+def literal_dtype(value: complex, default_float: DType = F32) -> DTypeVar:
+    """The element type of a number as written: an integer literal may become any number, a float literal no integer."""
+    if isinstance(value, int):
+        return DTypeVar(NUMBERS, I32)
+    return DTypeVar(FLOATS + COMPLEXES, default_float)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Stands in a shape for any number of axes, `..s`, while a definition is checked."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"..{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    items: tuple[LangType, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.items))})"
+
+
+UNIT = TupleType(())
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """A record, or the tangent of one: then only the fields that have a tangent are there."""
+
+    decl: tree.Record
+    names: tuple[str, ...]
+    fields: tuple[LangType, ...]
+    args: tuple[object, ...] = ()  # the dims and element types it was applied to
+    tangent: bool = False
+
+    def __str__(self) -> str:
+        args = f"[{', '.join(map(str, self.args))}]" if self.args else ""
+        return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClosureType:
+    """A function value: its code, and the types of what it captured. Two lambdas never have one type."""
+
+    code: Code
+    captures: tuple[LangType, ...]
+
+    def __str__(self) -> str:
+        return f"function {self.code}"
+
+
+@dataclass(frozen=True, slots=True)
+class FnType:
+    """A written function type, `(A, B) -> C`: a parameter of which only this is known while its definition is checked."""
+
+    params: tuple[LangType, ...]
+    result: LangType
+    linear: bool = False
+
+    def __str__(self) -> str:
+        arrow = "-o" if self.linear else "->"
+        return f"({', '.join(map(str, self.params))}) {arrow} {self.result}"
+
+
+@dataclass(frozen=True, slots=True)
+class TextType:
+    """A string. Its value is static, None while only the declaration is known."""
+
+    value: str | None = None
+
+    def __str__(self) -> str:
+        return "str"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyType:
+    """A random key; `u32[2]` in the IR."""
+
+    def __str__(self) -> str:
+        return "key"
+
+
+KEY = KeyType()
+KEY_DATA = Tensor(U32, (2,))
+
+
+@dataclass(frozen=True, slots=True)
+class RangeType:
+    """`a..b by s`; the ends may be static."""
+
+    ends: tuple[Dim | float | None, ...]
+
+    def __str__(self) -> str:
+        return "range"
+
+
+LangType = Tensor | TupleType | RecordType | ClosureType | FnType | TextType | KeyType | RangeType
+
+
+def tangent_type(type: LangType) -> LangType:
+    """`D(type)`: what a small change of such a value is."""
+    match type:
+        case Tensor():
+            return type if pruned(type.dtype).differentiable else UNIT
+        case TupleType():
+            return TupleType(tuple(map(tangent_type, type.items)))
+        case RecordType():
+            pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
+            kept = [(n, t) for n, t in pairs if t != UNIT]
+            return RecordType(type.decl, tuple(n for n, _ in kept), tuple(t for _, t in kept), type.args, tangent=True)
+        case ClosureType():
+            return TupleType(tuple(map(tangent_type, type.captures)))
+        case _:
+            return UNIT
+
+
+def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
+    """The same type with every array type in it changed."""
+    match type:
+        case Tensor():
+            return change(type)
+        case TupleType():
+            return TupleType(tuple(mapped(t, change) for t in type.items))
+        case RecordType():
+            fields = tuple(mapped(t, change) for t in type.fields)
+            return RecordType(type.decl, type.names, fields, type.args, type.tangent)
+        case ClosureType():
+            return ClosureType(type.code, tuple(mapped(t, change) for t in type.captures))
+        case FnType():
+            return FnType(tuple(mapped(t, change) for t in type.params), mapped(type.result, change), type.linear)
+        case _:
+            return type
+
+
+def settled(dtype: DType) -> DType:
+    """A variable's answer, taking its default where nothing asked for more."""
+    dtype = pruned(dtype)
+    if isinstance(dtype, DTypeVar):
+        dtype.found = dtype.default
+        return dtype.default
+    return dtype
+
+
+def settled_type(type: LangType) -> LangType:
+    """The type with every open element type answered."""
+    return mapped(type, lambda t: Tensor(settled(t.dtype), t.shape))
+
+
+def pruned_type(type: LangType) -> LangType:
+    """The type with every answered element type in place."""
+    return mapped(type, lambda t: Tensor(pruned(t.dtype), t.shape))
+
+
+def leaf_types(type: LangType) -> list[Tensor]:
+    """The array types that a value of this type flattens to, in order."""
+    match type:
+        case Tensor():
+            return [type]
+        case TupleType():
+            return [leaf for t in type.items for leaf in leaf_types(t)]
+        case RecordType():
+            return [leaf for t in type.fields for leaf in leaf_types(t)]
+        case ClosureType():
+            return [leaf for t in type.captures for leaf in leaf_types(t)]
+        case KeyType():
+            return [KEY_DATA]
+        case RangeType():
+            return [Tensor(I32)] * (2 if type.ends[2] == 1 else 3)
+        case _:
+            return []
+
+
+def show_type(type: LangType) -> str:
+    """A type as messages write it."""
+    match type:
+        case Tensor():
+            name = dtype_text(type.dtype)
+            return f"{name}[{', '.join(map(str, type.shape))}]" if type.shape else name
+        case TupleType():
+            return f"({', '.join(map(show_type, type.items))})"
+        case FnType():
+            arrow = "-o" if type.linear else "->"
+            return f"({', '.join(map(show_type, type.params))}) {arrow} {show_type(type.result)}"
+        case _:
+            return str(type)
+
+
+def dtype_text(dtype: DType) -> str:
+    dtype = pruned(dtype)
+    if not isinstance(dtype, DTypeVar):
+        return dtype.name
+    return "number" if I32 in dtype.candidates else "float"

@@ -1,0 +1,151 @@
+"""Making types agree: the checker's `Solver`, which answers open element types and proves sizes equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.check.types import (
+    ClosureType,
+    DTypeParam,
+    DTypeVar,
+    LangType,
+    RecordType,
+    Spread,
+    TextType,
+    TupleType,
+    dtype_text,
+    pruned,
+    show_type,
+)
+from difflang.ir.dims import Dim, has_floor_div
+from difflang.ir.op import TypeMismatch
+from difflang.ir.types import DType, Tensor
+
+
+class Unifier:
+    """A `Solver` that unifies.
+
+    `lenient` says that sizes which may yet be equal pass: while a definition is checked under a `where` clause or a
+    branch on sizes, the proof waits for the specialization, where every size is a number.
+    """
+
+    __slots__ = ("lenient",)
+
+    def __init__(self) -> None:
+        self.lenient = False
+
+    def dtype(self, a: Tensor, b: Tensor) -> None:
+        if not unified(a.dtype, b.dtype):
+            raise TypeMismatch(f"element types differ: {dtype_text(a.dtype)} and {dtype_text(b.dtype)}")
+
+    def accepts(self, a: Tensor, dtypes: Sequence[DType]) -> None:
+        dtype = pruned(a.dtype)
+        if isinstance(dtype, DTypeVar):
+            if not narrow(dtype, [c for c in dtype.candidates if c in dtypes]):
+                raise TypeMismatch(f"takes {family(dtypes)}, not {dtype_text(dtype)}")
+        elif isinstance(dtype, DTypeParam):
+            if not all(c in dtypes for c in dtype.candidates):
+                raise TypeMismatch(f"takes {family(dtypes)}; `{dtype}` may be more than that")
+        elif dtype not in dtypes:
+            raise TypeMismatch(f"takes {family(dtypes)}, not {dtype}")
+
+    def shape(self, a: Tensor, b: Tensor, but: int | None = None) -> None:
+        if a.rank != b.rank:
+            raise TypeMismatch(f"shapes differ: {show_type(a)} and {show_type(b)}")
+        for axis, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)):
+            if axis != but and not self.equal(m, n):
+                raise TypeMismatch(f"shapes differ: {show_type(a)} and {show_type(b)}")
+
+    def size(self, a: Dim, b: Dim, what: str = "size") -> None:
+        if not self.equal(a, b):
+            raise TypeMismatch(f"the {what}s differ: {a} and {b}")
+
+    def require(self, condition: bool, message: str) -> None:
+        if not condition:
+            raise TypeMismatch(message)
+
+    def equal(self, a: Dim | Spread, b: Dim | Spread) -> bool:
+        """Whether two sizes are the same, or may be and that is for the specialization to prove."""
+        if a == b:
+            return True
+        if isinstance(a, Spread) or isinstance(b, Spread):
+            return self.lenient
+        difference = a - b
+        if isinstance(difference, int):
+            return False
+        return self.lenient or has_floor_div(difference)
+
+    def same(self, a: LangType, b: LangType) -> bool:
+        """Make two types one; says whether that is possible."""
+        match a, b:
+            case Tensor(), Tensor():
+                return (
+                    a.rank == b.rank
+                    and unified(a.dtype, b.dtype)
+                    and all(self.equal(m, n) for m, n in zip(a.shape, b.shape, strict=True))
+                )
+            case TupleType(), TupleType():
+                return self.all_same(a.items, b.items)
+            case RecordType(), RecordType():
+                one = a.decl is b.decl and a.tangent == b.tangent and a.names == b.names
+                return one and self.all_same(a.fields, b.fields)
+            case ClosureType(), ClosureType():
+                return a.code == b.code and self.all_same(a.captures, b.captures)
+            case TextType(), TextType():
+                return a.value is None or b.value is None or a.value == b.value
+            case _:
+                return a == b
+
+    def all_same(self, first: Sequence[LangType], second: Sequence[LangType]) -> bool:
+        return len(first) == len(second) and all(self.same(a, b) for a, b in zip(first, second, strict=True))
+
+
+def unified(a: DType, b: DType) -> bool:
+    """Make two element types one; says whether that is possible."""
+    a, b = pruned(a), pruned(b)
+    if a is b:
+        return True
+    if isinstance(b, DTypeVar) and not isinstance(a, DTypeVar):
+        a, b = b, a
+    if not isinstance(a, DTypeVar):
+        return False
+    if isinstance(b, DTypeVar):
+        common = [c for c in a.candidates if c in b.candidates]
+        wanted = [d for d in (b.default, a.default) if d in common]
+        if not narrow(b, common):
+            return False
+        b.default = wanted[0] if wanted else b.default
+        a.found = b
+        return True
+    needed = b.candidates if isinstance(b, DTypeParam) else (b,)
+    if any(c not in a.candidates for c in needed):
+        return False
+    a.found = b
+    return True
+
+
+def narrow(var: DTypeVar, candidates: Sequence[DType]) -> bool:
+    """Leave a variable only these candidates; false where none is left. A sole candidate is its answer."""
+    if not candidates:
+        return False
+    var.candidates = tuple(candidates)
+    if len(candidates) == 1:
+        var.found = candidates[0]
+    elif var.default not in candidates:
+        names = [c.name for c in candidates]
+        var.default = candidates[names.index("f32")] if "f32" in names else candidates[0]
+    return True
+
+
+def family(dtypes: Sequence[DType]) -> str:
+    """How a message names a set of element types."""
+    kinds = {d.kind for d in dtypes}
+    named = {
+        frozenset({"float"}): "a float",
+        frozenset({"int", "uint"}): "an integer",
+        frozenset({"float", "complex"}): "a float or complex number",
+        frozenset({"int", "uint", "float"}): "a real number",
+        frozenset({"int", "uint", "float", "complex"}): "a number",
+        frozenset({"bool"}): "a bool",
+    }
+    return named.get(frozenset(kinds), ", ".join(map(str, dtypes)))

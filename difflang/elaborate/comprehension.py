@@ -1,0 +1,190 @@
+"""Comprehensions, reductions over them, and `vmap`: the `map` op, extents inferred from the indexing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.check.annotations import mistake
+from difflang.check.types import leaf_types, mapped, pruned, show_type
+from difflang.elaborate.calls import Args, apply, bind_pattern
+from difflang.check.closures import BuiltinCode
+from difflang.elaborate.context import WORD_TYPE, Context, Reported, walk, walks
+from difflang.elaborate.control import Branch, Source, branch, closed, joined, row, source
+from difflang.elaborate.failure import absorb_lanes
+from difflang.elaborate.names import bound_names, nodes
+from difflang.elaborate.operators import array
+from difflang.elaborate.terms import Array, Closure, Poison, Term, leaves, rebuild, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.dims import Dim
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS
+from difflang.ir.types import BOOL, I32, Tensor
+from difflang.syntax import tree
+
+# What each reduction gives for nothing: the value of a place that a filter leaves out.
+IDENTITIES: dict[str, float] = {"sum": 0, "prod": 1, "max": -math.inf, "min": math.inf, "any": False, "all": True}
+
+
+@walks(tree.ArrayComprehension)
+def array_comprehension(cx: Context, e: tree.ArrayComprehension) -> Walk[Term]:
+    if e.comprehension.condition is not None:
+        raise cx.error("DL0331", "an array has no room for a filter", e.comprehension.condition.span, "",
+                       "filter inside a reduction: `sum(for i if p(i) => …)`, or choose with `where`")  # fmt: skip
+    return (yield level(cx, e.comprehension, 0, None))
+
+
+def reduced(cx: Context, e: tree.Comprehension, fn: Term) -> Walk[tuple[Term, int]]:
+    """A comprehension as the argument of a reduction: the array it stands for, and how many axes it goes over."""
+    name = fn.code.name if isinstance(fn, Closure) and isinstance(fn.code, BuiltinCode) else ""
+    if e.condition is not None and name not in IDENTITIES:
+        raise cx.error("DL0331", "only sum, prod, max, min, any and all take a filter", e.condition.span)
+    term = yield level(cx, e, 0, IDENTITIES.get(name))
+    return term, len(e.iterators)
+
+
+def level(cx: Context, e: tree.Comprehension, depth: int, identity: float | None) -> Walk[Term]:
+    """The map of one iterator, around those after it."""
+    if depth == len(e.iterators):
+        return (yield filtered(cx, e, identity))
+    over = yield extent(cx, e, e.iterators[depth])
+
+    def body(index: Array, rows: list[Value]) -> Walk[Term]:
+        bind_pattern(cx, e.iterators[depth].pattern, over.item(index, rows), e.iterators[depth].span)
+        return level(cx, e, depth + 1, identity)
+
+    return (yield mapping(cx, e.span, over, body))
+
+
+def mapping(cx: Context, span: Span, over: Source, body: Callable[[Array, list[Value]], Walk[Term]]) -> Walk[Term]:
+    """The `map` equation of a body over a source of known length."""
+    length = over.length
+    assert length is not None
+    iota = cx.emit("iota", span, type=Tensor(I32, (length,)), axis=0)
+    if cx.loops:
+        cx.loops.append(None)
+    with cx.region(span) as builder:
+        index = builder.param(Tensor(I32), "lane")
+        rows = [builder.param(row(v)) for v in over.arrays]
+        cx.keys.append((builder, index))
+        outer_word = cx.word.term
+        fresh = cx.word.term = cx.no_failure()
+        try:
+            value = yield body(Array(index, below=length), rows)
+            word = leaves(cx.word.term) if cx.word.term is not fresh else []
+        finally:
+            cx.word.term = outer_word
+            cx.keys.pop()
+            if cx.loops:
+                cx.loops.pop()
+    if isinstance(value, Poison):
+        raise Reported
+    consts, (graph,) = closed([builder], [[*leaves(value), *word]], [builder.params], [0])
+    cx.builder.span = span
+    operands = tuple(map(cx.builder.own, [*consts, iota, *over.arrays]))
+    types = tuple([Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[WORD_TYPE] * len(word)]])
+    results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
+    if word:
+        absorb_lanes(cx, results[-1], span)
+        results = results[:-1]
+    return rebuild(mapped(type_of(value), lambda t: Tensor(t.dtype, (length, *t.shape))), results)
+
+
+def filtered(cx: Context, e: tree.Comprehension, identity: float | None) -> Walk[Term]:
+    """The body, or the identity of the reduction where the filter says no."""
+    if e.condition is None:
+        return (yield walk(cx, e.body))
+    condition = array(cx, (yield walk(cx, e.condition)), e.condition.span, "a filter")
+    if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
+        raise cx.error("DL0313", "a filter is a bool", e.condition.span, f"this is {show_type(condition.tensor)}")
+    then = yield branch(cx, lambda: walk(cx, e.body), [cx.word], e.body.span)
+    value = array(cx, then.value, e.body.span)
+    with cx.region(e.span) as other:
+        nothing = Array(other.one("const", value=identity_of(value.tensor, identity), type=value.tensor))
+    return joined(cx, condition, then, Branch(other, nothing, [cx.word.term], e.span), [cx.word], e.span)
+
+
+def identity_of(type: Tensor, identity: float | None) -> float:
+    assert identity is not None
+    dtype = pruned(type.dtype)
+    if math.isinf(identity) and dtype.is_integer:
+        least = -(2 ** (dtype.bits - 1)) if dtype.kind == "int" else 0
+        most = 2 ** (dtype.bits - (dtype.kind == "int")) - 1
+        return least if identity < 0 else most
+    return identity
+
+
+# ---- Extents
+
+
+def extent(cx: Context, e: tree.Comprehension, iterator: tree.Iterator) -> Walk[Source]:
+    """What an iterator goes over: as written, or as far as the axes that its variable indexes."""
+    if iterator.source is not None:
+        over = source(cx, (yield walk(cx, iterator.source)), iterator.source.span)
+        if over.length is None:
+            raise cx.not_yet("a comprehension whose length only the run knows is", iterator.source.span,
+                             "go over a size and filter: `sum(for j in 0..n if j < i => …)`")  # fmt: skip
+        return over
+    names = bound_names(iterator.pattern)
+    if len(names) != 1 or not isinstance(iterator.pattern, tree.NamePattern):
+        raise cx.error("DL0325", "what this goes over is not written", iterator.span, "", "write `for (x, y) in zip(xs, ys)`")
+    found: list[tuple[Dim, Span]] = []
+    for part in nodes(e):
+        if isinstance(part, tree.Index):
+            size = yield indexed_size(cx, part, names[0])
+            found += [size] if size is not None else []
+    if not found:
+        raise cx.error("DL0325", f"nothing says how far `{names[0]}` goes", iterator.span, "no array is indexed by it alone",
+                       f"write `for {names[0]} in 0..n`")  # fmt: skip
+    length, where = found[0]
+    for other, at in found[1:]:
+        if not cx.unifier.equal(length, other):
+            raise mistake("DL0324", f"`{names[0]}` goes over axes of different sizes", (at, f"{other} here"), (where, f"{length} here"))
+    return Source(length, cx.integer(length, iterator.span), [], lambda index, _: index)
+
+
+def indexed_size(cx: Context, e: tree.Index, name: str) -> Walk[tuple[Dim, Span] | None]:
+    """The size of the axis that a name indexes in `e`, if the array can be told from outside the comprehension."""
+    place = next((i for i, s in enumerate(e.subscripts) if isinstance(s, tree.Name) and s.id == name), None)
+    if place is None:
+        return None
+    before = [s for s in e.subscripts[:place] if not (isinstance(s, tree.Name) and s.id == "newaxis")]
+    try:
+        with cx.region(e.span):
+            base = yield walk(cx, e.base)
+    except (DifflangError, Reported):
+        return None  # named inside the body: its extent follows from what it is made of
+    if not isinstance(base, Array):
+        return None
+    shape = base.tensor.shape
+    if any(isinstance(s, tree.Dots) for s in before):
+        place = len(shape) - (len(e.subscripts) - place)
+    else:
+        place = len(before)
+    return (shape[place], e.subscripts[-1].span.to(e.span)) if 0 <= place < len(shape) else None
+
+
+# ---- vmap
+
+
+def vmapped(cx: Context, f: Term, args: Args) -> Walk[Term]:
+    """`vmap(f)(xs, ys)`: f on each row, the results stacked."""
+    values = [v for term, _ in args.items for v in leaves(term)]
+    sizes = [(v.type.shape[0] if isinstance(v.type, Tensor) and v.type.shape else None) for v in values]
+    if not sizes or args.named or any(s is None or not cx.unifier.equal(s, sizes[0] or 0) for s in sizes):
+        raise cx.error("DL0332", "`vmap` goes over the first axis of every argument", args.span, "these have no common one")
+    length = sizes[0]
+    assert length is not None
+
+    def body(_: Array, rows: list[Value]) -> Walk[Term]:
+        rest = iter(rows)
+        items: list[tuple[Term, Span]] = []
+        for term, span in args.items:
+            inner = mapped(type_of(term), lambda t: Tensor(t.dtype, t.shape[1:]))
+            items.append((rebuild(inner, [next(rest) for _ in leaves(term)]), span))
+        return apply(cx, f, Args(args.span, items))
+
+    over = Source(length, cx.integer(length, args.span), values, lambda index, _: index)
+    return (yield mapping(cx, args.span, over, body))

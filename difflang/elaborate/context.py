@@ -1,0 +1,276 @@
+"""Where an expression stands while it is elaborated: its module, scopes, the graph being built, what was reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Source, Span
+from difflang.check.annotations import Annotations, mistake
+from difflang.check.modules import HostVar, Module
+from difflang.check.types import LangType, leaf_types, show_type
+from difflang.check.unify import Unifier
+from difflang.elaborate.terms import Array, Poison, Static, Term, rebuild, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.builder import Builder
+from difflang.ir.dims import Dim, Poly
+from difflang.ir.graph import Graph, Value
+from difflang.ir.op import OPS, TypeMismatch
+from difflang.ir.types import F32, I32, U32, DType, Tensor
+from difflang.syntax import tree
+
+if TYPE_CHECKING:
+    from difflang.check.closures import FnCode
+
+
+WORD_TYPE = Tensor(I32, (3,))  # a failure: which check, and the two numbers it was about; zero while all is well
+
+
+class Reported(Exception):
+    """What went wrong has been said already; whoever depends on it says nothing more."""
+
+
+@dataclass(eq=False, slots=True)
+class Binding:
+    """What a name stands for. A `var` gets a new term at each assignment; a dim makes its value when it is read."""
+
+    name: str
+    term: Term | Dim
+    mutable: bool = False
+    span: Span | None = None
+    read: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """Names in a block, inside the names around it."""
+
+    outer: Scope | None = None
+    names: dict[str, Binding] = field(default_factory=dict)
+
+    def find(self, name: str) -> Binding | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.outer
+        return None
+
+    def bind(self, name: str, term: Term | Dim, *, mutable: bool = False, span: Span | None = None) -> None:
+        if name != "_":
+            self.names[name] = Binding(name, term, mutable, span)
+
+    def visible(self) -> list[str]:
+        found: list[str] = []
+        scope: Scope | None = self
+        while scope is not None:
+            found += scope.names
+            scope = scope.outer
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A function specialized: its graph takes the leaves of captures, arguments, globals and, if random, a key."""
+
+    graph: Graph
+    result: Term  # over the graph's own values: gives the structure of what it returns
+    type: LangType
+    globals: tuple[tuple[str, LangType], ...] = ()
+    random: bool = False
+    fails: bool = False  # its last result is a failure word
+    effects: frozenset[str] = frozenset()
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """What outlives one function: specializations made so far, and everything reported."""
+
+    instances: dict[Any, Instance] = field(default_factory=dict[Any, Instance])
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    under_way: list[tuple[Any, FnCode, Span]] = field(default_factory=list[Any])
+    checked: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
+    errors: int = 0
+    sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
+
+    def site(self, site: Any) -> int:
+        """The number of a check."""
+        self.sites.append(site)
+        return len(self.sites)
+
+    def report(self, error: DifflangError) -> None:
+        for diagnostic in error.diagnostics:
+            self.errors += diagnostic.severity == "error"
+            if all((d.code, d.labels[:1]) != (diagnostic.code, diagnostic.labels[:1]) for d in self.diagnostics):
+                self.diagnostics.append(diagnostic)
+
+    def warn(self, code: str, message: str, span: Span, text: str = "") -> None:
+        self.report(DifflangError(Diagnostic(code, message, (Label(span, text),), severity="warning")))
+
+
+@dataclass(eq=False, slots=True)
+class Root:
+    """One graph from its outermost builder: a function's instance, or a host expression."""
+
+    builder: Builder
+    definition: bool = False  # only checking: sizes are names, and the graph is thrown away
+    globals: dict[str, Term] = field(default_factory=dict[str, Term])
+    global_types: dict[str, LangType] = field(default_factory=dict[str, LangType])
+    demand: Callable[[str], Dim] | None = None  # reads a host number that a size depends on
+    host_numbers: dict[Value, str] = field(default_factory=dict[Value, str])
+    key: Value | None = None
+    draws: int = 0
+    effects: set[str] = field(default_factory=set[str])
+    result: tree.TypeExpr | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Context:
+    """Everything a walk needs to know."""
+
+    session: Session
+    module: Module
+    root: Root
+    builder: Builder
+    scope: Scope
+    unifier: Unifier
+    annotations: Annotations
+    keys: list[tuple[Builder, Value]] = field(default_factory=list[Any])  # loop indices that random draws fold in
+    host: Any = None  # how calls that only the host can make are carried out; None inside functions
+    depth: int = 0  # nested control flow
+    loops: list[list[Term] | None] = field(default_factory=list[Any])  # what the loops around here yield
+    word: Binding = field(init=False)  # the hidden variable that holds the first failure
+
+    def __post_init__(self) -> None:
+        self.word = Binding("failure", self.no_failure(), mutable=True)
+
+    def no_failure(self) -> Array:
+        return Array(self.builder.const(0, WORD_TYPE))
+
+    # ---- graphs and scopes
+
+    @contextmanager
+    def block(self) -> Iterator[Scope]:
+        """A scope inside the present one."""
+        outer, self.scope = self.scope, Scope(self.scope)
+        try:
+            yield self.scope
+        finally:
+            self.scope = outer
+
+    @contextmanager
+    def region(self, span: Span) -> Iterator[Builder]:
+        """A graph inside the present one, and a scope."""
+        if self.depth >= 100:
+            raise mistake("DL1002", "control flow is nested deeper than 100 levels", (span, ""),
+                          help="move an inner part into a function of its own")  # fmt: skip
+        outer, scope = self.builder, self.scope
+        self.builder, self.scope, self.depth = Builder(outer, span), Scope(scope), self.depth + 1
+        try:
+            yield self.builder
+        finally:
+            self.builder, self.scope, self.depth = outer, scope, self.depth - 1
+
+    def emit(self, name: str, span: Span, *operands: Value, **attrs: Any) -> Value:
+        """The one result of an op. Errors: TypeMismatch."""
+        self.builder.span = span
+        return self.builder.one(name, *operands, **attrs)
+
+    def op(self, name: str, span: Span, *operands: Array, spans: tuple[Span, ...] = (), **attrs: Any) -> Array:
+        """An op on arrays, its refusal turned into a report with the type of each operand under it."""
+        try:
+            return Array(self.emit(name, span, *[x.value for x in operands], **attrs))
+        except TypeMismatch as refused:
+            raise self.refusal(refused, name, span, operands, spans) from None
+
+    def refusal(
+        self, refused: TypeMismatch, name: str, span: Span, operands: tuple[Array, ...], spans: tuple[Span, ...]
+    ) -> DifflangError:
+        places = spans if len(spans) == len(operands) else ()
+        labels = [(s, f"this is {show_type(x.tensor)}") for s, x in zip(places, operands, strict=bool(places))] if places else []
+        labels += [(x.origin, f"declared {x.origin.text}") for x in operands if x.origin is not None]
+        code = "DL0312" if "size" in refused.message or "shape" in refused.message else "DL0311"
+        first = labels or [(span, ", ".join(show_type(x.tensor) for x in operands))]
+        signature = OPS[name].doc.splitlines()[0] if name in OPS else ""
+        return mistake(code, f"`{name}`: {refused.message}", *first, help=signature)
+
+    def literal(self, value: complex, span: Span, dtype: DType, static: Static = None) -> Array:
+        """A number as written."""
+        return Array(self.emit("const", span, value=value, type=Tensor(dtype)), static, literal=True)
+
+    def integer(self, value: Dim, span: Span) -> Array:
+        """A size as an `i32`, known at specialization."""
+        return Array(self.emit("const", span, value=value, type=Tensor(I32)), value)
+
+    # ---- names
+
+    def error(self, code: str, message: str, span: Span, text: str = "", help: str = "") -> DifflangError:
+        return mistake(code, message, (span, text), help=help)
+
+    def not_yet(self, what: str, span: Span, way: str = "") -> DifflangError:
+        """A construct of the language that is not there yet."""
+        return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)
+
+    def global_term(self, var: HostVar) -> Term:
+        """A top-level value inside a graph: a param of the outermost builder, made at its first use."""
+        if var.broken:
+            raise Reported
+        if var.name not in self.root.globals:
+            builder = self.root.builder
+            term = rebuild(var.type, [builder.param(t, var.name) for t in leaf_types(var.type)])
+            if isinstance(term, Array):
+                term = Array(term.value, origin=var.span)
+                self.root.host_numbers[term.value] = var.name
+            self.root.globals[var.name] = term
+            self.root.global_types[var.name] = var.type
+        return self.root.globals[var.name]
+
+    def static(self, term: Term, span: Span, what: str) -> Dim:
+        """The size that a number is. Errors: DL0305 if only the run will know it."""
+        if isinstance(term, Array) and isinstance(term.static, (int, Poly)) and not isinstance(term.static, bool):
+            return term.static
+        if isinstance(term, Array) and self.root.demand is not None and term.value in self.root.host_numbers:
+            return self.root.demand(self.root.host_numbers[term.value])
+        if isinstance(term, Poison):
+            raise Reported
+        found = show_type(type_of(term))
+        raise self.error("DL0305", f"{what} must be known before the program runs", span, f"this {found} is not",
+                         "make it a parameter `k: dim`, or write it with the sizes of arrays")  # fmt: skip
+
+    # ---- randomness
+
+    def draw(self, span: Span) -> Value:
+        """A fresh key: the function's own, with the index of each loop around and the ordinal of this draw folded in."""
+        self.root.effects.add("rand")
+        if self.root.key is None:
+            self.root.key = self.root.builder.param(Tensor(U32, (2,)), "key")
+        key = self.root.key
+        for builder, index in self.keys:
+            builder.span = span
+            bits = builder.one("truncate", index, dtype=U32)
+            key = builder.one("fold_in", key, bits)
+        self.root.draws += 1
+        ordinal = self.emit("const", span, value=self.root.draws - 1, type=Tensor(U32))
+        return self.emit("fold_in", span, key, ordinal)
+
+
+WALKS: dict[type, Callable[[Context, Any], Walk[Term]]] = {}
+
+
+def walks(*nodes: type) -> Callable[[Any], Any]:
+    """Registers the walk of a kind of node."""
+
+    def register(walk: Any) -> Any:
+        for node in nodes:
+            WALKS[node] = walk
+        return walk
+
+    return register
+
+
+def walk(cx: Context, node: tree.Node) -> Walk[Term]:
+    """The walk of any expression or statement."""
+    return WALKS[type(node)](cx, node)

@@ -1,0 +1,399 @@
+"""Branches and loops: from variables that change to regions with operands, carries and results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from difflang.base.source import Span
+from difflang.check.annotations import mistake
+from difflang.check.types import TextType, leaf_types, mapped, show_type
+from difflang.elaborate.calls import bind_pattern
+from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.names import assigned
+from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.terms import (
+    UNIT_TERM,
+    Array,
+    Poison,
+    Range,
+    Term,
+    Tuple,
+    Zip,
+    leaves,
+    rebuild,
+    type_of,
+)
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.builder import Builder
+from difflang.ir.dims import Dim, Poly, floor_div
+from difflang.ir.graph import Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.types import BOOL, I32, Tensor, stacked
+from difflang.syntax import tree
+
+INDEX = Tensor(I32)
+FOREVER = 2**31 - 1
+
+
+def carried(cx: Context, *parts: tree.Node | None) -> list[Binding]:
+    """The variables around a piece of code that it assigns, the failure word last."""
+    names = dict.fromkeys(name for part in parts if part is not None for name in assigned(part))
+    found = [*[cx.scope.find(name) for name in names], cx.word]
+    return [b for b in found if b is not None and b.mutable and not isinstance(b.term, (Poison, int, Poly))]
+
+
+def closed(builders: Sequence[Builder], results: Sequence[Sequence[Value]], own: Sequence[Sequence[Value]],
+           split: Sequence[int]) -> tuple[list[Value], list[Graph]]:  # fmt: skip
+    """Finish regions that take the same consts: those, and the graphs.
+
+    `own[i]` are the params of region i besides the consts, which are put in after the first `split[i]` of them.
+    """
+    for builder, values in zip(builders, results, strict=True):
+        for value in values:
+            builder.own(value)
+    consts = list(dict.fromkeys(c for b in builders for c in b.captured))
+    graphs: list[Graph] = []
+    for builder, values, params, at in zip(builders, results, own, split, strict=True):
+        shared = [builder.captured.get(c) or Value(c.type, builder, c.hint) for c in consts]
+        graphs.append(builder.finish(values, params=[*params[:at], *shared, *params[at:]]))
+    return consts, graphs
+
+
+# ---- if
+
+
+@walks(tree.If)
+def if_(cx: Context, e: tree.If) -> Walk[Term]:
+    condition = yield walk(cx, e.condition)
+    predicate = array(cx, condition, e.condition.span, "a condition")
+    if not cx.unifier.same(predicate.tensor, Tensor(BOOL)):
+        raise cx.error("DL0313", "a condition is a bool", e.condition.span, f"this is {show_type(predicate.tensor)}",
+                       "compare it, or reduce it with `any` or `all`")  # fmt: skip
+    if isinstance(predicate.static, bool):
+        taken = e.then if predicate.static else e.orelse
+        return (yield walk(cx, taken)) if taken is not None else UNIT_TERM
+    variables = carried(cx, e.then, e.orelse)
+    lenient, cx.unifier.lenient = cx.unifier.lenient, cx.unifier.lenient or is_static(predicate)
+    try:
+        then = yield branch(cx, lambda: walk(cx, e.then), variables, e.then.span)
+        other = yield branch(cx, (lambda: walk(cx, orelse)) if (orelse := e.orelse) else None, variables, e.span)
+    finally:
+        cx.unifier.lenient = lenient
+    if not agree(cx, then, other, e):
+        then, other = replace(then, value=UNIT_TERM), replace(other, value=UNIT_TERM)
+    return joined(cx, predicate, then, other, variables, e.span)
+
+
+def is_static(predicate: Array) -> bool:
+    """A question about sizes that the definition leaves open and the specialization will answer."""
+    return isinstance(predicate.static, Poly)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    builder: Builder
+    value: Term
+    variables: list[Term]  # what the variables stand for at its end
+    span: Span
+
+
+def branch(cx: Context, body: Callable[[], Walk[Term]] | None, variables: list[Binding], span: Span) -> Walk[Branch]:
+    """One side of a branch as a region; the variables are put back as they were."""
+    before = [b.term for b in variables]
+    if cx.loops:
+        cx.loops.append(None)
+    with cx.region(span) as builder:
+        try:
+            value = (yield body()) if body is not None else UNIT_TERM
+            after = [b.term for b in variables]
+        finally:
+            for binding, term in zip(variables, before, strict=True):
+                binding.term = term
+            if cx.loops:
+                cx.loops.pop()
+    if isinstance(value, Poison):
+        raise Reported
+    return Branch(builder, value, [t for t in after if not isinstance(t, (int, Poly))], span)
+
+
+def joined(
+    cx: Context, predicate: Array, then: Branch, other: Branch, variables: list[Binding], span: Span
+) -> Term:
+    """The equation of a branch: its value, of one type on both sides, and the variables that either side changed."""
+    value = then.value
+    changed = [
+        i for i, b in enumerate(variables) if then.variables[i] is not b.term or other.variables[i] is not b.term
+    ]
+    sides = [
+        [*leaves(s.value), *[v for i in changed for v in leaves(s.variables[i])]]
+        for s in (then, other)
+    ]
+    consts, graphs = closed([then.builder, other.builder], sides, [[], []], [0, 0])
+    cx.builder.span = span
+    operands = tuple(map(cx.builder.own, [predicate.value, *consts]))
+    results = iter(cx.builder.append(OPS["cond"], operands, tuple(r.type for r in graphs[0].results), tuple(graphs)))
+    term = rebuild(type_of(value), [next(results) for _ in leaves(value)])
+    for i in changed:
+        old = variables[i].term
+        assert not isinstance(old, (int, Poly))
+        variables[i].term = again(old, [next(results) for _ in leaves(old)])
+    return term
+
+
+def again(old: Term, values: list[Value]) -> Term:
+    """A variable's new term: only where its type was declared is still known of it."""
+    new = rebuild(type_of(old), values)
+    return Array(new.value, origin=old.origin) if isinstance(new, Array) and isinstance(old, Array) else new
+
+
+def agree(cx: Context, then: Branch, other: Branch, e: tree.If) -> bool:
+    """Whether a branch has a value: both sides give one, of one type."""
+    if e.orelse is None or then.value is UNIT_TERM or other.value is UNIT_TERM:
+        return False
+    a, b = type_of(then.value), type_of(other.value)
+    if cx.unifier.same(a, b):
+        return True
+    if isinstance(a, TextType) and isinstance(b, TextType):
+        raise cx.not_yet("a string chosen at run time is", e.span)
+    raise mistake("DL0327", "the two sides of this `if` give different types", (then.span, f"this gives {show_type(a)}"),
+                  (e.orelse.span, f"this gives {show_type(b)}"))  # fmt: skip
+
+
+# ---- Loops
+
+
+@walks(tree.For, tree.While)
+def loop_statement(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
+    return loop_expression(cx, e)
+
+
+def loop_expression(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
+    """The walk of a loop; what it yields, stacked, is its value."""
+    for attribute in e.attributes:
+        if attribute.name not in ("checkpoint", "unchecked", "deterministic"):
+            raise cx.error("DL0209", f"there is no attribute `@{attribute.name}`", attribute.span)
+        raise cx.not_yet(f"`@{attribute.name}` is", attribute.span, "leave it away: it never changes a result")
+    return for_loop(cx, e) if isinstance(e, tree.For) else while_loop(cx, e)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a loop goes through: its length if it is a size, else how many steps; the arrays it reads; its items."""
+
+    length: Dim | None
+    limit: Array
+    arrays: list[Value]
+    item: Callable[[Array, list[Value]], Term]
+
+
+@walks(tree.Range)
+def range_(cx: Context, e: tree.Range) -> Walk[Term]:
+    start = array(cx, (yield walk(cx, e.start)), e.start.span, "the start of a range")
+    stop = array(cx, (yield walk(cx, e.stop)), e.stop.span, "the end of a range")
+    step = array(cx, (yield walk(cx, e.step)), e.step.span, "the step of a range") if e.step else None
+    for end, part in ((start, e.start), (stop, e.stop), *(((step, e.step),) if step and e.step else ())):
+        if not cx.unifier.same(end.tensor, INDEX):
+            raise cx.error("DL0313", "the ends of a range are i32", part.span, f"this is {show_type(end.tensor)}")
+    if step is not None and not (isinstance(step.static, int) and step.static > 0):
+        raise cx.error("DL0328", "the step of a range is a positive number known before the run", e.step.span if e.step else e.span)
+    return Range(start, stop, None if step is None or step.static == 1 else step)
+
+
+def range_length(start: Dim, stop: Dim, step: int) -> Dim:
+    """How many numbers there are from `start` below `stop`."""
+    length = floor_div(stop - start + (step - 1), step)
+    return max(length, 0) if isinstance(length, int) else length
+
+
+def source(cx: Context, term: Term, span: Span) -> Source:
+    """How to go through a term. Errors: DL0329 if nothing can."""
+    match term:
+        case Range():
+            return range_source(cx, term, span)
+        case Array() if term.tensor.shape:
+            length = term.tensor.shape[0]
+            return Source(length, cx.integer(length, span), [term.value], lambda _, items: Array(items[0]))
+        case Zip():
+            return zip_source(cx, term, span)
+        case Poison():
+            raise Reported
+        case _:
+            raise cx.error("DL0329", "a loop goes through a range or an array", span, f"this is {show_type(type_of(term))}")
+
+
+def range_source(cx: Context, term: Range, span: Span) -> Source:
+    step = term.step.static if term.step is not None else 1
+    assert isinstance(step, int)
+    start, stop = term.start.static, term.stop.static
+
+    def item(index: Array, _: list[Value]) -> Term:
+        if step != 1:
+            scaled = elementwise(cx, "mul", span, (index, cx.integer(step, span)))
+            index = Array(scaled.value) if isinstance(scaled, Array) else index
+        elif start == 0:
+            return index
+        moved = elementwise(cx, "add", span, (index, term.start))
+        below = stop if isinstance(start, int) and start >= 0 and isinstance(stop, (int, Poly)) else None
+        return Array(moved.value, below=below) if isinstance(moved, Array) else moved
+
+    if isinstance(start, (int, Poly)) and isinstance(stop, (int, Poly)):
+        length = range_length(start, stop, step)
+        return Source(length, cx.integer(length, span), [], item)
+    distance = elementwise(cx, "sub", span, (term.stop, term.start))
+    if step != 1:
+        distance = elementwise(cx, "add", span, (distance, cx.integer(step - 1, span)))
+        distance = elementwise(cx, "floor_div", span, (distance, cx.integer(step, span)))
+    limit = elementwise(cx, "max", span, (distance, cx.integer(0, span)))
+    assert isinstance(limit, Array)
+    return Source(None, limit, [], item)
+
+
+def zip_source(cx: Context, term: Zip, span: Span) -> Source:
+    parts = [source(cx, item, span) for item in term.items]
+    first = parts[0]
+    for part in parts[1:]:
+        if part.length is None or first.length is None or not cx.unifier.equal(first.length, part.length):
+            raise cx.error("DL0330", "what is zipped has one length", span, f"{first.length} and {part.length}")
+
+    def item(index: Array, items: list[Value]) -> Term:
+        found: list[Term] = [index] if term.counted else []
+        rest = iter(items)
+        for part in parts:
+            found.append(part.item(index, [next(rest) for _ in part.arrays]))
+        return Tuple(tuple(found))
+
+    return Source(first.length, first.limit, [a for p in parts for a in p.arrays], item)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The body of a loop, walked. `variables` are those it carries."""
+
+    builder: Builder
+    params: list[Value]  # index, carry, items
+    results: list[Value]
+    yielded: Term | None
+    variables: list[Binding]
+
+
+def step(
+    cx: Context, e: tree.For | tree.While, variables: list[Binding], items: list[Value], bind: Callable[[Array, list[Value]], None],
+    length: Dim | None,
+) -> Walk[Step]:  # fmt: skip
+    """Walk a loop's body once, its variables standing for the carry."""
+    before, everything = [b.term for b in variables], variables
+    with cx.region(e.span) as builder:
+        index = builder.param(INDEX, "step")
+        enter(builder, variables)
+        entered = cx.word.term
+        assert isinstance(entered, Array)
+        rows = [builder.param(row(v)) for v in items]
+        cx.keys.append((builder, index))
+        cx.loops.append([])
+        try:
+            bind(Array(index, below=length), rows)
+            with cx.block():
+                for stmt in (e.body,):
+                    yield walk(cx, stmt)
+            after = [b.term for b in variables]
+            if after[-1] is entered:  # nothing in the body can fail: the word is not carried
+                builder.params.remove(leaves(entered)[0])
+                variables, after = variables[:-1], after[:-1]
+        finally:
+            cx.keys.pop()
+            yields = cx.loops.pop()
+            for binding, term in zip(everything, before, strict=True):
+                binding.term = term
+    yielded = yields[0] if yields else None
+    results = [v for t in after if not isinstance(t, (int, Poly)) for v in leaves(t)]
+    return Step(builder, builder.params, results + (leaves(yielded) if yielded is not None else []), yielded, variables)
+
+
+def row(value: Value) -> Tensor:
+    assert isinstance(value.type, Tensor)
+    return Tensor(value.type.dtype, value.type.shape[1:])
+
+
+def enter(builder: Builder, variables: list[Binding]) -> None:
+    """The variables as params of a region."""
+    for binding in variables:
+        old = binding.term
+        assert not isinstance(old, (int, Poly))
+        binding.term = again(old, [builder.param(t, binding.name) for t in leaf_types(type_of(old))])
+
+
+def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
+    over = source(cx, (yield walk(cx, e.iterable)), e.iterable.span)
+    variables = carried(cx, e.body)
+
+    def bind(index: Array, rows: list[Value]) -> None:
+        bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span)
+
+    body: Step = yield step(cx, e, variables, over.arrays, bind, over.length)
+    consts, graphs = closed([body.builder], [body.results], [body.params], [1])
+    return emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
+
+
+def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
+    """A loop of unknown length. It also ends at the first failure in its body, which may have spoilt the condition."""
+    variables = carried(cx, e.condition, e.body)
+    body: Step = yield step(cx, e, variables, [], lambda _index, _rows: None, None)
+    failing = cx.word in body.variables
+    before = [b.term for b in variables]
+    with cx.region(e.condition.span) as builder:
+        builder.param(INDEX, "step")
+        enter(builder, body.variables)
+        fresh = cx.word.term = cx.word.term if failing else cx.no_failure()
+        try:
+            condition = array(cx, (yield walk(cx, e.condition)), e.condition.span, "a condition")
+            checked = cx.word.term is not fresh
+            go = still_well(cx, condition, e.condition.span) if failing or checked else condition.value
+        finally:
+            for binding, term in zip(variables, before, strict=True):
+                binding.term = term
+    if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
+        raise cx.error("DL0313", "a condition is a bool", e.condition.span, f"this is {show_type(condition.tensor)}")
+    if condition.static is True:
+        raise cx.error("DL0504", "this loop never ends", e.condition.span, "this is always true")
+    consts, graphs = closed([body.builder, builder], [body.results, [go]], [body.params, builder.params], [1, 1])
+    over = Source(None, cx.integer(FOREVER, e.span), [], lambda i, _: i)
+    result = emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
+    if checked:
+        yield walk(cx, e.condition)  # once more after the loop, for the failure that ended it
+    return result
+
+
+def still_well(cx: Context, condition: Array, span: Span) -> Value:
+    """The condition, and no failure so far."""
+    assert isinstance(cx.word.term, Array)
+    clear = cx.emit("eq", span, cx.word.term.value, cx.emit("const", span, value=0, type=cx.word.term.tensor))
+    return cx.emit("logical_and", span, condition.value, cx.emit("reduce_all", span, clear, axes=(0,)))
+
+
+def emit_loop(
+    cx: Context, e: tree.For | tree.While, over: Source, variables: list[Binding], consts: list[Value], graphs: list[Graph],
+    yielded: Term | None,
+) -> Term:  # fmt: skip
+    """The equation of a loop; the variables stand for its results from here on."""
+    if yielded is not None and over.length is None:
+        raise cx.not_yet("a `yield` in a loop whose length only the run knows is", e.span, "loop over a size, `for i in 0..n`")
+    carry = [v for b in variables if not isinstance(b.term, (int, Poly)) for v in leaves(b.term)]
+    cx.builder.span = e.span
+    operands = tuple(map(cx.builder.own, [over.limit.value, *consts, *carry, *over.arrays]))
+    ys = leaf_types(type_of(yielded)) if yielded is not None else []
+    types = (INDEX, *[v.type for v in carry], *[stacked(t, over.length) for t in ys])
+    attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.length}
+    exact = over.length is not None and len(graphs) == 1
+    results = iter(cx.builder.append(OPS["loop"], operands, types, tuple(graphs), **attrs, exact=exact, reverse=False))
+    next(results)
+    for binding in variables:
+        old = binding.term
+        assert not isinstance(old, (int, Poly))
+        binding.term = again(old, [next(results) for _ in leaves(old)])
+    if yielded is None:
+        return UNIT_TERM
+    length = over.length
+    assert length is not None
+    return rebuild(mapped(type_of(yielded), lambda t: Tensor(t.dtype, (length, *t.shape))), list(results))

@@ -1,0 +1,322 @@
+"""Derivative operators applied: `grad f` becomes an equation that holds f's graph, expanded later by `ad`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from difflang.base.source import Span
+from difflang.check.types import (
+    UNIT,
+    DTypeVar,
+    RecordType,
+    leaf_types,
+    pruned,
+    settled,
+    show_type,
+    tangent_type,
+)
+from difflang.check.unify import narrow
+from difflang.elaborate.calls import Args, apply, like
+from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, PullbackCode, Wrt
+from difflang.elaborate.context import Context, Reported
+from difflang.elaborate.control import closed
+from difflang.elaborate.failure import absorb
+from difflang.elaborate.terms import (
+    UNIT_TERM,
+    Array,
+    Closure,
+    Key,
+    Poison,
+    Record,
+    Term,
+    Tuple,
+    leaves,
+    rebuilt_record,
+    type_of,
+)
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.graph import Graph, Value, Values
+from difflang.ir.op import OPS
+from difflang.ir.types import Tensor
+from difflang.syntax import tree
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function's graph over the numbers it is differentiated in; everything else it reads is a const."""
+
+    graph: Graph
+    points: list[Value]  # where the derivative is taken
+    consts: list[Value]
+    result: Term  # over the graph's own values
+    fails: bool
+
+
+def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
+    """Apply `grad[w](f)` and its kin."""
+    if args.named:
+        args = Args(args.span, by_position(cx, f, args))
+    wrt, operator = [located(cx, f, w, args.span) for w in code.wrt], code.operator
+    tangents: list[tuple[Term, Span]] = []
+    if operator == "jvp":
+        tangents = args.items[len(args.items) - len(wrt) :] if len(args.items) > len(wrt) else []
+        args = Args(args.span, args.items[: len(args.items) - len(wrt)])
+        if not tangents:
+            raise cx.error("DL0404", "`jvp` takes the arguments, then a tangent for each it is taken in", args.span)
+    for position, _ in wrt:
+        if position >= len(args.items):
+            raise cx.error("DL0403", f"there is no argument {position} to differentiate in", args.span)
+    if operator == "vjp":
+        value = yield apply(cx, f, Args(args.span, list(args.items)))
+        return Tuple((value, Closure(PullbackCode(code.wrt), (f, *[t for t, _ in args.items]))))
+    traced = yield trace(cx, f, args, wrt)
+    match operator:
+        case "jvp":
+            return pushed(cx, traced, args, wrt, tangents)
+        case "deriv":
+            return slope(cx, traced, args)
+        case _:
+            return gradient(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
+
+
+def by_position(cx: Context, f: Term, args: Args) -> list[tuple[Term, Span]]:
+    names = parameter_names(f)
+    items = list(args.items)
+    for name in names[len(items) :]:
+        if name not in args.named:
+            break
+        items.append(args.named[name])
+    if len(items) != len(args.items) + len(args.named):
+        raise cx.error("DL0319", "these arguments by name do not fit the function", args.span, f"it takes {', '.join(names)}")
+    return items
+
+
+def parameter_names(f: Term) -> list[str]:
+    """What a function calls its parameters."""
+    match f:
+        case Closure(code=FnCode(decl=decl)):
+            return [p.name for p in decl.params]
+        case Closure(code=LambdaCode(decl=decl)):
+            return [p.pattern.name if isinstance(p.pattern, tree.NamePattern) else "" for p in decl.params]
+        case Closure(code=DerivativeCode(), captures=(inner,)):
+            return parameter_names(inner)
+        case _:
+            return []
+
+
+def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> tuple[int, tuple[str, ...]]:
+    """A parameter's position, and the path of fields in it."""
+    first, *path = wrt
+    if isinstance(first, int):
+        return first, tuple(map(str, path))
+    names = parameter_names(f)
+    if first not in names:
+        raise cx.error("DL0403", f"the function has no parameter `{first}`", span, "", f"it has {', '.join(names) or 'none by name'}")
+    return names.index(first), tuple(map(str, path))
+
+
+# ---- The graph of the function
+
+
+def trace(cx: Context, f: Term, args: Args, wrt: Sequence[tuple[int, tuple[str, ...]]]) -> Walk[Traced]:
+    """Walk the function in a region whose params are the numbers that it is differentiated in."""
+    points: list[Value] = []
+    items = list(args.items)
+    if cx.loops:
+        cx.loops.append(None)
+    before = cx.word.term
+    with cx.region(args.span) as builder:
+        for position, path in wrt:
+            term, span = items[position]
+            found = len(points)
+            items[position] = (replaced(cx, term, path, points, span), span)
+            if len(points) == found:
+                what = show_type(type_of(term))
+                raise cx.error("DL0401", f"{what} has no derivative: it has no tangent", span, f"this is {what}",
+                               "differentiate in a float; convert with `f32(x)` outside")  # fmt: skip
+        try:
+            result = yield apply(cx, f, Args(args.span, items))
+            word = leaves(cx.word.term) if cx.word.term is not before else []
+        finally:
+            cx.word.term = before
+            if cx.loops:
+                cx.loops.pop()
+    if isinstance(result, Poison):
+        raise Reported
+    settle_results(cx, result)
+    consts, (graph,) = closed([builder], [[*leaves(result), *word]], [builder.params], [len(builder.params)])
+    return Traced(graph, points, consts, result, bool(word))
+
+
+def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value], span: Span) -> Term:
+    """The argument with its differentiable numbers (under a path of fields) made params of the region."""
+    if path:
+        if not isinstance(term, Record) or path[0] not in term.type.names:
+            raise cx.error("DL0403", f"{show_type(type_of(term))} has no field `{path[0]}`", span)
+        return term.with_field(path[0], replaced(cx, term.field(path[0]), path[1:], points, span))
+    match term:
+        case Array():
+            if not differentiable(term):
+                return term
+            points.append(term.value)
+            return Array(cx.builder.param(term.tensor, term.value.hint), origin=term.origin)
+        case Tuple():
+            return Tuple(tuple([replaced(cx, t, (), points, span) for t in term.items]))
+        case Record():
+            return rebuilt_record(term.type, tuple([replaced(cx, t, (), points, span) for t in term.fields]))
+        case Closure():
+            return Closure(term.code, tuple([replaced(cx, t, (), points, span) for t in term.captures]))
+        case _:
+            return term
+
+
+def differentiable(term: Array) -> bool:
+    """Whether an array has a tangent; a number as written becomes a float."""
+    dtype = pruned(term.tensor.dtype)
+    if isinstance(dtype, DTypeVar):
+        return narrow(dtype, [c for c in dtype.candidates if c.is_float])
+    return dtype.differentiable
+
+
+def settle_results(cx: Context, result: Term) -> None:
+    """A result as written is what it would be by default: whether it has a tangent must be known now."""
+    for leaf in leaf_types(type_of(result)):
+        settled(leaf.dtype)
+
+
+# ---- Reverse mode
+
+
+def gradient(
+    cx: Context, traced: Traced, args: Args, wrt: Sequence[tuple[int, tuple[str, ...]]], code: DerivativeCode, *, with_value: bool
+) -> Term:
+    result = traced.result
+    if not isinstance(result, Array) or result.tensor.shape or not pruned(result.tensor.dtype).is_float:
+        raise cx.error("DL0402", f"`{code.operator}` takes a function with a real number as its result", args.span,
+                       f"this one gives {show_type(type_of(result))}", "take a `sum` of it, or use `vjp`")  # fmt: skip
+    cx.builder.span = args.span
+    one = cx.builder.const(1, result.tensor)
+    values, cts = reverse(cx, traced, [one], args.span)
+    parts = iter(cts)
+    grads = [cotangent(cx, args.items[p][0], path, parts) for p, path in wrt]
+    found = grads[0] if len(grads) == 1 else named(code, grads, args.span)
+    return Tuple((Array(values[0]), found)) if with_value else found
+
+
+def named(code: DerivativeCode | PullbackCode, grads: list[Term], span: Span) -> Term:
+    """Several derivatives: a record with the names they were asked by."""
+    names = tuple(str(w[-1]) if isinstance(w[-1], str) else f"_{w[0]}" for w in code.wrt)
+    decl = tree.Record(span, "grad", span, (), ())
+    return Record(RecordType(decl, names, tuple(map(type_of, grads)), tangent=True), tuple(grads))
+
+
+def reverse(cx: Context, traced: Traced, cts: Sequence[Value], span: Span) -> tuple[Values, Values]:
+    """The `vjp` equation: the function's results, and a cotangent for each point."""
+    wrt = (True,) * len(traced.points) + (False,) * len(traced.consts)
+    return differentiated(cx, "vjp", traced, cts, [p.type for p in traced.points], wrt, span)
+
+
+def differentiated(
+    cx: Context, op: str, traced: Traced, extra: Sequence[Value], types: Sequence[object], wrt: tuple[bool, ...], span: Span
+) -> tuple[Values, Values]:
+    """A derivative equation; a failure in the function travels on."""
+    cx.builder.span = span
+    operands = tuple(map(cx.builder.own, [*traced.points, *traced.consts, *extra]))
+    results = tuple(r.type for r in traced.graph.results)
+    all_types = (*results, *[t for t in types if isinstance(t, Tensor)])
+    found = cx.builder.append(OPS[op], operands, all_types, (traced.graph,), wrt=wrt)
+    if traced.fails:
+        absorb(cx, found[len(results) - 1], span)
+    return found[: len(results)], found[len(results) :]
+
+
+def cotangent(cx: Context, term: Term, path: tuple[str, ...], parts: Iterator[Value]) -> Term:
+    """The derivative in a value, of its tangent type."""
+    if path:
+        assert isinstance(term, Record)
+        return cotangent(cx, term.field(path[0]), path[1:], parts)
+    return tangent_term(term, parts)
+
+
+def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
+    """A term of type `D(type_of(term))` on these values."""
+    match term:
+        case Array():
+            return Array(next(parts)) if pruned(term.tensor.dtype).differentiable else UNIT_TERM
+        case Tuple():
+            return Tuple(tuple([tangent_term(t, parts) for t in term.items]))
+        case Closure():
+            return Tuple(tuple([tangent_term(t, parts) for t in term.captures]))
+        case Record():
+            type = tangent_type(term.type)
+            assert isinstance(type, RecordType)
+            pairs = [(n, tangent_term(t, parts)) for n, t in zip(term.type.names, term.fields, strict=True)]
+            return rebuilt_record(type, tuple(t for n, t in pairs if n in type.names))
+        case Key():
+            return UNIT_TERM
+        case _:
+            return UNIT_TERM
+
+
+def pullback(cx: Context, code: PullbackCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
+    """Apply the pullback that `vjp` gave: the same point, a cotangent of the result."""
+    f, *terms = captures
+    point = Args(args.span, [(t, args.span) for t in terms])
+    wrt = [located(cx, f, w, args.span) for w in code.wrt]
+    traced = yield trace(cx, f, point, wrt)
+    if len(args.items) != 1 or args.named:
+        raise cx.error("DL0404", "a pullback takes one cotangent", args.span)
+    ct, span = args.items[0]
+    wanted = tangent_type(type_of(traced.result))
+    if wanted == UNIT or not cx.unifier.same(wanted, type_of(ct)):
+        raise cx.error("DL0404", f"the cotangent of {show_type(type_of(traced.result))} is {show_type(wanted)}", span,
+                       f"this is {show_type(type_of(ct))}")  # fmt: skip
+    _, cts = reverse(cx, traced, leaves(ct), args.span)
+    parts = iter(cts)
+    grads = [cotangent(cx, terms[p], path, parts) for p, path in wrt]
+    return grads[0] if len(grads) == 1 else named(code, grads, args.span)
+
+
+# ---- Forward mode
+
+
+def pushed(
+    cx: Context, traced: Traced, args: Args, wrt: Sequence[tuple[int, tuple[str, ...]]], tangents: Sequence[tuple[Term, Span]]
+) -> Term:
+    """`jvp`: the value, and how it changes along the tangents."""
+    given: list[Value] = []
+    for (position, path), (tangent, span) in zip(wrt, tangents, strict=True):
+        term = args.items[position][0]
+        for name in path:
+            term = term.field(name) if isinstance(term, Record) else term
+        wanted = tangent_type(type_of(term))
+        if not cx.unifier.same(wanted, type_of(tangent)):
+            raise cx.error("DL0404", f"the tangent of {show_type(type_of(term))} is {show_type(wanted)}", span,
+                           f"this is {show_type(type_of(tangent))}")  # fmt: skip
+        given += leaves(tangent)
+    values, changes = forward(cx, traced, given, args.span)
+    value = like(traced.result, iter(values))
+    return Tuple((value, tangent_term(traced.result, iter(changes))))
+
+
+def forward(cx: Context, traced: Traced, tangents: Sequence[Value], span: Span) -> tuple[Values, Values]:
+    """The `jvp` equation: the function's results, and a tangent for each that has one."""
+    wrt = (True,) * len(traced.points) + (False,) * len(traced.consts)
+    types = [r.type for r in traced.graph.results]
+    moving = [t for t in types if isinstance(t, Tensor) and pruned(t.dtype).differentiable]
+    return differentiated(cx, "jvp", traced, tangents, moving, wrt, span)
+
+
+def slope(cx: Context, traced: Traced, args: Args) -> Term:
+    """`f'(x)` of a function of one number."""
+    point = traced.points[0].type
+    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape or not isinstance(traced.result, Array):
+        raise cx.error("DL0405", "`f'` is the derivative of a function of one number", args.span, "",
+                       "use `grad`, `jvp` or `vjp` for others")  # fmt: skip
+    if not pruned(traced.result.tensor.dtype).differentiable:
+        raise cx.error("DL0402", f"{show_type(traced.result.tensor)} has no derivative", args.span)
+    cx.builder.span = args.span
+    one = cx.builder.const(1, point)
+    _, (change, *_) = forward(cx, traced, [one], args.span)
+    return Array(change)

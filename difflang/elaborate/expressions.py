@@ -1,0 +1,281 @@
+"""Plain expressions: literals, names, tuples, arrays, fields, strings."""
+
+from __future__ import annotations
+
+import math
+
+from difflang.base.codes import nearest
+from difflang.base.source import Span
+from difflang.check.annotations import Undecided
+from difflang.check.types import literal_dtype, show_type
+from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
+from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
+from difflang.check.modules import HostVar
+from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.names import free_names
+from difflang.elaborate.operators import array
+from difflang.elaborate.terms import Array, Closure, Poison, Record, Term, Text, Tuple, rebuilt_record, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.dims import Poly
+from difflang.ir.types import BOOL, DTYPES, DType, Tensor
+from difflang.syntax import tree
+
+CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
+
+
+@walks(tree.Int)
+def integer(cx: Context, e: tree.Int) -> Walk[Term]:
+    if e.value >= 2**63:
+        raise cx.error("DL0316", "this integer fits in no integer type", e.span, "64 bits hold less than 2^63")
+    return cx.literal(e.value, e.span, literal_dtype(e.value), e.value)
+    yield
+
+
+@walks(tree.Float)
+def float_(cx: Context, e: tree.Float) -> Walk[Term]:
+    return cx.literal(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
+    yield
+
+
+@walks(tree.Bool)
+def bool_(cx: Context, e: tree.Bool) -> Walk[Term]:
+    return cx.literal(e.value, e.span, BOOL, e.value)
+    yield
+
+
+# ---- Names
+
+
+@walks(tree.Name)
+def name(cx: Context, e: tree.Name) -> Walk[Term]:
+    return lookup(cx, e.id, e.span)
+    yield
+
+
+def lookup(cx: Context, id: str, span: Span) -> Term:
+    """What a name stands for: innermost scope first, then the file, then the language."""
+    binding = cx.scope.find(id)
+    if binding is not None:
+        return bound_term(cx, binding, span)
+    var = cx.module.host.get(id)
+    if var is not None:
+        return host_term(cx, var, span)
+    found = declared(cx, id, span)
+    if found is not None:
+        return found
+    raise unknown_name(cx, id, span)
+
+
+def bound_term(cx: Context, binding: Binding, span: Span) -> Term:
+    binding.read = True
+    if isinstance(binding.term, (int, Poly)):
+        return cx.integer(binding.term, span)
+    if isinstance(binding.term, Poison):
+        raise Reported
+    return binding.term
+
+
+def host_term(cx: Context, var: HostVar, span: Span) -> Term:
+    if var.broken:
+        raise Reported
+    if var.static is not None and not var.mutable and isinstance(var.type, Tensor):
+        value = cx.emit("const", span, value=var.static, type=var.type)
+        return Array(value, var.static)
+    if var.mutable and cx.root.demand is None:
+        raise cx.error("DL0204", f"a function cannot use the top-level variable `{var.name}`", span,
+                       "it may change between calls", "pass it as an argument, or bind it with `let`")  # fmt: skip
+    return cx.global_term(var)
+
+
+def declared(cx: Context, id: str, span: Span) -> Term | None:
+    """A function, a record or a constant of that name."""
+    module = cx.module
+    if id in module.fns:
+        return Closure(FnCode(module.fns[id], module), ())
+    if id in module.records:
+        return Closure(RecordCode(module.records[id], module), ())
+    if id in module.later:
+        raise cx.not_yet(f"`{id}` is declared, but what it is declared as is", span)
+    if id in CONSTANTS:
+        return cx.literal(CONSTANTS[id], span, literal_dtype(CONSTANTS[id], module.default_float), CONSTANTS[id])
+    if id in DTYPES or isinstance(cx.annotations.bound.get(id), DType):
+        bound = cx.annotations.bound.get(id)
+        return Closure(ConvertCode(bound if isinstance(bound, DType) else DTYPES[id]), ())
+    if id in BUILTINS:
+        return Closure(BuiltinCode(id), ())
+    if module.prelude is not None and id in module.prelude.fns:
+        return Closure(FnCode(module.prelude.fns[id], module.prelude), ())
+    return None
+
+
+def unknown_name(cx: Context, id: str, span: Span) -> Exception:
+    if id in TRANSFORMS:
+        return cx.error("DL0205", f"`{id}` is applied to a function: `{id}(f)`", span)
+    module = cx.module
+    prelude = module.prelude.fns if module.prelude is not None else {}
+    known = [*cx.scope.visible(), *module.host, *module.fns, *module.records, *prelude, *BUILTINS, *TRANSFORMS, *CONSTANTS]
+    near = nearest(id, known)
+    return cx.error("DL0201", f"there is no `{id}` here", span, "", f"did you mean `{near}`?" if near else "")
+
+
+# ---- Functions as values
+
+
+@walks(tree.Lambda)
+def lambda_(cx: Context, e: tree.Lambda) -> Walk[Term]:
+    if e.linear:
+        raise cx.not_yet("linear lambdas are", e.span, "use an ordinary lambda")
+    names, terms = captured(cx, e)
+    return Closure(LambdaCode(e, cx.module, names), terms)
+    yield
+
+
+def captured(cx: Context, node: tree.Lambda | tree.Fn) -> tuple[tuple[str, ...], tuple[Term, ...]]:
+    """The local names that a function uses from around it, and what they stand for now."""
+    names = [n for n in free_names(node) if (b := cx.scope.find(n)) is not None and not isinstance(b.term, Poison)]
+    return tuple(names), tuple(lookup(cx, n, node.span) for n in names)
+
+
+# ---- Tuples, arrays, records
+
+
+@walks(tree.TupleExpr)
+def tuple_(cx: Context, e: tree.TupleExpr) -> Walk[Term]:
+    items: list[Term] = []
+    for item in e.items:
+        items.append((yield walk(cx, item)))
+    return Tuple(tuple(items))
+
+
+@walks(tree.ArrayExpr)
+def array_(cx: Context, e: tree.ArrayExpr) -> Walk[Term]:
+    """`[x, y]` stacks its items on a new first axis."""
+    if not e.items:
+        dtype = literal_dtype(0.0, cx.module.default_float)
+        return Array(cx.emit("const", e.span, value=0, type=Tensor(dtype, (0,))))
+    rows = literal_rows(e)
+    if rows is not None:
+        shape, numbers = rows
+        dtype = BOOL if isinstance(numbers[0], bool) else literal_dtype(sum(numbers[:1], 0 * numbers[0]) if all(
+            isinstance(x, int) for x in numbers) else 0.0, cx.module.default_float)  # fmt: skip
+        value = cx.emit("dense", e.span, data=tuple(numbers), type=Tensor(dtype, shape))
+        return Array(value, elements=tuple(numbers) if len(shape) == 1 else None)
+    parts: list[Array] = []
+    for item in e.items:
+        parts.append(array(cx, (yield walk(cx, item)), item.span))
+    whole = stack(cx, e.span, parts, tuple(i.span for i in e.items))
+    sizes = tuple(p.static for p in parts)
+    return Array(whole.value, elements=None if None in sizes else sizes)
+
+
+def stack(cx: Context, span: Span, parts: list[Array], spans: tuple[Span, ...], axis: int = 0) -> Array:
+    first = parts[0].tensor
+    for part, at in zip(parts, spans, strict=True):
+        if not cx.unifier.same(first, part.tensor):
+            raise cx.error("DL0317", "the items of an array have one type", at,
+                           f"this is {show_type(part.tensor)}, the first {show_type(first)}")  # fmt: skip
+    shape = (*first.shape[:axis], 1, *first.shape[axis:])
+    rows = [Array(cx.emit("reshape", span, p.value, shape=shape)) for p in parts]
+    return rows[0] if len(rows) == 1 else cx.op("concat", span, *rows, axis=axis)
+
+
+def literal_rows(e: tree.ArrayExpr) -> tuple[tuple[int, ...], list[float]] | None:
+    """Shape and numbers of an array written out in full, None where something in it is no number."""
+    level: list[tree.Expr] = [e]
+    shape: list[int] = []
+    while all(isinstance(item, tree.ArrayExpr) for item in level):
+        lengths = {len(item.items) for item in level if isinstance(item, tree.ArrayExpr)}
+        if len(lengths) != 1 or 0 in lengths:
+            return None
+        shape.append(lengths.pop())
+        level = [x for item in level if isinstance(item, tree.ArrayExpr) for x in item.items]
+    numbers = [number(item) for item in level]
+    kinds = {isinstance(n, bool) for n in numbers}
+    return (tuple(shape), [n for n in numbers if n is not None]) if None not in numbers and len(kinds) == 1 else None
+
+
+def number(e: tree.Expr) -> float | None:
+    match e:
+        case tree.Int(value=v) | tree.Float(value=v) | tree.Bool(value=v):
+            return v
+        case tree.Unary(op="-", operand=tree.Int(value=v) | tree.Float(value=v)):
+            return -v
+        case _:
+            return None
+
+
+@walks(tree.Member)
+def member(cx: Context, e: tree.Member) -> Walk[Term]:
+    base = yield walk(cx, e.base)
+    return field(cx, base, e)
+
+
+def field(cx: Context, base: Term, e: tree.Member) -> Term:
+    if isinstance(base, Poison):
+        raise Reported
+    if not isinstance(base, Record):
+        raise cx.error("DL0206", f"{show_type(type_of(base))} has no field `{e.name}`", e.name_span, "", "only records have fields")
+    if e.name not in base.type.names:
+        near = nearest(e.name, base.type.names)
+        raise cx.error("DL0206", f"{base.type} has no field `{e.name}`", e.name_span, "",
+                       f"did you mean `{near}`?" if near else f"it has {', '.join(base.type.names) or 'none'}")  # fmt: skip
+    return base.field(e.name)
+
+
+@walks(tree.With)
+def with_(cx: Context, e: tree.With) -> Walk[Term]:
+    base = yield walk(cx, e.base)
+    for arg in e.fields:
+        value = yield walk(cx, arg.value)
+        name = tree.Member(arg.span, e.base, arg.name or "", arg.span)
+        old = field(cx, base, name)
+        assert isinstance(base, Record)
+        if not cx.unifier.same(type_of(old), type_of(value)):
+            raise cx.error("DL0304", f"the field `{arg.name}` is {show_type(type_of(old))}", arg.value.span,
+                           f"this is {show_type(type_of(value))}")  # fmt: skip
+        base = rebuilt_record(base.type, base.with_field(arg.name or "", value).fields)
+    return base
+
+
+@walks(tree.Str)
+def string(cx: Context, e: tree.Str) -> Walk[Term]:
+    pieces: list[str] = []
+    for part in e.parts:
+        if isinstance(part, str):
+            pieces.append(part)
+            continue
+        value = yield walk(cx, part.value)
+        match value:
+            case Text(value=str() as text):
+                pieces.append(text)
+            case Array(static=static) if static is not None:
+                pieces.append(format(static, part.format) if not isinstance(static, Poly) else str(static))
+            case Text() | Array() if cx.root.definition:
+                raise Undecided
+            case _:
+                raise cx.not_yet("strings made of run-time numbers inside a function are", part.span, "print on the host")
+    return Text("".join(pieces))
+
+
+@walks(tree.Checkpoint)
+def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
+    raise cx.not_yet("`checkpoint { … }` is", e.span)
+    yield
+
+
+@walks(tree.WithKey)
+def with_key(cx: Context, e: tree.WithKey) -> Walk[Term]:
+    raise cx.not_yet("`with_key` is", e.span)
+    yield
+
+
+@walks(tree.Match)
+def match_(cx: Context, e: tree.Match) -> Walk[Term]:
+    raise cx.not_yet("`match` is", e.span, "use `if`")
+    yield
+
+
+@walks(tree.Slice, tree.Dots)
+def slice_(cx: Context, e: tree.Slice) -> Walk[Term]:
+    raise cx.error("DL0318", "an open range is an index only", e.span, "", "write both ends: `a..b`")
+    yield

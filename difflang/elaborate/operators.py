@@ -1,0 +1,365 @@
+"""Operators: broadcasting, arithmetic on arrays, on sizes and on tangents, comparison, the matrix product."""
+
+from __future__ import annotations
+
+import operator as python
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.check.annotations import Undecided, mistake
+from difflang.check.types import Spread, dtype_text, pruned, show_type
+from difflang.check.unify import unified
+from difflang.elaborate.context import Context, Reported, walk, walks
+from difflang.elaborate.terms import Array, Poison, Record, Static, Term, Tuple, rebuilt_record, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.dims import Dim, Poly, floor_div
+from difflang.ir.op import TypeMismatch
+from difflang.ir.types import BOOL, FLOATS, Tensor
+from difflang.syntax import tree
+
+ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_div", "%": "rem", "^": "pow"}
+LOGICAL = {"and": "logical_and", "or": "logical_or"}
+COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+# What is computed on numbers known at specialization.
+FOLDS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": python.add, "sub": python.sub, "mul": python.mul, "floor_div": floor_div, "rem": python.mod,
+    "max": max, "min": min,
+}  # fmt: skip
+QUESTIONS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": python.eq, "ne": python.ne, "lt": python.lt, "le": python.le, "gt": python.gt, "ge": python.ge,
+}  # fmt: skip
+
+
+def array(cx: Context, term: Term, span: Span, what: str = "an array or a number") -> Array:
+    """The term as an array. Errors: DL0313 if it is something else."""
+    if isinstance(term, Array):
+        return term
+    if isinstance(term, Poison):
+        raise Reported
+    raise cx.error("DL0313", f"{what} is expected here", span, f"this is {show_type(type_of(term))}")
+
+
+# ---- Broadcasting
+
+
+def broadcast_shape(cx: Context, terms: Sequence[Array], spans: Sequence[Span], span: Span) -> tuple[Dim, ...]:
+    """The common shape: a scalar fits anything; else trailing axes are equal, or literally 1."""
+    shape: tuple[Dim, ...] = ()
+    owner = 0
+    for i, term in enumerate(terms):
+        other = term.tensor.shape
+        if other == shape or not other:
+            continue
+        if not shape:
+            shape, owner = other, i
+            continue
+        merged = merge(cx, shape, other)
+        if merged is None:
+            raise no_broadcast(terms, spans, span, owner, i)
+        if len(other) > len(shape):
+            owner = i
+        shape = merged
+    return shape
+
+
+def merge(cx: Context, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
+    if any(isinstance(d, Spread) for d in (*a, *b)):
+        raise Undecided
+    long, short = (a, b) if len(a) >= len(b) else (b, a)
+    rest = len(long) - len(short)
+    merged = list(long)
+    for axis, size in enumerate(short, rest):
+        if merged[axis] == 1:
+            merged[axis] = size
+        elif size != 1 and not cx.unifier.equal(merged[axis], size):
+            return None
+    return tuple(merged)
+
+
+def no_broadcast(terms: Sequence[Array], spans: Sequence[Span], span: Span, i: int, j: int) -> DifflangError:
+    a, b = terms[i].tensor, terms[j].tensor
+    rank = min(a.rank, b.rank)
+    differ = [(m, n) for m, n in zip(a.shape[-rank:], b.shape[-rank:], strict=True) if m != n and 1 not in (m, n)]
+    m, n = differ[0] if differ else (a.shape, b.shape)
+    first, second = (spans[i], spans[j]) if spans else (span, span)
+    labels = [
+        (second, f"{story(second)} is {show_type(b)}: here it is {n}"),
+        (first, f"{story(first)} is {show_type(a)}: here it is {m}"),
+    ]
+    return mistake("DL0310", f"sizes {m} and {n} do not fit together", *labels, *origins([terms[i], terms[j]]),
+                   help="trailing axes must be equal or literally 1; different names are different sizes")  # fmt: skip
+
+
+def origins(terms: Sequence[Array]) -> list[tuple[Span, str]]:
+    """Where the types of the operands were declared."""
+    return [(t.origin, "declared here") for t in terms if t.origin is not None]
+
+
+def story(span: Span) -> str:
+    text = span.text
+    return f"`{text}`" if len(text) <= 24 and "\n" not in text else "this"
+
+
+def broadcast_to(cx: Context, term: Array, shape: tuple[Dim, ...], span: Span) -> Array:
+    """The array written larger: a literal is simply written at that size."""
+    tensor = term.tensor
+    if tensor.shape == shape:
+        return term
+    if term.literal and not tensor.shape:
+        value = cx.emit("const", span, value=term.static, type=Tensor(tensor.dtype, shape))
+        return Array(value, term.static, literal=True)
+    axes = tuple(range(len(shape) - tensor.rank, len(shape)))
+    return Array(cx.emit("broadcast", span, term.value, shape=shape, axes=axes))
+
+
+# ---- Elementwise application
+
+
+def elementwise(
+    cx: Context, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span] = (), **attrs: Any
+) -> Term:
+    """An elementwise op, operands broadcast; on tangents of records and tuples, leaf by leaf."""
+    if any(isinstance(t, (Record, Tuple)) for t in terms):
+        return leafwise(cx, name, span, terms, spans, **attrs)
+    places = spans or [span] * len(terms)
+    arrays = [array(cx, t, s) for t, s in zip(terms, places, strict=True)]
+    for other in arrays[1:]:
+        if name != "select" and not unified(arrays[0].tensor.dtype, other.tensor.dtype):
+            raise no_conversion(cx, name, span, arrays, spans)
+    static = folded(name, arrays)
+    if static is not None and not attrs:
+        return known(cx, name, span, arrays, static)
+    shape = broadcast_shape(cx, arrays, spans, span)
+    wide = [broadcast_to(cx, a, shape, span) for a in arrays]
+    try:
+        return Array(cx.emit(name, span, *[w.value for w in wide], **attrs))
+    except TypeMismatch as refused:
+        raise cx.refusal(refused, name, span, tuple(arrays), tuple(spans)) from None
+
+
+def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans: Sequence[Span]) -> DifflangError:
+    first, other = arrays[0], next(a for a in arrays if pruned(a.tensor.dtype) is not pruned(arrays[0].tensor.dtype))
+    at = spans[arrays.index(other)] if spans else span
+    labels = [
+        (at, f"{story(at)} is {show_type(other.tensor)}"),
+        (spans[0] if spans else span, f"{story(spans[0]) if spans else 'the other'} is {show_type(first.tensor)}"),
+    ]
+    wanted = dtype_text(first.tensor.dtype)
+    way = f"there is no implicit conversion: write `{wanted}({at.text})`" if spans else "convert one of them"
+    return mistake("DL0311", f"element types differ: {wanted} and {dtype_text(other.tensor.dtype)}", *labels, help=way)
+
+
+def folded(name: str, arrays: Sequence[Array]) -> Static:
+    """The result where sizes and integer literals decide it."""
+    if len(arrays) != 2:
+        return None
+    a, b = arrays[0].static, arrays[1].static
+    if not isinstance(a, (int, Poly)) or not isinstance(b, (int, Poly)):
+        return None
+    if name in FOLDS:
+        if name in ("floor_div", "rem") and b == 0 or name in ("max", "min") and not (isinstance(a, int) and isinstance(b, int)):
+            return None
+        return FOLDS[name](a, b)
+    if name not in QUESTIONS:
+        return None
+    difference = a - b
+    return QUESTIONS[name](difference, 0) if isinstance(difference, int) else None
+
+
+def known(cx: Context, name: str, span: Span, arrays: Sequence[Array], static: Static) -> Array:
+    dtype = BOOL if name in QUESTIONS else arrays[0].tensor.dtype
+    literal = all(a.literal for a in arrays) or name in QUESTIONS
+    return Array(cx.emit("const", span, value=static, type=Tensor(dtype)), static, literal=literal)
+
+
+def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any) -> Term:
+    """The op on every leaf of values of one structure; a number goes with each."""
+    whole = next(t for t in terms if isinstance(t, (Record, Tuple)))
+    if name in ("add", "sub") and len(terms) == 2 and moves(terms[0], terms[1]):
+        return moved(cx, name, span, terms[0], terms[1])
+    if isinstance(whole, Record) and not whole.type.tangent and any(t != u for t, u in zip(
+            whole.type.fields, map(type_of, whole.fields), strict=True)):  # fmt: skip
+        raise Reported
+    for term, at in zip(terms, spans or [span] * len(terms), strict=True):
+        if not isinstance(term, Array) and not cx.unifier.same(type_of(whole), type_of(term)):
+            raise cx.error("DL0314", f"`{name}` takes values of one structure", at,
+                           f"this is {show_type(type_of(term))}, the other {show_type(type_of(whole))}")  # fmt: skip
+        if isinstance(term, Array) and term.tensor.shape:
+            raise cx.error("DL0314", "only a number goes with a record or a tuple", at, f"this is {show_type(term.tensor)}")
+    if isinstance(whole, Record) and not whole.type.tangent:
+        raise cx.error("DL0314", f"`{name}` is not defined on the record {whole.type}", span, "",
+                       "a change of a record, D(…), is a vector: `value + change` gives a value")  # fmt: skip
+
+    def at(index: int) -> Term:
+        parts = [t if isinstance(t, Array) else children(t)[index] for t in terms]
+        return elementwise(cx, name, span, parts, **attrs)
+
+    parts = tuple(at(i) for i in range(len(children(whole))))
+    return Tuple(parts) if isinstance(whole, Tuple) else rebuilt_record(whole.type, parts)
+
+
+def children(term: Term) -> tuple[Term, ...]:
+    return term.fields if isinstance(term, Record) else term.items if isinstance(term, Tuple) else ()
+
+
+def moves(value: Term, change: Term) -> bool:
+    """Whether `value + change` is a value and a change of it, of which some part stays as it is."""
+    match value, change:
+        case Record(), Record():
+            return change.type.tangent and not value.type.tangent and value.type.decl is change.type.decl
+        case Tuple(), Tuple():
+            return len(value.items) == len(change.items) and type_of(value) != type_of(change)
+        case _:
+            return False
+
+
+def moved(cx: Context, name: str, span: Span, value: Term, change: Term) -> Term:
+    """`value + D(value)`: moves what has a tangent and keeps the rest."""
+    if isinstance(value, Record) and isinstance(change, Record):
+        parts = [
+            moved(cx, name, span, f, change.field(n)) if n in change.type.names else f
+            for n, f in zip(value.type.names, value.fields, strict=True)
+        ]
+        return rebuilt_record(value.type, tuple(parts))
+    if isinstance(value, Tuple) and isinstance(change, Tuple) and len(value.items) == len(change.items):
+        return Tuple(tuple(moved(cx, name, span, v, c) for v, c in zip(value.items, change.items, strict=True)))
+    if isinstance(change, Tuple) and not change.items:
+        return value
+    result = elementwise(cx, name, span, [value, change])
+    if isinstance(value, Array) and isinstance(result, Array) and result.tensor.shape != value.tensor.shape:
+        raise cx.error("DL0310", "the change has another shape than the value", span,
+                       f"{show_type(type_of(change))} moves {show_type(value.tensor)}")  # fmt: skip
+    return result
+
+
+# ---- The walks
+
+
+@walks(tree.Binary)
+def binary(cx: Context, e: tree.Binary) -> Walk[Term]:
+    lhs = yield walk(cx, e.lhs)
+    if e.op == "^" and (power := written_integer(e.rhs)) is not None:
+        return integer_power(cx, e, lhs, power)
+    rhs = yield walk(cx, e.rhs)
+    spans = (e.lhs.span, e.rhs.span)
+    if e.op == "@":
+        return matmul(cx, e.span, array(cx, lhs, spans[0]), array(cx, rhs, spans[1]), spans)
+    if e.op in LOGICAL:
+        return logical(cx, LOGICAL[e.op], e.span, (lhs, rhs), spans)
+    return elementwise(cx, ARITHMETIC[e.op], e.span, (lhs, rhs), spans)
+
+
+def written_integer(e: tree.Expr) -> int | None:
+    if isinstance(e, tree.Int):
+        return e.value
+    if isinstance(e, tree.Unary) and e.op == "-" and isinstance(e.operand, tree.Int):
+        return -e.operand.value
+    return None
+
+
+def integer_power(cx: Context, e: tree.Binary, base: Term, power: int) -> Term:
+    if isinstance(base, Array) and isinstance(base.static, (int, Poly)) and 0 <= power <= 8:
+        static: Dim = 1
+        for _ in range(power):
+            static = static * base.static
+        return known(cx, "mul", e.span, (base, base), static)
+    if isinstance(base, Array) and power < 0:
+        try:
+            cx.unifier.accepts(base.tensor, FLOATS)
+        except TypeMismatch:
+            raise cx.error("DL0311", "a negative power of an integer is no integer", e.span,
+                           f"`{e.lhs.span.text}` is {show_type(base.tensor)}") from None  # fmt: skip
+    return elementwise(cx, "integer_pow", e.span, (base,), (e.lhs.span,), n=power)
+
+
+def logical(cx: Context, name: str, span: Span, terms: tuple[Term, Term], spans: tuple[Span, Span]) -> Term:
+    a, b = terms
+    if isinstance(a, Array) and isinstance(b, Array) and isinstance(a.static, bool) and isinstance(b.static, bool):
+        static = (a.static and b.static) if name == "logical_and" else (a.static or b.static)
+        return cx.literal(static, span, BOOL, static)
+    return elementwise(cx, name, span, terms, spans)
+
+
+@walks(tree.Unary)
+def unary(cx: Context, e: tree.Unary) -> Walk[Term]:
+    operand = yield walk(cx, e.operand)
+    if e.op == "not":
+        if isinstance(operand, Array) and isinstance(operand.static, bool):
+            return cx.literal(not operand.static, e.span, BOOL, not operand.static)
+        return elementwise(cx, "logical_not", e.span, (operand,), (e.operand.span,))
+    if isinstance(operand, Array) and operand.static is not None and not isinstance(operand.static, bool):
+        value = cx.emit("const", e.span, value=-operand.static, type=operand.tensor)
+        return Array(value, -operand.static, operand.literal)
+    return elementwise(cx, "neg", e.span, (operand,), (e.operand.span,))
+
+
+@walks(tree.Compare)
+def compare(cx: Context, e: tree.Compare) -> Walk[Term]:
+    """A chain `a < b < c` asks each pair and joins the answers."""
+    left, left_span = (yield walk(cx, e.first)), e.first.span
+    answer: Term | None = None
+    for op, expression, _ in e.rest:
+        right = yield walk(cx, expression)
+        spans = (left_span, expression.span)
+        one = compared(cx, op, left_span.to(expression.span), left, right, spans)
+        answer = one if answer is None else logical(cx, "logical_and", e.span, (answer, one), (e.span, e.span))
+        left, left_span = right, expression.span
+    assert answer is not None
+    return answer
+
+
+def compared(cx: Context, op: str, span: Span, left: Term, right: Term, spans: tuple[Span, Span]) -> Term:
+    from difflang.elaborate.terms import Text
+
+    if isinstance(left, Text) and isinstance(right, Text):
+        if op not in ("==", "!="):
+            raise cx.error("DL0313", "strings are compared with == and !=", span)
+        if left.value is None or right.value is None:
+            raise Undecided
+        answer = (left.value == right.value) == (op == "==")
+        return cx.literal(answer, span, BOOL, answer)
+    return elementwise(cx, COMPARISONS[op], span, (left, right), spans)
+
+
+# ---- The matrix product
+
+
+def matmul(cx: Context, span: Span, x: Array, y: Array, spans: tuple[Span, Span]) -> Array:
+    """`x @ y`: the last axis of x with the last but one of y; a vector stands for a row or a column."""
+    a, b = x.tensor, y.tensor
+    if any(isinstance(d, Spread) for d in (*a.shape, *b.shape)):
+        raise Undecided
+    for term, at in ((x, spans[0]), (y, spans[1])):
+        if not term.tensor.shape:
+            raise cx.error("DL0313", "`@` takes vectors and matrices", at, f"this is {show_type(term.tensor)}",
+                           "a number multiplies with `*`")  # fmt: skip
+    if not unified(a.dtype, b.dtype):
+        raise no_conversion(cx, "@", span, [x, y], spans)
+    inner = b.rank - 2 if b.rank > 1 else 0
+    if not cx.unifier.equal(a.shape[-1], b.shape[inner]):
+        raise inner_sizes_differ(x, y, inner, spans)
+    batch = min(max(a.rank - 2, 0), max(b.rank - 2, 0))
+    if batch and a.rank != b.rank or any(
+            not cx.unifier.equal(m, n) for m, n in zip(a.shape[:batch], b.shape[:batch], strict=True)):  # fmt: skip
+        raise cx.error("DL0310", "the leading axes of a batched product must be equal", span,
+                       f"{show_type(a)} @ {show_type(b)}")  # fmt: skip
+    lead = tuple(range(batch))
+    product = cx.op("dot_general", span, x, y, spans=spans, contract=((a.rank - 1,), (inner,)), batch=(lead, lead))
+    if not batch and b.rank > 2 and a.rank > 1:  # x was the same for the whole batch: its rows come after the batch
+        rows = a.rank - 1
+        order = (*range(rows, rows + b.rank - 2), *range(rows), rows + b.rank - 2)
+        return cx.op("transpose", span, product, perm=order)
+    return product
+
+
+def inner_sizes_differ(x: Array, y: Array, inner: int, spans: tuple[Span, Span]) -> DifflangError:
+    k, other = x.tensor.shape[-1], y.tensor.shape[inner]
+    labels = [
+        (spans[1], f"k is {other} here: {story(spans[1])} is {show_type(y.tensor)}"),
+        (spans[0], f"k is {k} here: {story(spans[0])} is {show_type(x.tensor)}"),
+    ]
+    return mistake("DL0312", "the two sizes called `k` differ", *labels, *origins([x, y]),
+                   help="`@` takes f[*b, n, k] and f[*b, k, m]")  # fmt: skip

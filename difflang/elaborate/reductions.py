@@ -1,0 +1,169 @@
+"""Reductions with `axis` and `keepdims`, and what is made of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from difflang.base.source import Span
+from difflang.check.annotations import Undecided
+from difflang.check.types import Spread, show_type
+from difflang.elaborate.builtins import Taken, builtin, total
+from difflang.elaborate.context import Context
+from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.terms import Array, Term
+from difflang.ir.dims import Dim
+from difflang.ir.op import TypeMismatch
+from difflang.ir.types import FLOATS
+
+if TYPE_CHECKING:
+    from difflang.elaborate.calls import Args
+
+OPS = {"sum": "reduce_sum", "prod": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "all": "reduce_all",
+       "any": "reduce_any", "argmax": "argmax", "argmin": "argmin"}  # fmt: skip
+
+
+@builtin("sum", "prod", "max", "min", "all", "any")
+def reduction(cx: Context, args: Args, name: str) -> Term:
+    if name in ("max", "min") and len(args.items) == 2 and not args.named:
+        return elementwise(cx, name, args.span, [t for t, _ in args.items], [s for _, s in args.items])
+    took = Taken(cx, args, name, "x axis? keepdims?")
+    x = took.array("x")
+    axes = chosen(cx, took, x, args)
+    if name in ("max", "min") and any(x.tensor.shape[a] == 0 for a in axes) and x.tensor.shape:
+        raise cx.error("DL0337", f"`{name}` of nothing has no value", took.span("x"), f"this is {show_type(x.tensor)}")
+    return reduced(cx, OPS[name], x, axes, args.span, keep=took.flag("keepdims"))
+
+
+def chosen(cx: Context, took: Taken, x: Array, args: Args) -> tuple[int, ...]:
+    """The axes to reduce: as asked, those of a comprehension, or all."""
+    rank = x.tensor.rank
+    if took.has("axis"):
+        if any(isinstance(d, Spread) for d in x.tensor.shape):
+            raise Undecided
+        return took.axes(rank) or ()
+    return tuple(range(args.lead or rank))
+
+
+def reduced(cx: Context, op: str, x: Array, axes: tuple[int, ...], span: Span, *, keep: bool = False) -> Array:
+    if not axes:
+        return Array(x.value)
+    result = cx.op(op, span, x, axes=axes)
+    return kept(cx, result, x, axes, span) if keep else result
+
+
+def kept(cx: Context, result: Array, x: Array, axes: tuple[int, ...], span: Span) -> Array:
+    """The reduced axes put back with size 1."""
+    shape = tuple(1 if i in axes else d for i, d in enumerate(x.tensor.shape))
+    return Array(cx.emit("reshape", span, result.value, shape=shape))
+
+
+@builtin("argmax", "argmin")
+def argument(cx: Context, args: Args, name: str) -> Term:
+    """The place of the first greatest or least element along an axis; of a vector without one."""
+    took = Taken(cx, args, name, "x axis?")
+    x = took.array("x")
+    axes = took.axes(x.tensor.rank)
+    if axes is None and x.tensor.rank != 1 or axes is not None and len(axes) != 1:
+        raise cx.error("DL0335", f"`{name}` goes along one axis", args.span, f"this is {show_type(x.tensor)}", "say which: `axis = 1`")
+    axis = axes[0] if axes else 0
+    if x.tensor.shape[axis] == 0:
+        raise cx.error("DL0337", f"`{name}` of nothing has no value", took.span("x"), f"this is {show_type(x.tensor)}")
+    return Array(cx.emit(name, args.span, x.value, axis=axis), below=x.tensor.shape[axis])
+
+
+# ---- Composites
+
+
+def count(x: Array, axes: tuple[int, ...]) -> Dim:
+    size: Dim = 1
+    for axis in axes:
+        if isinstance(x.tensor.shape[axis], Spread):
+            raise Undecided
+        size = size * x.tensor.shape[axis]
+    return size
+
+
+def floats(cx: Context, x: Array, span: Span, name: str) -> None:
+    try:
+        cx.unifier.accepts(x.tensor, FLOATS)
+    except TypeMismatch as refused:
+        raise cx.error("DL0311", f"`{name}` {refused.message}", span, f"this is {show_type(x.tensor)}", "convert it: `f32(x)`") from None
+
+
+def averaged(cx: Context, x: Array, axes: tuple[int, ...], span: Span, *, keep: bool = False) -> Array:
+    summed = reduced(cx, "reduce_sum", x, axes, span, keep=keep)
+    size = Array(cx.emit("const", span, value=count(x, axes), type=summed.tensor))
+    return array(cx, elementwise(cx, "div", span, (summed, size)), span)
+
+
+@builtin("mean")
+def mean(cx: Context, args: Args, name: str) -> Term:
+    took = Taken(cx, args, name, "x axis? keepdims?")
+    x = took.array("x")
+    floats(cx, x, took.span("x"), name)
+    return averaged(cx, x, chosen(cx, took, x, args), args.span, keep=took.flag("keepdims"))
+
+
+@builtin("var", "std")
+def variance(cx: Context, args: Args, name: str) -> Term:
+    """The mean squared distance from the mean, and its root (whose derivative at 0 is 0)."""
+    took = Taken(cx, args, name, "x axis? keepdims?")
+    x = took.array("x")
+    floats(cx, x, took.span("x"), name)
+    axes = chosen(cx, took, x, args)
+    center = averaged(cx, x, axes, args.span, keep=True)
+    away = elementwise(cx, "sub", args.span, (x, center))
+    squares = array(cx, elementwise(cx, "mul", args.span, (away, away)), args.span)
+    result = averaged(cx, squares, axes, args.span, keep=took.flag("keepdims"))
+    return result if name == "var" else root(cx, result, args.span)
+
+
+def root(cx: Context, square: Array, span: Span) -> Array:
+    """The square root with derivative 0 at 0, for norms."""
+    nothing = Array(cx.emit("const", span, value=0, type=square.tensor))
+    one = Array(cx.emit("const", span, value=1, type=square.tensor))
+    is_zero = elementwise(cx, "eq", span, (square, nothing))
+    safe = elementwise(cx, "sqrt", span, (elementwise(cx, "select", span, (is_zero, one, square)),))
+    return array(cx, elementwise(cx, "select", span, (is_zero, nothing, safe)), span)
+
+
+@builtin("norm")
+def norm(cx: Context, args: Args, name: str) -> Term:
+    """The Euclidean length; its derivative at 0 is 0."""
+    took = Taken(cx, args, name, "x axis? keepdims?")
+    term = took.term("x")
+    squares = elementwise(cx, "mul", args.span, (term, term), (took.span("x"), took.span("x")))
+    if not isinstance(squares, Array):
+        return root(cx, total(cx, squares, args.span), args.span)
+    floats(cx, squares, took.span("x"), name)
+    axes = chosen(cx, took, squares, args)
+    return root(cx, reduced(cx, "reduce_sum", squares, axes, args.span, keep=took.flag("keepdims")), args.span)
+
+
+@builtin("logsumexp", "softmax", "log_softmax")
+def logsumexp(cx: Context, args: Args, name: str) -> Term:
+    """Without overflow: the greatest element is taken out first, as a constant."""
+    took = Taken(cx, args, name, "x axis? keepdims?" if name == "logsumexp" else "x axis?")
+    x, span = took.array("x"), args.span
+    floats(cx, x, took.span("x"), name)
+    axes = chosen(cx, took, x, args)
+    top = reduced(cx, "reduce_max", x, axes, span, keep=True)
+    finite = Array(cx.emit("isfinite", span, top.value))
+    nothing = Array(cx.emit("const", span, value=0, type=top.tensor))
+    top = array(cx, elementwise(cx, "select", span, (finite, top, nothing)), span)
+    top = Array(cx.emit("stop", span, top.value))
+    shifted = array(cx, elementwise(cx, "sub", span, (x, top)), span)
+    powers = array(cx, elementwise(cx, "exp", span, (shifted,)), span)
+    sums = reduced(cx, "reduce_sum", powers, axes, span, keep=True)
+    if name == "softmax":
+        return elementwise(cx, "div", span, (powers, sums))
+    logs = array(cx, elementwise(cx, "log", span, (sums,)), span)
+    if name == "log_softmax":
+        return elementwise(cx, "sub", span, (shifted, logs))
+    whole = array(cx, elementwise(cx, "add", span, (logs, top)), span)
+    if took.has("keepdims") and took.flag("keepdims"):
+        return whole
+    shape = tuple(d for i, d in enumerate(x.tensor.shape) if i not in axes)
+    return Array(cx.emit("reshape", span, whole.value, shape=shape))
+
+

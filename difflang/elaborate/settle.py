@@ -1,0 +1,60 @@
+"""The end of inference: every element type still open in a graph takes its answer, in place.
+
+Values of a graph are frozen for everyone else; while a graph is being made its types may still be questions. Settling
+is the one moment at which they are written down.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difflang.check.types import DTypeVar, settled
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.types import DType, History, Tensor, Type
+
+
+def settle(graph: Graph) -> None:
+    """Answer every open element type of a graph and of its regions."""
+    seen: set[Graph] = set()
+    todo = [graph]
+    while todo:
+        current = todo.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for value in current.params:
+            settle_value(value)
+        for eqn in current.eqns:
+            settle_equation(eqn)
+            todo += eqn.regions
+
+
+def settle_value(value: Value) -> None:
+    if is_open(value.type):
+        object.__setattr__(value, "type", answered(value.type))
+
+
+def settle_equation(eqn: Eqn) -> None:
+    for value in eqn.results:
+        settle_value(value)
+    changed: dict[str, Any] = {}
+    for name, attr in eqn.attrs.items():
+        if isinstance(attr, (Tensor, History)) and is_open(attr):
+            changed[name] = answered(attr)
+        elif isinstance(attr, DTypeVar):
+            changed[name] = settled(attr)
+    if changed:
+        object.__setattr__(eqn, "attrs", {**eqn.attrs, **changed})
+
+
+def is_open(type: Type) -> bool:
+    while isinstance(type, History):
+        type = type.item
+    return isinstance(type.dtype, DTypeVar)
+
+
+def answered(type: Type) -> Type:
+    if isinstance(type, History):
+        return History(answered(type.item))
+    dtype: DType = settled(type.dtype)
+    return Tensor(dtype, type.shape)

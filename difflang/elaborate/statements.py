@@ -1,0 +1,263 @@
+"""Statements: blocks, `let` and `var`, assignments and in-place updates, nested functions."""
+
+from __future__ import annotations
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.check.annotations import mistake, not_this_type
+from difflang.check.types import show_type
+from difflang.elaborate.calls import bind_pattern
+from difflang.check.closures import FnCode
+from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.control import loop_expression
+from difflang.elaborate.expressions import captured, field
+from difflang.elaborate.indexing import Subscripts, read, subscripts, written
+from difflang.elaborate.names import bound_names
+from difflang.elaborate.operators import ARITHMETIC, elementwise
+from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Tuple, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.dims import Poly
+from difflang.syntax import tree
+
+VALUELESS = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Save, tree.Assert, tree.Fn, tree.Yield)
+
+
+@walks(tree.Block)
+def block(cx: Context, e: tree.Block) -> Walk[Term]:
+    """The statements in order; the value of the last one. A statement that is wrong is reported and the rest goes on."""
+    failed = False
+    value: Term = UNIT_TERM
+    with cx.block():
+        for stmt in e.stmts:
+            try:
+                value = yield statement(cx, stmt, last=stmt is e.stmts[-1])
+            except DifflangError as error:
+                cx.session.report(error)
+                failed = True
+                poison(cx, stmt)
+            except Reported:
+                failed = True
+                poison(cx, stmt)
+    if failed:
+        raise Reported
+    return value
+
+
+def poison(cx: Context, stmt: tree.Node) -> None:
+    """Names that a wrong statement was to bind say nothing more."""
+    if isinstance(stmt, (tree.Let, tree.Var)):
+        for name in bound_names(stmt.pattern):
+            cx.scope.bind(name, Poison(), mutable=True)
+    if isinstance(stmt, tree.Fn):
+        cx.scope.bind(stmt.name, Poison())
+
+
+def statement(cx: Context, stmt: tree.Node, *, last: bool) -> Walk[Term]:
+    if isinstance(stmt, tree.Return):
+        if last and not cx.depth and not cx.loops:
+            return (yield walk(cx, stmt.value)) if stmt.value is not None else UNIT_TERM
+        raise cx.not_yet("an early `return` is", stmt.span, "make the result the value of an `if`")
+    if isinstance(stmt, (tree.For, tree.While)):
+        return (yield loop_expression(cx, stmt))
+    value = yield walk(cx, stmt)
+    if not last and not isinstance(stmt, (*VALUELESS, tree.Call, tree.Pipe, tree.If, tree.Block, tree.Match)) and value is not UNIT_TERM:
+        raise cx.error("DL0323", "nothing uses this value", stmt.span, "", "bind it with `let`, or take it away")
+    return UNIT_TERM if isinstance(stmt, VALUELESS) else value
+
+
+# ---- let, var
+
+
+@walks(tree.Let, tree.Var)
+def let(cx: Context, e: tree.Let | tree.Var) -> Walk[Term]:
+    if isinstance(e.value, (tree.For, tree.While)):
+        value = yield loop_expression(cx, e.value)
+    else:
+        value = yield walk(cx, e.value)
+    if e.type is not None:
+        value = declared(cx, e.type, value, e.value.span, "the value")
+    mutable = isinstance(e, tree.Var)
+    if mutable:
+        value = forgetting(value)
+    bind_pattern(cx, e.pattern, value, e.value.span, mutable=mutable)
+    return UNIT_TERM
+
+
+def declared(cx: Context, written: tree.TypeExpr, value: Term, span: Span, what: str) -> Term:
+    """The value, of the type that is written; new sizes in it are bound."""
+    if isinstance(value, Poison):
+        raise Reported
+    known = set(cx.annotations.bound)
+    if not cx.annotations.match(written, type_of(value)):
+        raise not_this_type(written, type_of(value), span, what)
+    for name, size in cx.annotations.bound.items():
+        if name not in known and isinstance(size, (int, Poly)):
+            cx.scope.bind(name, size)
+    return Array(value.value, value.static, value.literal, value.below, written.span) if isinstance(value, Array) else value
+
+
+def forgetting(value: Term) -> Term:
+    """What is known of a value before the run does not hold for a variable."""
+    if isinstance(value, Array):
+        return Array(value.value, origin=value.origin)
+    if isinstance(value, Tuple):
+        return Tuple(tuple(map(forgetting, value.items)))
+    return value
+
+
+# ---- Assignment
+
+
+@walks(tree.Assign)
+def assign(cx: Context, e: tree.Assign) -> Walk[Term]:
+    value = yield walk(cx, e.value)
+    yield store(cx, e.target, value, e.value.span)
+    return UNIT_TERM
+
+
+@walks(tree.Update)
+def update(cx: Context, e: tree.Update) -> Walk[Term]:
+    """`x += e`; on an indexed place with `+=` and `-=` an accumulation over positions, repeated ones too."""
+    if isinstance(e.target, tree.Index) and e.op in ("+", "-"):
+        base = yield walk(cx, e.target.base)
+        change = yield walk(cx, e.value)
+        if e.op == "-":
+            change = elementwise(cx, "neg", e.span, (change,), (e.value.span,))
+        subs: Subscripts = yield subscripts(cx, e.target, base)
+        yield store(cx, e.target.base, written(cx, subs, change, e.value.span, accumulate=True), e.span)
+        return UNIT_TERM
+    old = yield walk(cx, e.target)
+    value = yield walk(cx, e.value)
+    spans = (e.target.span, e.value.span)
+    if e.op in ("max", "min"):
+        better = elementwise(cx, "gt" if e.op == "max" else "lt", e.span, (value, old), spans[::-1])
+        new = elementwise(cx, "select", e.span, (better, value, old))
+    else:
+        new = elementwise(cx, ARITHMETIC[e.op], e.span, (old, value), spans)
+    yield store(cx, e.target, new, e.span)
+    return UNIT_TERM
+
+
+def store(cx: Context, target: tree.Expr, value: Term, span: Span) -> Walk[None]:
+    """Make a variable, a field or an element of one stand for a new value."""
+    if isinstance(value, Poison):
+        raise Reported
+    match target:
+        case tree.Name():
+            rebind(cx, target, value, span)
+        case tree.Member(base=base):
+            old = yield walk(cx, base)
+            inner = field(cx, old, target)
+            assert isinstance(old, Record)
+            same_type(cx, inner, value, span, f"the field `{target.name}`")
+            yield store(cx, base, old.with_field(target.name, value), span)
+        case tree.Index(base=base):
+            old = yield walk(cx, base)
+            subs: Subscripts = yield subscripts(cx, target, old)
+            yield store(cx, base, written(cx, subs, value, span, accumulate=False), span)
+        case tree.TupleExpr(items=items):
+            if not isinstance(value, Tuple) or len(value.items) != len(items):
+                raise cx.error("DL0321", f"a tuple of {len(items)} is expected here", span, f"this is {show_type(type_of(value))}")
+            for item, part in zip(items, value.items, strict=True):
+                yield store(cx, item, part, span)
+        case _:
+            raise cx.error("DL0207", "this cannot be assigned to", target.span, "", "a variable, a field or an element can")
+
+
+def rebind(cx: Context, target: tree.Name, value: Term, span: Span) -> None:
+    binding = cx.scope.find(target.id)
+    if binding is None:
+        raise assigned_unknown(cx, target)
+    if isinstance(binding.term, Poison):
+        raise Reported
+    if not binding.mutable:
+        labels = [(target.span, "assigned here")] + ([(binding.span, "bound here")] if binding.span else [])
+        raise mistake("DL0208", f"`{target.id}` is not a variable", *labels, help=f"declare it with `var {target.id} = …`")
+    assert not isinstance(binding.term, (int, Poly))
+    if isinstance(value, Array) and isinstance(binding.term, Array):
+        value = widened(cx, value, binding.term, span)
+    same_type(cx, binding.term, value, span, f"`{target.id}`", binding)
+    binding.term = forgetting(value)
+
+
+def assigned_unknown(cx: Context, target: tree.Name) -> DifflangError:
+    if target.id in cx.module.host:
+        return cx.error("DL0208", f"a function cannot assign the top-level `{target.id}`", target.span, "",
+                        "return the new value")  # fmt: skip
+    return cx.error("DL0201", f"there is no variable `{target.id}` here", target.span, "", f"declare it with `var {target.id} = …`")
+
+
+def widened(cx: Context, value: Array, old: Array, span: Span) -> Array:
+    """A variable keeps its place in the story of shapes."""
+    return Array(value.value, value.static, value.literal, value.below, old.origin)
+
+
+def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding: Binding | None = None) -> None:
+    if not cx.unifier.same(type_of(old), type_of(new)):
+        labels = [(span, f"this is {show_type(type_of(new))}")]
+        if binding is not None and binding.span is not None:
+            labels.append((binding.span, f"{what} is {show_type(type_of(old))}"))
+        raise mistake("DL0304", f"{what} is {show_type(type_of(old))} and keeps that type", *labels)
+
+
+# ---- The rest
+
+
+@walks(tree.Fn)
+def nested_fn(cx: Context, e: tree.Fn) -> Walk[Term]:
+    names, terms = captured(cx, e)
+    mine = tuple((n, t) for n, t in zip(names, terms, strict=True) if n not in {p.name for p in e.params})
+    cx.scope.bind(e.name, Closure(FnCode(e, cx.module, tuple(n for n, _ in mine)), tuple(t for _, t in mine)), span=e.name_span)
+    return UNIT_TERM
+    yield
+
+
+@walks(tree.Return)
+def return_(cx: Context, e: tree.Return) -> Walk[Term]:
+    raise cx.not_yet("`return` here is", e.span, "make the result the value of an `if`")
+    yield
+
+
+@walks(tree.Break, tree.Continue)
+def leave(cx: Context, e: tree.Break | tree.Continue) -> Walk[Term]:
+    word = "break" if isinstance(e, tree.Break) else "continue"
+    raise cx.not_yet(f"`{word}` is", e.span, "put the condition into a `while`, or the rest of the body into an `if`")
+    yield
+
+
+@walks(tree.Yield)
+def yield_(cx: Context, e: tree.Yield) -> Walk[Term]:
+    if not cx.loops:
+        raise cx.error("DL0501", "`yield` stands outside a loop", e.span)
+    collected = cx.loops[-1]
+    if collected is None:
+        raise cx.not_yet("a `yield` that not every step reaches is", e.span, "yield once, at the level of the loop's body")
+    if collected:
+        raise cx.error("DL0502", "a loop yields once a step", e.span, "a second `yield`", "yield a tuple")
+    collected.append((yield walk(cx, e.value)))
+    return UNIT_TERM
+
+
+@walks(tree.Save)
+def save(cx: Context, e: tree.Save) -> Walk[Term]:
+    raise cx.not_yet("`save` is", e.span)
+    yield
+
+
+@walks(tree.Assert)
+def assert_(cx: Context, e: tree.Assert) -> Walk[Term]:
+    condition = yield walk(cx, e.condition)
+    if isinstance(condition, Array) and condition.static is True:
+        return UNIT_TERM
+    if isinstance(condition, Array) and condition.static is False and not cx.root.definition:
+        raise cx.error("DL0503", "this assertion does not hold", e.condition.span, "known before the program runs")
+    if cx.root.definition:
+        return UNIT_TERM
+    raise cx.not_yet("assertions on run-time values inside functions are", e.span, "assert on the host")
+
+
+@walks(tree.Index)
+def index(cx: Context, e: tree.Index) -> Walk[Term]:
+    base = yield walk(cx, e.base)
+    subs: Subscripts = yield subscripts(cx, e, base)
+    return read(cx, subs)

@@ -1,0 +1,191 @@
+"""What an expression is while a program is elaborated: IR values, grouped as the language groups them.
+
+Records, tuples and closures exist here only; a graph sees their leaves, in the order of `leaves`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from difflang.base.source import Span
+from difflang.check.closures import Code
+from difflang.check.modules import Static
+from difflang.check.types import (
+    KEY,
+    ClosureType,
+    FnType,
+    KeyType,
+    LangType,
+    RangeType,
+    RecordType,
+    TextType,
+    TupleType,
+    pruned_type,
+)
+from difflang.ir.dims import Dim
+from difflang.ir.graph import Value
+from difflang.ir.types import Tensor
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Array:
+    """A number or an array.
+
+    `static` is its value where specialization knows it; `literal` says that it is a number as written, which
+    broadcasts by being written larger; `below` is a size that it is known to be in `0 .. below - 1` of;
+    `elements` are the items of a written list of sizes, `[n, m]`.
+    """
+
+    value: Value
+    static: Static = None
+    literal: bool = False
+    below: Dim | None = None
+    origin: Span | None = None
+    elements: tuple[Static, ...] | None = None
+
+    @property
+    def tensor(self) -> Tensor:
+        assert isinstance(self.value.type, Tensor)
+        return self.value.type
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tuple:
+    items: tuple[Term, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Record:
+    type: RecordType
+    fields: tuple[Term, ...]
+
+    def field(self, name: str) -> Term:
+        return self.fields[self.type.names.index(name)]
+
+    def with_field(self, name: str, value: Term) -> Record:
+        at = self.type.names.index(name)
+        return rebuilt_record(self.type, (*self.fields[:at], value, *self.fields[at + 1 :]))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Closure:
+    code: Code
+    captures: tuple[Term, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Opaque:
+    """A parameter of function type while its definition is checked."""
+
+    type: FnType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Text:
+    value: str | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Key:
+    value: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Range:
+    start: Array
+    stop: Array
+    step: Array | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Zip:
+    """`zip(xs, ys)` or, with a count in front, `enumerate(xs)`: only a loop can use it."""
+
+    items: tuple[Term, ...]
+    counted: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Poison:
+    """What a name is bound to whose definition was reported as wrong: using it says nothing more."""
+
+
+Term = Array | Tuple | Record | Closure | Opaque | Text | Key | Range | Zip | Poison
+UNIT_TERM = Tuple(())
+
+
+def type_of(term: Term) -> LangType:
+    match term:
+        case Array():
+            return term.tensor
+        case Tuple() | Zip():
+            return TupleType(tuple(map(type_of, term.items)))
+        case Record():
+            return term.type
+        case Closure():
+            return ClosureType(term.code, tuple(map(type_of, term.captures)))
+        case Opaque():
+            return term.type
+        case Text():
+            return TextType(term.value)
+        case Key():
+            return KEY
+        case Range():
+            ends = (term.start, term.stop, term.step)
+            return RangeType(tuple(e.static if e is not None else 1 for e in ends))
+        case Poison():
+            raise TypeError("a poisoned name has no type")
+
+
+def leaves(term: Term) -> list[Value]:
+    """The IR values of a term, in the order of `leaf_types(type_of(term))`."""
+    match term:
+        case Array() | Key():
+            return [term.value]
+        case Tuple() | Zip():
+            return [leaf for item in term.items for leaf in leaves(item)]
+        case Record():
+            return [leaf for item in term.fields for leaf in leaves(item)]
+        case Closure():
+            return [leaf for item in term.captures for leaf in leaves(item)]
+        case Range():
+            return [term.start.value, term.stop.value, *([term.step.value] if term.step else [])]
+        case _:
+            return []
+
+
+def rebuilt(type: LangType, values: Iterator[Value]) -> Term:
+    """The term of a type whose leaves are these values."""
+    match type:
+        case Tensor():
+            return Array(next(values))
+        case TupleType():
+            return Tuple(tuple([rebuilt(t, values) for t in type.items]))
+        case RecordType():
+            return rebuilt_record(type, tuple([rebuilt(t, values) for t in type.fields]))
+        case ClosureType():
+            return Closure(type.code, tuple([rebuilt(t, values) for t in type.captures]))
+        case FnType():
+            return Opaque(type)
+        case TextType():
+            return Text(type.value)
+        case KeyType():
+            return Key(next(values))
+        case RangeType():
+            start, stop, step = type.ends
+            first, last = Array(next(values), start), Array(next(values), stop)
+            return Range(first, last, None if step == 1 else Array(next(values), step))
+
+
+def rebuild(type: LangType, values: Sequence[Value]) -> Term:
+    return rebuilt(type, iter(values))
+
+
+def rebuilt_record(type: RecordType, fields: tuple[Term, ...]) -> Record:
+    """A record of this declaration whose field types are those of its fields now."""
+    return Record(replace(type, fields=tuple(map(type_of, fields))), fields)
+
+
+def concrete_type(term: Term) -> LangType:
+    return pruned_type(type_of(term))

@@ -1,0 +1,35 @@
+"""Runs walks over trees without recursion: a walk yields the walk of a child and is sent its result.
+
+A sum of 100,000 terms is a tree 100,000 deep, far past Python's own stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Walk = Generator[Any, Any, T]
+
+
+def run(walk: Walk[T]) -> T:
+    """The result of a walk. Errors: whatever the walk or a child raises and no parent catches."""
+    stack: list[Walk[Any]] = [walk]
+    value: Any = None
+    error: BaseException | None = None
+    while stack:
+        top = stack[-1]
+        try:
+            child = top.send(value) if error is None else top.throw(error)
+        except StopIteration as stop:
+            stack.pop()
+            value, error = stop.value, None
+        except BaseException as raised:  # noqa: BLE001 - handed to the parent walk, or raised below
+            stack.pop()
+            if not stack:
+                raise
+            value, error = None, raised
+        else:
+            stack.append(child)
+            value = error = None
+    return value
