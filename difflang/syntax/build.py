@@ -52,9 +52,7 @@ class Build:
     def default_float(self, span: Span, word: Token, name: Token) -> str:
         return name.text
 
-    def import_(
-        self, span: Span, module: Token, alias: Token | None, names: tuple[str, ...] | None
-    ) -> tree.Import:
+    def import_(self, span: Span, module: Token, alias: Token | None, names: tuple[str, ...] | None) -> tree.Import:
         path = module.kind == "STRING"
         text = self.text(module, "a path") if path else _name(module)
         return tree.Import(span, text, path, _name(alias) if alias else None, names or ())
@@ -360,9 +358,7 @@ class Build:
     def iterator(self, span: Span, pattern: tree.Pattern, source: tree.Expr | None) -> tree.Iterator:
         return tree.Iterator(span, pattern, source)
 
-    def if_(
-        self, span: Span, condition: tree.Expr, then: tree.Block, orelse: tree.Block | tree.If | None
-    ) -> tree.If:
+    def if_(self, span: Span, condition: tree.Expr, then: tree.Block, orelse: tree.Block | tree.If | None) -> tree.If:
         return tree.If(span, condition, then, orelse)
 
     def match_(self, span: Span, subject: tree.Expr, cases: tuple[tree.Case, ...]) -> tree.Match:

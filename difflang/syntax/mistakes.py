@@ -27,6 +27,7 @@ class Mistake:
     mends: tuple[tuple[str, ...], ...] = ()
     take: str = ""
     only_if_mended: bool = False
+    word: bool = False  # the token before is at fault
 
     @property
     def taken(self) -> re.Pattern[str] | None:
@@ -87,7 +88,7 @@ MISTAKES = (
             "write `if c { a } else { b }`"),
     Mistake("DL0109", "x = a & b", "at", "`&` is not an operator",
             "`and` joins conditions; operations on bits are functions"),
-    Mistake("DL0109", "x = a in b", "at", "`in` is not an operator", "it stands in `for x in xs`"),
+    Mistake("DL0109", "x = a in b", "at operand", "`in` is not an operator", "it stands in `for x in xs`"),
     Mistake("DL0123", "x = a\n+ b", "at first operand", "a line cannot begin with `+`",
             "end the line above with `+`, or put the expression in parentheses"),
     Mistake("DL0123", "x = a\n* b", "at first operand", "a line cannot begin with `*`",
@@ -120,6 +121,8 @@ MISTAKES = (
     Mistake("DL0114", "if (c) x = 1", "opener before at", "the branches of an `if` stand in braces", _BLOCK),
     Mistake("DL0114", "if (c) return", "opener before at", "the branches of an `if` stand in braces", _BLOCK),
     Mistake("DL0108", "if c then x", "opener at word", "the branches of an `if` stand in braces", _BLOCK, (), r"then"),
+    Mistake("DL0114", "x = if c { 1 } else 2", "opener", "the branches of an `if` stand in braces",
+            "write `if c { a } else { b }`"),
     # ---- Declarations
     Mistake("DL0124", "fn f(x: f32): f32 { x }", "opener at", "the result's type stands after `->`", "",
             (("ARROW",),)),
@@ -147,7 +150,6 @@ MISTAKES = (
     # ---- Expressions
     Mistake("DL0120", "x = (a,)", "opener before at", "there are no tuples of one", "leave the comma out",
             (("NAME", "RPAR"),)),
-    Mistake("DL0125", "x = P { x = 1 }", "before at", "a record is made with parentheses", "write `P(x = 1.0)`"),
     Mistake("DL0126", "x = [a for a in b]", "opener at", "a comprehension begins with its `for`",
             "write `[for x in xs => x^2]`"),
     Mistake("DL0126", "x = sum(a for a in b)", "opener at", "a comprehension begins with its `for`",
@@ -169,7 +171,8 @@ MISTAKES = (
     Mistake("DL0108", "x = \\y", "at", "`\\` makes no function", _LAMBDA),
     Mistake("DL0108", "x = fn(y) { y }", "before at operand", "a `fn` has a name", _LAMBDA),
     Mistake("DL0108", "x = fn(y) { y }", "state at", "a `fn` has a name", _LAMBDA),
-    Mistake("DL0106", "x = fn", "opener at operand", "a `fn` is no value", _LAMBDA, (), "fn"),
+    Mistake("DL0125", "x = P { x = 1 }", "before at", "a record is made with parentheses", "write `P(x = 1.0)`",
+            (), r"\{(?=\s*(?:\w+\s*(?:=|:)[^=]|\}))"),
 )  # fmt: skip
 
 # Words of other languages, where something follows that cannot.
@@ -180,6 +183,7 @@ WORDS = {
     "function": "a function begins with `fn`",
     "elif": "`elif` is written `else if`",
     "elseif": "`elseif` is written `else if`",
+    "elsif": "`elsif` is written `else if`",
     "lambda": _LAMBDA,
     "class": "data is declared with `record` or `enum`",
     "struct": "data is declared with `record`",
@@ -210,10 +214,17 @@ WORDS = {
 }  # fmt: skip
 
 
+ELSE_IF = ("elif", "elseif", "elsif")
+
+
 def like(situation: Situation) -> Iterator[Mistake]:
     """The known mistakes that may explain a situation, likeliest first."""
+    if situation.kind == "NAME" and situation.text in ELSE_IF:
+        message = f"`{situation.text}` is a word of another language"
+        yield Mistake("DL0108", "", "", message, WORDS[situation.text], (("ELSE", "IF"),))
     if situation.word in WORDS and situation.before == "NAME" and not situation.operand and situation.at != "_NL":
-        yield Mistake("DL0108", "", "", f"`{situation.word}` is a word of another language", WORDS[situation.word])
+        message = f"`{situation.word}` is a word of another language"
+        yield Mistake("DL0108", "", "", message, WORDS[situation.word], word=True)
     for mistake, example in _situations():
         if all(getattr(situation, part) == getattr(example, part) for part in mistake.by.split()):
             yield mistake

@@ -227,5 +227,3 @@ def _without_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-

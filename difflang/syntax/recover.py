@@ -20,12 +20,22 @@ if TYPE_CHECKING:
     from difflang.syntax.parse import Parser
 
 AHEAD = 4  # so many tokens must follow well for a mend to count
+FAR = 16  # so many are tried to tell mends apart
+NESTED = 100  # so many unfinished things are looked at, each at the cost of the text
 LEVELS = ("item", "stmt", "case", "variant", "field")  # what parsing can begin again with
 ONLY_ITEMS = frozenset(("import", "record", "enum", "rule", "pub", "extern"))
 ITEMS = ONLY_ITEMS | {"fn", "test", "bench"}
 GO_ON = frozenset(("else", "elif", "elseif", "except", "finally", "catch"))
+HEADS = {
+    "FN": ("FN", "NAME", "LPAR", "RPAR"),
+    "IF": ("IF", "NAME"),
+    "WHILE": ("WHILE", "NAME"),
+    "FOR": ("FOR", "NAME", "IN", "NAME"),
+}
+_HEAD_END = re.compile(r'(?:[^\n"#{}]|"[^"\n]*")*(\{)[ \t]*(?:#[^\n]*)?\r?\n')
 _WORD = re.compile(r"[^\W\d]\w*")
-_MISSING = ("COMMA", "COLON", "EQUAL", "IN", "GIVES", "LBRACE", "ARROW")
+_PARTNERS = {closer: opener for opener, closer in OPENS.items()}
+_MISSING = ("COLON", "COMMA", "_NL", "EQUAL", "IN", "GIVES", "LBRACE", "ARROW")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,6 @@ class Recovery:
         self.parser = parser
         self.incomplete = False
         self.last = -1  # where the mistake before was
-        self.braces = 0  # closing braces to come whose opening ones were passed over
 
     def resume(self, kind: str) -> bool:
         """Report the token that cannot stand there and get the parser going again; False if that is not possible."""
@@ -74,110 +83,136 @@ class Recovery:
             mend = self._first(*(Mend(kinds, situation.start, stop) for kinds in mistake.mends))
             if mistake.only_if_mended and mend is None:
                 continue
-            self._say(mistake.code, mistake.message, situation.start, max(stop, situation.start), "", mistake.help)
+            if mistake.word:
+                start, stop = situation.before_start, situation.before_start + len(situation.word)
+            else:
+                start = situation.start
+            self._say(mistake.code, mistake.message, start, max(stop, start), "", mistake.help)
             return mend is not None and self._make(mend)
         return None
 
     # ---- Mistakes that are not
 
     def _mended(self, situation: Situation) -> bool:
-        """Report a mistake by what mends it."""
-        return (
-            self._closed_wrongly(situation)
-            or self._never_closed(situation)
-            or self._reserved(situation)
-            or self._missing(situation)
-            or self._too_much(situation)
-        )
-
-    def _closed_wrongly(self, situation: Situation) -> bool:
-        if situation.kind not in CLOSES:
-            return False
-        opened = brackets(self.parser.values)
-        text = self._text(situation)
-        if not opened or (situation.kind == "RBRACE" and all(token.kind != "LBRACE" for token in opened)):
-            if not opened and self.braces:
-                self.braces -= 1
-                return self._make(Mend((), situation.start, situation.stop))
-            if mend := self._first(Mend((), situation.start, situation.stop)):
-                self._say("DL0104", f"`{text}` closes nothing", situation.start, situation.stop)
-                return self._make(mend)
-            return False
-        partner = OPENS[opened[-1].kind]
-        if situation.kind != partner:
-            mend = self._first(Mend((partner,), situation.start, situation.stop))
-            if mend:
-                self._say("DL0104", f"`{opened[-1].text}` is closed by `{text}`", situation.start, situation.stop)
-                self._also(opened[-1].start, "opened here")
-                return self._make(mend)
+        """Report a mistake by what mends it; whether it was mended."""
+        attempts = [self._closed_wrongly, self._never_closed, self._reserved, self._missing, self._too_much]
+        if situation.operand and not situation.first and situation.kind not in CLOSES:
+            attempts.insert(0, self._no_operand)
+        for attempt in attempts:
+            done = attempt(situation)
+            if done is not None:
+                return done
         return False
 
-    def _never_closed(self, situation: Situation) -> bool:
+    def _closed_wrongly(self, situation: Situation) -> bool | None:
+        if situation.kind not in CLOSES:
+            return None
+        opened = brackets(self.parser.values)
+        drop = Mend((), situation.start, situation.stop)
+        if situation.kind in (OPENS[token.kind] for token in opened):
+            return None
+        if opened and opened[-1].kind != "LBRACE" and situation.kind != "RBRACE":
+            exchange = Mend((OPENS[opened[-1].kind],), situation.start, situation.stop)
+            if self._best(exchange, drop) == exchange:
+                self._say(
+                    "DL0104", f"`{opened[-1].text}` is closed by `{situation.text}`", situation.start, situation.stop
+                )
+                self._also(opened[-1].start, "opened here")
+                return self._make(exchange)
+        if not self._works(drop):
+            return None
+        self._say("DL0104", f"`{situation.text}` closes nothing", situation.start, situation.stop)
+        return self._make(drop)
+
+    def _never_closed(self, situation: Situation) -> bool | None:
         opened = brackets(self.parser.values)
         if not opened:
-            return False
+            return None
         at = self._before()
         closer = OPENS[opened[-1].kind]
-        word = self._text(situation)
+        word = situation.text
         if closer != "RBRACE":
             mend = self._first(Mend((closer,), at, at))
+        elif situation.kind == "ELSE":
+            mend = self._first(Mend((closer,), at, at))
         elif word in ONLY_ITEMS and situation.first:
-            mend = self._first(*(Mend((closer,) * n + ("_NL",), at, situation.start) for n in range(1, len(opened) + 1)))
-            opened = opened[: 1 - len(mend.kinds)] + opened[1 - len(mend.kinds) :][:1] if mend else opened
+            several = range(1, min(len(opened), NESTED) + 1)
+            mend = self._first(*(Mend((closer,) * n + ("_NL",), at, situation.start) for n in several))
+            del opened[len(opened) + 2 - len(mend.kinds) if mend else len(opened) :]
         else:
-            return False
+            return None
         if mend is None:
-            return False
+            return None
         token = opened[-1]
         self._say("DL0103", f"`{token.text}` is never closed", token.start, token.end)
         self._also(situation.start, f"expected `{_spelled(closer)}` before this")
         return self._make(mend)
 
-    def _reserved(self, situation: Situation) -> bool:
+    def _reserved(self, situation: Situation) -> bool | None:
         """A reserved word where only a name can stand."""
         if situation.kind not in tables().lexis.words.values() or situation.first:
-            return False
+            return None
         mend = Mend(("NAME",), situation.start, situation.stop)
         if accepts(self.parser.states, "INT") or not self._works(mend):
-            return False
-        word = self._text(situation)
+            return None
+        word = situation.text
         self._say("DL0106", f"`{word}` is a reserved word", situation.start, situation.stop, "expected a name")
         return self._make(mend)
 
-    def _missing(self, situation: Situation) -> bool:
+    def _missing(self, situation: Situation) -> bool | None:
         """A token or an operand left out just before this one."""
         before, states = self._before(), self.parser.states
-        if situation.kind != BAD and not situation.first and self._works(line := Mend(("_NL",), before, situation.start)):
-            help = "two statements stand on two lines; between two values, an operator or a comma is missing"
-            found = described(situation, self._text(situation))
-            self._say("DL0122", f"a statement ends before {found}", situation.start, situation.stop, "", help)
-            return self._make(line)
-        # A block that begins on the next line is read there.
-        if situation.kind == "_NL" and accepts(states, "LBRACE") and situation.opener != "=":
-            for mend in (Mend((), before, situation.stop), Mend(("LBRACE",), before, before)):
-                if self._works(mend):
-                    help = f"`{{` stands on the line of its `{situation.opener}`" if situation.opener else ""
-                    self._say("DL0114", "`{` is missing", before, before, "expected `{` here", help)
-                    return self._make(mend)
-        for kind in _MISSING:
-            if self._works(mend := Mend((kind,), before, before)):
-                code = "DL0114" if kind == "LBRACE" else "DL0129"
-                self._say(code, f"`{_spelled(kind)}` is missing", situation.start, situation.stop, "expected before this")
-                return self._make(mend)
-        if situation.operand and self._works(mend := Mend(("NAME",), before, before)):
-            what = expected(states).split(",")[0].split(" or ")[0]
-            self._say("DL0129", f"{what} is missing", before, before, f"expected {what} here")
-            return self._make(mend)
-        return False
+        if situation.kind == "_NL" and not situation.operand and accepts(states, "LBRACE"):
+            return self._unopened(situation, before)
+        if situation.operand:
+            return self._no_operand(situation)
+        mend = self._best(*(Mend((k,), before, situation.start if k == "_NL" else before) for k in _MISSING))
+        if mend is None or (mend.kinds == ("_NL",) and situation.kind == BAD):
+            return None
+        self._say_missing(situation, *mend.kinds)
+        return self._make(mend)
+
+    def _no_operand(self, situation: Situation) -> bool | None:
+        before = self._before()
+        mend = Mend(("NAME",), before, before)
+        if situation.kind in tables().lexis.words.values() and not accepts(self.parser.states, "INT"):
+            return None  # a reserved word used as a name
+        if not self._works(mend):
+            return None
+        what = expected(self.parser.states).split(",")[0].split(" or ")[0] or "a name"
+        self._say("DL0129", f"{what} is missing", before, before, f"expected {what} here")
+        return self._make(mend)
+
+    def _say_missing(self, situation: Situation, kind: str) -> None:
+        if kind == "_NL":
+            help = "begin a new line; between two values an operator or a comma is missing"
+            message = f"{described(situation)} does not continue the statement before it"
+            self._say("DL0122", message, situation.start, situation.stop, "", help)
+            return
+        message = f"`{_spelled(kind)}` is missing"
+        code = "DL0114" if kind == "LBRACE" else "DL0129"
+        self._say(code, message, situation.start, situation.stop, "expected before this")
+
+    def _unopened(self, situation: Situation, before: int) -> bool:
+        """A line that ends where its block should begin: the brace stands on the next line, or nowhere."""
+        help = f"`{{` stands on the line of its `{situation.opener}`" if situation.opener.isalpha() else ""
+        self._say("DL0114", "`{` is missing", before, before, "expected `{` here", help)
+        on_the_next_line = Mend((), before, situation.stop)
+        if self._works(on_the_next_line):
+            return self._make(on_the_next_line)
+        mend = Mend(("LBRACE",), before, before)
+        # Where nothing closes the block either, its lines are left out.
+        return not _left_alone(self.parser.source.text, before) and self._works(mend) and self._make(mend)
 
     def _too_much(self, situation: Situation) -> bool:
-        found = described(situation, self._text(situation))
+        found = described(situation)
         could = expected(self.parser.states)
         label = f"expected {could}" if could else ""
         if situation.kind == BAD:
             self._say("DL0107", f"{found} means nothing", situation.start, situation.stop, label)
         else:
-            self._say("DL0101", f"{found} cannot stand here", situation.start, situation.stop, label)
+            stop = situation.start if situation.kind == "_NL" else situation.stop
+            self._say("DL0101", f"{found} cannot stand here", situation.start, stop, label)
         mend = self._first(Mend((), situation.start, situation.stop))
         return mend is not None and self._make(mend)
 
@@ -186,23 +221,34 @@ class Recovery:
     def _first(self, *mends: Mend) -> Mend | None:
         return next((mend for mend in mends if self._works(mend)), None)
 
+    def _best(self, *mends: Mend) -> Mend | None:
+        """The mend after which the text goes on well for longest, the first of equals."""
+        reach = {mend: self._reach(mend, FAR) for mend in mends}
+        best = max(mends, key=lambda mend: reach[mend])
+        return best if reach[best] >= AHEAD else None
+
     def _works(self, mend: Mend) -> bool:
         """Whether the text goes on well after a mend."""
+        return self._reach(mend, AHEAD) >= AHEAD
+
+    def _reach(self, mend: Mend, far: int) -> int:
+        """How many tokens, up to `far`, go on well after a mend; `far` if its line or the text ends before that."""
         states = list(self.parser.states)
         if not all(feed(states, kind) for kind in mend.kinds):
-            return False
-        rows = tables().rows
+            return 0
+        rows, text = tables().rows, self.parser.source.text
         lexer = self._lexer(mend)
-        for ahead in range(AHEAD):
+        for ahead in range(far):
             kind = lexer.next(rows[states[-1]])
             if kind == BAD:
-                return ahead > 0
+                return far if ahead else 0  # a mistake of its own
             if not feed(states, kind):
-                # The end of the text, cut off: not the fault of the mend.
-                return kind == END and ahead > 1
+                # Neither the end of the text nor what is wrong on a later line is the fault of the mend.
+                later = ahead > 0 and "\n" in text[mend.resume : lexer.start]
+                return far if later or (kind == END and ahead > 1) else ahead
             if kind == END or (kind == "_NL" and ahead > 0):
-                return True
-        return True
+                return far
+        return far
 
     def _lexer(self, mend: Mend) -> Lexer:
         lexer = self.parser.lexer
@@ -235,6 +281,8 @@ class Recovery:
         if level is None:
             return False
         index, origin = level
+        if not again and self._into_the_block(situation, index):
+            return True
         begin = parser.starts[index] if index < len(parser.starts) else situation.start
         stop, word = self._stop(situation, index, begin, again)
         while word in ONLY_ITEMS and origin != "item" and index > 0:
@@ -246,6 +294,18 @@ class Recovery:
         opened = ["LBRACE", *(token.kind for token in brackets(parser.values))]
         parser.lexer = parser.lexer.at(stop, "RBRACE", opened)
         return True
+
+    def _into_the_block(self, situation: Situation, index: int) -> bool:
+        """Go on inside the braces of a `fn`, `if` or loop whose head, a single line, is at fault."""
+        parser = self.parser
+        text, end = parser.source.text, parser.lexer.end
+        kinds = (token.kind for token in parser.values[index:] if isinstance(token, Token))
+        head = next((HEADS[kind] for kind in kinds if kind in HEADS), None)
+        brace = _HEAD_END.match(text, situation.start, end)
+        if head is None or brace is None or any(t.kind == "LBRACE" for t in brackets(parser.values[index:])):
+            return False
+        del parser.states[index + 1 :], parser.values[index:], parser.starts[index:], parser.ends[index:]
+        return self._make(Mend(head, situation.start, brace.start(1)))
 
     def _level(self, top: int) -> tuple[int, str] | None:
         """The topmost state, from `top` down, in which a statement or the like can begin."""
@@ -307,7 +367,7 @@ class Recovery:
                 kind = tables().lexis.symbols[match[kind]]
                 if kind in OPENS:
                     opened.append(kind)
-                elif kind in CLOSES and any(OPENS[one] == kind for one in opened):
+                elif kind in CLOSES and _PARTNERS[kind] in opened[-NESTED:]:
                     while OPENS[opened.pop()] != kind:
                         pass
                 elif kind == "RBRACE" and enclosed:
@@ -324,7 +384,10 @@ class Recovery:
                 self._unclosed(situation)
             else:
                 could = expected(self.parser.states)
-                self._say("DL0129", "the text ends too early", situation.start, situation.stop, could and f"expected {could}")
+                what = "the text" if situation.stop == len(self.parser.source.text) else "this expression"
+                self._say(
+                    "DL0129", f"{what} ends too early", situation.start, situation.stop, could and f"expected {could}"
+                )
         return self._close()
 
     def _unclosed(self, situation: Situation) -> None:
@@ -332,7 +395,7 @@ class Recovery:
         opened = brackets(self.parser.values)
         text = self.parser.source.text
         token = opened[-1]
-        for one in reversed(opened):
+        for one in opened[: -NESTED - 1 : -1]:
             if one.kind == "LBRACE" and _left_alone(text, one.start):
                 token = one
                 break
@@ -342,7 +405,9 @@ class Recovery:
     def _close(self) -> bool:
         """Close what is open, leaving out what is unfinished, so that the rest makes a module."""
         parser = self.parser
-        while parser.reduced(END) is None:
+        for _ in range(NESTED):
+            if parser.reduced(END) is not None:
+                return True
             action = parser.reduced("RBRACE")
             if action is not None:
                 parser.shift(Token("RBRACE", "}", parser.lexer.end, parser.lexer.end), action)
@@ -357,7 +422,7 @@ class Recovery:
             index, origin = level
             begin = parser.starts[index] if index < len(parser.starts) else parser.lexer.end
             self._cut(index, origin, begin, parser.lexer.end)
-        return True
+        return False
 
     # ---- Saying it
 
@@ -370,9 +435,6 @@ class Recovery:
         report = self.parser.reports.pop()
         label = Label(Span(self.parser.source, at, at), text)
         self.parser.reports.append(Diagnostic(report.code, report.message, (*report.labels, label), report.helps))
-
-    def _text(self, situation: Situation) -> str:
-        return self.parser.source.text[situation.start : situation.stop]
 
     def _before(self) -> int:
         """Where the token before the mistake ends."""

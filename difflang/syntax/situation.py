@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from difflang.syntax.tables import END, tables
-from difflang.syntax.tokens import BAD, CLOSES, OPENS, Token
+from difflang.syntax.tokens import CLOSES, OPENS, Token
 
 if TYPE_CHECKING:
     from difflang.syntax.parse import Parser
@@ -26,6 +26,7 @@ class Situation:
     kind: str
     at: str  # its text, or its kind where there are many: NAME, INT, FLOAT, STRING, _NL, $END
     before: str  # likewise the token before it
+    text: str  # what is written there
     word: str  # the text of the token before it
     opener: str  # the nearest unfinished word, bracket or `=`
     operand: bool  # an operand could stand here
@@ -33,6 +34,7 @@ class Situation:
     wrapped: bool  # the token before it is the first on its line
     start: int
     stop: int
+    before_start: int
 
 
 def look(parser: Parser, kind: str) -> Situation:
@@ -50,6 +52,7 @@ def look(parser: Parser, kind: str) -> Situation:
         kind=kind,
         at=at,
         before=before.kind if before.kind in _CLASSES else before.text,
+        text=text[lexer.start : lexer.stop],
         word=before.text,
         opener=_opener(parser.values),
         operand=accepts(parser.states, "NAME") and accepts(parser.states, "LPAR"),
@@ -57,6 +60,7 @@ def look(parser: Parser, kind: str) -> Situation:
         wrapped=is_first(text, before.start),
         start=lexer.start,
         stop=stop,
+        before_start=before.start,
     )
 
 
@@ -148,20 +152,15 @@ def expected(states: Sequence[int]) -> str:
     return things[0] if len(things) == 1 else f"{', '.join(things[:-1])} or {things[-1]}"
 
 
-def described(situation: Situation, text: str) -> str:
+_DESCRIBED = {
+    "NAME": "the name `{}`",
+    "INT": "the number `{}`",
+    "FLOAT": "the number `{}`",
+    "STRING": "the string {}",
+    "_NL": "the end of the line",
+}
+
+
+def described(situation: Situation) -> str:
     """The token at fault, in words."""
-    match situation.kind:
-        case "NAME":
-            return f"the name `{text}`"
-        case "INT" | "FLOAT":
-            return f"the number `{text}`"
-        case "STRING":
-            return "a string"
-        case "_NL":
-            return "the end of the line"
-        case kind if kind == END:
-            return "the end"
-        case kind if kind == BAD:
-            return f"`{text}`"
-        case _:
-            return f"`{text}`"
+    return _DESCRIBED.get(situation.kind, "`{}`").format(situation.text)

@@ -61,7 +61,7 @@ def _escape(source: Source, pos: int, end: int, reports: list[Diagnostic]) -> tu
         if number <= 0x10FFFF and not 0xD800 <= number < 0xE000:
             return chr(number), code.end()
     stop = code.end() if code else min(pos + 2, end)
-    known = "the escapes are \\n \\t \\r \\0 \\\" \\\\ \\{ \\} and \\u{3b1}"
+    known = 'the escapes are \\n \\t \\r \\0 \\" \\\\ \\{ \\} and \\u{3b1}'
     reports.append(_report("DL0117", f"no such escape: `{text[pos:stop]}`", Span(source, pos, stop), "", known))
     return "", stop
 

@@ -524,4 +524,3 @@ CasePattern = NamePattern | LiteralPattern | VariantPattern | TupleCasePattern
 Stmt = Let | Var | Assign | Update | Return | Yield | Save | Break | Continue | Assert | Fn | Expr
 Item = Import | Record | Enum | Rule | Extern | Test | Bench | Stmt
 TypeExpr = TypeName | TypeInt | TypeApply | TypeCall | TypeTuple | TypeFn | DimBinary
-
