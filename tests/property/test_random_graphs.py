@@ -1,0 +1,229 @@
+"""Random graphs with branches, loops of every kind, maps and calls in each other: forward and reverse mode agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+import difflang.ops.loop
+from derivatives import FLOAT, FOREVER, called, choose, composed, literal, mapped, op, repeat, scan, total, wide
+from difflang.ir.builder import region
+from difflang.ir.evaluate import evaluate
+from difflang.ir.graph import Graph, Value
+from difflang.ir.types import F64, Tensor
+
+SIZE = 3
+VECTOR = Tensor(F64, (SIZE,))
+Values = Sequence[Value]
+
+
+class Writer:
+    """Writes a random region body: every draw is made while the graph is built, so a seed is a graph."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def pick(self, values: Values, type: Tensor) -> Value:
+        fitting = [v for v in values if v.type == type]
+        if not fitting:
+            other = self.pick(values, VECTOR if type == FLOAT else FLOAT)
+            return total(other) if type == FLOAT else wide(other, SIZE)
+        return fitting[int(self.rng.integers(len(fitting)))]
+
+    def any(self, values: Values) -> Value:
+        return values[int(self.rng.integers(len(values)))]
+
+    def body(self, values: Values, depth: int, steps: int, types: Sequence[Tensor]) -> list[Value]:
+        """A few more values, then one of each type asked for, made small enough to stay finite."""
+        known = list(values)
+        for _ in range(steps):
+            known += self.more(known, depth)
+        return [op("tanh", self.mean(known[len(values) :], t)) for t in types]
+
+    def mean(self, values: Values, type: Tensor) -> Value:
+        """Of all of them, so that little is dead."""
+        first, *rest = [self.pick([v], type) for v in values]
+        for v in rest:
+            first = first + v
+        return first * (1.0 / len(values))
+
+    def more(self, known: Values, depth: int) -> list[Value]:
+        return [v if v.type in (FLOAT, VECTOR) else total(v) for v in self.drawn(known, depth)]
+
+    def drawn(self, known: Values, depth: int) -> list[Value]:
+        kinds: list[Callable[[Values, int], list[Value]]] = [self.unary, self.binary, self.reshape]
+        if depth > 0:
+            kinds += [self.cond, self.loop, self.loop, self.lanes, self.call]
+        return kinds[int(self.rng.integers(len(kinds)))](known, depth)
+
+    def unary(self, known: Values, depth: int) -> list[Value]:
+        name = str(self.rng.choice(["sin", "cos", "tanh", "neg", "exp", "stop"], p=[0.2, 0.2, 0.2, 0.2, 0.15, 0.05]))
+        return [op(name, op("tanh", self.any(known)))]
+
+    def binary(self, known: Values, depth: int) -> list[Value]:
+        x = self.any(known)
+        assert isinstance(x.type, Tensor)
+        return [op(str(self.rng.choice(["add", "sub", "mul", "mul"])), x, self.pick(known, x.type))]
+
+    def reshape(self, known: Values, depth: int) -> list[Value]:
+        x = self.any(known)
+        return [total(x) if x.type == VECTOR else wide(x, SIZE)]
+
+    def operands(self, known: Values) -> list[Value]:
+        return [self.any(known) for _ in range(int(self.rng.integers(1, 4)))]
+
+    def types(self) -> list[Tensor]:
+        return [[FLOAT, VECTOR][int(self.rng.integers(2))] for _ in range(int(self.rng.integers(1, 3)))]
+
+    def cond(self, known: Values, depth: int) -> list[Value]:
+        types, pred = self.types(), op("gt", self.pick(known, FLOAT), self.pick(known, FLOAT))
+        branches = [lambda *xs: self.body(xs, depth - 1, 2, types) for _ in range(2)]
+        return choose(pred, *branches, *self.operands(known))
+
+    def loop(self, known: Values, depth: int) -> list[Value]:
+        consts, carry = self.operands(known), [self.pick(known, FLOAT), *self.operands(known)]
+        kind = str(self.rng.choice(["exact", "bounded", "limited", "unbounded"]))
+        length = int(self.rng.integers(0, 5))
+        xs = [wide(total(self.any(known)), length, SIZE)] if kind != "unbounded" and self.rng.random() < 0.6 else []
+        types = [v.type for v in carry if isinstance(v.type, Tensor)]
+        outputs = self.types() if kind != "unbounded" else []
+
+        def step(i: Value, *values: Value) -> list[Value]:
+            index = op("sin", op("convert", i, dtype=F64))
+            outs = self.body((index, *values), depth - 1, 2, [*types, *outputs])
+            return [0.7 * values[len(consts)] + 0.1 * outs[0], *outs[1:]]
+
+        def go(i: Value, *values: Value) -> Value:
+            return op("gt", op("abs", values[len(consts)]), literal(values[len(consts)], 0.2))
+
+        reverse = bool(self.rng.random() < 0.5)
+        if kind == "exact":
+            return scan(length, step, consts, carry, xs, reverse=reverse)
+        if kind == "bounded":
+            return repeat(length, step, consts, carry, xs, go=go, length=length)[1:]
+        if kind == "limited":
+            return repeat(max(length - 1, 0), step, consts, carry, xs, length=length, reverse=reverse)[1:]
+        return repeat(FOREVER, step, consts, carry, go=lambda *a: self.few(go, *a))[1:]
+
+    def few(self, go: Callable[..., Value], i: Value, *values: Value) -> Value:
+        """No more than a handful of steps, wherever the data would lead."""
+        return op("logical_and", go(i, *values), op("lt", i, literal(i, 6)))
+
+    def lanes(self, known: Values, depth: int) -> list[Value]:
+        count = int(self.rng.integers(1, 4))
+        xs = [wide(total(self.any(known)), count, SIZE) * literal_rows(known[0], count)]
+        outs = mapped(count, lambda *a: self.body(a, depth - 1, 2, self.types()), self.operands(known), xs)
+        return [total(y) for y in outs]
+
+    def call(self, known: Values, depth: int) -> list[Value]:
+        operands, types = self.operands(known), self.types()
+        f = region([v.type for v in operands], lambda *xs: self.body(xs, depth - 1, 2, types))
+        return [*called(f, *operands), *called(f, *reversed_alike(operands))]
+
+
+def reversed_alike(operands: list[Value]) -> list[Value]:
+    """The operands in reverse where they have one type, so that both calls differ."""
+    return operands[::-1] if len({v.type for v in operands}) == 1 else operands
+
+
+def literal_rows(like: Value, count: int) -> Value:
+    """1, 2, 3, ... in every column."""
+    type = Tensor(F64, (count, SIZE))
+    return like.home.one("iota", type=type, axis=0) + like.home.const(1.0, type)
+
+
+def depth(seed: int) -> int:
+    """How deep regions nest."""
+    return 3 if seed % 6 == 0 else 2
+
+
+def random_graph(seed: int) -> Graph:
+    writer = Writer(seed)
+    types = [FLOAT, VECTOR, FLOAT]
+    return region(types, lambda *xs: writer.body(xs, depth(seed), 5, [FLOAT, VECTOR]))
+
+
+def numbers(graph: Graph, n: int, seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=p.type.shape) for p in graph.params[n:]]
+
+
+SEEDS = range(60)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_forward_and_reverse_mode_agree(seed: int) -> None:
+    agree(random_graph(seed), seed)
+
+
+def agree(graph: Graph, seed: int) -> None:
+    """<ct, J dx> = <Jᵀ ct, dx>, of the function and of its derivatives; all of them give the function's value."""
+    for order in ("", "V", "J"):
+        f = composed(order, graph)
+        forward, backward = composed("J", f), composed("V", f)
+        xs = numbers(f, 0, seed)
+        dxs, cts = numbers(forward, len(xs), seed + 1), numbers(backward, len(xs), seed + 2)
+        ys, outs, back = evaluate(f, *xs), evaluate(forward, *xs, *dxs), evaluate(backward, *xs, *cts)
+        for y, a, b in zip(ys, outs, back, strict=False):
+            np.testing.assert_allclose(a, y, rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(b, y, rtol=1e-12, atol=1e-13)
+        left = [c * d for c, d in zip(cts, outs[len(ys) :], strict=True)]
+        right = [c * d for c, d in zip(back[len(ys) :], dxs, strict=True)]
+        size = sum(float(np.sum(np.abs(t))) for t in (*left, *right))
+        assert abs(sum(map(np.sum, left)) - sum(map(np.sum, right))) <= 1e-11 * size + 1e-13, order
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_forward_mode_agrees_with_differences(seed: int) -> None:
+    plain = without_stops(seed)
+    xs, dxs = numbers(plain, 0, seed), numbers(plain, 0, seed + 1)
+    h = 1e-6
+    ahead, behind = (evaluate(plain, *[x + s * d for x, d in zip(xs, dxs, strict=True)]) for s in (h, -h))
+    got = evaluate(composed("J", plain), *xs, *dxs)[len(plain.results) :]
+    for a, b, d in zip(ahead, behind, got, strict=True):
+        np.testing.assert_allclose(d, (a - b) / (2 * h), rtol=1e-5, atol=1e-6)
+
+
+def without_stops(seed: int) -> Graph:
+    """A random graph with no `stop`: a difference sees through it."""
+    writer = Writer(seed)
+    writer.unary = lambda known, depth: [  # type: ignore[method-assign]
+        op(str(writer.rng.choice(["sin", "cos", "tanh", "neg", "exp"])), op("tanh", writer.any(known)))
+    ]
+    return region([FLOAT, VECTOR, FLOAT], lambda *xs: writer.body(xs, depth(seed), 5, [FLOAT, VECTOR]))
+
+
+def test_the_graphs_are_worth_testing() -> None:
+    """Every region op occurs in many of them, nested in others."""
+    seen: dict[str, int] = {}
+    for seed in SEEDS:
+        for name in names(random_graph(seed)):
+            seen[name] = seen.get(name, 0) + 1
+    assert all(seen.get(name, 0) >= 15 for name in ("cond", "loop", "map", "call")), seen
+
+
+def test_most_derivatives_are_not_zero() -> None:
+    found = 0
+    for seed in SEEDS:
+        graph = random_graph(seed)
+        xs, dxs = numbers(graph, 0, seed), numbers(graph, 0, seed + 1)
+        found += all(np.all(d != 0) for d in evaluate(composed("J", graph), *xs, *dxs)[2:])
+    assert found > 0.6 * len(SEEDS), found
+
+
+def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cotangents of what a loop only reads, not summed over its steps: most graphs with a loop notice."""
+    monkeypatch.setattr(difflang.ops.loop, "add", lambda x, y: y)
+    caught = 0
+    for seed in SEEDS:
+        try:
+            agree(random_graph(seed), seed)
+        except AssertionError:
+            caught += 1
+    assert caught > 0.5 * len(SEEDS), caught
+
+
+def names(graph: Graph) -> set[str]:
+    return {e.op.name for e in graph.eqns}.union(*[names(r) for e in graph.eqns for r in e.regions])
