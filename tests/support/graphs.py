@@ -53,6 +53,8 @@ def bits(values: Sequence[Any]) -> list[Any]:
 
 def whole_bits(array: Any) -> Any:
     kind, shape = array.dtype.str, array.shape
+    if array.dtype.kind == "V":  # bf16
+        array = array.astype(np.float32)
     if array.dtype.kind in "fc":
         array = np.where(np.isnan(array), np.asarray(np.nan, array.dtype), array)
     return (kind, shape, np.ascontiguousarray(array).tobytes())

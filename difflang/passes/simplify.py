@@ -1,0 +1,213 @@
+"""Local rewriting: applies the rules of `rules.py` (pairs of programs), `shapes.py` and `control.py` (functions)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
+from difflang.ir.op import OPS, result_types
+from difflang.ir.same import attr_key, attrs_key
+from difflang.ir.types import Tensor, Type
+
+Rewrite = Callable[["Rewriter", Eqn], "Sequence[Value] | None"]
+
+
+def simplify(graph: Graph) -> Graph:
+    """Rewrite each equation by the first rule that matches, until none does. What is no longer read is left to dce.
+
+    A rule never changes a bit of a result (all NaNs being one): so no zero times x, no x - x, no x + 0.0.
+    Cost: linear; a graph that is used many times is looked at once.
+    """
+    return Simplifier().graph(graph)
+
+
+class Simplifier:
+    def __init__(self) -> None:
+        self.done: dict[Graph, Graph] = {}
+        self.rules = all_rules()
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph in self.done:
+            return self.done[graph]
+        to: dict[Value, Value] = {}
+        rewriter = Rewriter(self.rules)
+        for old in graph.eqns:
+            eqn = old.renamed(to) if to else old
+            if eqn.regions:
+                eqn = eqn.with_regions(map(self.graph, eqn.regions))
+            results = rewriter.add(eqn)
+            if results is not eqn.results:
+                to.update((a, b) for a, b in zip(eqn.results, results, strict=True) if a is not b)
+        eqns = rewriter.eqns
+        same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
+        return self.done.setdefault(graph, graph if same and not to else graph.with_eqns(eqns).renamed_results(to))
+
+
+class Rewriter:
+    """The graph that is being made: what rules look at, and emit into."""
+
+    def __init__(self, rules: Mapping[str, Sequence[Rewrite]]) -> None:
+        self.rules = rules
+        self.eqns: list[Eqn] = []
+        self.made: dict[Value, Eqn] = {}
+
+    def add(self, eqn: Eqn) -> Sequence[Value]:
+        """The equation's results: its own, or those of what it was rewritten to."""
+        for rewrite in self.rules.get(eqn.op.name, ()):
+            found = rewrite(self, eqn)
+            if found is not None:
+                return found
+        self.keep(eqn)
+        return eqn.results
+
+    def keep(self, eqn: Eqn) -> None:
+        """Put an equation into the graph as it is."""
+        self.eqns.append(eqn)
+        for result in eqn.results:
+            self.made[result] = eqn
+
+    def maker(self, value: Value, name: str) -> Eqn | None:
+        """The equation that made a value, if its op has that name."""
+        eqn = self.made.get(value)
+        return eqn if eqn is not None and eqn.op.name == name else None
+
+    def number(self, value: Value) -> complex | None:
+        """The number that the whole array holds, if it is a constant and that is known."""
+        eqn = self.maker(value, "const")
+        number = eqn.attrs["value"] if eqn is not None else None
+        return number if isinstance(number, (int, float, complex)) else None
+
+    def emit(self, like: Eqn, name: str, *operands: Value, regions: tuple[Graph, ...] = (), **attrs: Attr) -> Values:
+        """The results of another equation, which stands where `like` stood; it is rewritten in turn."""
+        op = OPS[name]
+        types = result_types(op, [v.type for v in operands], regions, attrs)
+        home = like.results[0].home
+        results = tuple([Value(t, home) for t in types])
+        return tuple(self.add(Eqn(op, operands, results, attrs, regions, like.span)))
+
+    def const(self, like: Eqn, value: complex, type: Type) -> Value:
+        return self.emit(like, "const", value=value, type=type)[0]
+
+    def splice(self, body: Graph, operands: Sequence[Value]) -> list[Value]:
+        """The results of a region on operands of this graph."""
+        to = dict(zip(body.params, operands, strict=True))
+        for eqn in body.eqns:
+            results = tuple([Value(r.type, r.home, r.hint) for r in eqn.results])
+            new = Eqn(eqn.op, tuple([to[v] for v in eqn.operands]), results, eqn.attrs, eqn.regions, eqn.span)
+            to.update(zip(eqn.results, self.add(new), strict=True))
+        return [to[r] for r in body.results]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Matches any value: the param of that number."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Matches a constant array with this number, compared by kind and bits."""
+
+    key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Matches an equation with one result."""
+
+    name: str
+    attrs: Hashable
+    operands: tuple[Pattern, ...]
+
+
+Pattern = Variable | Constant | Apply
+
+
+def pattern_of(graph: Graph) -> Pattern:
+    """What matches the one result of a small graph."""
+    made: dict[Value, Pattern] = {p: Variable(i) for i, p in enumerate(graph.params)}
+    for eqn in graph.eqns:
+        if eqn.op.name == "const":
+            made[eqn.results[0]] = Constant(attr_key(eqn.attrs["value"]))
+        else:
+            operands = tuple(made[v] for v in eqn.operands)
+            made[eqn.results[0]] = Apply(eqn.op.name, attrs_key(eqn.attrs), operands)
+    return made[graph.results[0]]
+
+
+@dataclass(slots=True)
+class PairRewrite:
+    """A rewrite by two programs: what matches the one is replaced by the other."""
+
+    lhs: Graph
+    rhs: Graph
+    root: Apply = field(init=False)
+
+    def __post_init__(self) -> None:
+        root = pattern_of(self.lhs)
+        assert isinstance(root, Apply)
+        self.root = root
+
+    def __call__(self, rewriter: Rewriter, eqn: Eqn) -> Sequence[Value] | None:
+        bound: dict[int, Value] = {}
+        if self.root.attrs != (attrs_key(eqn.attrs) if eqn.attrs else ()):
+            return None
+        for pattern, operand in zip(self.root.operands, eqn.operands, strict=True):
+            if not matches(pattern, operand, rewriter, bound):
+                return None
+        env = {p: bound[i] for i, p in enumerate(self.rhs.params) if i in bound}
+        for other in self.rhs.eqns:
+            attrs = dict(other.attrs)
+            if "type" in attrs:
+                attrs["type"] = eqn.results[0].type
+            (env[other.results[0]],) = rewriter.emit(eqn, other.op.name, *[env[v] for v in other.operands], **attrs)
+        return [env[r] for r in self.rhs.results]
+
+
+def matches(pattern: Pattern, value: Value, rewriter: Rewriter, bound: dict[int, Value]) -> bool:
+    if isinstance(pattern, Variable):
+        return bound.setdefault(pattern.number, value) is value
+    eqn = rewriter.made.get(value)
+    if eqn is None:
+        return False
+    if isinstance(pattern, Constant):
+        return eqn.op.name == "const" and attr_key(eqn.attrs["value"]) == pattern.key
+    if eqn.op.name != pattern.name or attrs_key(eqn.attrs) != pattern.attrs:
+        return False
+    pairs = zip(pattern.operands, eqn.operands, strict=True)
+    return all(matches(p, v, rewriter, bound) for p, v in pairs)
+
+
+def all_rules() -> dict[str, list[Rewrite]]:
+    """Every rule, by the op of the equation that it rewrites."""
+    from difflang.passes.control import CONTROL
+    from difflang.passes.rules import RULES
+    from difflang.passes.shapes import SHAPES
+
+    table: dict[str, list[Rewrite]] = {}
+    for guarded in (*SHAPES, *CONTROL):
+        for name in guarded.ops:
+            table.setdefault(name, []).append(guarded.rewrite)
+    for pair in RULES:
+        rewrite = PairRewrite(pair.lhs, pair.rhs)
+        table.setdefault(rewrite.root.name, []).append(rewrite)
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A rewrite that looks at attributes or types, with programs whose last equation it must rewrite."""
+
+    ops: tuple[str, ...]
+    rewrite: Rewrite
+    samples: tuple[Callable[[], Graph], ...]
+
+    def __str__(self) -> str:
+        return getattr(self.rewrite, "__name__", "rewrite")
+
+
+def tensor(value: Value) -> Tensor:
+    assert isinstance(value.type, Tensor)
+    return value.type
