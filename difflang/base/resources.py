@@ -37,7 +37,7 @@ def stdlib_files() -> tuple[Path, ...]:
 
 
 def cache_folder() -> Path:
-    """The user's folder for what can be made again: `$XDG_CACHE_HOME/difflang` or the platform's custom. Not created."""
+    """The user's folder for what can be made again: `$XDG_CACHE_HOME/difflang` or the platform's custom."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     if chosen and Path(chosen).is_absolute():  # the XDG rules say to ignore a relative path
         return Path(chosen) / "difflang"

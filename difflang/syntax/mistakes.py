@@ -37,13 +37,15 @@ class Mistake:
 DROP: tuple[str, ...] = ()
 _LAMBDA = "a function without a name is written `|x| x + 1`"
 _BLOCK = "a block stands in braces: `if c { ... }`"
+_COLON = "a block stands in braces, not after `:`"
 _LINE_END = r":[ \t]*(?:#.*)?\r?$"
 
 MISTAKES = (
     # ---- Characters and literals
     Mistake("DL0110", "x = 1;", "at", "a newline ends a statement, not `;`", "leave it out, or begin a new line",
             (DROP, ("_NL",), ("COMMA",)), r";"),
-    Mistake("DL0105", 'x = "abc', "at", "this string is never closed", 'a string ends with `"` on the line it begins on',
+    Mistake("DL0105", 'x = "abc', "at", "this string is never closed",
+            'a string ends with `"` on the line it begins on',
             (("STRING",), ("STRING", "RPAR"), ("STRING", "RPAR", "RPAR"), ("STRING", "RSQB"), ("STRING", "LBRACE")),
             r'"[^\n]*'),
     Mistake("DL0115", "x = 'c'", "at operand", "a string stands in double quotes",
@@ -76,7 +78,8 @@ MISTAKES = (
     Mistake("DL0109", "x = a ** b", "before at", "`**` is written `^`", "", (DROP,), r"\*"),
     Mistake("DL0109", "x = a === b", "before at", "`===` is written `==`", "", (DROP,), "="),
     Mistake("DL0109", "x = a <> b", "before at", "`<>` is written `!=`", "", (DROP,), ">"),
-    Mistake("DL0109", "x := 3", "at", "`:=` is written `=`", "`let x = e` binds a name, `x = e` gives a `var` a new value",
+    Mistake("DL0109", "x := 3", "at", "`:=` is written `=`",
+            "`let x = e` binds a name, `x = e` gives a `var` a new value",
             (("EQUAL",),)),
     Mistake("DL0109", "x++", "before at", "there is no `++`", "write `x += 1`", (), r"\+"),
     Mistake("DL0109", "x %= 2", "before at", "`%=` is not an update", "write `x = x % 2`"),
@@ -106,17 +109,18 @@ MISTAKES = (
     Mistake("DL0111", "assert x = 3", "opener at", "`=` does not compare", "write `==`", (("COMPARE",),)),
     Mistake("DL0111", "let x == 3", "opener at", "`==` compares; a name is bound with `=`", "", (("EQUAL",),)),
     Mistake("DL0111", "var x == 3", "opener at", "`==` compares; a name is bound with `=`", "", (("EQUAL",),)),
-    Mistake("DL0121", "x = y = 2", "opener at", "an assignment has no value", "assign to one name a line; `==` compares",
+    Mistake("DL0121", "x = y = 2", "opener at", "an assignment has no value",
+            "assign to one name a line; `==` compares",
             (("COMPARE",),)),
     Mistake("DL0101", "for i = 0..n { }", "opener at", "a loop is written `for i in 0..n { ... }`", "", (("IN",),)),
     # ---- Blocks
-    Mistake("DL0114", "if c:\n  x = 1", "opener at", "a block stands in braces, not after `:`", _BLOCK, (), _LINE_END),
-    Mistake("DL0114", "while c:\n  x = 1", "opener at", "a block stands in braces, not after `:`", _BLOCK, (), _LINE_END),
-    Mistake("DL0114", "for x in xs:\n  y = 1", "opener at", "a block stands in braces, not after `:`", _BLOCK, (),
+    Mistake("DL0114", "if c:\n  x = 1", "opener at", _COLON, _BLOCK, (), _LINE_END),
+    Mistake("DL0114", "while c:\n  x = 1", "opener at", _COLON, _BLOCK, (), _LINE_END),
+    Mistake("DL0114", "for x in xs:\n  y = 1", "opener at", _COLON, _BLOCK, (),
             _LINE_END),
-    Mistake("DL0114", "if c { x = 1 } else:\n  x = 2", "opener at", "a block stands in braces, not after `:`", _BLOCK, (),
+    Mistake("DL0114", "if c { x = 1 } else:\n  x = 2", "opener at", _COLON, _BLOCK, (),
             _LINE_END),
-    Mistake("DL0114", "fn f(x: f32):\n  x", "opener at", "a block stands in braces, not after `:`",
+    Mistake("DL0114", "fn f(x: f32):\n  x", "opener at", _COLON,
             "write `fn f(x: f32) { ... }`", (), _LINE_END),
     Mistake("DL0114", "if (c) x = 1", "opener before at", "the branches of an `if` stand in braces", _BLOCK),
     Mistake("DL0114", "if (c) return", "opener before at", "the branches of an `if` stand in braces", _BLOCK),
@@ -126,11 +130,13 @@ MISTAKES = (
     # ---- Declarations
     Mistake("DL0124", "fn f(x: f32): f32 { x }", "opener at", "the result's type stands after `->`", "",
             (("ARROW",),)),
-    Mistake("DL0124", "fn f<T>(x: T) -> T { x }", "opener at", "type parameters stand in brackets", "write `fn f[T](x: T)`"),
+    Mistake("DL0124", "fn f<T>(x: T) -> T { x }", "opener at", "type parameters stand in brackets",
+            "write `fn f[T](x: T)`"),
     Mistake("DL0124", "record P(x: f64)", "opener at", "the fields of a record stand in braces",
             "write `record P { x: f64 }`"),
     Mistake("DL0124", "enum E = A", "opener at", "the variants of an enum stand in braces", "write `enum E { A, B }`"),
-    Mistake("DL0124", "x: f32 = 3", "opener before at", "a name is bound with `let` or `var`", "write `let x: f32 = ...`"),
+    Mistake("DL0124", "x: f32 = 3", "opener before at", "a name is bound with `let` or `var`",
+            "write `let x: f32 = ...`"),
     Mistake("DL0131", "enum E { }", "state at", "an enum has at least one variant", "an empty record is written "
             "`record R { }`"),
     Mistake("DL0131", "match x { }", "state at", "a match has at least one case"),
@@ -159,7 +165,8 @@ MISTAKES = (
     Mistake("DL0126", "x = [for a in b { a }]", "opener at", "a comprehension has `=>` before its body",
             "write `[for x in xs => x^2]`", (("GIVES",),), r"(?=\{)", only_if_mended=True),
     Mistake("DL0127", "x = a[1:3]", "opener at", "a range of indices is written `a[1..3]`", "", (("RANGE",),)),
-    Mistake("DL0127", "x = a[1::2]", "opener at", "a range of indices is written `a[1.. by 2]`", "", (("RANGE", "_BY"),)),
+    Mistake("DL0127", "x = a[1::2]", "opener at", "a range of indices is written `a[1.. by 2]`", "",
+            (("RANGE", "_BY"),)),
     Mistake("DL0101", "match x { A -> 1 }", "at", "a case is written `pattern => value`", "", (("GIVES",),),
             only_if_mended=True),
     Mistake("DL0101", "match x { A: 1 }", "at", "a case is written `pattern => value`", "", (("GIVES",),),

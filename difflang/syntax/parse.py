@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -101,7 +101,7 @@ class Parser:
         return parser.run("expr", Recovery(parser).resume)
 
     def run(self, rule: str, mistake: Callable[[str], bool]) -> Any:
-        """The value of the start rule; None where `mistake`, told the kind of a token that cannot stand there, gives up."""
+        """The value of the start rule; None if `mistake`, told the kind of a token at fault, gives up."""
         rows, states, text = self.tables.rows, self.states, self.source.text
         states.append(self.tables.starts[rule])
         while True:
@@ -202,7 +202,8 @@ def _not_text(source: Source) -> Diagnostic | None:
     if text.isascii() and text.isprintable():
         return None
     for offset, char in enumerate(text):
-        if char < " " and char not in "\t\n\r\f\v" or char == "\x7f" or "\ud800" <= char <= "\udfff":
+        control = (char < " " and char not in "\t\n\r\f\v") or char == "\x7f"
+        if control or "\ud800" <= char <= "\udfff":
             label = Label(Span(source, offset, offset + 1), f"the character U+{ord(char):04X}")
             return Diagnostic("DL0102", "this is not a text file", (label,), ("a program is text in UTF-8",))
     return None
@@ -218,7 +219,7 @@ def _position(report: Diagnostic) -> int:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
+def _without_collection() -> Generator[None]:
     """A parse makes many objects and no garbage: looking for some again and again takes a third of the time."""
     enabled = gc.isenabled()
     gc.disable()

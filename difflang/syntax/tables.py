@@ -28,7 +28,7 @@ ACCEPT = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A production. `keep` says which symbols reach the callback: (index, whether its list is spliced in, Nones before)."""
+    """A production. `keep` says what reaches the callback: (index, whether that list is spliced in, Nones before)."""
 
     origin: str
     size: int

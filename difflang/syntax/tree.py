@@ -6,10 +6,16 @@ Nodes are compared by identity: a tree may be 100,000 deep, and nothing here rec
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar, dataclass_transform
 
 from difflang.base.source import Span
 
-syntax = dataclass(frozen=True, eq=False, slots=True)
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def syntax(cls: type[T]) -> type[T]:
+    return dataclass(frozen=True, eq=False, slots=True)(cls)
 
 
 @syntax
