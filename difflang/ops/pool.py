@@ -10,7 +10,7 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import FLOATS, Tensor
-from difflang.ops.compare import eq
+from difflang.ops.compare import lt
 from difflang.ops.conv import Margins, Two, outputs, spread
 from difflang.ops.families import Array, Example, linear, widened
 from difflang.ops.reduce import tied
@@ -196,7 +196,7 @@ def over_windows(y: Value, window: Two) -> Value:
 def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Two, strides: Two, padding: Margins) -> Value:
     seen = windows2d.one(framed(x, float("-inf"), padding), window=window, strides=strides)
     moved = windows2d.one(framed(dx, 0.0, padding), window=window, strides=strides)
-    return tied(eq.one(seen, over_windows(y, window)), moved, y, (3, 4))
+    return tied(lt.one(seen, over_windows(y, window)), moved, y, (3, 4))
 
 
 def sum_pool_transpose(ct: Value, x: Operand, *, window: Two, strides: Two, padding: Margins) -> Value:

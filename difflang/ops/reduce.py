@@ -11,7 +11,7 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
-from difflang.ops.compare import eq
+from difflang.ops.compare import eq, gt, lt
 from difflang.ops.families import Array, Example, Fixed, axes_but, inactive, like, linear, zeros_at
 from difflang.ops.linear import select
 
@@ -126,16 +126,15 @@ reduce_prod = OPS.declare(
 # --------------------------------------------------------------------------------------- extremes
 
 
-def tied(best: Value, dx: Value, y: Value, axes: Ints) -> Value:
-    """The mean over `axes` of the tangents where `best`; 0 where there is none, NaN where the value is NaN."""
-    one, zero = best.home.const(1, dx.type), best.home.const(0, dx.type)
-    ties = OPS["max"].one(reduce_sum.one(select.one(best, one, zero), axes=axes), like(y, 1.0))
+def tied(loses: Value, dx: Value, y: Value, axes: Ints) -> Value:
+    """The mean over `axes` of the tangents of those that do not lose; 0 where there is none.
+
+    Nothing loses to NaN, and there everything is divided by the NaN: forwards and in reverse the derivative is NaN.
+    """
+    one, zero = loses.home.const(1, dx.type), loses.home.const(0, dx.type)
+    ties = OPS["max"].one(reduce_sum.one(select.one(loses, zero, one), axes=axes), like(y, 1.0))
     divisor = select.one(eq.one(y, y), ties, y)
-    return reduce_sum.one(select.one(best, dx, zeros_at(dx, dx.type)), axes=axes) / divisor
-
-
-def extreme_jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
-    return tied(eq.one(x, spread_back(y, x, axes)), dx, y, axes)
+    return reduce_sum.one(select.one(loses, zeros_at(dx, dx.type), dx), axes=axes) / divisor
 
 
 def least(dtype: np.dtype[Any]) -> Any:
@@ -146,7 +145,10 @@ def greatest(dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
 
 
-def extreme(name: str, reduce: Any, start: Callable[[np.dtype[Any]], Any], lower: Rule, doc: str) -> Op:
+def extreme(name: str, loses: Op, reduce: Any, start: Callable[[np.dtype[Any]], Any], lower: Rule, doc: str) -> Op:
+    def jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
+        return tied(loses.one(x, spread_back(y, x, axes)), dx, y, axes)
+
     def reference(x: Array, *, axes: Ints) -> Array:
         return np.asarray(reduce(wide(x), axis=axes, initial=start(x.dtype))).astype(x.dtype)
 
@@ -157,7 +159,7 @@ def extreme(name: str, reduce: Any, start: Callable[[np.dtype[Any]], Any], lower
             reference,
             lower,
             doc,
-            jvp=(extreme_jvp,),
+            jvp=(jvp,),
             accepts=REALS,
             samples=(*SAMPLES, *EMPTY),
         )
@@ -166,6 +168,7 @@ def extreme(name: str, reduce: Any, start: Callable[[np.dtype[Any]], Any], lower
 
 reduce_max = extreme(
     "reduce_max",
+    lt,
     np.max,
     least,
     lambda jax, x, axes: jax.lax.reduce_max(x, axes),
@@ -174,6 +177,7 @@ reduce_max = extreme(
 )
 reduce_min = extreme(
     "reduce_min",
+    gt,
     np.min,
     greatest,
     lambda jax, x, axes: jax.lax.reduce_min(x, axes),

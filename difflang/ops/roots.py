@@ -77,7 +77,7 @@ hypot = binary(
 def over_square(numerator: Value, x: Value, y: Value) -> Value:
     """`numerator / (x^2 + y^2)` without overflow, 0 at the origin."""
     r = nonzero(hypot.one(x, y))
-    return numerator / r / r
+    return numerator / r * (1.0 / r)  # not `/ r / r`, which XLA makes a division by the square
 
 
 atan2 = binary(
