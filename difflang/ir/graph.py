@@ -125,7 +125,11 @@ class Graph:
         return replace(self, results=tuple(results))
 
     def with_eqns(self, eqns: Iterable[Eqn]) -> Graph:
-        return replace(self, eqns=tuple(eqns))
+        """The same graph with other equations; itself if they are the same ones."""
+        new = tuple(eqns)
+        if len(new) == len(self.eqns) and all(a is b for a, b in zip(new, self.eqns, strict=True)):
+            return self
+        return replace(self, eqns=new)
 
     def renamed_results(self, to: Mapping[Value, Value]) -> Graph:
         """The same graph giving other values; itself if none of its results is in `to`."""

@@ -28,7 +28,6 @@ class Cse:
         first: dict[Hashable, Values] = {}
         same: dict[Value, Value] = {}
         kept: list[Eqn] = []
-        changed = False
         for eqn in graph.eqns:
             new = eqn.renamed(same) if same else eqn
             if eqn.regions:
@@ -37,11 +36,8 @@ class Cse:
             known = first.setdefault(self.key(new), new.results) if not new.effectful else new.results
             if known is new.results:
                 kept.append(new)
-                changed = changed or new is not eqn
             else:
                 same.update(zip(new.results, known, strict=True))
-        if not (same or changed):
-            return self.done.setdefault(graph, graph)
         return self.done.setdefault(graph, graph.with_eqns(kept).renamed_results(same))
 
     def key(self, eqn: Eqn) -> Hashable:

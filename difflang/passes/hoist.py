@@ -35,8 +35,7 @@ class Hoister:
                 eqns.append(hoisted(inner, eqns))
             else:
                 eqns.append(eqn)
-        same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
-        return self.done.setdefault(graph, graph if same else graph.with_eqns(eqns))
+        return self.done.setdefault(graph, graph.with_eqns(eqns))
 
 
 def hoisted(eqn: Eqn, before: list[Eqn]) -> Eqn:

@@ -34,9 +34,7 @@ class Inliner:
                 to.update(zip(eqn.results, spliced(eqn.regions[0], eqn.operands, eqns), strict=True))
             else:
                 eqns.append(eqn)
-        same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
-        new = graph if same and not to else graph.with_eqns(eqns).renamed_results(to)
-        return self.done.setdefault(graph, new)
+        return self.done.setdefault(graph, graph.with_eqns(eqns).renamed_results(to))
 
 
 def is_call(eqn: Eqn) -> bool:

@@ -39,9 +39,7 @@ class Simplifier:
             results = rewriter.add(eqn)
             if results is not eqn.results:
                 to.update((a, b) for a, b in zip(eqn.results, results, strict=True) if a is not b)
-        eqns = rewriter.eqns
-        same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
-        return self.done.setdefault(graph, graph if same and not to else graph.with_eqns(eqns).renamed_results(to))
+        return self.done.setdefault(graph, graph.with_eqns(rewriter.eqns).renamed_results(to))
 
 
 class Rewriter:
