@@ -60,9 +60,15 @@ CODES: dict[str, str] = {
     "DL0133": "something that cannot be public or have attributes",
     # ---- 10: limits and memory
     "DL1001": "too many mistakes to go on",
+    "DL1010": "more equations than the back end takes at once",
+    "DL1011": "the back end gave up",
     # ---- 12: Python and artifacts
+    "DL1201": "an argument of another element type",
+    "DL1202": "an argument of another shape",
     "DL1203": "a mistake in the text of a graph",
     "DL1204": "a graph in JSON form that is damaged",
+    "DL1205": "a number that does not fit its type",
+    "DL1206": "an argument that is not an array",
 }
 
 

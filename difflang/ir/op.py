@@ -101,6 +101,7 @@ class Op:
     expand: Rule | None = None
     effect: str = ""  # "", "print", "fail": never dropped, merged or moved
     elementwise: bool = False  # one result, of the operands' common shape
+    barrier: bool = False  # the back end never fuses across it
     accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule says
     samples: Any = None  # how tests draw operands; see ops.families
     layout: Callable[[Eqn], Layout] | None = None  # for ops with regions: how values flow in and out of them

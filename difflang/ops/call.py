@@ -33,7 +33,7 @@ def call_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], name: str
 
 
 def call_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], name: str) -> list[Any]:
-    return lowering.graph(regions[0], *arrays)
+    return lowering.call(regions[0], *arrays)
 
 
 def called(builder: Builder, body: Graph, operands: list[Value], name: str) -> list[Value]:

@@ -143,6 +143,7 @@ cond = OPS.declare(
         cond_type,
         cond_reference,
         cond_lower,
+        barrier=True,
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,

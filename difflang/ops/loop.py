@@ -284,6 +284,7 @@ loop = OPS.declare(
         loop_type,
         loop_reference,
         loop_lower,
+        barrier=True,
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,

@@ -1,0 +1,160 @@
+"""Where long chains are cut, so that XLA on the CPU neither re-evaluates without end nor dies.
+
+XLA fuses a chain of elementwise operations into one kernel and computes shared operands again for each reader: a chain
+a few hundred deep takes for ever to compile or to run (tests/canary keeps these programs). The equations that lie on
+such a chain are gathered in short segments; each becomes a function that XLA does not inline, and so cannot fuse with
+its neighbours. How a segment is emitted is said in `jax`; nothing here knows XLA's API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.types import Tensor, Type
+
+DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
+SEGMENT = 10  # equations in a segment: compile time is flat from 8 to 25, run time grows with the number
+SMALL_SEGMENT = 4  # of large arrays, where evaluating again costs more than writing a value out
+LARGE = 1 << 15  # elements
+SHORT = 16  # an attribute longer than this is data, not worth having twice
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Equations that are outlined together: what they read from outside, and what others read of them."""
+
+    eqns: tuple[Eqn, ...]
+    operands: Values
+    results: Values
+
+
+Step = Eqn | Segment
+
+
+def barrier(eqn: Eqn) -> bool:
+    """XLA keeps it apart on its own: nothing fuses through it."""
+    return eqn.op.barrier or bool(eqn.op.effect) or (eqn.op.multilinear and not eqn.op.elementwise)
+
+
+class Chains:
+    """Plans for the graphs of one program. Each graph is looked at once."""
+
+    def __init__(self) -> None:
+        self.depths: dict[Graph, int] = {}
+        self.plans: dict[Graph, tuple[Step, ...]] = {}
+
+    def plan(self, graph: Graph) -> tuple[Step, ...]:
+        """The graph's equations in an order that respects dependence, long chains cut into segments."""
+        found = self.plans.get(graph)
+        if found is None:
+            found = self.plans[graph] = self.cut(graph) if self.depth(graph) > DEPTH else graph.eqns
+        return found
+
+    def weight(self, eqn: Eqn) -> int:
+        """How many links of a chain an equation is. A deep region is cut by itself."""
+        inner = max(map(self.depth, eqn.regions), default=1)
+        return inner if 0 < inner <= DEPTH else 1
+
+    def depth(self, graph: Graph) -> int:
+        """The length of the longest chain, those of regions included."""
+        found = self.depths.get(graph)
+        if found is None:
+            found = self.depths[graph] = max(self.before(graph).values(), default=0)
+        return found
+
+    def before(self, graph: Graph) -> dict[Value, int]:
+        """For each value made by a fusible equation, the longest chain that ends in it."""
+        ends: dict[Value, int] = {}
+        for eqn in graph.eqns:
+            if eqn.operands and not barrier(eqn):
+                length = self.weight(eqn) + max([ends.get(v, 0) for v in eqn.operands])
+                ends.update(dict.fromkeys(eqn.results, length))
+        return ends
+
+    def long(self, graph: Graph) -> set[Eqn]:
+        """The equations that lie on a chain deeper than XLA takes."""
+        before, after, found = self.before(graph), dict[Value, int](), set[Eqn]()
+        for eqn in reversed(graph.eqns):
+            if not eqn.results or eqn.results[0] not in before:
+                continue
+            rest = max([after.get(r, 0) for r in eqn.results])
+            if before[eqn.results[0]] + rest > DEPTH:
+                found.add(eqn)
+            length = rest + self.weight(eqn)
+            for v in eqn.operands:
+                after[v] = max(after.get(v, 0), length)
+        return found
+
+    def cut(self, graph: Graph) -> tuple[Step, ...]:
+        cutter = Cutter(graph)
+        long = self.long(graph)
+        for eqn in graph.eqns:
+            if eqn in long or (not barrier(eqn) and cutter.waits_for(eqn)):
+                cutter.gather(eqn, self.weight(eqn))
+            else:
+                cutter.apart(eqn)
+        return cutter.finish()
+
+
+class Cutter:
+    """Gathers equations in order. Constants are copied into each segment that reads them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.last = last_reads(graph)
+        self.steps: list[Step] = []
+        self.run: list[Eqn] = []
+        self.made: set[Value] = set()
+        self.size = 0
+        self.constants: dict[Value, Eqn] = {}
+        self.place = {e: i for i, e in enumerate(graph.eqns)}
+
+    def waits_for(self, eqn: Eqn) -> bool:
+        return not self.made.isdisjoint(eqn.operands)
+
+    def gather(self, eqn: Eqn, weight: int) -> None:
+        self.run.append(eqn)
+        self.made.update(eqn.results)
+        self.size += weight
+        if self.size >= (SMALL_SEGMENT if any(large(r.type) for r in eqn.results) else SEGMENT):
+            self.flush()
+
+    def apart(self, eqn: Eqn) -> None:
+        if self.waits_for(eqn) or eqn.op.effect:
+            self.flush()
+        if not eqn.operands and not eqn.regions and not eqn.op.effect and small(eqn):
+            self.constants.update(dict.fromkeys(eqn.results, eqn))
+        self.steps.append(eqn)
+
+    def flush(self) -> None:
+        if self.run:
+            self.steps.append(self.segment(self.run))
+        self.run, self.made, self.size = [], set(), 0
+
+    def segment(self, run: Sequence[Eqn]) -> Segment:
+        reads = dict.fromkeys([v for e in run for v in e.operands if v not in self.made])
+        copied = tuple(dict.fromkeys([self.constants[v] for v in reads if v in self.constants]))
+        end = self.place[run[-1]]
+        results = [r for e in run for r in e.results if self.last.get(r, -1) > end]
+        return Segment((*copied, *run), tuple([v for v in reads if v not in self.constants]), tuple(results))
+
+    def finish(self) -> tuple[Step, ...]:
+        self.flush()
+        return tuple(self.steps)
+
+
+def last_reads(graph: Graph) -> dict[Value, int]:
+    """Where each value is read for the last time; after the end for results."""
+    last = {v: i for i, eqn in enumerate(graph.eqns) for v in eqn.operands}
+    return {**last, **dict.fromkeys(graph.results, len(graph.eqns))}
+
+
+def large(type: Type) -> bool:
+    return isinstance(type, Tensor) and prod([n for n in type.shape if isinstance(n, int)]) >= LARGE
+
+
+def small(eqn: Eqn) -> bool:
+    """Made from a few numbers, so that it costs nothing to make it again."""
+    return not any(isinstance(a, tuple) and len(a) > SHORT for a in eqn.attrs.values())

@@ -1,0 +1,118 @@
+"""Graph to JAX primitives, in the current trace. No equation is interpreted twice and none is known here by name.
+
+Each op lowers itself; here are the walk, the positions, shared functions and outlined segments. Where a program is cut
+is decided in `chains`, what it adds up to in `regions`. JAX's differentiation is nowhere used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from jax.experimental.xla_metadata import set_xla_metadata
+
+from difflang.base.diagnostics import DifflangError, InternalError, Label
+from difflang.base.source import NOWHERE
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.lower.chains import Chains, Segment, Step
+from difflang.lower.locations import Frames
+from difflang.lower.regions import INLINED, Census, census, refuse_too_large
+
+Array = Any
+Env = dict[Value, Array]
+
+
+class Lowering:
+    """Lowers one program. `platform` decides what is cut; shared functions are traced once."""
+
+    __slots__ = ("chains", "counted", "frames", "functions", "jax", "platform")
+
+    def __init__(self, jax: ModuleType, platform: str = "cpu") -> None:
+        self.jax = jax
+        self.platform = platform
+        self.frames = Frames()
+        self.chains = Chains()
+        self.functions: dict[Graph, Callable[..., Any]] = {}
+        self.counted: Census | None = None
+
+    def graph(self, graph: Graph, *arrays: Array) -> list[Array]:
+        """The graph's results. The first graph lowered is the program.
+
+        Errors: DL1010 if the program is too large; what the ops' rules refuse, at the equation's span.
+        """
+        if self.counted is None:
+            self.counted = census(graph)
+            refuse_too_large(graph, self.counted)
+        env: Env = dict(zip(graph.params, arrays, strict=True))
+        self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env)
+        return [env[r] for r in graph.results]
+
+    def steps(self, steps: Iterable[Step], env: Env) -> None:
+        jax, at = self.jax, self.frames.at
+        for step in steps:
+            if isinstance(step, Segment):
+                self.segment(step, env)
+                continue
+            arrays = [env[v] for v in step.operands]
+            try:
+                if step.regions:
+                    found = at(step.span)(step.op.lower, self, arrays, {**step.attrs, "regions": step.regions})
+                else:
+                    found = at(step.span)(step.op.lower, jax, arrays, step.attrs)
+            except DifflangError as error:
+                raise placed(error, step) from None
+            if len(step.results) == 1 and not isinstance(found, (list, tuple)):
+                env[step.results[0]] = found
+            else:
+                bind(step, found, env)
+
+    def segment(self, segment: Segment, env: Env) -> None:
+        """A part of a long chain, kept apart."""
+        if not segment.results:
+            return
+
+        def part(*arrays: Array) -> list[Array]:
+            inner: Env = dict(zip(segment.operands, arrays, strict=True))
+            self.steps(segment.eqns, inner)
+            return [inner[r] for r in segment.results]
+
+        with set_xla_metadata(inlineable="false"):
+            found = self.jax.jit(part)(*[env[v] for v in segment.operands])
+        env.update(zip(segment.results, found, strict=True))
+
+    def call(self, body: Graph, *arrays: Array) -> list[Array]:
+        """A function called. One that is called often stays one function, so that code stays as long as its source."""
+        counted = self.counted
+        if counted is None or not counted.shared(body):
+            return self.graph(body, *arrays)
+        if counted.expanded > INLINED and self.platform == "cpu":
+            with set_xla_metadata(inlineable="false"):
+                return self.function(body)(*arrays)
+        return self.function(body)(*arrays)
+
+    def function(self, body: Graph) -> Callable[..., list[Array]]:
+        found = self.functions.get(body)
+        if found is None:
+
+            def function(*arrays: Array) -> list[Array]:
+                return self.graph(body, *arrays)
+
+            function.__name__ = function.__qualname__ = body.name or "function"
+            found = self.functions[body] = self.jax.jit(function)
+        return found
+
+
+def bind(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
+    if len(found) != len(eqn.results):
+        raise InternalError(f"{eqn.op} lowered to {len(found)} results, not {len(eqn.results)}")
+    env.update(zip(eqn.results, found, strict=True))
+
+
+def placed(error: DifflangError, eqn: Eqn) -> DifflangError:
+    """The same refusal, at the equation that met it, unless it already says where."""
+    if eqn.span == NOWHERE:
+        return error
+    label = (Label(eqn.span),)
+    return DifflangError(*[d if d.labels else replace(d, labels=label) for d in error.diagnostics])

@@ -1,0 +1,67 @@
+"""What regions add up to: which functions are shared, and how large the program is. No JAX here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.ir.graph import Graph
+
+TINY = 8  # a body this short is copied where it is called
+INLINED = 2000  # equations up to which XLA may copy every function into its callers
+LIMIT = 50_000  # equations in one compilation: what jaxlib compiles in less than a minute without harm
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What stands in a program."""
+
+    uses: Counter[Graph]  # how many regions each graph is
+    size: int  # equations, a shared graph counted once
+    expanded: int  # equations, were each region written out where it is used
+
+    def shared(self, body: Graph) -> bool:
+        """It is called more than once, and worth being a function of its own."""
+        return self.uses[body] > 1 and len(body.eqns) >= TINY
+
+
+def census(root: Graph) -> Census:
+    """Every graph of a program is visited once, inner ones first."""
+    order, uses = inner_first(root)
+    expanded: dict[Graph, int] = {}
+    for graph in order:
+        expanded[graph] = len(graph.eqns) + sum([expanded[r] for e in graph.eqns for r in e.regions])
+    return Census(uses, sum([len(g.eqns) for g in order]), expanded[root])
+
+
+def inner_first(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
+    uses: Counter[Graph] = Counter()
+    order: list[Graph] = []
+    seen: set[Graph] = set()
+    todo: list[tuple[Graph, bool]] = [(root, False)]
+    while todo:
+        graph, done = todo.pop()
+        if done:
+            order.append(graph)
+        elif graph not in seen:
+            seen.add(graph)
+            regions = [r for e in graph.eqns if e.regions for r in e.regions]
+            uses.update(regions)
+            todo.append((graph, True))
+            todo += [(r, False) for r in regions]
+    return order, uses
+
+
+def refuse_too_large(root: Graph, found: Census) -> None:
+    """Errors: DL1010 for a program beyond what the back end survives."""
+    if found.size > LIMIT:
+        where = (Label(root.eqns[0].span),) if root.eqns else ()
+        raise DifflangError(
+            Diagnostic(
+                "DL1010",
+                f"{root.name or 'this program'} has {found.size:,} equations; the back end takes {LIMIT:,} at once",
+                where,
+                ("write the repetition as a `for` loop or a comprehension: its body is compiled once",),
+            )
+        )

@@ -1,0 +1,122 @@
+"""Graph to something that runs: traced, lowered and called with 64-bit types switched on, whatever the process says.
+
+Also the text of a program for a platform that need not be here. What an argument may be is said in `values`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import SingleDeviceSharding
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.ir.evaluate import numpy_dtype
+from difflang.ir.graph import Graph
+from difflang.ir.types import Tensor
+from difflang.lower.jax import Lowering
+from difflang.runtime.values import converter
+
+Array = Any
+Tracer = jax.core.Tracer
+
+
+class Executable:
+    """A graph that can be called. It is compiled when it is first called on arrays; see `build`.
+
+    Under an outer JAX trace (jit, vmap, scan, ...) the graph is evaluated in that trace instead.
+    """
+
+    __slots__ = ("compiled", "converters", "device", "graph", "lock")
+
+    def __init__(self, graph: Graph, device: jax.Device | None = None) -> None:
+        self.graph = graph
+        self.device = device
+        self.converters = tuple([converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)])
+        self.compiled: Callable[..., list[Array]] | None = None
+        self.lock = threading.Lock()
+
+    def __call__(self, *given: Any) -> list[Array]:
+        """The graph's results as JAX arrays. Errors: what `values.converter` refuses; DL1202 for another count."""
+        if len(given) != len(self.converters):
+            raise other_count(self.graph, len(given))
+        arrays = [convert(x) for convert, x in zip(self.converters, given, strict=True)]
+        compiled = self.compiled
+        for x in arrays:
+            if isinstance(x, Tracer):
+                return self.inline(arrays)
+        if compiled is None:
+            compiled = self.build()
+        if self.device is not None:
+            arrays = [jax.device_put(x, self.device) if isinstance(x, jax.Array) else x for x in arrays]
+        with jax.enable_x64(True):
+            return compiled(*arrays)
+
+    def inline(self, arrays: Sequence[Array]) -> list[Array]:
+        """The graph in the trace that is going on."""
+        with jax.enable_x64(True):
+            return Lowering(jax, platform_of(self.device)).graph(self.graph, *arrays)
+
+    def build(self) -> Callable[..., list[Array]]:
+        """Compile now, if that has not been done. Errors: DL1010 and DL1011 where XLA's limits are met."""
+        with self.lock:
+            if self.compiled is None:
+                sharding = None if self.device is None else SingleDeviceSharding(self.device)
+                self.compiled = compiled(lowered(self.graph, platform_of(self.device), sharding), self.graph)
+        return self.compiled
+
+
+def compile(graph: Graph, device: jax.Device | None = None) -> Executable:
+    """A callable for one concrete graph, on that device or the default one."""
+    return Executable(graph, device)
+
+
+def lower_for(graph: Graph, platform: str, *, debug_info: bool = False) -> str:
+    """StableHLO for a platform, "cpu", "cuda", "rocm" or "tpu", that need not be on this machine."""
+    return lowered(graph, platform, lowering_platforms=(platform,)).as_text(debug_info=debug_info)
+
+
+def lowered(
+    graph: Graph,
+    platform: str,
+    sharding: SingleDeviceSharding | None = None,
+    lowering_platforms: tuple[str, ...] | None = None,
+) -> Any:
+    """The program in JAX's own lowered form."""
+    lowering = Lowering(jax, "cpu" if platform == "cpu" else platform)
+
+    def program(*arrays: Array) -> list[Array]:
+        return lowering.graph(graph, *arrays)
+
+    program.__name__ = program.__qualname__ = graph.name or "program"
+    with jax.enable_x64(True):
+        specs = [spec(p.type, sharding) for p in graph.params]
+        return jax.jit(program, keep_unused=True).trace(*specs).lower(lowering_platforms=lowering_platforms)
+
+
+def spec(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeDtypeStruct:
+    assert isinstance(type, Tensor), "histories are no params of a program"
+    return jax.ShapeDtypeStruct(type.shape, numpy_dtype(type.dtype), sharding=sharding)
+
+
+def compiled(program: Any, graph: Graph, options: Mapping[str, Any] | None = None) -> Callable[..., list[Array]]:
+    try:
+        with jax.enable_x64(True):
+            return program.compile(compiler_options=dict(options) if options else None)
+    except jax.errors.JaxRuntimeError as error:
+        where = (Label(graph.eqns[0].span),) if graph.eqns else ()
+        message = f"XLA could not compile {graph.name or 'this program'}: {str(error).splitlines()[0]}"
+        raise DifflangError(Diagnostic("DL1011", message, where)) from error
+
+
+def platform_of(device: jax.Device | None) -> str:
+    platform = jax.default_backend() if device is None else device.platform
+    return str(platform)
+
+
+def other_count(graph: Graph, given: int) -> DifflangError:
+    wanted = len(graph.params)
+    name = graph.name or "this program"
+    return DifflangError(Diagnostic("DL1202", f"{name} takes {wanted} argument{'s' * (wanted != 1)}, not {given}"))

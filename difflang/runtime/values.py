@@ -1,0 +1,151 @@
+"""Arguments at the door: what a person gives, as an array of the declared element type. Nothing is narrowed silently.
+
+An array keeps its element type: it must be the declared one, or a narrower one of the same kind, which loses nothing.
+A plain Python number takes the declared type if that can hold it. Arrays already in JAX stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.ir.evaluate import numpy_dtype
+from difflang.ir.types import DTYPES, DType, Tensor, Type
+
+Array = Any
+Convert = Callable[[Any], Array]
+NAMES: dict[np.dtype[Any], DType] = {numpy_dtype(d): d for d in DTYPES.values()}
+
+
+def converter(type: Type, name: str) -> Convert:
+    """A function from what may be given for a param to a NumPy or JAX array of that type.
+
+    Errors: DL1201 another element type, DL1202 another shape, DL1205 a number that does not fit, DL1206 no array.
+    """
+    if not isinstance(type, Tensor):
+        raise DifflangError(Diagnostic("DL0801", f"{name}: a {type} cannot be given from outside"))
+    dtype = numpy_dtype(type.dtype)
+    shape = tuple([int(n) for n in type.shape if isinstance(n, int)])
+    array_type = concrete_array()
+
+    def convert(given: Any) -> Array:
+        if given.__class__ is array_type and given.dtype == dtype and given.shape == shape:
+            return given
+        if given.__class__ is float and not shape and dtype.kind == "f":
+            return number(given, type, name)
+        return checked(given, type, name)
+
+    return convert
+
+
+def concrete_array() -> type[Any]:
+    """The class of JAX's concrete arrays."""
+    return type(jax.numpy.zeros((), np.float32))
+
+
+def checked(given: Any, type: Tensor, name: str) -> Array:
+    array = given
+    if isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic):
+        if not type.shape:
+            return number(given, type, name)
+        raise other_shape((), type, name)
+    if isinstance(given, (list, tuple)):
+        raise DifflangError(
+            Diagnostic(
+                "DL1206",
+                f"`{name}` is a {type}, and a Python {given.__class__.__name__} was given",
+                helps=(f"write `np.array({name}, dtype={numpy_name(type.dtype)})`",),
+            )
+        )
+    if not isinstance(array, (np.ndarray, np.generic, jax.Array)):
+        return other_array(given, type, name)
+    if array.shape != type.shape:
+        raise other_shape(array.shape, type, name)
+    return with_dtype(array, type, name)
+
+
+def other_array(given: Any, type: Tensor, name: str) -> Array:
+    """Arrays of other libraries, which offer themselves to NumPy."""
+    if not hasattr(given, "__array__"):
+        message = f"`{name}` is a {type}, and a {given.__class__.__name__} was given"
+        raise DifflangError(Diagnostic("DL1206", message))
+    return checked(np.asarray(given), type, name)
+
+
+def with_dtype(array: Array, type: Tensor, name: str) -> Array:
+    wanted = numpy_dtype(type.dtype)
+    if array.dtype == wanted:
+        return array
+    weak = isinstance(array, jax.core.Tracer) and bool(getattr(array.aval, "weak_type", False))
+    if widens(array.dtype, wanted) or (weak and fits_kind(array.dtype, type.dtype)):
+        with jax.enable_x64(True):
+            return array.astype(wanted)
+    raise other_dtype(array.dtype, type, name)
+
+
+def widens(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Every value of the one is a value of the other, and both are of one kind."""
+    a, b = NAMES.get(given), NAMES[wanted]
+    return a is not None and a.kind == b.kind and a.bits < b.bits
+
+
+def fits_kind(given: np.dtype[Any], wanted: DType) -> bool:
+    """What began as a Python number inside a JAX program may stand for a float; nothing says that an integer fits."""
+    return wanted.differentiable and given in NAMES and NAMES[given].kind in ("int", "float", wanted.kind)
+
+
+def number(given: complex, type: Tensor, name: str) -> Array:
+    """A plain number in the declared type, if that holds it."""
+    kind, wanted = type.dtype.kind, numpy_dtype(type.dtype)
+    holds: tuple[Any, ...] = {
+        "bool": (bool,), "int": (int,), "uint": (int,), "float": (int, float), "complex": (int, float, complex)
+    }[kind]  # fmt: skip
+    if not isinstance(given, holds) or (isinstance(given, bool) and kind != "bool"):
+        message = f"`{name}` is a {type}, and the {given.__class__.__name__} {given} was given"
+        raise DifflangError(Diagnostic("DL1201", message))
+    if isinstance(given, int) and kind in ("int", "uint"):
+        low, high = np.iinfo(wanted).min, np.iinfo(wanted).max
+        if not low <= given <= high:
+            raise too_large(given, type, name)
+    try:
+        with np.errstate(over="ignore"):
+            array = np.asarray(given, wanted)
+    except OverflowError:
+        raise too_large(given, type, name) from None
+    if kind in ("float", "complex") and not np.isfinite(array) and np.isfinite(given):
+        raise too_large(given, type, name)
+    return array
+
+
+def too_large(given: complex, type: Tensor, name: str) -> DifflangError:
+    text = str(given) if not isinstance(given, int) or given.bit_length() < 200 else "a number of that many digits"
+    return DifflangError(Diagnostic("DL1205", f"`{name}` is a {type}, which does not hold {text}"))
+
+
+def numpy_name(dtype: DType) -> str:
+    return f"jnp.{dtype.numpy}" if dtype.numpy == "bfloat16" else f"np.{dtype.numpy}"
+
+
+def other_dtype(given: np.dtype[Any], type: Tensor, name: str) -> DifflangError:
+    found = NAMES.get(given)
+    return DifflangError(
+        Diagnostic(
+            "DL1201",
+            f"`{name}` is a {type}, and an array of {found or given} was given",
+            helps=(f"write `{name}.astype({numpy_name(type.dtype)})`",),
+        )
+    )
+
+
+def other_shape(given: tuple[int, ...], type: Tensor, name: str) -> DifflangError:
+    what = "a number" if not given else f"an array of shape [{', '.join(map(str, given))}]"
+    if len(given) != type.rank:
+        message = f"`{name}` is a {type}, of rank {type.rank}, and {what} was given"
+    else:
+        axis = next(i for i, (a, b) in enumerate(zip(given, type.shape, strict=True)) if a != b)
+        message = f"`{name}` is a {type}, and {what} was given: axis {axis} is {given[axis]}, not {type.shape[axis]}"
+    return DifflangError(Diagnostic("DL1202", message))
