@@ -141,5 +141,7 @@ def while_looped(
         return lax.add(count, np.asarray(1, np.int32)), tuple(outs[:nk]), new
 
     start = np.asarray(0, np.int32), tuple(state), tuple(buffers)
+    if length == 0:  # no step can be taken, and there is no item to read while tracing one
+        return [start[0], *state, *buffers]
     count, last, ys = lax.while_loop(goes_on, body, start)
     return [count, *last, *ys]
