@@ -1,0 +1,48 @@
+"""How a finished graph is run: compiled by XLA, or interpreted in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from difflang.driver.pipeline import finished
+from difflang.ir.evaluate import evaluate
+from difflang.ir.graph import Graph
+from difflang.ir.types import Tensor
+
+Program = Callable[..., Sequence[Any]]
+SMALL = 24  # equations of a host expression on numbers that are not worth a compilation
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """`interpret` runs every graph in NumPy; `device` is a platform of JAX, None for its default."""
+
+    name: Literal["xla", "interpret"] = "xla"
+    device: str | None = None
+
+    def program(self, graph: Graph) -> Program:
+        """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine."""
+        ready = finished(graph)
+        if self.name == "interpret" or small(ready):
+            return interpreted(ready)
+        from difflang.runtime.compile import compile
+
+        return compile(ready, device=self.device)
+
+
+def small(graph: Graph) -> bool:
+    """Whether a graph is arithmetic on a few numbers."""
+    values = [*graph.params, *[r for e in graph.eqns for r in e.results]]
+    scalars = all(isinstance(v.type, Tensor) and not v.type.shape for v in values)
+    return scalars and len(graph.eqns) <= SMALL and not any(e.regions for e in graph.eqns)
+
+
+def interpreted(graph: Graph) -> Program:
+    import numpy as np
+
+    def program(*arrays: Any) -> Sequence[Any]:
+        return evaluate(graph, *[np.asarray(a) for a in arrays])
+
+    return program

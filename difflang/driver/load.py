@@ -1,0 +1,120 @@
+"""From a file to a module whose declarations are known: reading, parsing, the names that every file sees."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from difflang.base import resources
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Source
+from difflang.check.annotations import mistake
+from difflang.check.modules import Module
+from difflang.elaborate import calls, comprehension, control, expressions, indexing, operators, statements
+from difflang.elaborate.context import Session
+from difflang.elaborate.trampoline import run
+from difflang.ir.types import DTYPES
+from difflang.syntax import tree
+from difflang.syntax.parse import parse
+
+# Importing these registers how each kind of syntax is walked.
+WALKERS = (calls, comprehension, control, expressions, indexing, operators, statements)
+MOST_BYTES = 64 * 2**20
+
+
+def read(path: Path, name: str) -> Source:
+    """The text of a program. Errors: DL0701 where it cannot be read, DL0102 where it is no text."""
+    try:
+        if path.is_dir():
+            raise unreadable(name, "this is a directory", "name a file: `difflang run FILE`")
+        data = path.read_bytes()
+    except OSError as error:
+        raise unreadable(name, (error.strerror or "it cannot be read").lower()) from None
+    return decoded(data, name)
+
+
+def decoded(data: bytes, name: str) -> Source:
+    """A program's text from its bytes. Errors: DL0102 where it is no text, DL1004 where it is too much."""
+    if len(data) > MOST_BYTES:
+        raise DifflangError(Diagnostic("DL1004", f"{name}: a program of {len(data) >> 20} MiB is too large", (),
+                                       (f"at most {MOST_BYTES >> 20} MiB are read",)))  # fmt: skip
+    try:
+        return Source(name, data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DifflangError(Diagnostic("DL0102", f"{name}: this is not a text file", (),
+                                       (f"byte {error.start} (line {line}) is not UTF-8",))) from None  # fmt: skip
+
+
+def unreadable(name: str, why: str, help: str = "") -> DifflangError:
+    return DifflangError(Diagnostic("DL0701", f"cannot read {name}: {why}", (), (help,) if help else ()))
+
+
+def declare(source: Source, session: Session, default_float: str | None = None) -> tuple[Module, tree.Module]:
+    """Parse a file and enter its declarations; mistakes are reported to the session."""
+    parsed = parse(source)
+    for diagnostic in parsed.diagnostics:
+        session.report(DifflangError(diagnostic))
+    module = Module(source, DTYPES[default_float or parsed.module.default_float], prelude=prelude())
+    for item in parsed.module.items:
+        enter(module, item, session)
+    return module, parsed.module
+
+
+def enter(module: Module, item: tree.Item, session: Session) -> None:
+    """One declaration. Errors are reported: a name declared twice, a kind of declaration that is not there yet."""
+    match item:
+        case tree.Fn(name=name, name_span=span):
+            taken = module.fns.get(name) or module.records.get(name)
+            if taken is not None:
+                session.report(mistake("DL0210", f"`{name}` is declared twice", (span, "here again"), (taken.name_span, "here first")))
+            module.fns[name] = item
+        case tree.Record(name=name, name_span=span):
+            taken = module.fns.get(name) or module.records.get(name)
+            if taken is not None:
+                session.report(mistake("DL0210", f"`{name}` is declared twice", (span, "here again"), (taken.name_span, "here first")))
+            module.records[name] = item
+        case tree.Enum(name=name, name_span=span):
+            module.later[name] = item
+            session.report(not_yet("`enum` is", span, "use a record, or an `if`"))
+        case tree.Import():
+            for name in (*item.names, item.alias or item.module):
+                module.later[name] = item
+            session.report(not_yet("`import` is", item, "put the functions into this file"))
+        case tree.Extern(name=name):
+            module.later[name] = item
+            session.report(not_yet("`extern fn` is", item))
+        case tree.Rule():
+            session.report(not_yet("`rule` is", item, "the derivative of the function's body is taken"))
+        case tree.Test() | tree.Bench():
+            session.report(not_yet("`test` and `bench` blocks are", item, "write host statements with `assert`"))
+        case _:
+            pass
+
+
+def not_yet(what: str, where: tree.Node | object, way: str = "") -> DifflangError:
+    from difflang.base.source import Span
+
+    span = where.span if isinstance(where, tree.Node) else where
+    assert isinstance(span, Span)
+    first = Span(span.source, span.start, min(span.end, span.start + len(span.text.split("\n")[0])))
+    return DifflangError(Diagnostic("DL0801", f"{what} not there yet", (Label(first),), (way,) if way else ()))
+
+
+@lru_cache(maxsize=1)
+def prelude() -> Module:
+    """The names that every file sees and that are written in the language."""
+    path = resources.folder("stdlib") / "prelude.dfl"
+    source = Source("stdlib/prelude.dfl", path.read_text(encoding="utf-8"))
+    module = Module(source)
+    for item in parse(source).module.items:
+        if isinstance(item, tree.Fn):
+            module.fns[item.name] = item
+    return module
+
+
+def check_definitions(module: Module, session: Session) -> None:
+    """Check every function by itself."""
+    for decl in module.fns.values():
+        if not decl.host:
+            run(calls.check_definition(session, module, decl))

@@ -1,0 +1,63 @@
+"""A file on its way: read, parsed, checked as a whole, then run. The one place that knows the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.source import Source
+from difflang.check.modules import Module
+from difflang.driver.checker import Checker
+from difflang.driver.engine import Engine
+from difflang.driver.files import Access
+from difflang.driver.load import check_definitions, declare
+from difflang.driver.runner import Runner
+from difflang.elaborate.context import Reported, Session
+from difflang.syntax import tree
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Checked:
+    """A file that was checked: its declarations, statements, and everything there is to report."""
+
+    module: Module
+    items: tuple[tree.Item, ...]
+    session: Session
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        return tuple(self.session.diagnostics)
+
+    @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        return tuple(d for d in self.diagnostics if d.severity == "error")
+
+
+def check(source: Source, default_float: str | None = None) -> Checked:
+    """Check a whole file, host statements included, before anything of it runs. Never raises for what is wrong in it."""
+    session = Session()
+    module, parsed = declare(source, session, default_float)
+    check_definitions(module, session)
+    Checker(session, module).check(parsed.items)
+    module.host.clear()
+    return Checked(module, parsed.items, session)
+
+
+def run(checked: Checked, engine: Engine, access: Access, seed: int, write: Callable[[str], None]) -> Runner:
+    """Run the host statements of a file that was checked. Errors: DifflangError."""
+    if checked.errors:
+        raise DifflangError(*checked.errors)
+    before = len(checked.session.diagnostics)
+    runner = Runner(checked.session, checked.module, engine, access, seed, write)
+    try:
+        runner.run(checked.items)
+    except Reported:
+        raise DifflangError(*checked.session.diagnostics[before:]) from None
+    return runner
+
+
+def access_to(path: Path | None, allowed: tuple[Path, ...] = ()) -> Access:
+    """What a program may read: its own folder, and what is allowed."""
+    return Access(path.parent if path is not None else Path.cwd(), allowed)

@@ -1,0 +1,155 @@
+"""Units: the pieces of host code that are compiled, each an expression or an assignment, found again by what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.check.annotations import Annotations
+from difflang.check.modules import HostVar, Module
+from difflang.check.types import LangType, leaf_types, settled_type
+from difflang.check.unify import Unifier
+from difflang.driver.engine import Engine, Program
+from difflang.driver.values import HostValue
+from difflang.elaborate.context import Context, Reported, Root, Scope, Session
+from difflang.elaborate.failure import Site
+from difflang.elaborate.names import free_names
+from difflang.elaborate.settle import settle
+from difflang.elaborate.terms import Array, Term, leaves, type_of
+from difflang.elaborate.trampoline import Walk, run
+from difflang.ir.builder import Builder
+from difflang.ir.dims import Dim
+from difflang.ir.graph import Graph, Value
+from difflang.syntax import tree
+
+Body = Callable[[Context], Walk[list[Term]]]
+
+
+@dataclass(eq=False, slots=True)
+class Staging:
+    """A unit while it is walked: its context, and the values that the host put into it."""
+
+    cx: Context
+    demanded: dict[str, Dim] = field(default_factory=dict[str, Dim])
+    given: list[tuple[list[Value], tuple[Any, ...] | None]] = field(default_factory=list[Any])
+
+    def put(self, value: HostValue) -> list[Value]:
+        """A host value as params of the unit."""
+        params = [self.cx.root.builder.param(t) for t in leaf_types(value.type)]
+        self.given.append((params, value.leaves))
+        return params
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Unit:
+    """A unit, walked: its graph, what it reads, and what each result is."""
+
+    graph: Graph
+    reads: tuple[str, ...]
+    types: tuple[LangType, ...]
+    statics: tuple[Any, ...]
+    random: bool
+    fails: bool
+    reusable: bool
+    seen: tuple[tuple[str, LangType, Any], ...]  # the top-level names it mentions, as they were
+    demanded: tuple[tuple[str, Dim], ...]
+    program: Program | None = None
+
+
+def context(session: Session, module: Module, demand: Callable[[str], Dim], host: Any, *, definition: bool) -> Context:
+    """The context of a piece of host code."""
+    unifier = Unifier()
+    builder = Builder(solver=unifier)
+    sizes = {n: v.static for n, v in module.host.items() if isinstance(v.static, Dim) and not isinstance(v.static, bool) and not v.mutable}
+    annotations = Annotations(unifier, module.records.get, dict(sizes), {}, rigid=definition)
+    return Context(session, module, Root(builder, definition, demand=demand), builder, Scope(), unifier, annotations, host=host)
+
+
+def stage(session: Session, module: Module, node: tree.Node, body: Body, host: Any, demand: Callable[[str], Dim], *, definition: bool) -> tuple[Unit, Staging]:
+    """Walk a piece of host code into a unit. Errors: DifflangError, Reported."""
+    staging = Staging(context(session, module, lambda name: asked(staging, demand, name), None, definition=definition))
+    cx = staging.cx
+    cx.host = host
+    host.staging.append(staging)
+    fresh, errors = cx.word.term, session.errors
+    try:
+        terms = run(body(cx))
+    finally:
+        host.staging.pop()
+    if session.errors > errors:
+        raise Reported
+    word = leaves(cx.word.term) if isinstance(cx.word.term, Array) and cx.word.term is not fresh else []
+    order = [v for t in cx.root.globals.values() for v in leaves(t)]
+    order += [v for params, _ in staging.given for v in params] + ([cx.root.key] if cx.root.key else [])
+    graph = cx.root.builder.finish([*[v for t in terms for v in leaves(t)], *word], params=order)
+    settle(graph)
+    names = [n for n in free_names(node) if n in module.host]
+    unit = Unit(
+        graph,
+        tuple(cx.root.globals),
+        tuple(settled_type(type_of(t)) for t in terms),
+        tuple(t.static if isinstance(t, Array) else None for t in terms),
+        cx.root.key is not None,
+        bool(word),
+        not staging.given and not cx.root.effects & {"io"},
+        tuple((n, module.host[n].type, module.host[n].static) for n in names),
+        tuple(staging.demanded.items()),
+    )
+    return unit, staging
+
+
+def asked(staging: Staging, demand: Callable[[str], Dim], name: str) -> Dim:
+    staging.demanded[name] = size = demand(name)
+    return size
+
+
+class Units:
+    """Compiled units by the syntax they come from."""
+
+    def __init__(self, session: Session, engine: Engine) -> None:
+        self.session, self.engine = session, engine
+        self.known: dict[tree.Node, list[Unit]] = {}
+
+    def find(self, node: tree.Node, module: Module, demand: Callable[[str], Dim]) -> Unit | None:
+        """A unit of this syntax made for names of the same types, and numbers of the same value where sizes need them."""
+        for unit in self.known.get(node, ()):
+            if all(same(module.host.get(n), t, s) for n, t, s in unit.seen) and all(demand(n) == s for n, s in unit.demanded):
+                return unit
+        return None
+
+    def keep(self, node: tree.Node, unit: Unit) -> None:
+        self.known.setdefault(node, []).append(unit)
+
+    def execute(self, unit: Unit, arguments: Sequence[Any], key: Any) -> list[HostValue]:
+        """Run a unit. Errors: DL09 where a check fails."""
+        arrays = [*arguments, *([key] if unit.random else [])]
+        assert unit.program is not None
+        results = list(unit.program(*arrays))
+        if unit.fails:
+            raise_failure(self.session, results.pop())
+        values: list[HostValue] = []
+        for type, static in zip(unit.types, unit.statics, strict=True):
+            count = len(leaf_types(type))
+            values.append(HostValue(type, tuple(results[:count]), static))
+            del results[:count]
+        return values
+
+
+def same(var: HostVar | None, type: LangType, static: Any) -> bool:
+    return var is not None and var.type == type and var.static == static
+
+
+def raise_failure(session: Session, word: Any) -> None:
+    """The error that a failure word stands for, if it is one."""
+    site, first, second = np.asarray(word).tolist()
+    if not site:
+        return
+    found: Site = session.sites[site - 1]
+    if found.message:
+        raise DifflangError(Diagnostic("DL0901", found.message, (Label(found.span, "this does not hold"),)))
+    raise DifflangError(Diagnostic(
+        "DL0902", f"index {first} is out of range", (Label(found.span, f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"),)))  # fmt: skip
