@@ -43,6 +43,20 @@ integer_pow = unary(
 )
 
 
+def one_minus_square_lower(jax: Any, x: Any) -> Any:
+    one = jax.lax.full_like(x, 1)
+    return jax.lax.mul(jax.lax.sub(one, x), jax.lax.add(one, x))
+
+
+one_minus_square = unary(
+    "one_minus_square",
+    jvp=lambda dx, y, x: dx * (x * -2.0),
+    reference=lambda x: (1 - x) * (1 + x),
+    lower=one_minus_square_lower,
+    doc="""`1 - x^2`, accurate near -1 and 1, and its slope near 0. Units: 1 -> 1. Kinks: none.""",
+)
+
+
 # ----------------------------------------------------------------------------------------- floor division
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ir.types import COMPLEXES, FLOATS
-from difflang.ops.arithmetic import sign
+from difflang.ops.arithmetic import one_minus_square, sign
 from difflang.ops.compare import eq, ge, le, logical_and
 from difflang.ops.families import Array, Uniform, binary, like, unary, zeros_at
 from difflang.ops.linear import select
@@ -132,8 +132,8 @@ pow_ = binary(
 
 
 def on_unit_interval(x: Value) -> Value:
-    """`(1 - x^2)^(-1/2)`: +Inf at both ends, NaN outside, accurate near the ends."""
-    return rsqrt.one((1.0 - x) * (1.0 + x))
+    """`(1 - x^2)^(-1/2)`: +Inf at both ends, NaN outside."""
+    return rsqrt.one(one_minus_square.one(x))
 
 
 asin = unary(
@@ -218,7 +218,7 @@ acosh = unary(
 )
 atanh = unary(
     "atanh",
-    jvp=lambda dx, y, x: dx * positive_reciprocal.one((1.0 - x) * (1.0 + x)),
+    jvp=lambda dx, y, x: dx * positive_reciprocal.one(one_minus_square.one(x)),
     reference=np.arctanh,
     lower=lambda jax, x: jax.lax.atanh(x),
     samples=INSIDE,
@@ -226,7 +226,7 @@ atanh = unary(
 )
 sigmoid = unary(
     "sigmoid",
-    jvp=lambda dx, y, x: dx * (y * sigmoid.one(-x)),  # not y (1 - y), which cancels
+    jvp=lambda dx, y, x: dx * (sech2.one(x * 0.5) * 0.25),  # not y (1 - y), which cancels
     reference=lambda x: np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-np.abs(x))),
     lower=lambda jax, x: jax.lax.logistic(x),
     doc="""Logistic function `1 / (1 + exp(-x))`. Units: 1 -> 1, inside (0, 1). Kinks: none.""",

@@ -131,7 +131,7 @@ def test_the_transpose_is_the_adjoint_of_the_jvp(op: Op) -> None:
 
 @every_active_op
 def test_the_second_derivative(op: Op) -> None:
-    """The pullback is itself a function of operands and cotangent, and so is the push: both are differentiated again."""
+    """The pullback is a function of operands and cotangent, and so is the push: both are differentiated again."""
     for call in double_calls(op)[:3]:
         for kind, derived in (("vjp", pulled(call.graph(), call.wrt)), ("jvp", pushed(call.graph(), call.wrt))):
             given = chosen(call.arrays, call.wrt) if kind == "jvp" else evaluate(call.graph(), *call.arrays)

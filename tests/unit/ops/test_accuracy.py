@@ -1,0 +1,114 @@
+"""Elementary and special functions and two derivatives of them against many digits, near edges and far out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import mpmath as mp
+import numpy as np
+import pytest
+
+from difflang.ir.evaluate import evaluate
+from difflang.ir.op import OPS
+from support.op_calls import Call, lowered, pushed
+
+Exact = Callable[[Any], Any]
+
+WHOLE = (-30.0, -3.0, -0.5, -1e-3, -1e-9, 1e-12, 1e-6, 0.1, 1.0, 4.0, 20.0)
+POSITIVE = (1e-30, 1e-6, 0.3, 0.999, 1.001, 2.0, 50.0, 1e10)
+OPEN = (-0.999999, -0.9, -1e-8, 1e-10, 0.3, 0.99, 0.9999999)
+
+# Name, exact function, points, and how many units in the last place the value and its derivatives may be off.
+FUNCTIONS: list[tuple[str, Exact, tuple[float, ...], float]] = [
+    ("exp", mp.exp, WHOLE, 4),
+    ("exp2", lambda x: mp.mpf(2) ** x, WHOLE, 8),
+    ("expm1", mp.expm1, WHOLE, 4),
+    ("log", mp.log, POSITIVE, 4),
+    ("log1p", mp.log1p, (-0.999999, -0.5, -1e-9, 1e-15, 1e-5, 0.7, 10.0, 1e12), 4),
+    ("sqrt", mp.sqrt, POSITIVE, 4),
+    ("rsqrt", lambda x: 1 / mp.sqrt(x), POSITIVE, 6),
+    ("cbrt", mp.cbrt, POSITIVE, 8),
+    ("sin", mp.sin, (*WHOLE, 100.0, 1e4), 4),
+    ("cos", mp.cos, (*WHOLE, 100.0, 1e4), 4),
+    ("tan", mp.tan, (-1.5, -0.3, 1e-9, 0.7, 1.57, 4.0), 12),
+    ("asin", mp.asin, OPEN, 8),
+    ("acos", mp.acos, OPEN, 8),
+    ("atan", mp.atan, (*WHOLE, 1e6), 8),
+    ("sinh", mp.sinh, WHOLE, 16),
+    ("cosh", mp.cosh, WHOLE, 16),
+    ("tanh", mp.tanh, WHOLE, 8),
+    ("sech2", lambda x: 1 / mp.cosh(x) ** 2, WHOLE, 12),
+    ("asinh", mp.asinh, (*WHOLE, 1e10), 8),
+    ("acosh", mp.acosh, (1.000001, 1.01, 1.5, 10.0, 1e8), 8),
+    ("atanh", mp.atanh, OPEN, 8),
+    ("sigmoid", lambda x: 1 / (1 + mp.exp(-x)), WHOLE, 8),
+    ("softplus", lambda x: mp.log1p(mp.exp(x)), (*WHOLE, 100.0, -700.0), 8),
+    ("erf", mp.erf, (-2.0, -1e-9, 1e-12, 0.3, 1.0, 2.5), 24),
+    ("erfc", mp.erfc, (-2.0, -1e-9, 1e-12, 0.3, 1.0, 2.5, 5.0), 60),
+    ("erfinv", mp.erfinv, (-0.9, -1e-9, 1e-10, 0.3, 0.9, 0.99), 32),
+    ("lgamma", lambda x: mp.log(abs(mp.gamma(x))), (-2.3, -0.7, 1e-6, 0.3, 1.3, 2.5, 10.0, 1e4), 64),
+    ("digamma", mp.digamma, (-2.3, -0.4, 1e-6, 0.3, 1.3, 2.5, 10.0, 1e4), 64),
+    ("positive_reciprocal", lambda x: 1 / x, POSITIVE, 4),
+]
+
+
+def exact(function: Exact, x: float, order: int) -> float:
+    """By differences, with digits enough for `softplus(100)`, whose second derivative is 1e-44."""
+    with mp.workdps(160):
+        at = mp.mpf(x)
+        step = abs(at) * mp.mpf(10) ** -30
+        return float(mp.diff(function, at, order, h=step) if order else function(at))
+
+
+def close(got: Any, want: Any, ulps: float) -> np.ndarray:
+    tiny = np.finfo(np.float64).tiny
+    return np.abs(got - want) <= ulps * np.finfo(np.float64).eps * np.abs(want) + tiny
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "points", "ulps"), FUNCTIONS, ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_values_and_derivatives(name: str, function: Exact, points: tuple[float, ...], ulps: float) -> None:
+    """Interpreted and compiled, in double precision, element by element."""
+    x = np.array(points)
+    one = np.ones_like(x)
+    graph = Call(OPS[name], (x,), {}).graph()
+    first = pushed(graph, (True,))
+    second = pushed(first, (True, False))
+    jobs = [(graph, (x,)), (first, (x, one)), (second, (x, one, one))]
+    with jax.enable_x64(True):
+        compiled = jax.jit(lambda given: [lowered(g)(*xs)[0] for (g, _), xs in zip(jobs, given, strict=True)])(
+            [xs for _, xs in jobs]
+        )
+    for order, ((g, xs), machine) in enumerate(zip(jobs, compiled, strict=True)):
+        want = np.array([exact(function, p, order) for p in points])
+        for engine, got in (("interpreted", evaluate(g, *xs)[0]), ("compiled", np.asarray(machine))):
+            good = close(got, want, ulps)
+            off = np.abs(got - want) / (np.abs(want) * np.finfo(np.float64).eps)
+            assert good.all(), f"{engine} {name}, derivative {order}, at {x[~good]}: {off[~good]} ulp"
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_polygamma(n: int) -> None:
+    x = np.array([1e-3, 0.3, 1.0, 2.5, 10.0, 1e3])
+    call = Call(OPS["polygamma"], (x,), {"n": n})
+    with jax.enable_x64(True):
+        machine = np.asarray(jax.jit(lambda x: OPS["polygamma"].lower(jax, x, n=n))(x))
+    want = np.array([float(mp.polygamma(n, mp.mpf(p))) for p in x])
+    assert close(call.reference(), want, 32).all()
+    assert close(machine, want, 32).all()
+
+
+def test_the_slope_of_tanh_does_not_cancel() -> None:
+    """Where 1 - y*y is 0 the slope is not."""
+    x = np.array([20.0, 100.0])
+    (dy,) = evaluate(pushed(Call(OPS["tanh"], (x,), {}).graph(), (True,)), x, np.ones(2))
+    assert close(dy, np.array([float(1 / mp.cosh(20) ** 2), float(1 / mp.cosh(100) ** 2)]), 8).all()
+
+
+def test_powers_next_to_zero() -> None:
+    """x^1.5 is differentiable at 0, once."""
+    call = Call(OPS["pow"], (np.array(0.0), np.array(1.5)), {})
+    assert evaluate(pushed(call.graph(), (True, False)), *call.arrays, np.array(1.0))[0] == 0.0
