@@ -17,6 +17,7 @@ from derivative_programs import Program, programs
 from derivatives import DERIVATIVE, composed, nested
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
+from difflang.ir.verify import verify
 
 PROGRAMS = list(programs())
 FIRST = ["J", "V"]
@@ -158,7 +159,7 @@ def test_reverse_mode_is_the_adjoint_of_forward_mode(program: Program, order: st
 @pytest.mark.parametrize("program", [p for p in PROGRAMS if p.name.endswith(("-1", "-7"))], ids=str)
 def test_nested_derivative_equations_expand_to_the_same(program: Program, order: str) -> None:
     """Expanding all levels at once is expanding one after the other."""
-    together, one_by_one = nested(order, program.graph), composed(order, program.graph)
+    together, one_by_one = verify(nested(order, program.graph)), verify(composed(order, program.graph))
     xs = arguments(program)
     xs = [*xs, *directions(together, len(xs))]
     for a, b in zip(evaluate(together, *xs), evaluate(one_by_one, *xs), strict=True):
