@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,7 @@ class Runner(Host):
         if unit is None:
             unit, staging = self.staged(node, body)
             given = [leaf for _, leaves in staging.given for leaf in leaves or ()]
-            if any(leaf is not None for leaf in unit.graph.results):
-                object.__setattr__(unit, "program", self.units.engine.program(unit.graph))
+            unit = replace(unit, program=self.units.engine.program(unit.graph))
             if unit.reusable and not self.binds_sizes(node):
                 self.units.keep(node, unit)
         arguments = [leaf for name in unit.reads for leaf in self.values[name].leaves or ()]
