@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
+import jax.core
 from jax.sharding import SingleDeviceSharding
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -17,10 +18,17 @@ from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.graph import Graph
 from difflang.ir.types import Tensor
 from difflang.lower.jax import Lowering
-from difflang.runtime.values import converter
+from difflang.runtime.values import concrete_array, converter
 
 Array = Any
 Tracer = jax.core.Tracer
+
+
+class Device(Protocol):
+    """One of `jax.devices()`."""
+
+    @property
+    def platform(self) -> str: ...
 
 
 class Executable:
@@ -29,28 +37,37 @@ class Executable:
     Under an outer JAX trace (jit, vmap, scan, ...) the graph is evaluated in that trace instead.
     """
 
-    __slots__ = ("compiled", "converters", "device", "graph", "lock")
+    __slots__ = ("compiled", "converters", "device", "graph", "lock", "plain")
 
-    def __init__(self, graph: Graph, device: jax.Device | None = None) -> None:
+    def __init__(self, graph: Graph, device: Device | None = None) -> None:
         self.graph = graph
         self.device = device
         self.converters = tuple([converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)])
         self.compiled: Callable[..., list[Array]] | None = None
         self.lock = threading.Lock()
+        self.plain: frozenset[type] = frozenset()  # the class of JAX's concrete arrays, once it is compiled
 
     def __call__(self, *given: Any) -> list[Array]:
         """The graph's results as JAX arrays. Errors: what `values.converter` refuses; DL1202 for another count."""
+        compiled = self.compiled
+        if compiled is not None and self.plain.issuperset(map(type, given)):
+            try:  # JAX arrays only: the compiled program itself compares their types, faster than we can
+                return compiled(*given)
+            except (TypeError, ValueError):  # other types, another number of them, or on another device
+                pass
+        return self.converted(given)
+
+    def converted(self, given: Sequence[Any]) -> list[Array]:
+        """The same, each argument converted at the door."""
         if len(given) != len(self.converters):
             raise other_count(self.graph, len(given))
         arrays = [convert(x) for convert, x in zip(self.converters, given, strict=True)]
-        compiled = self.compiled
         for x in arrays:
             if isinstance(x, Tracer):
                 return self.inline(arrays)
-        if compiled is None:
-            compiled = self.build()
         if self.device is not None:
             arrays = [jax.device_put(x, self.device) if isinstance(x, jax.Array) else x for x in arrays]
+        compiled = self.compiled or self.build()
         with jax.enable_x64(True):
             return compiled(*arrays)
 
@@ -63,12 +80,13 @@ class Executable:
         """Compile now, if that has not been done. Errors: DL1010 and DL1011 where XLA's limits are met."""
         with self.lock:
             if self.compiled is None:
+                self.plain = frozenset([concrete_array()])
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
                 self.compiled = compiled(lowered(self.graph, platform_of(self.device), sharding), self.graph)
         return self.compiled
 
 
-def compile(graph: Graph, device: jax.Device | None = None) -> Executable:
+def compile(graph: Graph, device: Device | None = None) -> Executable:
     """A callable for one concrete graph, on that device or the default one."""
     return Executable(graph, device)
 
@@ -85,7 +103,7 @@ def lowered(
     lowering_platforms: tuple[str, ...] | None = None,
 ) -> Any:
     """The program in JAX's own lowered form."""
-    lowering = Lowering(jax, "cpu" if platform == "cpu" else platform)
+    lowering = Lowering(jax, platform)
 
     def program(*arrays: Array) -> list[Array]:
         return lowering.graph(graph, *arrays)
@@ -111,9 +129,8 @@ def compiled(program: Any, graph: Graph, options: Mapping[str, Any] | None = Non
         raise DifflangError(Diagnostic("DL1011", message, where)) from error
 
 
-def platform_of(device: jax.Device | None) -> str:
-    platform = jax.default_backend() if device is None else device.platform
-    return str(platform)
+def platform_of(device: Device | None) -> str:
+    return jax.default_backend() if device is None else device.platform
 
 
 def other_count(graph: Graph, given: int) -> DifflangError:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.core
+import ml_dtypes
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -30,13 +32,14 @@ def converter(type: Type, name: str) -> Convert:
         raise DifflangError(Diagnostic("DL0801", f"{name}: a {type} cannot be given from outside"))
     dtype = numpy_dtype(type.dtype)
     shape = tuple([int(n) for n in type.shape if isinstance(n, int)])
-    array_type = concrete_array()
+    largest = float(ml_dtypes.finfo(dtype).max) if type.dtype.is_float and not shape else -1.0
+    scalar, classes = dtype.type, (np.ndarray, dtype.type)
 
     def convert(given: Any) -> Array:
-        if given.__class__ is array_type and given.dtype == dtype and given.shape == shape:
+        if given.__class__ is float and -largest <= given <= largest:
+            return scalar(given)
+        if given.__class__ in classes and given.dtype == dtype and given.shape == shape:
             return given
-        if given.__class__ is float and not shape and dtype.kind == "f":
-            return number(given, type, name)
         return checked(given, type, name)
 
     return convert
