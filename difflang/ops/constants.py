@@ -9,15 +9,19 @@ import numpy as np
 
 from difflang.ir.op import Solver
 from difflang.ir.types import BOOL, C64, C128, F32, F64, FLOATS, I32, I64, INTEGERS, Tensor, Type
-from difflang.ops.families import Array, Example, array_dtype, inactive
+from difflang.ops.families import Array, Example, array_dtype, inactive, known
 
 
 def given_type(same: Solver, *, type: Type, **_: Any) -> Type:
     return type
 
 
+def sizes(type: Tensor) -> tuple[int, ...]:
+    return tuple(map(known, type.shape))
+
+
 def const_reference(*, value: complex, type: Tensor) -> Array:
-    return np.full(type.shape, value, dtype=array_dtype(type.dtype))
+    return np.full(sizes(type), value, dtype=array_dtype(type.dtype))
 
 
 def const_lower(jax: Any, *, value: complex, type: Tensor) -> Any:
@@ -33,14 +37,14 @@ def dense_type(same: Solver, *, data: tuple[Any, ...], type: Tensor) -> Tensor:
 
 
 def dense_array(data: Iterable[Any], type: Tensor) -> Array:
-    return np.asarray(tuple(data), dtype=array_dtype(type.dtype)).reshape(type.shape)
+    return np.asarray(tuple(data), dtype=array_dtype(type.dtype)).reshape(sizes(type))
 
 
 def iota_reference(*, type: Tensor, axis: int) -> Array:
-    shape = [1] * type.rank
-    shape[axis] = type.shape[axis]
-    steps = np.arange(type.shape[axis]).astype(array_dtype(type.dtype)).reshape(shape)
-    return np.broadcast_to(steps, type.shape)
+    shape, whole = [1] * type.rank, sizes(type)
+    shape[axis] = whole[axis]
+    steps = np.arange(whole[axis]).astype(array_dtype(type.dtype)).reshape(shape)
+    return np.broadcast_to(steps, whole)
 
 
 def iota_type(same: Solver, *, type: Tensor, axis: int) -> Tensor:

@@ -10,7 +10,7 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Solver, Unknown
 from difflang.ir.types import FLOATS, Tensor
-from difflang.ops.families import Array, Example, multilinear
+from difflang.ops.families import Array, Example, known, multilinear, tensor
 from difflang.ops.shape import pad_reference
 
 Two = tuple[int, int]
@@ -52,7 +52,7 @@ def conv2d_reference(
     low, high = ((0, padding[0][i], padding[1][i], 0) for i in (0, 1))
     gaps = (0, input_dilation[0] - 1, input_dilation[1] - 1, 0)
     image = pad_reference(image, np.zeros((), image.dtype), low=low, high=high, interior=gaps)
-    reach = tuple(int(spread(n, d)) for n, d in zip(w.shape[:2], kernel_dilation, strict=True))
+    reach = tuple(known(spread(n, d)) for n, d in zip(w.shape[:2], kernel_dilation, strict=True))
     if any(n < k for n, k in zip(image.shape[1:3], reach, strict=True)):
         sizes = (outputs(n, k, s, (0, 0)) for n, k, s in zip(image.shape[1:3], reach, strides, strict=True))
         return np.zeros((x.shape[0], *sizes, w.shape[3]), x.dtype)
@@ -78,9 +78,12 @@ def image_cotangent(
     """`ct`, spread by the strides, convolved with the kernel turned by half a turn."""
     margins: list[tuple[Dim, Dim]] = []
     for i in (0, 1):
-        image, kernel = spread(x.type.shape[i + 1], input_dilation[i]), spread(w.type.shape[i], kernel_dilation[i])
+        image, kernel = (
+            spread(tensor(x).shape[i + 1], input_dilation[i]),
+            spread(tensor(w).shape[i], kernel_dilation[i]),
+        )
         low = kernel - 1 - padding[i][0]
-        margins.append((low, image + kernel - 1 - spread(ct.type.shape[i + 1], strides[i]) - low))
+        margins.append((low, image + kernel - 1 - spread(tensor(ct).shape[i + 1], strides[i]) - low))
     turned = OPS["transpose"].one(OPS["reverse"].one(w, axes=(0, 1)), perm=(0, 1, 3, 2))
     return conv2d.one(
         ct, turned, strides=input_dilation, padding=tuple(margins), input_dilation=strides,
@@ -94,9 +97,12 @@ def kernel_cotangent(
     """The image, its channels as the batch, convolved with `ct` as a kernel whose channels are the batch."""
     margins: list[tuple[Dim, Dim]] = []
     for i in (0, 1):
-        image, kernel = spread(x.type.shape[i + 1], input_dilation[i]), spread(w.type.shape[i], kernel_dilation[i])
+        image, kernel = (
+            spread(tensor(x).shape[i + 1], input_dilation[i]),
+            spread(tensor(w).shape[i], kernel_dilation[i]),
+        )
         low = padding[i][0]
-        margins.append((low, kernel - 1 + spread(ct.type.shape[i + 1], strides[i]) - image - low))
+        margins.append((low, kernel - 1 + spread(tensor(ct).shape[i + 1], strides[i]) - image - low))
     image = OPS["transpose"].one(x, perm=(3, 1, 2, 0))
     kernel = OPS["transpose"].one(ct, perm=(1, 2, 0, 3))
     result = conv2d.one(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-import ml_dtypes  # noqa: F401  (makes `bfloat16` a NumPy dtype)
+import ml_dtypes  # noqa: F401  # pyright: ignore[reportUnusedImport]  teaches NumPy the name bfloat16
 import numpy as np
 
+from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Rule, Solver
+from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import BOOL, FLOATS, NUMBERS, DType, Tensor, Type
 
 Array = np.ndarray[Any, Any]
@@ -62,6 +63,16 @@ class ForEach(Sequence[Rule]):
 
     def __getitem__(self, i: Any) -> Any:
         return self.rule(i)
+
+
+def tensor(x: Value | Unknown) -> Tensor:
+    """The type of what is known to be an array, not a history."""
+    return cast(Tensor, x.type)
+
+
+def known(size: Dim) -> int:
+    """A size where it is a number: in what is computed, not only typed."""
+    return cast(int, size)
 
 
 def array_dtype(dtype: DType) -> np.dtype[Any]:

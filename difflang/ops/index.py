@@ -13,7 +13,7 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Solver, Unknown
 from difflang.ir.types import BOOL, I32, I64, NUMBERS, Tensor
-from difflang.ops.families import Array, Example, Fixed, axes_but, inactive, linear, zeros_at
+from difflang.ops.families import Array, Example, Fixed, axes_but, inactive, linear, tensor, zeros_at
 from difflang.ops.linear import select
 
 Ints = tuple[int, ...]
@@ -36,8 +36,8 @@ def starts_type(same: Solver, x: Tensor, starts: tuple[Tensor, ...]) -> None:
 def fits(same: Solver, x: Tensor, sizes: Sizes) -> None:
     same.require(len(sizes) == x.rank, f"{x} has {x.rank} axes, not {len(sizes)}")
     for whole, size in zip(x.shape, sizes, strict=True):
-        known = isinstance(whole, int) and isinstance(size, int)
-        same.require(not known or 0 <= size <= whole, f"a window of {size} does not fit in {whole}")
+        if isinstance(whole, int) and isinstance(size, int):
+            same.require(0 <= size <= whole, f"a window of {size} does not fit in {whole}")
 
 
 def dynamic_slice_type(same: Solver, x: Tensor, *starts: Tensor, sizes: Sizes) -> Tensor:
@@ -91,7 +91,7 @@ dynamic_update = linear(
     type=dynamic_update_type,
     transpose=(
         lambda ct, x, update, *starts: dynamic_update.one(ct, zeros_at(ct, update.type), *starts),
-        lambda ct, x, update, *starts: dynamic_slice.one(ct, *starts, sizes=update.type.shape),
+        lambda ct, x, update, *starts: dynamic_slice.one(ct, *starts, sizes=tensor(update).shape),
         None,
     ),
     reference=dynamic_update_reference,
@@ -247,8 +247,8 @@ def scatter_add_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints)
 
 def kept_writes(ct: Value, x: Operand, updates: Operand, *indices: Value, axes: Ints) -> Value:
     """The cotangent of what was written: of those that stayed, and zero for those overwritten."""
-    wins = last_writes.one(*indices, sizes=tuple(x.type.shape[a] for a in axes))
-    wide = OPS["broadcast"].one(wins, shape=updates.type.shape, axes=tuple(range(wins.type.rank)))
+    wins = last_writes.one(*indices, sizes=tuple(tensor(x).shape[a] for a in axes))
+    wide = OPS["broadcast"].one(wins, shape=tensor(updates).shape, axes=tuple(range(tensor(wins).rank)))
     return select.one(wide, gather.one(ct, *indices, axes=axes), zeros_at(ct, updates.type))
 
 

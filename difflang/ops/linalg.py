@@ -9,7 +9,7 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Solver, Unknown
 from difflang.ir.types import NUMBERS, Tensor
-from difflang.ops.families import Array, Example, axes_but, multilinear
+from difflang.ops.families import Array, Example, axes_but, multilinear, tensor
 from difflang.ops.linear import conjugate
 
 Ints = tuple[int, ...]
@@ -63,15 +63,15 @@ def dot_transpose(ct: Value, x: Value | Unknown, y: Value, contract: Pair, batch
     The product has the batch, what was left of `x`, and the contracted axes, the latter in the order they have in `y`.
     """
     mine, theirs = (contract[side], contract[1 - side]), (batch[side], batch[1 - side])
-    rows = axes_but(x.type.rank, (*mine[0], *theirs[0]))
-    columns = axes_but(y.type.rank, (*mine[1], *theirs[1]))
+    rows = axes_but(tensor(x).rank, (*mine[0], *theirs[0]))
+    columns = axes_but(tensor(y).rank, (*mine[1], *theirs[1]))
     b = len(theirs[0])
     start = b + (len(rows) if side == 0 else 0)
     over = tuple(range(start, start + len(columns)))
     product = dot_general.one(ct, conjugate(y), contract=(over, columns), batch=(tuple(range(b)), theirs[1]))
     order = (*theirs[0], *rows, *(mine[0][mine[1].index(a)] for a in sorted(mine[1])))
-    perm = tuple(order.index(a) for a in range(x.type.rank))
-    return product if perm == tuple(range(x.type.rank)) else OPS["transpose"].one(product, perm=perm)
+    perm = tuple(order.index(a) for a in range(tensor(x).rank))
+    return product if perm == tuple(range(tensor(x).rank)) else OPS["transpose"].one(product, perm=perm)
 
 
 MATRICES = {"contract": ((1,), (0,)), "batch": ((), ())}

@@ -39,6 +39,7 @@ from difflang.ops.families import (
     linear,
     multilinear,
     same_type,
+    tensor,
     widened,
     zeros_at,
 )
@@ -48,7 +49,7 @@ PAIR = (Uniform(), Uniform())
 
 def conjugate(y: Value) -> Value:
     """`y`, conjugated where it is complex: the adjoint of multiplication by `y` multiplies by this."""
-    return conj.one(y) if y.type.dtype.kind == "complex" else y
+    return conj.one(y) if tensor(y).dtype.kind == "complex" else y
 
 
 add = linear(
@@ -152,8 +153,8 @@ def convert_type(same: Solver, x: Tensor, *, dtype: DType) -> Tensor:
 
 
 def convert_transpose(ct: Value, x: Value | Unknown, *, dtype: DType) -> Value:
-    real_part = real.one(ct) if dtype.kind == "complex" and x.type.dtype.kind != "complex" else ct
-    return real_part if real_part.type.dtype is x.type.dtype else convert.one(real_part, dtype=x.type.dtype)
+    real_part = real.one(ct) if dtype.kind == "complex" and tensor(x).dtype.kind != "complex" else ct
+    return real_part if tensor(real_part).dtype is tensor(x).dtype else convert.one(real_part, dtype=tensor(x).dtype)
 
 
 convert = linear(

@@ -12,7 +12,7 @@ from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import FLOATS, Tensor
 from difflang.ops.compare import lt
 from difflang.ops.conv import Margins, Two, outputs, spread
-from difflang.ops.families import Array, Example, linear, widened
+from difflang.ops.families import Array, Example, known, linear, tensor, widened
 from difflang.ops.reduce import tied
 from difflang.ops.shape import pad_reference
 
@@ -58,12 +58,12 @@ def windows_reference(x: Array, *, window: Two, strides: Two) -> Array:
 def windows_lower(jax: Any, x: Any, *, window: Two, strides: Two) -> Any:
     """One strided slice for each place in the window, side by side."""
     lax, (n, h, w, c) = jax.lax, x.shape
-    rows, columns = (int(outputs(s, k, d, (0, 0))) for s, k, d in zip((h, w), window, strides, strict=True))
+    rows, columns = (known(outputs(s, k, d, (0, 0))) for s, k, d in zip((h, w), window, strides, strict=True))
     pieces = [
         lax.slice(
             x,
             (0, i, j, 0),
-            (n, i + int(spread(rows, strides[0])), j + int(spread(columns, strides[1])), c),
+            (n, i + known(spread(rows, strides[0])), j + known(spread(columns, strides[1])), c),
             (1, *strides, 1),
         )
         for i in range(window[0])
@@ -77,7 +77,7 @@ def fold_type(same: Solver, ws: Tensor, *, strides: Two, size: tuple[Dim, Dim]) 
     same.accepts(ws, FLOATS)
     same.require(ws.rank == 6, f"windows are [batch, down, across, height, width, channels], not {ws}")
     image = ws.reshaped(ws.shape[0], *size, ws.shape[5])
-    for fit, given in zip(places(image, ws.shape[3:5], strides, NO_MARGINS), ws.shape[1:3], strict=True):
+    for fit, given in zip(places(image, (ws.shape[3], ws.shape[4]), strides, NO_MARGINS), ws.shape[1:3], strict=True):
         same.size(fit, given, "number of windows")
     return image
 
@@ -96,7 +96,7 @@ def fold_reference(ws: Array, *, strides: Two, size: Two) -> Array:
 def fold_lower(jax: Any, ws: Any, *, strides: Two, size: Two) -> Any:
     """One padded slice for each place in the window, summed."""
     lax, (n, rows, columns, height, width, c) = jax.lax, ws.shape
-    covered = int(spread(rows, strides[0])), int(spread(columns, strides[1]))
+    covered = known(spread(rows, strides[0])), known(spread(columns, strides[1]))
     zero = lax.full((), np.zeros((), ws.dtype))
     total = lax.full((n, *size, c), np.zeros((), ws.dtype))
     for i in range(height):
@@ -115,7 +115,7 @@ def fold_lower(jax: Any, ws: Any, *, strides: Two, size: Two) -> Any:
 windows2d = linear(
     "windows2d",
     type=windows_type,
-    transpose=(lambda ct, x, window, strides: fold2d.one(ct, strides=strides, size=x.type.shape[1:3]),),
+    transpose=(lambda ct, x, window, strides: fold2d.one(ct, strides=strides, size=tensor(x).shape[1:3]),),
     reference=windows_reference,
     lower=windows_lower,
     accepts=FLOATS,
@@ -130,7 +130,7 @@ windows2d = linear(
 fold2d = linear(
     "fold2d",
     type=fold_type,
-    transpose=(lambda ct, ws, strides, size: windows2d.one(ct, window=ws.type.shape[3:5], strides=strides),),
+    transpose=(lambda ct, ws, strides, size: windows2d.one(ct, window=tensor(ws).shape[3:5], strides=strides),),
     reference=fold_reference,
     lower=fold_lower,
     accepts=FLOATS,
@@ -184,12 +184,12 @@ def pool_lower(combine: str, fill: float) -> Rule:
 
 def framed(x: Value, fill: float, padding: Margins) -> Value:
     low, high = ((0, padding[0][i], padding[1][i], 0) for i in (0, 1))
-    return OPS["pad"].one(x, x.home.const(fill, x.type.reshaped()), low=low, high=high, interior=(0, 0, 0, 0))
+    return OPS["pad"].one(x, x.home.const(fill, tensor(x).reshaped()), low=low, high=high, interior=(0, 0, 0, 0))
 
 
 def over_windows(y: Value, window: Two) -> Value:
     """One number a window, repeated for each of its places."""
-    n, rows, columns, c = y.type.shape
+    n, rows, columns, c = tensor(y).shape
     return OPS["broadcast"].one(y, shape=(n, rows, columns, *window, c), axes=(0, 1, 2, 5))
 
 
@@ -200,7 +200,7 @@ def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Two, strides: Two, pa
 
 
 def sum_pool_transpose(ct: Value, x: Operand, *, window: Two, strides: Two, padding: Margins) -> Value:
-    _, h, w, _ = x.type.shape
+    _, h, w, _ = tensor(x).shape
     (top, bottom), (left, right) = padding
     whole = fold2d.one(over_windows(ct, window), strides=strides, size=(h + top + bottom, w + left + right))
     return framed(whole, 0.0, ((-top, -bottom), (-left, -right)))

@@ -12,7 +12,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
 from difflang.ops.compare import eq, gt, lt
-from difflang.ops.families import Array, Example, Fixed, axes_but, inactive, like, linear, zeros_at
+from difflang.ops.families import Array, Example, Fixed, axes_but, inactive, like, linear, tensor, zeros_at
 from difflang.ops.linear import select
 
 Ints = tuple[int, ...]
@@ -43,7 +43,7 @@ def reduced_type(accepts: tuple[DType, ...]) -> Rule:
 
 def spread_back(y: Value, like: Value | Unknown, axes: Ints) -> Value:
     """A result of a reduction, repeated along the axes that went."""
-    return OPS["broadcast"].one(y, shape=like.type.shape, axes=axes_but(like.type.rank, axes))
+    return OPS["broadcast"].one(y, shape=tensor(like).shape, axes=axes_but(tensor(like).rank, axes))
 
 
 def wide(x: Array) -> Array:
@@ -77,35 +77,35 @@ reduce_sum = linear(
 
 def factors(x: Value, axes: Ints) -> Value:
     """The reduced axes as one, in front."""
-    rest = axes_but(x.type.rank, axes)
+    rest = axes_but(tensor(x).rank, axes)
     size: Dim = 1
     for a in axes:
-        size = size * x.type.shape[a]
+        size = size * tensor(x).shape[a]
     turned = OPS["transpose"].one(x, perm=(*axes, *rest))
-    return OPS["reshape"].one(turned, shape=(size, *(x.type.shape[a] for a in rest)))
+    return OPS["reshape"].one(turned, shape=(size, *(tensor(x).shape[a] for a in rest)))
 
 
 def reduce_prod_jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
     """The product rule up a balanced tree of products: no division, so zeros are exact at every order."""
     p, dp = factors(x, axes), factors(dx, axes)
-    while (n := p.type.shape[0]) != 1:
+    while (n := tensor(p).shape[0]) != 1:
         if n == 0:
             return zeros_at(dx, y.type)
         half = n // 2
         a, b, rest = piece(p, 0, half), piece(p, half, 2 * half), piece(p, 2 * half, n)
         da, db, drest = piece(dp, 0, half), piece(dp, half, 2 * half), piece(dp, 2 * half, n)
         p, dp = joined(a * b, rest), joined(da * b + db * a, drest)
-    return OPS["reshape"].one(dp, shape=y.type.shape)
+    return OPS["reshape"].one(dp, shape=tensor(y).shape)
 
 
 def piece(x: Value, start: Dim, stop: Dim) -> Value:
-    rest = x.type.shape[1:]
+    rest = tensor(x).shape[1:]
     zeros, ones = (0,) * len(rest), (1,) * len(rest)
     return OPS["slice"].one(x, starts=(start, *zeros), stops=(stop, *rest), steps=(1, *ones))
 
 
 def joined(x: Value, rest: Value) -> Value:
-    return x if rest.type.shape[0] == 0 else OPS["concat"].one(x, rest, axis=0)
+    return x if tensor(rest).shape[0] == 0 else OPS["concat"].one(x, rest, axis=0)
 
 
 reduce_prod = OPS.declare(

@@ -11,7 +11,7 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import Solver, Unknown
 from difflang.ir.types import BOOL, Tensor
-from difflang.ops.families import Array, Example, ForEach, axes_but, linear, zeros_at
+from difflang.ops.families import Array, Example, ForEach, axes_but, known, linear, tensor, zeros_at
 from difflang.ops.linear import select
 from difflang.ops.reduce import reduce_sum
 
@@ -47,10 +47,10 @@ def broadcast_reference(x: Array, *, shape: Ints, axes: Ints) -> Array:
 
 def broadcast_transpose(ct: Value, x: Operand, *, shape: Sizes, axes: Ints) -> Value:
     """The sum over every axis that is new or has grown."""
-    grown = tuple(a for a, size in zip(axes, x.type.shape, strict=True) if size == 1 and shape[a] != 1)
+    grown = tuple(a for a, size in zip(axes, tensor(x).shape, strict=True) if size == 1 and shape[a] != 1)
     spread = tuple(sorted((*axes_but(len(shape), axes), *grown)))
     total = reduce_sum.one(ct, axes=spread) if spread else ct
-    return reshape.one(total, shape=x.type.shape) if grown else total
+    return reshape.one(total, shape=tensor(x).shape) if grown else total
 
 
 broadcast = linear(
@@ -86,7 +86,7 @@ def reshape_type(same: Solver, x: Tensor, *, shape: Sizes) -> Tensor:
 reshape = linear(
     "reshape",
     type=reshape_type,
-    transpose=(lambda ct, x, shape: reshape.one(ct, shape=x.type.shape),),
+    transpose=(lambda ct, x, shape: reshape.one(ct, shape=tensor(x).shape),),
     reference=lambda x, shape: x.reshape(shape),
     lower=lambda jax, x, shape: jax.lax.reshape(x, shape),
     samples=(
@@ -161,17 +161,18 @@ def concat_rule(position: int) -> Any:
     def rule(ct: Value, *parts: Operand, axis: int) -> Value:
         start: Dim = 0
         for part in parts[:position]:
-            start = start + part.type.shape[axis]
-        return cut(ct, axis, start, start + parts[position].type.shape[axis])
+            start = start + tensor(part).shape[axis]
+        return cut(ct, axis, start, start + tensor(parts[position]).shape[axis])
 
     return rule
 
 
 def cut(x: Value, axis: int, start: Dim, stop: Dim, step: int = 1) -> Value:
     """`x[start:stop:step]` along one axis."""
-    starts = tuple(start if i == axis else 0 for i in range(x.type.rank))
-    stops = x.type.resized(axis, stop).shape
-    return slice_.one(x, starts=starts, stops=stops, steps=tuple(step if i == axis else 1 for i in range(x.type.rank)))
+    axes = range(tensor(x).rank)
+    starts = tuple(start if i == axis else 0 for i in axes)
+    stops = tensor(x).resized(axis, stop).shape
+    return slice_.one(x, starts=starts, stops=stops, steps=tuple(step if i == axis else 1 for i in axes))
 
 
 concat = linear(
@@ -193,8 +194,10 @@ def slice_type(same: Solver, x: Tensor, *, starts: Sizes, stops: Sizes, steps: I
     """The checker proves `0 <= start <= stop <= size`; here it holds or the sizes are names."""
     same.require(len(starts) == len(stops) == len(steps) == x.rank, f"{x} has {x.rank} axes")
     for size, start, stop, step in zip(x.shape, starts, stops, steps, strict=True):
-        known = isinstance(size, int) and isinstance(start, int) and isinstance(stop, int)
-        same.require(step > 0 and (not known or 0 <= start <= stop <= size), f"{start}..{stop} by {step} leaves {size}")
+        fits = True
+        if isinstance(size, int) and isinstance(start, int) and isinstance(stop, int):
+            fits = 0 <= start <= stop <= size
+        same.require(step > 0 and fits, f"{start}..{stop} by {step} leaves {size}")
     shape = tuple((stop - start + step - 1) // step for start, stop, step in zip(starts, stops, steps, strict=True))
     return Tensor(x.dtype, shape)
 
@@ -202,11 +205,11 @@ def slice_type(same: Solver, x: Tensor, *, starts: Sizes, stops: Sizes, steps: I
 def slice_transpose(ct: Value, x: Operand, *, starts: Sizes, stops: Sizes, steps: Ints) -> Value:
     """Zeros around the piece, and between its elements where it took steps."""
     low, high = list[Dim](), list[Dim]()
-    for size, start, step, taken in zip(x.type.shape, starts, steps, ct.type.shape, strict=True):
+    for size, start, step, taken in zip(tensor(x).shape, starts, steps, tensor(ct).shape, strict=True):
         covered = 0 if taken == 0 else (taken - 1) * step + 1
         low.append(start)
         high.append(size - start - covered)
-    zero = zeros_at(ct, ct.type.reshaped())
+    zero = zeros_at(ct, tensor(ct).reshaped())
     return pad.one(ct, zero, low=tuple(low), high=tuple(high), interior=tuple(step - 1 for step in steps))
 
 
@@ -246,7 +249,7 @@ def pad_type(same: Solver, x: Tensor, v: Tensor, *, low: Sizes, high: Sizes, int
 
 
 def pad_reference(x: Array, v: Array, *, low: Ints, high: Ints, interior: Ints) -> Array:
-    spread = tuple(int(padded_size(n, 0, 0, i)) for n, i in zip(x.shape, interior, strict=True))
+    spread = tuple(known(padded_size(n, 0, 0, i)) for n, i in zip(x.shape, interior, strict=True))
     wide = np.full(tuple(max(a, 0) + n + max(b, 0) for n, a, b in zip(spread, low, high, strict=True)), v, x.dtype)
     inner = tuple(slice(max(a, 0), max(a, 0) + n, i + 1) for n, a, i in zip(spread, low, interior, strict=True))
     wide[inner] = x
@@ -256,19 +259,19 @@ def pad_reference(x: Array, v: Array, *, low: Ints, high: Ints, interior: Ints) 
 def unpad(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, interior: Ints) -> Value:
     """The elements that came from `x`; zeros for those that negative padding cut off."""
     cropped = pad.one(
-        ct, zeros_at(ct, ct.type.reshaped()),
-        low=tuple(-a for a in low), high=tuple(-b for b in high), interior=(0,) * x.type.rank,
+        ct, zeros_at(ct, tensor(ct).reshaped()),
+        low=tuple(-a for a in low), high=tuple(-b for b in high), interior=(0,) * tensor(x).rank,
     )  # fmt: skip
     steps = tuple(i + 1 for i in interior)
-    return slice_.one(cropped, starts=(0,) * x.type.rank, stops=cropped.type.shape, steps=steps)
+    return slice_.one(cropped, starts=(0,) * tensor(x).rank, stops=tensor(cropped).shape, steps=steps)
 
 
 def padding_sum(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, interior: Ints) -> Value:
     """The sum over the padding alone: subtracting the rest from the whole would cancel."""
-    inside = ct.home.const(False, Tensor(BOOL, x.type.shape))
+    inside = ct.home.const(False, Tensor(BOOL, tensor(x).shape))
     outside = pad.one(inside, ct.home.const(True, Tensor(BOOL)), low=low, high=high, interior=interior)
     kept = select.one(outside, ct, zeros_at(ct, ct.type))
-    return reduce_sum.one(kept, axes=tuple(range(ct.type.rank)))
+    return reduce_sum.one(kept, axes=tuple(range(tensor(ct).rank)))
 
 
 pad = linear(
