@@ -33,7 +33,8 @@ class Cse:
             if eqn.regions:
                 new = new.with_regions(map(self.graph, eqn.regions))
                 same.update(alike_outputs(new))
-            known = first.setdefault(self.key(new), new.results) if not new.effectful else new.results
+            effectful = new.op.effect or (new.regions and new.effectful)
+            known = new.results if effectful else first.setdefault(self.key(new), new.results)
             if known is new.results:
                 kept.append(new)
             else:

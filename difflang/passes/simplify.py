@@ -142,13 +142,20 @@ class PairRewrite:
     lhs: Graph
     rhs: Graph
     root: Apply = field(init=False)
+    needs: list[tuple[int, str]] = field(init=False)  # operands that an op of that name must have made: looked at first
 
     def __post_init__(self) -> None:
         root = pattern_of(self.lhs)
         assert isinstance(root, Apply)
         self.root = root
+        names = ["const" if isinstance(p, Constant) else p.name if isinstance(p, Apply) else "" for p in root.operands]
+        self.needs = [(i, name) for i, name in enumerate(names) if name]
 
     def __call__(self, rewriter: Rewriter, eqn: Eqn) -> Sequence[Value] | None:
+        for i, name in self.needs:
+            made = rewriter.made.get(eqn.operands[i])
+            if made is None or made.op.name != name:
+                return None
         bound: dict[int, Value] = {}
         if self.root.attrs != (attrs_key(eqn.attrs) if eqn.attrs else ()):
             return None

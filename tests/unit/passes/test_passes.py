@@ -1,0 +1,180 @@
+"""What single passes do, read as IR text; and that all of them are linear."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.builder import Builder, region
+from difflang.ir.evaluate import evaluate
+from difflang.ir.graph import Graph, Value
+from difflang.ir.op import OPS, Op
+from difflang.ir.parse import from_text
+from difflang.ir.text import to_text
+from difflang.ir.types import F64, I32, Tensor
+from difflang.ir.verify import verified, verify
+from difflang.passes.cse import cse
+from difflang.passes.dce import dce
+from difflang.passes.fuse import fuse
+from difflang.passes.hoist import hoist
+from difflang.passes.inline import inline
+from difflang.passes.optimize import ROUND, optimize
+from difflang.passes.simplify import simplify
+from support.golden import accept
+
+F, V = Tensor(F64), Tensor(F64, (4,))
+GOLDEN = Path(__file__).parents[2] / "golden" / "ir"
+PASSES = {p.__name__: p for p in (dce, cse, inline, hoist, fuse, simplify, optimize)}
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.in.txt")), ids=lambda p: p.name)
+def test_a_pass_gives_what_is_written_down(path: Path) -> None:
+    """`NAME.PASS.in.txt` is rewritten to `NAME.PASS.out.txt`."""
+    rewrite = PASSES[path.name.split(".")[1]]
+    graph = verify(from_text(path.read_text(), path.name))
+    accept(path.with_name(path.name.replace(".in.", ".out.")), to_text(verify(rewrite(graph), after=rewrite.__name__)))
+
+
+def test_there_are_golden_files() -> None:
+    assert {path.name.split(".")[1] for path in GOLDEN.glob("*.in.txt")} == set(PASSES)
+
+
+@pytest.fixture
+def shout(monkeypatch: pytest.MonkeyPatch) -> Op:
+    """An op with an effect."""
+    op = Op("shout", lambda same, x: x, lambda x: x, lambda jax, x: x, "A test's own.", inactive=True, effect="print")
+    monkeypatch.setitem(OPS, "shout", op)
+    return op
+
+
+def effects(graph: Graph) -> list[str]:
+    return [eqn.op.name for eqn in graph.eqns if eqn.effectful]
+
+
+def test_effects_are_never_dropped_merged_or_moved(shout: Op) -> None:
+    def body(i: Value, c: Value, x: Value) -> list[Value]:
+        shout.one(c)
+        shout.one(c)
+        return [x + c]
+
+    def program(x: Value) -> list[Value]:
+        shout.one(x)
+        step = region([Tensor(I32), F, F], body)
+        attrs = {"consts": 1, "carry": 1, "length": 3, "exact": True, "reverse": False}
+        limit = x.home.const(3, Tensor(I32))
+        x.home.emit(OPS["loop"], [limit, x, x], (step,), **attrs)
+        shout.one(x)
+        return [x]
+
+    graph = region([F], program)
+    for rewrite in (*ROUND, optimize):
+        after = verify(rewrite(graph), after=rewrite.__name__)
+        assert effects(after) == ["shout", "loop", "shout"]
+        loop = next(e for e in after.eqns if e.regions)
+        assert effects(loop.regions[0]) == ["shout", "shout"]
+
+
+def test_fusion_never_reorders_effects(shout: Op) -> None:
+    """The second loop reads the first, but stands behind an effect that does too."""
+
+    def program(x: Value) -> list[Value]:
+        attrs = {"consts": 0, "carry": 1, "length": 4, "exact": True, "reverse": False}
+        limit = x.home.const(4, Tensor(I32))
+        one = region([Tensor(I32), F], lambda i, c: [c + c, c])
+        _, last, ys = x.home.emit(OPS["loop"], [limit, x], (one,), **attrs)
+        late = shout.one(shout.one(last))
+        two = region([Tensor(I32), F, F], lambda i, c, y: [c + y])
+        return list(x.home.emit(OPS["loop"], [limit, late, ys], (two,), **attrs))
+
+    graph = region([F], program)
+    assert fuse(graph) is graph
+
+
+def test_a_step_that_may_not_run_is_not_hoisted_if_it_may_not_end() -> None:
+    """A `while` inside a loop that takes no step would hang before it."""
+
+    def inner(i: Value, c: Value) -> list[Value]:
+        return [c]
+
+    def outer(i: Value, k: Value, c: Value) -> list[Value]:
+        limit = k.home.const(2**31 - 1, Tensor(I32))
+        attrs = {"consts": 0, "carry": 1, "length": None, "exact": False, "reverse": False}
+        return [c + k.home.emit(OPS["loop"], [limit, k], (region([Tensor(I32), F], inner),), **attrs)[1]]
+
+    def program(x: Value) -> list[Value]:
+        attrs = {"consts": 1, "carry": 1, "length": 3, "exact": False, "reverse": False}
+        step = region([Tensor(I32), F, F], outer)
+        return list(x.home.emit(OPS["loop"], [x.home.const(0, Tensor(I32)), x, x], (step,), **attrs))
+
+    graph = region([F], program)
+    assert hoist(graph) is graph
+    assert evaluate(optimize(graph), 2.0)[1] == 2.0
+
+
+def test_a_switch_turns_verification_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = Builder()
+    broken = Graph((), (), (Value(F, builder),))
+    monkeypatch.setattr("difflang.ir.verify.ENABLED", False)
+    assert verified(broken, "a pass") is broken
+    monkeypatch.setattr("difflang.ir.verify.ENABLED", True)
+    with pytest.raises(InternalError, match="after a pass"):
+        verified(broken, "a pass")
+
+
+def line(length: int) -> Graph:
+    """A straight line with duplicates, dead code and something for every kind of rule."""
+    builder = Builder()
+    x = y = builder.param(F, "x")
+    for i in range(length // 5):
+        z = y * x + 1.0
+        y = -(-z) if i % 2 else builder.one("sin", z) + builder.one("sin", z) * y  # noqa: B002
+    return builder.finish([y])
+
+
+def nest(length: int) -> Graph:
+    """Many loops that read each other."""
+    builder = Builder()
+    x = builder.param(F, "x")
+    ys = builder.param(V, "ys")
+    limit = builder.const(4, Tensor(I32))
+    attrs = {"consts": 1, "carry": 1, "length": 4, "exact": True, "reverse": False}
+    for _ in range(length // 5):
+        step = region([Tensor(I32), F, F, F], lambda i, k, c, y: [c + y * (k * k), y * c])
+        _, x, ys = builder.emit(OPS["loop"], [limit, x, x, ys], (step,), **attrs)
+    return builder.finish([x, ys])
+
+
+def once(rewrite: object, graph: Graph) -> float:
+    assert callable(rewrite)
+    start = time.process_time()
+    rewrite(graph)
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("make", [line, nest], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_is_linear(name: str, make: object) -> None:
+    """Twice the equations, about twice the time: 5,000, 10,000 and 20,000 equations."""
+    assert callable(make)
+    small, middle, large = (make(n) for n in (5_000, 10_000, 20_000))
+    times = [min(once(PASSES[name], g) for _ in range(3)) for g in (small, middle, large)]
+    assert times[2] < 8 * times[0] + 0.05, times
+    assert times[0] < 5_000 * 300e-6, times
+
+
+def test_deep_nesting_and_shared_calls_stay_small() -> None:
+    graph = region([F], lambda x: [OPS["sin"].one(x) * x], name="f")
+    for _ in range(25):
+        graph = twice(graph)
+    after = optimize(graph)
+    assert len(to_text(after)) < 40_000
+
+
+def twice(f: Graph) -> Graph:
+    def program(x: Value) -> tuple[Value, ...]:
+        return OPS["call"](*OPS["call"](x, regions=(f,), name="f"), regions=(f,), name="f")
+
+    return region([F], program, name="f")
