@@ -45,7 +45,9 @@ def source_of(file: str) -> tuple[Source, Path | None]:
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @click.option("--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read.")
-def run(file: str, engine: Any, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...]) -> None:
+def run(
+    file: str, engine: Any, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...]
+) -> None:
     """Check FILE as a whole, then run its statements (`-` reads standard input)."""
     from difflang.driver import program
     from difflang.driver.engine import Engine

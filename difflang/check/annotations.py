@@ -97,7 +97,9 @@ class Annotations:
 
     def unknown(self, span: Span, name: str) -> DifflangError:
         near = nearest(name, [*DTYPES, "str", "key", *self.generics])
-        return mistake("DL0202", f"there is no type `{name}`", (span, ""), help=f"did you mean `{near}`?" if near else "")
+        return mistake(
+            "DL0202", f"there is no type `{name}`", (span, ""), help=f"did you mean `{near}`?" if near else ""
+        )
 
     def generic(self, written: tree.TypeName, name: str) -> LangType:
         value = self.bound.get(name)
@@ -124,9 +126,9 @@ class Annotations:
         if len(record.generics) != len(written.args):
             wanted = ", ".join(g.name for g in record.generics)
             raise mistake("DL0302", f"`{name}` takes {wanted or 'no arguments'}", (written.span, "not these"))
-        return self.record_type(record, {
-            g.name: self.argument(arg) for g, arg in zip(record.generics, written.args, strict=True)
-        })  # fmt: skip
+        return self.record_type(
+            record, {g.name: self.argument(arg) for g, arg in zip(record.generics, written.args, strict=True)}
+        )
 
     def element(self, name: str) -> DType | None:
         """The element type of that name, if it is one."""
@@ -175,8 +177,12 @@ class Annotations:
                     return found
                 if found is not None or name in DTYPES:
                     raise mistake("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
-                raise mistake("DL0203", f"the size `{name}` is not bound here", (written.span, ""),
-                              help="a size is bound where a parameter's type first names it")  # fmt: skip
+                raise mistake(
+                    "DL0203",
+                    f"the size `{name}` is not bound here",
+                    (written.span, ""),
+                    help="a size is bound where a parameter's type first names it",
+                )
             case tree.DimBinary(op=op):
                 return self.arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs))
             case tree.TypeTuple(items=(only,)):
@@ -231,7 +237,9 @@ class Annotations:
                 return self.match_element(name, type)
             case tree.TypeApply(path=(name,)), Tensor() if name in self.generics or name in DTYPES:
                 return self.match_element(name, type) and self.match_shape(written.args, type.shape, waiting)
-            case tree.TypeApply(path=(name,), args=args), RecordType() if type.decl is self.records(name) and not type.tangent:
+            case tree.TypeApply(path=(name,), args=args), RecordType() if (
+                type.decl is self.records(name) and not type.tangent
+            ):
                 pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
                 return len(args) == len(type.args) and all([self.match_argument(a, t, waiting) for a, t in pairs])
             case tree.TypeTuple(items=items), TupleType() if len(items) == len(type.items):

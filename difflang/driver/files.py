@@ -31,8 +31,12 @@ class Access:
         path = (self.folder / name).resolve()
         roots = [self.folder.resolve(), *(a.resolve() for a in self.allowed)]
         if not any(path.is_relative_to(root) for root in roots):
-            raise mistake("DL0702", f"`{name}` lies outside the program's folder", (span, ""),
-                          help="allow its folder on the command line: `--allow DIR`")  # fmt: skip
+            raise mistake(
+                "DL0702",
+                f"`{name}` lies outside the program's folder",
+                (span, ""),
+                help="allow its folder on the command line: `--allow DIR`",
+            )
         if path.is_dir():
             raise mistake("DL0701", f"cannot read `{name}`: this is a directory", (span, ""))
         if not path.is_file():
@@ -49,13 +53,22 @@ def read(kind: str, path: Path, name: str, member: str | None, dtype: DType, ran
         if kind == "read_npz":
             found = member_of(found, name, member, span)
     except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
-        raise mistake("DL0701", f"cannot read `{name}`: {str(error).splitlines()[0] if str(error) else 'it is damaged'}",
-                      (span, "")) from None  # fmt: skip
+        raise mistake(
+            "DL0701",
+            f"cannot read `{name}`: {str(error).splitlines()[0] if str(error) else 'it is damaged'}",
+            (span, ""),
+        ) from None
     if not isinstance(found, np.ndarray):
-        raise mistake("DL0701", f"`{name}` holds several arrays", (span, ""), help='name one: `read_npz("file", "name")`')
+        raise mistake(
+            "DL0701", f"`{name}` holds several arrays", (span, ""), help='name one: `read_npz("file", "name")`'
+        )
     if found.dtype != numpy_dtype(dtype):
-        raise mistake("DL0704", f"`{name}` holds {found.dtype.name}, not {dtype}", (span, f"declared {dtype}"),
-                      help="declare what the file holds, and convert afterwards")  # fmt: skip
+        raise mistake(
+            "DL0704",
+            f"`{name}` holds {found.dtype.name}, not {dtype}",
+            (span, f"declared {dtype}"),
+            help="declare what the file holds, and convert afterwards",
+        )
     return found
 
 
@@ -66,15 +79,24 @@ def member_of(archive: Any, name: str, member: str | None, span: Span) -> np.nda
     if member is None and len(names) == 1:
         member = names[0]
     if member not in names:
-        raise mistake("DL0706", f"`{name}` has no array `{member}`" if member else f"`{name}` holds several arrays", (span, ""),
-                      help=f"it has {', '.join(names)}: `read_npz(\"{name}\", \"{names[0]}\")`" if names else "")  # fmt: skip
+        raise mistake(
+            "DL0706",
+            f"`{name}` has no array `{member}`" if member else f"`{name}` holds several arrays",
+            (span, ""),
+            help=f'it has {", ".join(names)}: `read_npz("{name}", "{names[0]}")`' if names else "",
+        )
     return archive[member]
 
 
 def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.ndarray:
     """A table of numbers; a first row of words is a header."""
     if rank not in (1, 2):
-        raise mistake("DL0704", "a csv file is a table", (span, f"declared with {rank} axes"), help="declare `f32[n, k]`, or `f32[n]` for one column")
+        raise mistake(
+            "DL0704",
+            "a csv file is a table",
+            (span, f"declared with {rank} axes"),
+            help="declare `f32[n, k]`, or `f32[n]` for one column",
+        )
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [(i, row) for i, row in enumerate(csv.reader(file), 1) if row and any(c.strip() for c in row)]
@@ -85,7 +107,9 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
     width = len(rows[0][1]) if rows else 0
     for line, row in rows:
         if len(row) != width:
-            raise mistake("DL0703", f"{name}:{line}: this row has {len(row)} columns, the others {width}", (span, "read here"))
+            raise mistake(
+                "DL0703", f"{name}:{line}: this row has {len(row)} columns, the others {width}", (span, "read here")
+            )
     try:
         table = np.array([row for _, row in rows], dtype=np.float64).reshape(len(rows), width)
     except ValueError:
@@ -115,8 +139,12 @@ def column(table: np.ndarray, rank: int, name: str, span: Span) -> np.ndarray:
     if rank == 2:
         return table
     if table.shape[1] != 1 and table.size:
-        raise mistake("DL0705", f"{name} has {table.shape[1]} columns", (span, "declared with one axis"),
-                      help=f"declare `f32[n, {table.shape[1]}]`")  # fmt: skip
+        raise mistake(
+            "DL0705",
+            f"{name} has {table.shape[1]} columns",
+            (span, "declared with one axis"),
+            help=f"declare `f32[n, {table.shape[1]}]`",
+        )
     return table.reshape(-1)
 
 
@@ -134,6 +162,9 @@ def narrowed(name: str, rows: list[tuple[int, list[str]]], table: np.ndarray, dt
         where = np.argwhere(bad)[0]
         line, row = rows[where[0]]
         cell = row[where[1] if len(where) > 1 else 0].strip()
-        raise mistake("DL0703", f"{name}:{line}: column {(where[1] if len(where) > 1 else 0) + 1}: `{cell}` is no {dtype}",
-                      (span, f"declared {Tensor(dtype)}"))  # fmt: skip
+        raise mistake(
+            "DL0703",
+            f"{name}:{line}: column {(where[1] if len(where) > 1 else 0) + 1}: `{cell}` is no {dtype}",
+            (span, f"declared {Tensor(dtype)}"),
+        )
     return table.astype(target)

@@ -12,7 +12,7 @@ from difflang.base.source import Span
 from difflang.check.annotations import mistake
 from difflang.check.closures import FnCode
 from difflang.check.modules import HostVar, Module
-from difflang.check.types import LangType, RangeType, RecordType, TextType, TupleType, show_type
+from difflang.check.types import RangeType, TextType, TupleType, show_type
 from difflang.driver.files import READERS
 from difflang.driver.units import Staging, Unit, stage
 from difflang.driver.values import HostValue
@@ -20,7 +20,7 @@ from difflang.elaborate.calls import Args
 from difflang.elaborate.context import Context, Reported, Session, walk
 from difflang.elaborate.names import targets
 from difflang.elaborate.statements import VALUELESS, declared
-from difflang.elaborate.terms import UNIT_TERM, Term, rebuild
+from difflang.elaborate.terms import UNIT_TERM, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.types import I32, Tensor
@@ -74,7 +74,9 @@ class Host(ABC):
         """Carry out one statement; the value of an expression. Errors: DifflangError, Reported."""
         match stmt:
             case tree.Fn() if self.depth:
-                raise self.not_yet("a function declared inside a host block is", stmt.span, "declare it at the top level")
+                raise self.not_yet(
+                    "a function declared inside a host block is", stmt.span, "declare it at the top level"
+                )
             case tree.Let() | tree.Var():
                 self.let(stmt)
             case tree.Assign() | tree.Update():
@@ -103,7 +105,9 @@ class Host(ABC):
         if isinstance(e, tree.Block):
             return self.block(e)
         if not last and not isinstance(e, (tree.Call, tree.Pipe, tree.Match, *VALUELESS)):
-            raise mistake("DL0323", "nothing uses this value", (e.span, ""), help="print it: `print(…)`, or bind it with `let`")
+            raise mistake(
+                "DL0323", "nothing uses this value", (e.span, ""), help="print it: `print(…)`, or bind it with `let`"
+            )
         return self.evaluate(e)
 
     def block(self, block: tree.Block) -> HostValue:
@@ -117,7 +121,12 @@ class Host(ABC):
     @contextmanager
     def nested(self, span: Span) -> Iterator[None]:
         if self.depth >= 100:
-            raise mistake("DL1002", "control flow is nested deeper than 100 levels", (span, ""), help="move an inner part into a function")
+            raise mistake(
+                "DL1002",
+                "control flow is nested deeper than 100 levels",
+                (span, ""),
+                help="move an inner part into a function",
+            )
         self.depth += 1
         try:
             yield
@@ -154,8 +163,12 @@ class Host(ABC):
         if kind in READERS and isinstance(e.value, tree.Call) and self.is_free(kind):
             path, member = self.file_arguments(e.value)
             if e.type is None:
-                raise mistake("DL0707", "what is read from a file needs a declared type", (e.value.span, ""),
-                              help=f"`let {e.pattern.span.text}: f32[n, 4] = {e.value.span.text}`")  # fmt: skip
+                raise mistake(
+                    "DL0707",
+                    "what is read from a file needs a declared type",
+                    (e.value.span, ""),
+                    help=f"`let {e.pattern.span.text}: f32[n, 4] = {e.value.span.text}`",
+                )
             self.bind(e.pattern, self.read(kind, e.value, path, member, e.type), mutable, e.value.span)
         elif isinstance(e.value, (tree.For, tree.While)):
             raise self.not_yet("a host loop that yields is", e.value.span, "put the loop into a function")
@@ -189,8 +202,12 @@ class Host(ABC):
     def bind(self, pattern: tree.Pattern, value: HostValue, mutable: bool, span: Span) -> None:
         if isinstance(pattern, tree.TuplePattern):
             if not isinstance(value.type, TupleType) or len(value.type.items) != len(pattern.items):
-                raise mistake("DL0321", f"a tuple of {len(pattern.items)} is expected here", (pattern.span, ""),
-                              (span, f"this is {show_type(value.type)}"))  # fmt: skip
+                raise mistake(
+                    "DL0321",
+                    f"a tuple of {len(pattern.items)} is expected here",
+                    (pattern.span, ""),
+                    (span, f"this is {show_type(value.type)}"),
+                )
             for i, item in enumerate(pattern.items):
                 self.bind(item, value.part(i), mutable, span)
         elif pattern.name != "_":
@@ -209,7 +226,9 @@ class Host(ABC):
 
         def body(cx: Context) -> Walk[list[Term]]:
             for name in names:
-                cx.scope.bind(name, cx.global_term(self.module.host[name]), mutable=True, span=self.module.host[name].span)
+                cx.scope.bind(
+                    name, cx.global_term(self.module.host[name]), mutable=True, span=self.module.host[name].span
+                )
             yield walk(cx, e)
             terms = [cx.scope.names[name].term for name in names]
             return [t for t in terms if not isinstance(t, (int, Poly))]
@@ -221,7 +240,9 @@ class Host(ABC):
     def assignable(self, name: str, span: Span) -> HostVar:
         var = self.module.host.get(name)
         if var is None:
-            raise mistake("DL0201", f"there is no variable `{name}` here", (span, ""), help=f"declare it with `var {name} = …`")
+            raise mistake(
+                "DL0201", f"there is no variable `{name}` here", (span, ""), help=f"declare it with `var {name} = …`"
+            )
         if var.broken:
             raise Reported
         if not var.mutable:
@@ -230,15 +251,25 @@ class Host(ABC):
         return var
 
     def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:
-        if isinstance(target, tree.TupleExpr) and isinstance(value.type, TupleType) and len(value.type.items) == len(target.items):
+        if (
+            isinstance(target, tree.TupleExpr)
+            and isinstance(value.type, TupleType)
+            and len(value.type.items) == len(target.items)
+        ):
             for i, item in enumerate(target.items):
                 self.assign_value(item, value.part(i), span)
             return
         if not isinstance(target, tree.Name):
-            raise self.not_yet("assigning what a host function gives to a part of a value is", target.span, "bind it with `let` first")
+            raise self.not_yet(
+                "assigning what a host function gives to a part of a value is", target.span, "bind it with `let` first"
+            )
         var = self.assignable(target.id, target.span)
         if var.type != value.type:
-            raise mistake("DL0304", f"`{target.id}` is {show_type(var.type)} and keeps that type", (span, f"this is {show_type(value.type)}"))
+            raise mistake(
+                "DL0304",
+                f"`{target.id}` is {show_type(var.type)} and keeps that type",
+                (span, f"this is {show_type(value.type)}"),
+            )
         self.values[target.id] = value
 
     # ---- loops and conditions
@@ -247,13 +278,21 @@ class Host(ABC):
         shown = called_name(e.iterable) == "progress" and self.is_free("progress")
         iterable = e.iterable
         if shown and isinstance(iterable, tree.Call):
-            if len(iterable.args) != 1 or iterable.args[0].name is not None or isinstance(iterable.args[0].value, tree.Comprehension):
+            if (
+                len(iterable.args) != 1
+                or iterable.args[0].name is not None
+                or isinstance(iterable.args[0].value, tree.Comprehension)
+            ):
                 raise mistake("DL0319", "`progress` is called as `progress(0..n)`", (iterable.span, ""))
             iterable = iterable.args[0].value
         assert not isinstance(iterable, tree.Comprehension)
         over = self.evaluate(iterable)
         if not isinstance(over.type, RangeType) and not (isinstance(over.type, Tensor) and over.type.shape):
-            raise mistake("DL0329", "a host loop goes through a range or an array", (iterable.span, f"this is {show_type(over.type)}"))
+            raise mistake(
+                "DL0329",
+                "a host loop goes through a range or an array",
+                (iterable.span, f"this is {show_type(over.type)}"),
+            )
         with self.nested(e.span):
             self.go_through(e, over, shown)
 
@@ -270,7 +309,9 @@ class Host(ABC):
         if isinstance(e, tree.Str):
             return any(not isinstance(p, str) for p in e.parts)
         name = called_name(e)
-        return name in HOST_FUNCTIONS and self.is_free(name) or name in self.module.fns and self.module.fns[name].host
+        return (name in HOST_FUNCTIONS and self.is_free(name)) or (
+            name in self.module.fns and self.module.fns[name].host
+        )
 
     def is_free(self, name: str) -> bool:
         return name not in self.module.host and name not in self.module.fns
@@ -288,8 +329,13 @@ class Host(ABC):
             return UNIT_VALUE
         if name in self.module.fns:
             return self.host_call(e, self.module.fns[name])
-        raise mistake("DL0707", f"`{name}` stands alone on the right of a `let` with a declared type" if name in READERS
-                      else "`progress` stands in the head of a loop", (e.span, ""))  # fmt: skip
+        raise mistake(
+            "DL0707",
+            f"`{name}` stands alone on the right of a `let` with a declared type"
+            if name in READERS
+            else "`progress` stands in the head of a loop",
+            (e.span, ""),
+        )
 
     @abstractmethod
     def text(self, e: tree.Str) -> HostValue: ...
@@ -305,7 +351,12 @@ class Host(ABC):
     def host_call(self, e: tree.Call, decl: tree.Fn) -> HostValue:
         """A call of a `host fn`: its statements, with the arguments under the parameters' names."""
         if len(e.args) != len(decl.params) or any(a.name is not None for a in e.args):
-            raise mistake("DL0319", f"`{decl.name}` takes {len(decl.params)} arguments, by position", (e.span, ""), (decl.name_span, "declared here"))
+            raise mistake(
+                "DL0319",
+                f"`{decl.name}` takes {len(decl.params)} arguments, by position",
+                (e.span, ""),
+                (decl.name_span, "declared here"),
+            )
         values = [self.evaluate(a.value) for a in e.args if not isinstance(a.value, tree.Comprehension)]
         with self.nested(e.span), self.scope():
             for param, value in zip(decl.params, values, strict=True):
@@ -319,12 +370,19 @@ class Host(ABC):
 
             cx = context(self.session, self.module, self.demand, None, definition=self.definition)
             if not cx.annotations.match(param.type, value.type):
-                raise mistake("DL0304", f"the argument `{param.name}` does not fit", (span, f"this is {show_type(value.type)}"), (param.span, "declared here"))
+                raise mistake(
+                    "DL0304",
+                    f"the argument `{param.name}` does not fit",
+                    (span, f"this is {show_type(value.type)}"),
+                    (param.span, "declared here"),
+                )
         return value
 
     def call(self, cx: Context, code: FnCode, args: Args) -> Walk[Term]:
         """A host function called inside a larger expression."""
-        raise self.not_yet("a host function inside a larger expression is", args.span, "bind its result with `let` first")
+        raise self.not_yet(
+            "a host function inside a larger expression is", args.span, "bind its result with `let` first"
+        )
         yield UNIT_TERM
 
     def staged(self, node: tree.Node, body: Any) -> tuple[Unit, Staging]:
@@ -337,5 +395,3 @@ class Host(ABC):
 def called_name(e: tree.Node) -> str:
     """The name that a call calls, or nothing."""
     return e.fn.id if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) else ""
-
-

@@ -10,7 +10,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source
 from difflang.check.annotations import mistake
 from difflang.check.modules import Module
-from difflang.elaborate import calls, comprehension, control, expressions, indexing, operators, statements
+from difflang.elaborate import calls, comprehension, control, expressions, functions, indexing, operators, statements
 from difflang.elaborate.context import Session
 from difflang.elaborate.trampoline import run
 from difflang.ir.types import DTYPES
@@ -36,14 +36,23 @@ def read(path: Path, name: str) -> Source:
 def decoded(data: bytes, name: str) -> Source:
     """A program's text from its bytes. Errors: DL0102 where it is no text, DL1004 where it is too much."""
     if len(data) > MOST_BYTES:
-        raise DifflangError(Diagnostic("DL1004", f"{name}: a program of {len(data) >> 20} MiB is too large", (),
-                                       (f"at most {MOST_BYTES >> 20} MiB are read",)))  # fmt: skip
+        raise DifflangError(
+            Diagnostic(
+                "DL1004",
+                f"{name}: a program of {len(data) >> 20} MiB is too large",
+                (),
+                (f"at most {MOST_BYTES >> 20} MiB are read",),
+            )
+        )
     try:
         return Source(name, data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise DifflangError(Diagnostic("DL0102", f"{name}: this is not a text file", (),
-                                       (f"byte {error.start} (line {line}) is not UTF-8",))) from None  # fmt: skip
+        raise DifflangError(
+            Diagnostic(
+                "DL0102", f"{name}: this is not a text file", (), (f"byte {error.start} (line {line}) is not UTF-8",)
+            )
+        ) from None
 
 
 def unreadable(name: str, why: str, help: str = "") -> DifflangError:
@@ -67,12 +76,20 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
         case tree.Fn(name=name, name_span=span):
             taken = module.fns.get(name) or module.records.get(name)
             if taken is not None:
-                session.report(mistake("DL0210", f"`{name}` is declared twice", (span, "here again"), (taken.name_span, "here first")))
+                session.report(
+                    mistake(
+                        "DL0210", f"`{name}` is declared twice", (span, "here again"), (taken.name_span, "here first")
+                    )
+                )
             module.fns[name] = item
         case tree.Record(name=name, name_span=span):
             taken = module.fns.get(name) or module.records.get(name)
             if taken is not None:
-                session.report(mistake("DL0210", f"`{name}` is declared twice", (span, "here again"), (taken.name_span, "here first")))
+                session.report(
+                    mistake(
+                        "DL0210", f"`{name}` is declared twice", (span, "here again"), (taken.name_span, "here first")
+                    )
+                )
             module.records[name] = item
         case tree.Enum(name=name, name_span=span):
             module.later[name] = item
@@ -117,4 +134,4 @@ def check_definitions(module: Module, session: Session) -> None:
     """Check every function by itself."""
     for decl in module.fns.values():
         if not decl.host:
-            run(calls.check_definition(session, module, decl))
+            run(functions.check_definition(session, module, decl))

@@ -31,7 +31,9 @@ class Runner(Host):
 
     definition = False
 
-    def __init__(self, session: Session, module: Module, engine: Engine, access: Access, seed: int, write: Callable[[str], None]) -> None:
+    def __init__(
+        self, session: Session, module: Module, engine: Engine, access: Access, seed: int, write: Callable[[str], None]
+    ) -> None:
         super().__init__(session, module)
         self.units, self.access, self.write = Units(session, engine), access, write
         self.seed = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
@@ -77,8 +79,12 @@ class Runner(Host):
         cx = context(self.session, self.module, self.demand, None, definition=False)
         known = set(cx.annotations.bound)
         if not cx.annotations.match(written, found):
-            raise mistake("DL0705", f"`{path}` does not have the declared shape", (e.span, f"the file holds {show_type(found)}"),
-                          (written.span, f"declared {written.span.text}"))  # fmt: skip
+            raise mistake(
+                "DL0705",
+                f"`{path}` does not have the declared shape",
+                (e.span, f"the file holds {show_type(found)}"),
+                (written.span, f"declared {written.span.text}"),
+            )
         for name, size in cx.annotations.bound.items():
             if name not in known and isinstance(size, (int, Poly)):
                 self.bind_size(name, size, written.span)
@@ -137,5 +143,3 @@ class Runner(Host):
             return
         message = self.show(e.message) if e.message is not None else "this assertion does not hold"
         raise DifflangError(Diagnostic("DL0901", message, (Label(e.condition.span, "this is false"),)))
-
-

@@ -64,12 +64,27 @@ def context(session: Session, module: Module, demand: Callable[[str], Dim], host
     """The context of a piece of host code."""
     unifier = Unifier()
     builder = Builder(solver=unifier)
-    sizes = {n: v.static for n, v in module.host.items() if isinstance(v.static, Dim) and not isinstance(v.static, bool) and not v.mutable}
+    sizes = {
+        n: v.static
+        for n, v in module.host.items()
+        if isinstance(v.static, Dim) and not isinstance(v.static, bool) and not v.mutable
+    }
     annotations = Annotations(unifier, module.records.get, dict(sizes), {}, rigid=definition)
-    return Context(session, module, Root(builder, definition, demand=demand), builder, Scope(), unifier, annotations, host=host)
+    return Context(
+        session, module, Root(builder, definition, demand=demand), builder, Scope(), unifier, annotations, host=host
+    )
 
 
-def stage(session: Session, module: Module, node: tree.Node, body: Body, host: Any, demand: Callable[[str], Dim], *, definition: bool) -> tuple[Unit, Staging]:
+def stage(
+    session: Session,
+    module: Module,
+    node: tree.Node,
+    body: Body,
+    host: Any,
+    demand: Callable[[str], Dim],
+    *,
+    definition: bool,
+) -> tuple[Unit, Staging]:
     """Walk a piece of host code into a unit. Errors: DifflangError, Reported."""
     staging = Staging(context(session, module, lambda name: asked(staging, demand, name), None, definition=definition))
     cx = staging.cx
@@ -117,7 +132,9 @@ class Units:
     def find(self, node: tree.Node, module: Module, demand: Callable[[str], Dim]) -> Unit | None:
         """A unit of this syntax made for names of the same types, and numbers of the same value where sizes need them."""
         for unit in self.known.get(node, ()):
-            if all(same(module.host.get(n), t, s) for n, t, s in unit.seen) and all(demand(n) == s for n, s in unit.demanded):
+            if all(same(module.host.get(n), t, s) for n, t, s in unit.seen) and all(
+                demand(n) == s for n, s in unit.demanded
+            ):
                 return unit
         return None
 
@@ -151,5 +168,10 @@ def raise_failure(session: Session, word: Any) -> None:
     found: Site = session.sites[site - 1]
     if found.message:
         raise DifflangError(Diagnostic("DL0901", found.message, (Label(found.span, "this does not hold"),)))
-    raise DifflangError(Diagnostic(
-        "DL0902", f"index {first} is out of range", (Label(found.span, f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"),)))  # fmt: skip
+    raise DifflangError(
+        Diagnostic(
+            "DL0902",
+            f"index {first} is out of range",
+            (Label(found.span, f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"),),
+        )
+    )

@@ -63,7 +63,12 @@ def show(value: HostValue, spec: str = "", span: Span | None = None) -> str:
 
 
 def bad_format(spec: str, why: str, *labels: tuple[Span, str]) -> DifflangError:
-    return mistake("DL0339", f"the format `{spec}` does not fit: {why.lower()}", *labels, help="formats are Python's: `{x:.3f}`, `{n:5d}`")
+    return mistake(
+        "DL0339",
+        f"the format `{spec}` does not fit: {why.lower()}",
+        *labels,
+        help="formats are Python's: `{x:.3f}`, `{n:5d}`",
+    )
 
 
 def shown(type: LangType, leaves: Iterator[Any], write: Callable[[Any], str]) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import mistake
+from difflang.check.closures import BuiltinCode
 from difflang.check.types import leaf_types, mapped, pruned, show_type
 from difflang.elaborate.calls import Args, apply, bind_pattern
-from difflang.check.closures import BuiltinCode
 from difflang.elaborate.context import WORD_TYPE, Context, Reported, walk, walks
 from difflang.elaborate.control import Branch, Source, branch, closed, joined, row, source
 from difflang.elaborate.failure import absorb_lanes
@@ -31,8 +31,13 @@ IDENTITIES: dict[str, float] = {"sum": 0, "prod": 1, "max": -math.inf, "min": ma
 @walks(tree.ArrayComprehension)
 def array_comprehension(cx: Context, e: tree.ArrayComprehension) -> Walk[Term]:
     if e.comprehension.condition is not None:
-        raise cx.error("DL0331", "an array has no room for a filter", e.comprehension.condition.span, "",
-                       "filter inside a reduction: `sum(for i if p(i) => …)`, or choose with `where`")  # fmt: skip
+        raise cx.error(
+            "DL0331",
+            "an array has no room for a filter",
+            e.comprehension.condition.span,
+            "",
+            "filter inside a reduction: `sum(for i if p(i) => …)`, or choose with `where`",
+        )
     return (yield level(cx, e.comprehension, 0, None))
 
 
@@ -84,7 +89,9 @@ def mapping(cx: Context, span: Span, over: Source, body: Callable[[Array, list[V
     consts, (graph,) = closed([builder], [[*leaves(value), *word]], [builder.params], [0])
     cx.builder.span = span
     operands = tuple(map(cx.builder.own, [*consts, iota, *over.arrays]))
-    types = tuple([Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[WORD_TYPE] * len(word)]])
+    types = tuple(
+        [Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[WORD_TYPE] * len(word)]]
+    )
     results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
     if word:
         absorb_lanes(cx, results[-1], span)
@@ -124,24 +131,39 @@ def extent(cx: Context, e: tree.Comprehension, iterator: tree.Iterator) -> Walk[
     if iterator.source is not None:
         over = source(cx, (yield walk(cx, iterator.source)), iterator.source.span)
         if over.length is None:
-            raise cx.not_yet("a comprehension whose length only the run knows is", iterator.source.span,
-                             "go over a size and filter: `sum(for j in 0..n if j < i => …)`")  # fmt: skip
+            raise cx.not_yet(
+                "a comprehension whose length only the run knows is",
+                iterator.source.span,
+                "go over a size and filter: `sum(for j in 0..n if j < i => …)`",
+            )
         return over
     names = bound_names(iterator.pattern)
     if len(names) != 1 or not isinstance(iterator.pattern, tree.NamePattern):
-        raise cx.error("DL0325", "what this goes over is not written", iterator.span, "", "write `for (x, y) in zip(xs, ys)`")
+        raise cx.error(
+            "DL0325", "what this goes over is not written", iterator.span, "", "write `for (x, y) in zip(xs, ys)`"
+        )
     found: list[tuple[Dim, Span]] = []
     for part in nodes(e):
         if isinstance(part, tree.Index):
             size = yield indexed_size(cx, part, names[0])
             found += [size] if size is not None else []
     if not found:
-        raise cx.error("DL0325", f"nothing says how far `{names[0]}` goes", iterator.span, "no array is indexed by it alone",
-                       f"write `for {names[0]} in 0..n`")  # fmt: skip
+        raise cx.error(
+            "DL0325",
+            f"nothing says how far `{names[0]}` goes",
+            iterator.span,
+            "no array is indexed by it alone",
+            f"write `for {names[0]} in 0..n`",
+        )
     length, where = found[0]
     for other, at in found[1:]:
         if not cx.unifier.equal(length, other):
-            raise mistake("DL0324", f"`{names[0]}` goes over axes of different sizes", (at, f"{other} here"), (where, f"{length} here"))
+            raise mistake(
+                "DL0324",
+                f"`{names[0]}` goes over axes of different sizes",
+                (at, f"{other} here"),
+                (where, f"{length} here"),
+            )
     return Source(length, cx.integer(length, iterator.span), [], lambda index, _: index)
 
 
@@ -174,7 +196,9 @@ def vmapped(cx: Context, f: Term, args: Args) -> Walk[Term]:
     values = [v for term, _ in args.items for v in leaves(term)]
     sizes = [(v.type.shape[0] if isinstance(v.type, Tensor) and v.type.shape else None) for v in values]
     if not sizes or args.named or any(s is None or not cx.unifier.equal(s, sizes[0] or 0) for s in sizes):
-        raise cx.error("DL0332", "`vmap` goes over the first axis of every argument", args.span, "these have no common one")
+        raise cx.error(
+            "DL0332", "`vmap` goes over the first axis of every argument", args.span, "these have no common one"
+        )
     length = sizes[0]
     assert length is not None
 

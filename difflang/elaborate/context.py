@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.source import Source, Span
+from difflang.base.source import Span
 from difflang.check.annotations import Annotations, mistake
 from difflang.check.modules import HostVar, Module
 from difflang.check.types import LangType, leaf_types, show_type
@@ -19,7 +19,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS, TypeMismatch
-from difflang.ir.types import F32, I32, U32, DType, Tensor
+from difflang.ir.types import I32, U32, DType, Tensor
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -165,8 +165,12 @@ class Context:
     def region(self, span: Span) -> Iterator[Builder]:
         """A graph inside the present one, and a scope."""
         if self.depth >= 100:
-            raise mistake("DL1002", "control flow is nested deeper than 100 levels", (span, ""),
-                          help="move an inner part into a function of its own")  # fmt: skip
+            raise mistake(
+                "DL1002",
+                "control flow is nested deeper than 100 levels",
+                (span, ""),
+                help="move an inner part into a function of its own",
+            )
         outer, scope = self.builder, self.scope
         self.builder, self.scope, self.depth = Builder(outer, span), Scope(scope), self.depth + 1
         try:
@@ -190,7 +194,11 @@ class Context:
         self, refused: TypeMismatch, name: str, span: Span, operands: tuple[Array, ...], spans: tuple[Span, ...]
     ) -> DifflangError:
         places = spans if len(spans) == len(operands) else ()
-        labels = [(s, f"this is {show_type(x.tensor)}") for s, x in zip(places, operands, strict=bool(places))] if places else []
+        labels = (
+            [(s, f"this is {show_type(x.tensor)}") for s, x in zip(places, operands, strict=bool(places))]
+            if places
+            else []
+        )
         labels += [(x.origin, f"declared {x.origin.text}") for x in operands if x.origin is not None]
         code = "DL0312" if "size" in refused.message or "shape" in refused.message else "DL0311"
         first = labels or [(span, ", ".join(show_type(x.tensor) for x in operands))]
@@ -237,8 +245,13 @@ class Context:
         if isinstance(term, Poison):
             raise Reported
         found = show_type(type_of(term))
-        raise self.error("DL0305", f"{what} must be known before the program runs", span, f"this {found} is not",
-                         "make it a parameter `k: dim`, or write it with the sizes of arrays")  # fmt: skip
+        raise self.error(
+            "DL0305",
+            f"{what} must be known before the program runs",
+            span,
+            f"this {found} is not",
+            "make it a parameter `k: dim`, or write it with the sizes of arrays",
+        )
 
     # ---- randomness
 

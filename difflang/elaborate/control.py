@@ -44,8 +44,12 @@ def carried(cx: Context, *parts: tree.Node | None) -> list[Binding]:
     return [b for b in found if b is not None and b.mutable and not isinstance(b.term, (Poison, int, Poly))]
 
 
-def closed(builders: Sequence[Builder], results: Sequence[Sequence[Value]], own: Sequence[Sequence[Value]],
-           split: Sequence[int]) -> tuple[list[Value], list[Graph]]:  # fmt: skip
+def closed(
+    builders: Sequence[Builder],
+    results: Sequence[Sequence[Value]],
+    own: Sequence[Sequence[Value]],
+    split: Sequence[int],
+) -> tuple[list[Value], list[Graph]]:
     """Finish regions that take the same consts: those, and the graphs.
 
     `own[i]` are the params of region i besides the consts, which are put in after the first `split[i]` of them.
@@ -69,8 +73,13 @@ def if_(cx: Context, e: tree.If) -> Walk[Term]:
     condition = yield walk(cx, e.condition)
     predicate = array(cx, condition, e.condition.span, "a condition")
     if not cx.unifier.same(predicate.tensor, Tensor(BOOL)):
-        raise cx.error("DL0313", "a condition is a bool", e.condition.span, f"this is {show_type(predicate.tensor)}",
-                       "compare it, or reduce it with `any` or `all`")  # fmt: skip
+        raise cx.error(
+            "DL0313",
+            "a condition is a bool",
+            e.condition.span,
+            f"this is {show_type(predicate.tensor)}",
+            "compare it, or reduce it with `any` or `all`",
+        )
     if isinstance(predicate.static, bool):
         taken = e.then if predicate.static else e.orelse
         return (yield walk(cx, taken)) if taken is not None else UNIT_TERM
@@ -118,18 +127,13 @@ def branch(cx: Context, body: Callable[[], Walk[Term]] | None, variables: list[B
     return Branch(builder, value, [t for t in after if not isinstance(t, (int, Poly))], span)
 
 
-def joined(
-    cx: Context, predicate: Array, then: Branch, other: Branch, variables: list[Binding], span: Span
-) -> Term:
+def joined(cx: Context, predicate: Array, then: Branch, other: Branch, variables: list[Binding], span: Span) -> Term:
     """The equation of a branch: its value, of one type on both sides, and the variables that either side changed."""
     value = then.value
     changed = [
         i for i, b in enumerate(variables) if then.variables[i] is not b.term or other.variables[i] is not b.term
     ]
-    sides = [
-        [*leaves(s.value), *[v for i in changed for v in leaves(s.variables[i])]]
-        for s in (then, other)
-    ]
+    sides = [[*leaves(s.value), *[v for i in changed for v in leaves(s.variables[i])]] for s in (then, other)]
     consts, graphs = closed([then.builder, other.builder], sides, [[], []], [0, 0])
     cx.builder.span = span
     operands = tuple(map(cx.builder.own, [predicate.value, *consts]))
@@ -157,8 +161,12 @@ def agree(cx: Context, then: Branch, other: Branch, e: tree.If) -> bool:
         return True
     if isinstance(a, TextType) and isinstance(b, TextType):
         raise cx.not_yet("a string chosen at run time is", e.span)
-    raise mistake("DL0327", "the two sides of this `if` give different types", (then.span, f"this gives {show_type(a)}"),
-                  (e.orelse.span, f"this gives {show_type(b)}"))  # fmt: skip
+    raise mistake(
+        "DL0327",
+        "the two sides of this `if` give different types",
+        (then.span, f"this gives {show_type(a)}"),
+        (e.orelse.span, f"this gives {show_type(b)}"),
+    )
 
 
 # ---- Loops
@@ -197,7 +205,9 @@ def range_(cx: Context, e: tree.Range) -> Walk[Term]:
         if not cx.unifier.same(end.tensor, INDEX):
             raise cx.error("DL0313", "the ends of a range are i32", part.span, f"this is {show_type(end.tensor)}")
     if step is not None and not (isinstance(step.static, int) and step.static > 0):
-        raise cx.error("DL0328", "the step of a range is a positive number known before the run", e.step.span if e.step else e.span)
+        raise cx.error(
+            "DL0328", "the step of a range is a positive number known before the run", e.step.span if e.step else e.span
+        )
     return Range(start, stop, None if step is None or step.static == 1 else step)
 
 
@@ -220,7 +230,9 @@ def source(cx: Context, term: Term, span: Span) -> Source:
         case Poison():
             raise Reported
         case _:
-            raise cx.error("DL0329", "a loop goes through a range or an array", span, f"this is {show_type(type_of(term))}")
+            raise cx.error(
+                "DL0329", "a loop goes through a range or an array", span, f"this is {show_type(type_of(term))}"
+            )
 
 
 def range_source(cx: Context, term: Range, span: Span) -> Source:
@@ -279,9 +291,13 @@ class Step:
 
 
 def step(
-    cx: Context, e: tree.For | tree.While, variables: list[Binding], items: list[Value], bind: Callable[[Array, list[Value]], None],
+    cx: Context,
+    e: tree.For | tree.While,
+    variables: list[Binding],
+    items: list[Value],
+    bind: Callable[[Array, list[Value]], None],
     length: Dim | None,
-) -> Walk[Step]:  # fmt: skip
+) -> Walk[Step]:
     """Walk a loop's body once, its variables standing for the carry."""
     before, everything = [b.term for b in variables], variables
     with cx.region(e.span) as builder:
@@ -373,12 +389,19 @@ def still_well(cx: Context, condition: Array, span: Span) -> Value:
 
 
 def emit_loop(
-    cx: Context, e: tree.For | tree.While, over: Source, variables: list[Binding], consts: list[Value], graphs: list[Graph],
+    cx: Context,
+    e: tree.For | tree.While,
+    over: Source,
+    variables: list[Binding],
+    consts: list[Value],
+    graphs: list[Graph],
     yielded: Term | None,
-) -> Term:  # fmt: skip
+) -> Term:
     """The equation of a loop; the variables stand for its results from here on."""
     if yielded is not None and over.length is None:
-        raise cx.not_yet("a `yield` in a loop whose length only the run knows is", e.span, "loop over a size, `for i in 0..n`")
+        raise cx.not_yet(
+            "a `yield` in a loop whose length only the run knows is", e.span, "loop over a size, `for i in 0..n`"
+        )
     carry = [v for b in variables if not isinstance(b.term, (int, Poly)) for v in leaves(b.term)]
     cx.builder.span = e.span
     operands = tuple(map(cx.builder.own, [over.limit.value, *consts, *carry, *over.arrays]))

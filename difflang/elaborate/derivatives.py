@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Span
+from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, PullbackCode, Wrt
 from difflang.check.types import (
     UNIT,
     DTypeVar,
@@ -17,11 +18,11 @@ from difflang.check.types import (
     tangent_type,
 )
 from difflang.check.unify import narrow
-from difflang.elaborate.calls import Args, apply, like
-from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, PullbackCode, Wrt
+from difflang.elaborate.calls import Args, apply
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.control import closed
 from difflang.elaborate.failure import absorb
+from difflang.elaborate.functions import like
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
@@ -88,7 +89,9 @@ def by_position(cx: Context, f: Term, args: Args) -> list[tuple[Term, Span]]:
             break
         items.append(args.named[name])
     if len(items) != len(args.items) + len(args.named):
-        raise cx.error("DL0319", "these arguments by name do not fit the function", args.span, f"it takes {', '.join(names)}")
+        raise cx.error(
+            "DL0319", "these arguments by name do not fit the function", args.span, f"it takes {', '.join(names)}"
+        )
     return items
 
 
@@ -112,7 +115,13 @@ def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> tuple[int, tuple[str,
         return first, tuple(map(str, path))
     names = parameter_names(f)
     if first not in names:
-        raise cx.error("DL0403", f"the function has no parameter `{first}`", span, "", f"it has {', '.join(names) or 'none by name'}")
+        raise cx.error(
+            "DL0403",
+            f"the function has no parameter `{first}`",
+            span,
+            "",
+            f"it has {', '.join(names) or 'none by name'}",
+        )
     return names.index(first), tuple(map(str, path))
 
 
@@ -133,8 +142,13 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[tuple[int, tuple[str, 
             items[position] = (replaced(cx, term, path, points, span), span)
             if len(points) == found:
                 what = show_type(type_of(term))
-                raise cx.error("DL0401", f"{what} has no derivative: it has no tangent", span, f"this is {what}",
-                               "differentiate in a float; convert with `f32(x)` outside")  # fmt: skip
+                raise cx.error(
+                    "DL0401",
+                    f"{what} has no derivative: it has no tangent",
+                    span,
+                    f"this is {what}",
+                    "differentiate in a float; convert with `f32(x)` outside",
+                )
         try:
             result = yield apply(cx, f, Args(args.span, items))
             word = leaves(cx.word.term) if cx.word.term is not before else []
@@ -189,12 +203,23 @@ def settle_results(cx: Context, result: Term) -> None:
 
 
 def gradient(
-    cx: Context, traced: Traced, args: Args, wrt: Sequence[tuple[int, tuple[str, ...]]], code: DerivativeCode, *, with_value: bool
+    cx: Context,
+    traced: Traced,
+    args: Args,
+    wrt: Sequence[tuple[int, tuple[str, ...]]],
+    code: DerivativeCode,
+    *,
+    with_value: bool,
 ) -> Term:
     result = traced.result
     if not isinstance(result, Array) or result.tensor.shape or not pruned(result.tensor.dtype).is_float:
-        raise cx.error("DL0402", f"`{code.operator}` takes a function with a real number as its result", args.span,
-                       f"this one gives {show_type(type_of(result))}", "take a `sum` of it, or use `vjp`")  # fmt: skip
+        raise cx.error(
+            "DL0402",
+            f"`{code.operator}` takes a function with a real number as its result",
+            args.span,
+            f"this one gives {show_type(type_of(result))}",
+            "take a `sum` of it, or use `vjp`",
+        )
     cx.builder.span = args.span
     one = cx.builder.const(1, result.tensor)
     values, cts = reverse(cx, traced, [one], args.span)
@@ -218,7 +243,13 @@ def reverse(cx: Context, traced: Traced, cts: Sequence[Value], span: Span) -> tu
 
 
 def differentiated(
-    cx: Context, op: str, traced: Traced, extra: Sequence[Value], types: Sequence[object], wrt: tuple[bool, ...], span: Span
+    cx: Context,
+    op: str,
+    traced: Traced,
+    extra: Sequence[Value],
+    types: Sequence[object],
+    wrt: tuple[bool, ...],
+    span: Span,
 ) -> tuple[Values, Values]:
     """A derivative equation; a failure in the function travels on."""
     cx.builder.span = span
@@ -270,8 +301,12 @@ def pullback(cx: Context, code: PullbackCode, captures: tuple[Term, ...], args: 
     ct, span = args.items[0]
     wanted = tangent_type(type_of(traced.result))
     if wanted == UNIT or not cx.unifier.same(wanted, type_of(ct)):
-        raise cx.error("DL0404", f"the cotangent of {show_type(type_of(traced.result))} is {show_type(wanted)}", span,
-                       f"this is {show_type(type_of(ct))}")  # fmt: skip
+        raise cx.error(
+            "DL0404",
+            f"the cotangent of {show_type(type_of(traced.result))} is {show_type(wanted)}",
+            span,
+            f"this is {show_type(type_of(ct))}",
+        )
     _, cts = reverse(cx, traced, leaves(ct), args.span)
     parts = iter(cts)
     grads = [cotangent(cx, terms[p], path, parts) for p, path in wrt]
@@ -282,7 +317,11 @@ def pullback(cx: Context, code: PullbackCode, captures: tuple[Term, ...], args: 
 
 
 def pushed(
-    cx: Context, traced: Traced, args: Args, wrt: Sequence[tuple[int, tuple[str, ...]]], tangents: Sequence[tuple[Term, Span]]
+    cx: Context,
+    traced: Traced,
+    args: Args,
+    wrt: Sequence[tuple[int, tuple[str, ...]]],
+    tangents: Sequence[tuple[Term, Span]],
 ) -> Term:
     """`jvp`: the value, and how it changes along the tangents."""
     given: list[Value] = []
@@ -292,8 +331,12 @@ def pushed(
             term = term.field(name) if isinstance(term, Record) else term
         wanted = tangent_type(type_of(term))
         if not cx.unifier.same(wanted, type_of(tangent)):
-            raise cx.error("DL0404", f"the tangent of {show_type(type_of(term))} is {show_type(wanted)}", span,
-                           f"this is {show_type(type_of(tangent))}")  # fmt: skip
+            raise cx.error(
+                "DL0404",
+                f"the tangent of {show_type(type_of(term))} is {show_type(wanted)}",
+                span,
+                f"this is {show_type(type_of(tangent))}",
+            )
         given += leaves(tangent)
     values, changes = forward(cx, traced, given, args.span)
     value = like(traced.result, iter(values))
@@ -312,8 +355,13 @@ def slope(cx: Context, traced: Traced, args: Args) -> Term:
     """`f'(x)` of a function of one number."""
     point = traced.points[0].type
     if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape or not isinstance(traced.result, Array):
-        raise cx.error("DL0405", "`f'` is the derivative of a function of one number", args.span, "",
-                       "use `grad`, `jvp` or `vjp` for others")  # fmt: skip
+        raise cx.error(
+            "DL0405",
+            "`f'` is the derivative of a function of one number",
+            args.span,
+            "",
+            "use `grad`, `jvp` or `vjp` for others",
+        )
     if not pruned(traced.result.tensor.dtype).differentiable:
         raise cx.error("DL0402", f"{show_type(traced.result.tensor)} has no derivative", args.span)
     cx.builder.span = args.span

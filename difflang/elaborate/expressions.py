@@ -7,10 +7,10 @@ import math
 from difflang.base.codes import nearest
 from difflang.base.source import Span
 from difflang.check.annotations import Undecided
-from difflang.check.types import literal_dtype, show_type
-from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
 from difflang.check.modules import HostVar
+from difflang.check.types import literal_dtype, show_type
+from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.names import free_names
 from difflang.elaborate.operators import array
@@ -82,8 +82,13 @@ def host_term(cx: Context, var: HostVar, span: Span) -> Term:
         value = cx.emit("const", span, value=var.static, type=var.type)
         return Array(value, var.static)
     if var.mutable and cx.root.demand is None:
-        raise cx.error("DL0204", f"a function cannot use the top-level variable `{var.name}`", span,
-                       "it may change between calls", "pass it as an argument, or bind it with `let`")  # fmt: skip
+        raise cx.error(
+            "DL0204",
+            f"a function cannot use the top-level variable `{var.name}`",
+            span,
+            "it may change between calls",
+            "pass it as an argument, or bind it with `let`",
+        )
     return cx.global_term(var)
 
 
@@ -113,7 +118,16 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         return cx.error("DL0205", f"`{id}` is applied to a function: `{id}(f)`", span)
     module = cx.module
     prelude = module.prelude.fns if module.prelude is not None else {}
-    known = [*cx.scope.visible(), *module.host, *module.fns, *module.records, *prelude, *BUILTINS, *TRANSFORMS, *CONSTANTS]
+    known = [
+        *cx.scope.visible(),
+        *module.host,
+        *module.fns,
+        *module.records,
+        *prelude,
+        *BUILTINS,
+        *TRANSFORMS,
+        *CONSTANTS,
+    ]
     near = nearest(id, known)
     return cx.error("DL0201", f"there is no `{id}` here", span, "", f"did you mean `{near}`?" if near else "")
 
@@ -156,8 +170,14 @@ def array_(cx: Context, e: tree.ArrayExpr) -> Walk[Term]:
     rows = literal_rows(e)
     if rows is not None:
         shape, numbers = rows
-        dtype = BOOL if isinstance(numbers[0], bool) else literal_dtype(sum(numbers[:1], 0 * numbers[0]) if all(
-            isinstance(x, int) for x in numbers) else 0.0, cx.module.default_float)  # fmt: skip
+        dtype = (
+            BOOL
+            if isinstance(numbers[0], bool)
+            else literal_dtype(
+                sum(numbers[:1], 0 * numbers[0]) if all(isinstance(x, int) for x in numbers) else 0.0,
+                cx.module.default_float,
+            )
+        )
         value = cx.emit("dense", e.span, data=tuple(numbers), type=Tensor(dtype, shape))
         return Array(value, elements=tuple(numbers) if len(shape) == 1 else None)
     parts: list[Array] = []
@@ -172,8 +192,12 @@ def stack(cx: Context, span: Span, parts: list[Array], spans: tuple[Span, ...], 
     first = parts[0].tensor
     for part, at in zip(parts, spans, strict=True):
         if not cx.unifier.same(first, part.tensor):
-            raise cx.error("DL0317", "the items of an array have one type", at,
-                           f"this is {show_type(part.tensor)}, the first {show_type(first)}")  # fmt: skip
+            raise cx.error(
+                "DL0317",
+                "the items of an array have one type",
+                at,
+                f"this is {show_type(part.tensor)}, the first {show_type(first)}",
+            )
     shape = (*first.shape[:axis], 1, *first.shape[axis:])
     rows = [Array(cx.emit("reshape", span, p.value, shape=shape)) for p in parts]
     return rows[0] if len(rows) == 1 else cx.op("concat", span, *rows, axis=axis)
@@ -214,11 +238,18 @@ def field(cx: Context, base: Term, e: tree.Member) -> Term:
     if isinstance(base, Poison):
         raise Reported
     if not isinstance(base, Record):
-        raise cx.error("DL0206", f"{show_type(type_of(base))} has no field `{e.name}`", e.name_span, "", "only records have fields")
+        raise cx.error(
+            "DL0206", f"{show_type(type_of(base))} has no field `{e.name}`", e.name_span, "", "only records have fields"
+        )
     if e.name not in base.type.names:
         near = nearest(e.name, base.type.names)
-        raise cx.error("DL0206", f"{base.type} has no field `{e.name}`", e.name_span, "",
-                       f"did you mean `{near}`?" if near else f"it has {', '.join(base.type.names) or 'none'}")  # fmt: skip
+        raise cx.error(
+            "DL0206",
+            f"{base.type} has no field `{e.name}`",
+            e.name_span,
+            "",
+            f"did you mean `{near}`?" if near else f"it has {', '.join(base.type.names) or 'none'}",
+        )
     return base.field(e.name)
 
 
@@ -231,8 +262,12 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
         old = field(cx, base, name)
         assert isinstance(base, Record)
         if not cx.unifier.same(type_of(old), type_of(value)):
-            raise cx.error("DL0304", f"the field `{arg.name}` is {show_type(type_of(old))}", arg.value.span,
-                           f"this is {show_type(type_of(value))}")  # fmt: skip
+            raise cx.error(
+                "DL0304",
+                f"the field `{arg.name}` is {show_type(type_of(old))}",
+                arg.value.span,
+                f"this is {show_type(type_of(value))}",
+            )
         base = rebuilt_record(base.type, base.with_field(arg.name or "", value).fields)
     return base
 
@@ -253,7 +288,9 @@ def string(cx: Context, e: tree.Str) -> Walk[Term]:
             case Text() | Array() if cx.root.definition:
                 raise Undecided
             case _:
-                raise cx.not_yet("strings made of run-time numbers inside a function are", part.span, "print on the host")
+                raise cx.not_yet(
+                    "strings made of run-time numbers inside a function are", part.span, "print on the host"
+                )
     return Text("".join(pieces))
 
 

@@ -100,5 +100,3 @@ def absorb_lanes(cx: Context, words: Value, span: Span) -> None:
     origin = cx.emit("const", span, value=0, type=Tensor(I32))
     word = cx.emit("dynamic_slice", span, words, first, origin, sizes=(1, 3))
     absorb(cx, cx.emit("reshape", span, word, shape=(3,)), span)
-
-

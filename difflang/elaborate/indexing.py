@@ -59,7 +59,9 @@ def subscripts(cx: Context, e: tree.Index, base: Term) -> Walk[Subscripts]:
         raise Undecided
     given = sum(not isinstance(s, tree.Dots) and not is_newaxis(s) for s in e.subscripts)
     if given > len(shape):
-        raise cx.error("DL0333", f"{given} indices for an array of {len(shape)} axes", e.span, f"this is {show_type(base.tensor)}")
+        raise cx.error(
+            "DL0333", f"{given} indices for an array of {len(shape)} axes", e.span, f"this is {show_type(base.tensor)}"
+        )
     parts: list[Part] = []
     axis = 0
     for sub in e.subscripts:
@@ -111,9 +113,13 @@ def point(cx: Context, e: tree.Expr, index: Array, size: Dim) -> Array:
         return check_index(cx, index, size, e.span)
     if isinstance(e, tree.Unary) and isinstance(static, int) and static < 0:
         static = static + size
-    if isinstance(static, int) and (static < 0 or isinstance(size, int) and static >= size):
-        raise cx.error("DL0326", f"index {index.static} is out of range", e.span, f"this axis has {size} places, 0 to {size - 1}"
-                       if size != 0 else "this axis is empty")  # fmt: skip
+    if isinstance(static, int) and (static < 0 or (isinstance(size, int) and static >= size)):
+        raise cx.error(
+            "DL0326",
+            f"index {index.static} is out of range",
+            e.span,
+            f"this axis has {size} places, 0 to {size - 1}" if size != 0 else "this axis is empty",
+        )
     return cx.integer(static, e.span)
 
 
@@ -124,16 +130,24 @@ def ranged(cx: Context, e: tree.Expr, start: Array, stop: Array, step: Array | N
     first, last = start.static, stop.static
     if isinstance(first, (int, Poly)) and isinstance(last, (int, Poly)):
         inside = not (isinstance(first, int) and first < 0) and not any(
-            isinstance(d, int) and d < 0 for d in (size - last, last - first))  # fmt: skip
+            isinstance(d, int) and d < 0 for d in (size - last, last - first)
+        )
         if not inside:
-            raise cx.error("DL0326", f"the range {first}..{last} does not lie in 0..{size}", e.span, f"this axis has {size} places")
+            raise cx.error(
+                "DL0326", f"the range {first}..{last} does not lie in 0..{size}", e.span, f"this axis has {size} places"
+            )
         length = floor_div(last - first + (stride - 1), stride)
         all_of_it = first == 0 and last == size and stride == 1
         return Part(cx.integer(first, e.span), length, stride, whole=all_of_it)
     length = run_time_length(cx, e)
     if length is None or stride != 1:
-        raise cx.error("DL0334", "the length of this range is known only to the run", e.span, "",
-                       "write `a[i..i + n]`, where n is a size")  # fmt: skip
+        raise cx.error(
+            "DL0334",
+            "the length of this range is known only to the run",
+            e.span,
+            "",
+            "write `a[i..i + n]`, where n is a size",
+        )
     return Part(check_index(cx, start, size - length + 1, e.span), length)
 
 
@@ -141,7 +155,12 @@ def run_time_length(cx: Context, e: tree.Expr) -> Dim | None:
     """The length of `i..i + n`, where the ends differ by a size however large `i` is."""
     from difflang.elaborate.expressions import lookup
 
-    if not isinstance(e, (tree.Range, tree.Slice)) or e.start is None or not isinstance(e.stop, tree.Binary) or e.stop.op != "+":
+    if (
+        not isinstance(e, (tree.Range, tree.Slice))
+        or e.start is None
+        or not isinstance(e.stop, tree.Binary)
+        or e.stop.op != "+"
+    ):
         return None
     start = e.start.span.text
     lhs, rhs = e.stop.lhs, e.stop.rhs
@@ -219,8 +238,10 @@ def gather_plan(cx: Context, subs: Subscripts) -> tuple[Array, tuple[Part, ...],
     """The array with its ranges cut out, and the axes that positions index with those positions."""
     axes = subs.axes
     indexed = tuple(i for i, p in enumerate(axes) if p.size is None)
-    rest = [Part(cx.integer(0, subs.span), d, whole=True) if i in indexed else p
-            for i, (p, d) in enumerate(zip(axes, subs.base.tensor.shape, strict=True))]  # fmt: skip
+    rest = [
+        Part(cx.integer(0, subs.span), d, whole=True) if i in indexed else p
+        for i, (p, d) in enumerate(zip(axes, subs.base.tensor.shape, strict=True))
+    ]
     base = windowed(cx, Subscripts(subs.base, tuple(rest), subs.span, subs.base_span))
     found = [p.where if p.where is not None else p.start for i, p in enumerate(axes) if i in indexed]
     positions = [f for f in found if f is not None]
@@ -272,8 +293,12 @@ def fitted(cx: Context, change: Array, shape: tuple[Dim, ...], span: Span, subs:
     """What is written, broadcast to where it goes. Errors: DL0310 if it does not fit there."""
     target = Array(cx.emit("const", span, value=0, type=Tensor(subs.base.tensor.dtype, shape)))
     if broadcast_shape(cx, (target, change), (subs.span, span), span) != shape:
-        raise cx.error("DL0310", "this does not fit into the place it is written to", span,
-                       f"{show_type(change.tensor)} into {show_type(target.tensor)}")  # fmt: skip
+        raise cx.error(
+            "DL0310",
+            "this does not fit into the place it is written to",
+            span,
+            f"{show_type(change.tensor)} into {show_type(target.tensor)}",
+        )
     return broadcast_to(cx, change, shape, span)
 
 
@@ -304,6 +329,3 @@ def stepped_positions(cx: Context, part: Part, span: Span) -> Part:
     moved = elementwise(cx, "add", span, (scaled, part.start))
     assert isinstance(moved, Array)
     return Part(where=moved)
-
-
-

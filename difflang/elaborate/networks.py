@@ -42,9 +42,7 @@ def padding(cx: Context, took: Taken, sizes: Pair, window: Pair, strides: Pair) 
             return (0, 0), (0, 0)
         if term.value != "same":
             raise cx.error("DL0338", 'padding is "valid", "same" or a number', span)
-        missing = [
-            max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(sizes, window, strides, strict=True)
-        ]
+        missing = [max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(sizes, window, strides, strict=True)]
         return (missing[0] // 2, missing[0] - missing[0] // 2), (missing[1] // 2, missing[1] - missing[1] // 2)
     amount = cx.static(term, span, "`padding`")
     if not isinstance(amount, int) or amount < 0:
@@ -55,7 +53,9 @@ def padding(cx: Context, took: Taken, sizes: Pair, window: Pair, strides: Pair) 
 def image(cx: Context, took: Taken, name: str) -> tuple[Array, Pair]:
     x = took.array(name)
     if x.tensor.rank != 4:
-        raise cx.error("DL0313", "images are [batch, height, width, channels]", took.span(name), f"this is {show_type(x.tensor)}")
+        raise cx.error(
+            "DL0313", "images are [batch, height, width, channels]", took.span(name), f"this is {show_type(x.tensor)}"
+        )
     height, width = x.tensor.shape[1:3]
     if not isinstance(height, int) or not isinstance(width, int):
         if cx.root.definition:
@@ -80,8 +80,17 @@ def conv2d(cx: Context, args: Args, name: str) -> Term:
         raise Undecided
     strides = pair(cx, took, "stride", 1)
     edges = padding(cx, took, sizes, (kh, kw), strides)
-    return cx.op("conv2d", args.span, x, w, spans=spans, strides=strides, padding=edges, input_dilation=(1, 1),
-                 kernel_dilation=(1, 1))  # fmt: skip
+    return cx.op(
+        "conv2d",
+        args.span,
+        x,
+        w,
+        spans=spans,
+        strides=strides,
+        padding=edges,
+        input_dilation=(1, 1),
+        kernel_dilation=(1, 1),
+    )
 
 
 @builtin("max_pool2d", "avg_pool2d", "sum_pool2d")

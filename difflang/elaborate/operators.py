@@ -25,12 +25,22 @@ COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "
 
 # What is computed on numbers known at specialization.
 FOLDS: dict[str, Callable[[Any, Any], Any]] = {
-    "add": python.add, "sub": python.sub, "mul": python.mul, "floor_div": floor_div, "rem": python.mod,
-    "max": max, "min": min,
-}  # fmt: skip
+    "add": python.add,
+    "sub": python.sub,
+    "mul": python.mul,
+    "floor_div": floor_div,
+    "rem": python.mod,
+    "max": max,
+    "min": min,
+}
 QUESTIONS: dict[str, Callable[[Any, Any], bool]] = {
-    "eq": python.eq, "ne": python.ne, "lt": python.lt, "le": python.le, "gt": python.gt, "ge": python.ge,
-}  # fmt: skip
+    "eq": python.eq,
+    "ne": python.ne,
+    "lt": python.lt,
+    "le": python.le,
+    "gt": python.gt,
+    "ge": python.ge,
+}
 
 
 def array(cx: Context, term: Term, span: Span, what: str = "an array or a number") -> Array:
@@ -89,8 +99,13 @@ def no_broadcast(terms: Sequence[Array], spans: Sequence[Span], span: Span, i: i
         (second, f"{story(second)} is {show_type(b)}: here it is {n}"),
         (first, f"{story(first)} is {show_type(a)}: here it is {m}"),
     ]
-    return mistake("DL0310", f"sizes {m} and {n} do not fit together", *labels, *origins([terms[i], terms[j]]),
-                   help="trailing axes must be equal or literally 1; different names are different sizes")  # fmt: skip
+    return mistake(
+        "DL0310",
+        f"sizes {m} and {n} do not fit together",
+        *labels,
+        *origins([terms[i], terms[j]]),
+        help="trailing axes must be equal or literally 1; different names are different sizes",
+    )
 
 
 def origins(terms: Sequence[Array]) -> list[tuple[Span, str]]:
@@ -160,7 +175,9 @@ def folded(name: str, arrays: Sequence[Array]) -> Static:
     if not isinstance(a, (int, Poly)) or not isinstance(b, (int, Poly)):
         return None
     if name in FOLDS:
-        if name in ("floor_div", "rem") and b == 0 or name in ("max", "min") and not (isinstance(a, int) and isinstance(b, int)):
+        if (name in ("floor_div", "rem") and b == 0) or (
+            name in ("max", "min") and not (isinstance(a, int) and isinstance(b, int))
+        ):
             return None
         return FOLDS[name](a, b)
     if name not in QUESTIONS:
@@ -180,18 +197,32 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
     whole = next(t for t in terms if isinstance(t, (Record, Tuple)))
     if name in ("add", "sub") and len(terms) == 2 and moves(terms[0], terms[1]):
         return moved(cx, name, span, terms[0], terms[1])
-    if isinstance(whole, Record) and not whole.type.tangent and any(t != u for t, u in zip(
-            whole.type.fields, map(type_of, whole.fields), strict=True)):  # fmt: skip
+    if (
+        isinstance(whole, Record)
+        and not whole.type.tangent
+        and any(t != u for t, u in zip(whole.type.fields, map(type_of, whole.fields), strict=True))
+    ):
         raise Reported
     for term, at in zip(terms, spans or [span] * len(terms), strict=True):
         if not isinstance(term, Array) and not cx.unifier.same(type_of(whole), type_of(term)):
-            raise cx.error("DL0314", f"`{name}` takes values of one structure", at,
-                           f"this is {show_type(type_of(term))}, the other {show_type(type_of(whole))}")  # fmt: skip
+            raise cx.error(
+                "DL0314",
+                f"`{name}` takes values of one structure",
+                at,
+                f"this is {show_type(type_of(term))}, the other {show_type(type_of(whole))}",
+            )
         if isinstance(term, Array) and term.tensor.shape:
-            raise cx.error("DL0314", "only a number goes with a record or a tuple", at, f"this is {show_type(term.tensor)}")
+            raise cx.error(
+                "DL0314", "only a number goes with a record or a tuple", at, f"this is {show_type(term.tensor)}"
+            )
     if isinstance(whole, Record) and not whole.type.tangent:
-        raise cx.error("DL0314", f"`{name}` is not defined on the record {whole.type}", span, "",
-                       "a change of a record, D(…), is a vector: `value + change` gives a value")  # fmt: skip
+        raise cx.error(
+            "DL0314",
+            f"`{name}` is not defined on the record {whole.type}",
+            span,
+            "",
+            "a change of a record, D(…), is a vector: `value + change` gives a value",
+        )
 
     def at(index: int) -> Term:
         parts = [t if isinstance(t, Array) else children(t)[index] for t in terms]
@@ -230,8 +261,12 @@ def moved(cx: Context, name: str, span: Span, value: Term, change: Term) -> Term
         return value
     result = elementwise(cx, name, span, [value, change])
     if isinstance(value, Array) and isinstance(result, Array) and result.tensor.shape != value.tensor.shape:
-        raise cx.error("DL0310", "the change has another shape than the value", span,
-                       f"{show_type(type_of(change))} moves {show_type(value.tensor)}")  # fmt: skip
+        raise cx.error(
+            "DL0310",
+            "the change has another shape than the value",
+            span,
+            f"{show_type(type_of(change))} moves {show_type(value.tensor)}",
+        )
     return result
 
 
@@ -270,8 +305,12 @@ def integer_power(cx: Context, e: tree.Binary, base: Term, power: int) -> Term:
         try:
             cx.unifier.accepts(base.tensor, FLOATS)
         except TypeMismatch:
-            raise cx.error("DL0311", "a negative power of an integer is no integer", e.span,
-                           f"`{e.lhs.span.text}` is {show_type(base.tensor)}") from None  # fmt: skip
+            raise cx.error(
+                "DL0311",
+                "a negative power of an integer is no integer",
+                e.span,
+                f"`{e.lhs.span.text}` is {show_type(base.tensor)}",
+            ) from None
     return elementwise(cx, "integer_pow", e.span, (base,), (e.lhs.span,), n=power)
 
 
@@ -334,18 +373,25 @@ def matmul(cx: Context, span: Span, x: Array, y: Array, spans: tuple[Span, Span]
         raise Undecided
     for term, at in ((x, spans[0]), (y, spans[1])):
         if not term.tensor.shape:
-            raise cx.error("DL0313", "`@` takes vectors and matrices", at, f"this is {show_type(term.tensor)}",
-                           "a number multiplies with `*`")  # fmt: skip
+            raise cx.error(
+                "DL0313",
+                "`@` takes vectors and matrices",
+                at,
+                f"this is {show_type(term.tensor)}",
+                "a number multiplies with `*`",
+            )
     if not unified(a.dtype, b.dtype):
         raise no_conversion(cx, "@", span, [x, y], spans)
     inner = b.rank - 2 if b.rank > 1 else 0
     if not cx.unifier.equal(a.shape[-1], b.shape[inner]):
         raise inner_sizes_differ(x, y, inner, spans)
     batch = min(max(a.rank - 2, 0), max(b.rank - 2, 0))
-    if batch and a.rank != b.rank or any(
-            not cx.unifier.equal(m, n) for m, n in zip(a.shape[:batch], b.shape[:batch], strict=True)):  # fmt: skip
-        raise cx.error("DL0310", "the leading axes of a batched product must be equal", span,
-                       f"{show_type(a)} @ {show_type(b)}")  # fmt: skip
+    if (batch and a.rank != b.rank) or any(
+        not cx.unifier.equal(m, n) for m, n in zip(a.shape[:batch], b.shape[:batch], strict=True)
+    ):
+        raise cx.error(
+            "DL0310", "the leading axes of a batched product must be equal", span, f"{show_type(a)} @ {show_type(b)}"
+        )
     lead = tuple(range(batch))
     product = cx.op("dot_general", span, x, y, spans=spans, contract=((a.rank - 1,), (inner,)), batch=(lead, lead))
     if not batch and b.rank > 2 and a.rank > 1:  # x was the same for the whole batch: its rows come after the batch
@@ -361,5 +407,10 @@ def inner_sizes_differ(x: Array, y: Array, inner: int, spans: tuple[Span, Span])
         (spans[1], f"k is {other} here: {story(spans[1])} is {show_type(y.tensor)}"),
         (spans[0], f"k is {k} here: {story(spans[0])} is {show_type(x.tensor)}"),
     ]
-    return mistake("DL0312", "the two sizes called `k` differ", *labels, *origins([x, y]),
-                   help="`@` takes f[*b, n, k] and f[*b, k, m]")  # fmt: skip
+    return mistake(
+        "DL0312",
+        "the two sizes called `k` differ",
+        *labels,
+        *origins([x, y]),
+        help="`@` takes f[*b, n, k] and f[*b, k, m]",
+    )

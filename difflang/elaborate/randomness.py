@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from difflang.check.types import literal_dtype
-from difflang.elaborate.builtins import Taken, builtin, shape_of
+from difflang.elaborate.arrays import shape_of
+from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context
 from difflang.elaborate.terms import Array, Term
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from difflang.base.source import Span
 from difflang.check.annotations import Undecided
 from difflang.check.types import Spread, show_type
-from difflang.elaborate.builtins import Taken, builtin, total
+from difflang.elaborate.arrays import total
+from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.terms import Array, Term
@@ -18,8 +19,16 @@ from difflang.ir.types import FLOATS
 if TYPE_CHECKING:
     from difflang.elaborate.calls import Args
 
-OPS = {"sum": "reduce_sum", "prod": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "all": "reduce_all",
-       "any": "reduce_any", "argmax": "argmax", "argmin": "argmin"}  # fmt: skip
+OPS = {
+    "sum": "reduce_sum",
+    "prod": "reduce_prod",
+    "max": "reduce_max",
+    "min": "reduce_min",
+    "all": "reduce_all",
+    "any": "reduce_any",
+    "argmax": "argmax",
+    "argmin": "argmin",
+}
 
 
 @builtin("sum", "prod", "max", "min", "all", "any")
@@ -63,8 +72,14 @@ def argument(cx: Context, args: Args, name: str) -> Term:
     took = Taken(cx, args, name, "x axis?")
     x = took.array("x")
     axes = took.axes(x.tensor.rank)
-    if axes is None and x.tensor.rank != 1 or axes is not None and len(axes) != 1:
-        raise cx.error("DL0335", f"`{name}` goes along one axis", args.span, f"this is {show_type(x.tensor)}", "say which: `axis = 1`")
+    if (axes is None and x.tensor.rank != 1) or (axes is not None and len(axes) != 1):
+        raise cx.error(
+            "DL0335",
+            f"`{name}` goes along one axis",
+            args.span,
+            f"this is {show_type(x.tensor)}",
+            "say which: `axis = 1`",
+        )
     axis = axes[0] if axes else 0
     if x.tensor.shape[axis] == 0:
         raise cx.error("DL0337", f"`{name}` of nothing has no value", took.span("x"), f"this is {show_type(x.tensor)}")
@@ -87,7 +102,9 @@ def floats(cx: Context, x: Array, span: Span, name: str) -> None:
     try:
         cx.unifier.accepts(x.tensor, FLOATS)
     except TypeMismatch as refused:
-        raise cx.error("DL0311", f"`{name}` {refused.message}", span, f"this is {show_type(x.tensor)}", "convert it: `f32(x)`") from None
+        raise cx.error(
+            "DL0311", f"`{name}` {refused.message}", span, f"this is {show_type(x.tensor)}", "convert it: `f32(x)`"
+        ) from None
 
 
 def averaged(cx: Context, x: Array, axes: tuple[int, ...], span: Span, *, keep: bool = False) -> Array:
@@ -165,5 +182,3 @@ def logsumexp(cx: Context, args: Args, name: str) -> Term:
         return whole
     shape = tuple(d for i, d in enumerate(x.tensor.shape) if i not in axes)
     return Array(cx.emit("reshape", span, whole.value, shape=shape))
-
-

@@ -5,9 +5,9 @@ from __future__ import annotations
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import mistake, not_this_type
+from difflang.check.closures import FnCode
 from difflang.check.types import show_type
 from difflang.elaborate.calls import bind_pattern
-from difflang.check.closures import FnCode
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import loop_expression
 from difflang.elaborate.expressions import captured, field
@@ -60,7 +60,11 @@ def statement(cx: Context, stmt: tree.Node, *, last: bool) -> Walk[Term]:
     if isinstance(stmt, (tree.For, tree.While)):
         return (yield loop_expression(cx, stmt))
     value = yield walk(cx, stmt)
-    if not last and not isinstance(stmt, (*VALUELESS, tree.Call, tree.Pipe, tree.If, tree.Block, tree.Match)) and value is not UNIT_TERM:
+    if (
+        not last
+        and not isinstance(stmt, (*VALUELESS, tree.Call, tree.Pipe, tree.If, tree.Block, tree.Match))
+        and value is not UNIT_TERM
+    ):
         raise cx.error("DL0323", "nothing uses this value", stmt.span, "", "bind it with `let`, or take it away")
     return UNIT_TERM if isinstance(stmt, VALUELESS) else value
 
@@ -93,7 +97,11 @@ def declared(cx: Context, written: tree.TypeExpr, value: Term, span: Span, what:
     for name, size in cx.annotations.bound.items():
         if name not in known and isinstance(size, (int, Poly)):
             cx.scope.bind(name, size)
-    return Array(value.value, value.static, value.literal, value.below, written.span) if isinstance(value, Array) else value
+    return (
+        Array(value.value, value.static, value.literal, value.below, written.span)
+        if isinstance(value, Array)
+        else value
+    )
 
 
 def forgetting(value: Term) -> Term:
@@ -157,11 +165,15 @@ def store(cx: Context, target: tree.Expr, value: Term, span: Span) -> Walk[None]
             yield store(cx, base, written(cx, subs, value, span, accumulate=False), span)
         case tree.TupleExpr(items=items):
             if not isinstance(value, Tuple) or len(value.items) != len(items):
-                raise cx.error("DL0321", f"a tuple of {len(items)} is expected here", span, f"this is {show_type(type_of(value))}")
+                raise cx.error(
+                    "DL0321", f"a tuple of {len(items)} is expected here", span, f"this is {show_type(type_of(value))}"
+                )
             for item, part in zip(items, value.items, strict=True):
                 yield store(cx, item, part, span)
         case _:
-            raise cx.error("DL0207", "this cannot be assigned to", target.span, "", "a variable, a field or an element can")
+            raise cx.error(
+                "DL0207", "this cannot be assigned to", target.span, "", "a variable, a field or an element can"
+            )
 
 
 def rebind(cx: Context, target: tree.Name, value: Term, span: Span) -> None:
@@ -172,7 +184,9 @@ def rebind(cx: Context, target: tree.Name, value: Term, span: Span) -> None:
         raise Reported
     if not binding.mutable:
         labels = [(target.span, "assigned here")] + ([(binding.span, "bound here")] if binding.span else [])
-        raise mistake("DL0208", f"`{target.id}` is not a variable", *labels, help=f"declare it with `var {target.id} = …`")
+        raise mistake(
+            "DL0208", f"`{target.id}` is not a variable", *labels, help=f"declare it with `var {target.id} = …`"
+        )
     assert not isinstance(binding.term, (int, Poly))
     if isinstance(value, Array) and isinstance(binding.term, Array):
         value = widened(cx, value, binding.term, span)
@@ -182,9 +196,12 @@ def rebind(cx: Context, target: tree.Name, value: Term, span: Span) -> None:
 
 def assigned_unknown(cx: Context, target: tree.Name) -> DifflangError:
     if target.id in cx.module.host:
-        return cx.error("DL0208", f"a function cannot assign the top-level `{target.id}`", target.span, "",
-                        "return the new value")  # fmt: skip
-    return cx.error("DL0201", f"there is no variable `{target.id}` here", target.span, "", f"declare it with `var {target.id} = …`")
+        return cx.error(
+            "DL0208", f"a function cannot assign the top-level `{target.id}`", target.span, "", "return the new value"
+        )
+    return cx.error(
+        "DL0201", f"there is no variable `{target.id}` here", target.span, "", f"declare it with `var {target.id} = …`"
+    )
 
 
 def widened(cx: Context, value: Array, old: Array, span: Span) -> Array:
@@ -207,7 +224,9 @@ def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding:
 def nested_fn(cx: Context, e: tree.Fn) -> Walk[Term]:
     names, terms = captured(cx, e)
     mine = tuple((n, t) for n, t in zip(names, terms, strict=True) if n not in {p.name for p in e.params})
-    cx.scope.bind(e.name, Closure(FnCode(e, cx.module, tuple(n for n, _ in mine)), tuple(t for _, t in mine)), span=e.name_span)
+    cx.scope.bind(
+        e.name, Closure(FnCode(e, cx.module, tuple(n for n, _ in mine)), tuple(t for _, t in mine)), span=e.name_span
+    )
     return UNIT_TERM
     yield
 
@@ -231,7 +250,9 @@ def yield_(cx: Context, e: tree.Yield) -> Walk[Term]:
         raise cx.error("DL0501", "`yield` stands outside a loop", e.span)
     collected = cx.loops[-1]
     if collected is None:
-        raise cx.not_yet("a `yield` that not every step reaches is", e.span, "yield once, at the level of the loop's body")
+        raise cx.not_yet(
+            "a `yield` that not every step reaches is", e.span, "yield once, at the level of the loop's body"
+        )
     if collected:
         raise cx.error("DL0502", "a loop yields once a step", e.span, "a second `yield`", "yield a tuple")
     collected.append((yield walk(cx, e.value)))

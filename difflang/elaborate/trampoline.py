@@ -24,7 +24,7 @@ def run(walk: Walk[T]) -> T:
         except StopIteration as stop:
             stack.pop()
             value, error = stop.value, None
-        except BaseException as raised:  # noqa: BLE001 - handed to the parent walk, or raised below
+        except BaseException as raised:
             stack.pop()
             if not stack:
                 raise

@@ -520,10 +520,35 @@ class AnyShape(Node):
 
 
 Expr = (
-    Name | Int | Float | Bool | Str | Unary | Binary | Compare | Range | Slice | Dots | Call | Pipe | Index | Member
-    | Prime | With | TupleExpr | ArrayExpr | ArrayComprehension | Block | If | Match | Checkpoint | WithKey | Lambda
-    | For | While
-)  # fmt: skip
+    Name
+    | Int
+    | Float
+    | Bool
+    | Str
+    | Unary
+    | Binary
+    | Compare
+    | Range
+    | Slice
+    | Dots
+    | Call
+    | Pipe
+    | Index
+    | Member
+    | Prime
+    | With
+    | TupleExpr
+    | ArrayExpr
+    | ArrayComprehension
+    | Block
+    | If
+    | Match
+    | Checkpoint
+    | WithKey
+    | Lambda
+    | For
+    | While
+)
 ComprehensionArg = Comprehension
 Pattern = NamePattern | TuplePattern
 CasePattern = NamePattern | LiteralPattern | VariantPattern | TupleCasePattern

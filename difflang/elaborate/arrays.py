@@ -1,0 +1,284 @@
+"""Functions that make arrays, and those that change only their shape; inner products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from difflang.base.source import Span
+from difflang.check.annotations import Undecided
+from difflang.check.types import UNIT, Spread, literal_dtype, show_type, tangent_type
+from difflang.elaborate.builtins import Taken, builtin
+from difflang.elaborate.context import Context
+from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.terms import (
+    UNIT_TERM,
+    Array,
+    Record,
+    Static,
+    Term,
+    Tuple,
+    rebuild,
+    type_of,
+)
+from difflang.ir.dims import Dim, Poly, floor_div
+from difflang.ir.types import I32, DType, Tensor
+
+if TYPE_CHECKING:
+    from difflang.elaborate.calls import Args
+
+
+def shape_of(cx: Context, items: Sequence[tuple[Term, Span]]) -> tuple[Dim, ...]:
+    """Sizes given one by one, `zeros(n, m)`, or as one list or tuple, `zeros([n, m])`."""
+    if len(items) == 1:
+        term, span = items[0]
+        if isinstance(term, Tuple):
+            items = [(t, span) for t in term.items]
+        elif isinstance(term, Array) and term.tensor.rank == 1:
+            if term.elements is None:
+                raise cx.error(
+                    "DL0305", "a shape must be known before the program runs", span, "write its sizes: `[n, m]`"
+                )
+            return tuple(sized(cx, e, span) for e in term.elements)
+    return tuple(sized(cx, cx.static(t, s, "a size"), s) for t, s in items)
+
+
+def sized(cx: Context, size: Static, span: Span) -> Dim:
+    if isinstance(size, bool) or not isinstance(size, (int, Poly)):
+        raise cx.error("DL0305", "a size is an integer", span)
+    if isinstance(size, int) and size < -1:
+        raise cx.error("DL0303", "a size is not negative", span, f"this is {size}")
+    return size
+
+
+def filled(cx: Context, shape: tuple[Dim, ...], value: float, dtype: DType, span: Span) -> Array:
+    if any(isinstance(d, int) and d < 0 for d in shape):
+        raise cx.error("DL0303", "a size is not negative", span, f"the shape is {list(shape)}")
+    return Array(cx.emit("const", span, value=value, type=Tensor(dtype, shape)))
+
+
+@builtin("zeros", "ones")
+def zeros(cx: Context, args: Args, name: str) -> Term:
+    if args.named:
+        raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span)
+    dtype = literal_dtype(0)
+    dtype.default = cx.module.default_float
+    return filled(cx, shape_of(cx, args.items), 0 if name == "zeros" else 1, dtype, args.span)
+
+
+@builtin("fill")
+def fill(cx: Context, args: Args, name: str) -> Term:
+    if len(args.items) < 1:
+        raise cx.error("DL0319", "`fill` is called as `fill(n, m, value)`", args.span)
+    value = array(cx, *args.items[-1])
+    shape = shape_of(cx, args.items[:-1]) if len(args.items) > 1 else ()
+    from difflang.elaborate.operators import broadcast_to
+
+    return broadcast_to(cx, value, shape, args.span)
+
+
+@builtin("zeros_like", "ones_like")
+def zeros_like(cx: Context, args: Args, name: str) -> Term:
+    """Of an array, an array; of a record, its tangent."""
+    term = Taken(cx, args, name, "x").term("x")
+    value = 0 if name == "zeros_like" else 1
+    if isinstance(term, Array):
+        return Array(cx.emit("const", args.span, value=value, type=term.tensor))
+    return filled_tangent(cx, term, value, args.span)
+
+
+@builtin("zero")
+def zero(cx: Context, args: Args, name: str) -> Term:
+    """The zero of a vector space: a change of `x` that changes nothing."""
+    return filled_tangent(cx, Taken(cx, args, name, "x").term("x"), 0, args.span)
+
+
+def filled_tangent(cx: Context, term: Term, value: float, span: Span) -> Term:
+    type = tangent_type(type_of(term))
+    if type == UNIT and not isinstance(term, Tuple):
+        raise cx.error("DL0401", f"{show_type(type_of(term))} has no tangent", span)
+    from difflang.check.types import leaf_types
+
+    return rebuild(type, [cx.emit("const", span, value=value, type=t) for t in leaf_types(type)])
+
+
+@builtin("eye")
+def eye(cx: Context, args: Args, name: str) -> Term:
+    n = Taken(cx, args, name, "n").static("n", 0)
+    grid = Tensor(I32, (n, n))
+    rows, columns = (cx.emit("iota", args.span, type=grid, axis=a) for a in (0, 1))
+    same = cx.emit("eq", args.span, rows, columns)
+    dtype = literal_dtype(0)
+    dtype.default = cx.module.default_float
+    one, nothing = (cx.emit("const", args.span, value=v, type=Tensor(dtype, (n, n))) for v in (1, 0))
+    return Array(cx.emit("select", args.span, same, one, nothing))
+
+
+@builtin("iota")
+def iota(cx: Context, args: Args, name: str) -> Term:
+    n = Taken(cx, args, name, "n").static("n", 0)
+    return Array(cx.emit("iota", args.span, type=Tensor(I32, (n,)), axis=0), below=n)
+
+
+@builtin("linspace")
+def linspace(cx: Context, args: Args, name: str) -> Term:
+    """`n` numbers evenly from `a` to `b`, both included."""
+    took = Taken(cx, args, name, "a b n")
+    a, b, n = took.array("a"), took.array("b"), took.static("n", 0)
+    width = elementwise(cx, "sub", args.span, (b, a))
+    dtype = literal_dtype(0.0, cx.module.default_float)
+    steps = Array(cx.emit("iota", args.span, type=Tensor(I32, (n,)), axis=0))
+    steps = Array(cx.emit("convert", args.span, steps.value, dtype=dtype))
+    last = n - 1 if not isinstance(n, int) or n > 1 else 1
+    count = Array(cx.emit("const", args.span, value=last, type=Tensor(dtype)))
+    part = elementwise(cx, "div", args.span, (steps, count))
+    return elementwise(cx, "add", args.span, (a, elementwise(cx, "mul", args.span, (width, part))))
+
+
+# ---- Shapes
+
+
+@builtin("reshape")
+def reshape(cx: Context, args: Args, name: str) -> Term:
+    took = Taken(cx, args, name, "x shape")
+    x = took.array("x")
+    shape = shape_of(cx, [took.found["shape"]])
+    total = product(x.tensor.shape)
+    if shape.count(-1) == 1:
+        rest = product(tuple(d for d in shape if d != -1))
+        shape = tuple(floor_div(total, rest) if d == -1 and rest != 0 else d for d in shape)
+    if any(isinstance(d, Spread) for d in x.tensor.shape):
+        raise Undecided
+    if not cx.unifier.equal(product(shape), total):
+        raise cx.error(
+            "DL0336",
+            "the new shape holds another number of elements",
+            took.span("shape"),
+            f"{product(shape)} here, {total} in {show_type(x.tensor)}",
+        )
+    return Array(cx.emit("reshape", args.span, x.value, shape=shape))
+
+
+def product(shape: Sequence[Dim]) -> Dim:
+    total: Dim = 1
+    for size in shape:
+        if isinstance(size, Spread):
+            raise Undecided
+        total = total * size
+    return total
+
+
+@builtin("transpose")
+def transpose(cx: Context, args: Args, name: str) -> Term:
+    """All axes reversed, or in the order given."""
+    took = Taken(cx, args, name, "x axes?")
+    if not isinstance(took.term("x"), Array):
+        raise cx.not_yet("the transposition of a linear function is", args.span)
+    x = took.array("x")
+    perm = tuple(reversed(range(x.tensor.rank)))
+    if took.has("axes"):
+        term, span = took.found["axes"]
+        items = term.items if isinstance(term, Tuple) else (term,)
+        perm = tuple(n for n in (cx.static(t, span, "an axis") for t in items) if isinstance(n, int))
+        if sorted(perm) != list(range(x.tensor.rank)):
+            raise cx.error("DL0335", "every axis is named once", span, f"the array has {x.tensor.rank}")
+    return Array(cx.emit("transpose", args.span, x.value, perm=perm))
+
+
+@builtin("concat")
+def concat(cx: Context, args: Args, name: str) -> Term:
+    axis_given = "axis" in args.named
+    parts = [array(cx, t, s) for t, s in args.items]
+    if not parts or set(args.named) - {"axis"} or not parts[0].tensor.shape:
+        raise cx.error("DL0319", "`concat` is called as `concat(x, y, axis = 0)` with arrays", args.span)
+    axis = one_axis(cx, args, parts[0].tensor.rank) if axis_given else 0
+    spans = tuple(s for _, s in args.items)
+    return cx.op("concat", args.span, *parts, spans=spans, axis=axis)
+
+
+def one_axis(cx: Context, args: Args, rank: int) -> int:
+    term, span = args.named["axis"]
+    axis = cx.static(term, span, "`axis`")
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise cx.error("DL0335", f"there is no such axis: the array has {rank}", span)
+    return axis % rank
+
+
+@builtin("stack")
+def stack(cx: Context, args: Args, name: str) -> Term:
+    from difflang.elaborate.expressions import stack as stacked
+
+    parts = [array(cx, t, s) for t, s in args.items]
+    if not parts or set(args.named) - {"axis"}:
+        raise cx.error("DL0319", "`stack` is called as `stack(x, y, axis = 0)`", args.span)
+    axis = one_axis(cx, args, parts[0].tensor.rank + 1) if "axis" in args.named else 0
+    return stacked(cx, args.span, parts, tuple(s for _, s in args.items), axis)
+
+
+@builtin("reverse")
+def reverse(cx: Context, args: Args, name: str) -> Term:
+    took = Taken(cx, args, name, "x axis?")
+    x = took.array("x")
+    axes = took.axes(x.tensor.rank) or (0,)
+    if not x.tensor.shape:
+        raise cx.error("DL0313", "`reverse` takes an array", args.span, f"this is {show_type(x.tensor)}")
+    return Array(cx.emit("reverse", args.span, x.value, axes=axes))
+
+
+@builtin("pad")
+def pad(cx: Context, args: Args, name: str) -> Term:
+    """`pad(x, low, high, value = 0)`: as many more places at each end of every axis."""
+    took = Taken(cx, args, name, "x low high value?")
+    x = took.array("x")
+    rank = x.tensor.rank
+    sides: list[tuple[Dim, ...]] = []
+    for side in ("low", "high"):
+        given = shape_of(cx, [took.found[side]])
+        sides.append(given * rank if len(given) == 1 else given)
+    if any(len(s) != rank for s in sides):
+        raise cx.error("DL0335", f"one number an axis, or one for all: the array has {rank}", args.span)
+    value = (
+        took.array("value")
+        if took.has("value")
+        else Array(cx.emit("const", args.span, value=0, type=Tensor(x.tensor.dtype)))
+    )
+    low, high = sides
+    return cx.op("pad", args.span, x, value, low=low, high=high, interior=(0,) * rank)
+
+
+@builtin("outer")
+def outer(cx: Context, args: Args, name: str) -> Term:
+    took = Taken(cx, args, name, "x y")
+    x, y = took.array("x"), took.array("y")
+    return cx.op("dot_general", args.span, x, y, contract=((), ()), batch=((), ()))
+
+
+@builtin("dot")
+def dot(cx: Context, args: Args, name: str) -> Term:
+    """The inner product of two vectors of one space: arrays, tuples or tangents of records."""
+    took = Taken(cx, args, name, "x y")
+    products = elementwise(cx, "mul", args.span, (took.term("x"), took.term("y")), (took.span("x"), took.span("y")))
+    return total(cx, products, args.span)
+
+
+def total(cx: Context, term: Term, span: Span) -> Array:
+    """The sum of every element of every leaf."""
+    match term:
+        case Array():
+            axes = tuple(range(term.tensor.rank))
+            return Array(cx.emit("reduce_sum", span, term.value, axes=axes)) if axes else term
+        case Tuple() | Record():
+            parts = [
+                total(cx, t, span)
+                for t in (term.items if isinstance(term, Tuple) else term.fields)
+                if t is not UNIT_TERM
+            ]
+            if not parts:
+                raise cx.error("DL0401", "there is no number in this to add up", span)
+            result: Term = parts[0]
+            for part in parts[1:]:
+                result = elementwise(cx, "add", span, (result, part))
+            assert isinstance(result, Array)
+            return result
+        case _:
+            raise cx.error("DL0313", "a vector is expected here", span, f"this is {show_type(type_of(term))}")

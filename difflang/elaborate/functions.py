@@ -1,0 +1,400 @@
+"""Declared functions: a graph of its own for each specialization, made once and called; definitions by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Span
+from difflang.check.annotations import Annotations, Undecided, mistake, not_this_type, written_type
+from difflang.check.closures import (
+    FnCode,
+)
+from difflang.check.modules import Module
+from difflang.check.types import (
+    ClosureType,
+    DTypeVar,
+    FnType,
+    LangType,
+    RecordType,
+    TupleType,
+    leaf_types,
+    pruned,
+    pruned_type,
+    show_type,
+)
+from difflang.check.unify import Unifier
+from difflang.elaborate.context import Context, Instance, Reported, Root, Scope, Session, walk
+from difflang.elaborate.failure import absorb
+from difflang.elaborate.names import free_names
+from difflang.elaborate.settle import settle
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    Poison,
+    Record,
+    Term,
+    Tuple,
+    Zip,
+    leaves,
+    rebuild,
+    rebuilt,
+    type_of,
+)
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.builder import Builder
+from difflang.ir.dims import Dim
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS
+from difflang.syntax import tree
+
+if TYPE_CHECKING:
+    from difflang.elaborate.calls import Args
+
+
+# ---- Declared functions
+
+
+def matched_arguments(
+    cx: Context, args: Args, what: str, names: Sequence[str], defaults: dict[str, Any], declared: Span
+) -> dict[str, tuple[Term, Span]]:
+    """Arguments by parameter name; those left out are missing from the result if they have a default."""
+    if len(args.items) > len(names):
+        raise mistake(
+            "DL0319",
+            f"`{what}` takes {len(names)} arguments",
+            (args.items[len(names)][1], "one too many"),
+            (declared, "declared here"),
+        )
+    given = dict(zip(names, args.items, strict=False))
+    for name, (term, span) in args.named.items():
+        if name not in names:
+            raise mistake("DL0319", f"`{what}` has no `{name}`", (span, ""), (declared, f"it takes {', '.join(names)}"))
+        if name in given:
+            raise cx.error("DL0319", f"`{name}` is given twice", span)
+        given[name] = (term, span)
+    missing = [n for n in names if n not in given and n not in defaults]
+    if missing:
+        some = ", ".join(f"`{m}`" for m in missing)
+        raise mistake("DL0319", f"`{what}` needs {some} too", (args.span, ""), (declared, "declared here"))
+    return given
+
+
+def detached(cx: Context, type: LangType) -> Term:
+    """A term of that type that nothing computes: only in graphs that are checked and thrown away."""
+    return rebuild(type, [Value(t, cx.builder) for t in leaf_types(type)])
+
+
+def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
+    """A call: the instance for these types and sizes is found or made, and called as a graph."""
+    decl = code.decl
+    if decl.host:
+        if cx.host is None:
+            raise cx.error(
+                "DL0322", f"`{decl.name}` is a host function: a function that compiles cannot call it", args.span
+            )
+        return (yield cx.host.call(cx, code, args))
+    defaults = {p.name: p.default for p in decl.params if p.default is not None}
+    given = matched_arguments(cx, args, decl.name, [p.name for p in decl.params], defaults, decl.name_span)
+    for name, default in defaults.items():
+        if name not in given:
+            given[name] = ((yield default_value(cx, code, default)), default.span)
+    annotations = Annotations(
+        cx.unifier, code.module.records.get, captured_sizes(code, captures), {g.name: g.bound for g in decl.generics}
+    )
+    terms = match_parameters(cx, decl, given, annotations)
+    if cx.root.definition and decl.result is not None and not has_open_names(decl):
+        result = annotations.type(decl.result)
+        if not isinstance(result, FnType):
+            return detached(cx, result)
+    instance = yield instantiate(cx, code, captures, terms, annotations, args.span)
+    return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
+
+
+def captured_sizes(code: FnCode, captures: tuple[Term, ...]) -> dict[str, Any]:
+    pairs = zip(code.names, captures, strict=True)
+    return {
+        n: t.static
+        for n, t in pairs
+        if isinstance(t, Array) and t.static is not None and not isinstance(t.static, (bool, float))
+    }
+
+
+def has_open_names(decl: tree.Fn) -> bool:
+    """Whether the declared result may hold what only the body says: functions, or no annotation on a parameter."""
+    return any(p.type is None for p in decl.params)
+
+
+def default_value(cx: Context, code: FnCode, default: tree.Expr) -> Walk[Term]:
+    outer, module = cx.scope, cx.module
+    cx.scope, cx.module = Scope(), code.module
+    try:
+        return (yield walk(cx, default))
+    finally:
+        cx.scope, cx.module = outer, module
+
+
+def match_parameters(
+    cx: Context, decl: tree.Fn, given: dict[str, tuple[Term, Span]], annotations: Annotations
+) -> dict[str, Term]:
+    """Bind the signature's names from the arguments. Errors: DL0304 with both places, DL0305."""
+    terms: dict[str, Term] = {}
+    for param in decl.params:
+        term, span = given[param.name]
+        if is_dim(param.type):
+            annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
+            continue
+        if param.type is not None and not annotations.match(param.type, type_of(term)):
+            raise wrong_argument(decl, param, term, span, annotations)
+        terms[param.name] = term
+    return terms
+
+
+def is_dim(written: tree.TypeExpr | None) -> bool:
+    return isinstance(written, tree.TypeName) and written.path == ("dim",)
+
+
+def wrong_argument(decl: tree.Fn, param: tree.Param, term: Term, span: Span, annotations: Annotations) -> DifflangError:
+    """An argument that does not fit: what it is, what was declared, and what the names stand for by now."""
+    assert param.type is not None
+    found = show_type(type_of(term))
+    names = free_names(param.type)
+    bound = [f"{n} is {d}" for n, d in annotations.bound.items() if n in names]
+    story = f"declared {written_type(param.type)}" + (f", and {', '.join(bound)} here" if bound else "")
+    labels = [(span, f"this is {found}"), (param.span, story)]
+    if isinstance(term, Array) and term.origin is not None:
+        labels.append((term.origin, "its type was declared here"))
+    way = ""
+    if (
+        isinstance(term, Array)
+        and not isinstance(pruned(term.tensor.dtype), DTypeVar)
+        and isinstance(param.type, (tree.TypeName, tree.TypeApply))
+        and param.type.path[0] in ("f16", "f32", "f64", "bf16", "i32", "i64")
+    ):
+        wanted = param.type.path[0]
+        if wanted != pruned(term.tensor.dtype).name:
+            way = f"there is no implicit conversion: write `{wanted}({span.text})`"
+    return mistake("DL0304", f"the argument `{param.name}` of `{decl.name}` does not fit", *labels, help=way)
+
+
+def instantiate(
+    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
+) -> Walk[Instance]:
+    """The function specialized to these types, sizes and static values; made once."""
+    session = cx.session
+    types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
+    statics = tuple(getattr(t, "static", None) if isinstance(t, Array) else None for t in captures)
+    sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
+    key = (code, types, statics, sizes, cx.root.definition)
+    found = session.instances.get(key)
+    if found is not None and all(current_global(code.module, n) == t for n, t in found.globals):
+        return found
+    if any(key == other for other, _, _ in session.under_way):
+        raise cx.not_yet(
+            f"recursion whose depth only the run knows (`{code}` calls itself) is",
+            span,
+            "write it as a loop, or decrease a size",
+        )
+    if len(session.under_way) >= 200:
+        chain = " → ".join(str(c) for _, c, _ in session.under_way[-4:])
+        raise cx.error(
+            "DL1003",
+            "functions call each other more than 200 deep",
+            span,
+            f"… → {chain}",
+            "a recursion on a size must reach an `if` that ends it",
+        )
+    session.under_way.append((key, code, span))
+    try:
+        instance = yield built(cx, code, captures, terms, annotations, types, span)
+    finally:
+        session.under_way.pop()
+    if not any(isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)):
+        session.instances[key] = instance
+    return instance
+
+
+def current_global(module: Module, name: str) -> LangType | None:
+    return module.host[name].type if name in module.host else None
+
+
+def built(
+    cx: Context,
+    code: FnCode,
+    captures: tuple[Term, ...],
+    terms: dict[str, Term],
+    annotations: Annotations,
+    types: tuple[LangType, ...],
+    span: Span,
+) -> Walk[Instance]:
+    inner = function_context(cx.session, code.module, annotations, cx.root.definition)
+    builder, decl = inner.builder, code.decl
+    names = [*code.names, *terms]
+    origins = {p.name: p.type.span for p in decl.params if p.type is not None}
+    params: list[Value] = []
+    for name, term, type in zip(names, (*captures, *terms.values()), types, strict=True):
+        values = [builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
+        params += values
+        local = like(term, iter(values)) if name in code.names else rebuild(type, values)
+        if isinstance(local, Array) and name in origins:
+            local = Array(local.value, local.static, origin=origins[name])
+        inner.scope.bind(name, local)
+    for name, size in annotations.bound.items():
+        if isinstance(size, Dim) and inner.scope.find(name) is None:
+            inner.scope.bind(name, size)
+    before, fresh = cx.session.errors, inner.word.term
+    result = yield body(inner, decl)
+    if cx.session.errors > before:
+        blame(cx.session, before, code, span)
+        raise Reported
+    return instance_of(inner, decl, result, params, fresh, types)
+
+
+def instance_of(
+    cx: Context, decl: tree.Fn, result: Term, params: list[Value], fresh: Any, types: tuple[LangType, ...]
+) -> Instance:
+    """The finished graph. Where the arguments' element types are open still, whoever asked for it settles them."""
+    root = cx.root
+    order = [*params, *[v for t in root.globals.values() for v in leaves(t)], *([root.key] if root.key else [])]
+    word = leaves(cx.word.term) if cx.word.term is not fresh else []
+    graph = root.builder.finish([*leaves(result), *word], params=order, name=decl.name)
+    if not root.definition and not any(isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)):
+        settle(graph)
+    return Instance(
+        graph,
+        result,
+        type_of(result),
+        tuple((n, root.global_types[n]) for n in root.globals),
+        root.key is not None,
+        bool(word),
+        frozenset(root.effects),
+    )
+
+
+def function_context(session: Session, module: Module, annotations: Annotations, definition: bool) -> Context:
+    """A context for the body of a function: a graph of its own, and no names but its parameters."""
+    unifier = Unifier()
+    builder = Builder(solver=unifier)
+    inner = Annotations(unifier, module.records.get, annotations.bound, annotations.generics, annotations.rigid)
+    return Context(session, module, Root(builder, definition), builder, Scope(), unifier, inner)
+
+
+def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
+    """What a function's body gives, checked against the declared result."""
+    for clause in decl.where:
+        holds = yield walk(cx, clause)
+        if isinstance(holds, Array) and holds.static is False:
+            sizes = ", ".join(f"{n} = {d}" for n, d in cx.annotations.bound.items() if isinstance(d, Dim))
+            raise cx.error("DL0315", f"`{decl.name}` needs {clause.span.text}", clause.span, f"{sizes} here")
+        cx.unifier.lenient = cx.root.definition
+    cx.root.result = decl.result
+    result = yield walk(cx, decl.body)
+    if isinstance(result, Poison):
+        raise Reported
+    if decl.result is not None and not cx.annotations.match(decl.result, type_of(result)):
+        raise not_this_type(decl.result, type_of(result), tail(decl.body).span, f"the result of `{decl.name}`")
+    return result
+
+
+def tail(e: tree.Node) -> tree.Node:
+    """The expression that gives a body its value."""
+    while isinstance(e, tree.Block) and e.stmts:
+        e = e.stmts[-1]
+    return e
+
+
+def blame(session: Session, before: int, code: FnCode, span: Span) -> None:
+    """Say from where a function was called with the sizes that do not fit."""
+    if session.checked.get(code.decl, True) is False:
+        return
+    for i, d in enumerate(session.diagnostics):
+        place = d.span
+        inside = (
+            place is not None
+            and place.source is code.decl.span.source
+            and (code.decl.span.start <= place.start < code.decl.span.end)
+        )
+        if d.severity == "error" and inside and all(l.span != span for l in d.labels):
+            session.diagnostics[i] = Diagnostic(
+                d.code, d.message, (*d.labels, Label(span, "called here")), d.helps, d.severity
+            )
+
+
+def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Term:
+    """The equation of a call."""
+    operands = [v for t in terms for v in leaves(t)]
+    for name, _ in instance.globals:
+        operands += leaves(cx.global_term(code.module.host[name]))
+    if instance.random:
+        operands.append(cx.draw(span))
+    cx.root.effects |= instance.effects
+    cx.builder.span = span
+    owned = tuple(map(cx.builder.own, operands))
+    types = tuple(r.type for r in instance.graph.results)
+    results = cx.builder.append(OPS["call"], owned, types, (instance.graph,), name=code.decl.name)
+    if instance.fails:
+        absorb(cx, results[-1], span)
+    return like(instance.result, iter(results))
+
+
+def like(term: Term, values: Iterator[Value]) -> Term:
+    """The same term on other values; what was known of it before the run stays known."""
+    match term:
+        case Array():
+            return Array(next(values), term.static, below=term.below)
+        case Tuple():
+            return Tuple(tuple([like(t, values) for t in term.items]))
+        case Zip():
+            return Zip(tuple([like(t, values) for t in term.items]), term.counted)
+        case Record():
+            return Record(term.type, tuple([like(t, values) for t in term.fields]))
+        case Closure():
+            return Closure(term.code, tuple([like(t, values) for t in term.captures]))
+        case _:
+            return rebuilt(type_of(term), values)
+
+
+def leaf_hints(type: LangType, name: str) -> list[str]:
+    """A name for each leaf: `m.w`."""
+    match type:
+        case RecordType():
+            return [h for n, t in zip(type.names, type.fields, strict=True) for h in leaf_hints(t, f"{name}.{n}")]
+        case TupleType():
+            return [h for i, t in enumerate(type.items) for h in leaf_hints(t, f"{name}.{i}")]
+        case ClosureType():
+            return [h for t in type.captures for h in leaf_hints(t, name)]
+        case _:
+            return [name] * len(leaf_types(type))
+
+
+# ---- Definitions
+
+
+def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[None]:
+    """Check a function by itself: its sizes are names, its function parameters known by type only."""
+    annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True)
+    cx = function_context(session, module, annotations, definition=True)
+    before = session.errors
+    try:
+        for param in decl.params:
+            if is_dim(param.type):
+                cx.annotations.dim(tree.TypeName(param.span, (param.name,)))
+            elif param.type is None:
+                raise Undecided
+            else:
+                term = detached(cx, cx.annotations.type(param.type))
+                cx.scope.bind(
+                    param.name, Array(term.value, origin=param.type.span) if isinstance(term, Array) else term
+                )
+        for name, size in cx.annotations.bound.items():
+            if isinstance(size, Dim):
+                cx.scope.bind(name, size)
+        yield body(cx, decl)
+    except Undecided:
+        pass
+    except DifflangError as error:
+        session.report(error)
+    except Reported:
+        pass
+    session.checked[decl] = session.errors == before
