@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -29,7 +30,7 @@ from difflang.ir.types import DTYPES, FLOATS, NUMBERS, REALS, DType, Tensor
 from difflang.syntax import tree
 
 BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
-Binding = Dim | DType | Spread | tuple[Dim, ...] | LangType
+Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 
 
 class Undecided(Exception):
@@ -104,7 +105,7 @@ class Annotations:
     def generic(self, written: tree.TypeName, name: str) -> LangType:
         value = self.bound.get(name)
         if value is None and self.rigid:
-            bound = self.generics.get(name)
+            bound = self.generics.get(name) or ""
             if bound not in BOUNDS:
                 raise Undecided
             value = self.bound[name] = DTypeParam(name, BOUNDS[bound])
@@ -141,18 +142,18 @@ class Annotations:
         return found if isinstance(found, DType) else DTYPES.get(name)
 
     def shape(self, args: tuple[tree.TypeExpr | tree.AnyShape, ...]) -> tuple[Dim, ...]:
-        shape: list[Dim] = []
+        shape: list[Dim | Spread] = []
         for arg in args:
             if not isinstance(arg, tree.AnyShape):
                 shape.append(self.dim(arg))
                 continue
             found = self.bound.get(arg.name)
             if found is None and self.rigid:
-                found = self.bound[arg.name] = (Spread(arg.name),)  # type: ignore[assignment]
+                found = self.bound[arg.name] = (Spread(arg.name),)
             if not isinstance(found, tuple):
                 raise Undecided
             shape.extend(found)
-        return tuple(shape)
+        return cast("tuple[Dim, ...]", tuple(shape))  # with a `Spread` in it only while a definition is checked
 
     def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> Binding:
         """What a record is applied to: a size or an element type."""

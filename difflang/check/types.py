@@ -106,7 +106,7 @@ class ClosureType:
 
 @dataclass(frozen=True, slots=True)
 class FnType:
-    """A written function type, `(A, B) -> C`: a parameter of which only this is known while its definition is checked."""
+    """A written function type, `(A, B) -> C`: all that is known of a parameter while its definition is checked."""
 
     params: tuple[LangType, ...]
     result: LangType

@@ -28,8 +28,9 @@ class Engine:
         if self.name == "interpret" or small(ready):
             return interpreted(ready)
         from difflang.runtime.compile import compile
+        from difflang.runtime.devices import find
 
-        return compile(ready, device=self.device)
+        return compile(ready, find(self.device) if self.device is not None else None)
 
 
 def small(graph: Graph) -> bool:

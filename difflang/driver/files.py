@@ -1,4 +1,4 @@
-"""Data files: csv, npy and npz into arrays of a declared type, verified at the read. Nothing that can run code is read."""
+"""Data files: csv, npy and npz to arrays of a declared type, verified at the read. What could run code is not read."""
 
 from __future__ import annotations
 

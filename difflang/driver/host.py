@@ -1,9 +1,9 @@
-"""Host statements: what checking them and running them have in common. They stand at the top level and in `host fn`s."""
+"""Host statements, at the top level and in `host fn`s: what checking them and running them have in common."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -119,7 +119,7 @@ class Host(ABC):
         return value
 
     @contextmanager
-    def nested(self, span: Span) -> Iterator[None]:
+    def nested(self, span: Span) -> Generator[None, None, None]:
         if self.depth >= 100:
             raise mistake(
                 "DL1002",
@@ -134,7 +134,7 @@ class Host(ABC):
             self.depth -= 1
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None, None, None]:
         """Names bound inside are forgotten at the end; variables around keep what was assigned to them."""
         before = dict(self.module.host)
         values = dict(self.values)

@@ -1,4 +1,4 @@
-"""The road of a graph, in order: optimize, differentiate, optimize. What comes before is elaboration, after it lowering."""
+"""The road of a graph, in order: optimize, differentiate, optimize. Elaboration comes before it, lowering after."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Checked:
 
 
 def check(source: Source, default_float: str | None = None) -> Checked:
-    """Check a whole file, host statements included, before anything of it runs. Never raises for what is wrong in it."""
+    """Check a whole file, host statements included, before any of it runs. What is wrong is reported, never raised."""
     session = Session()
     module, parsed = declare(source, session, default_float)
     check_definitions(module, session)

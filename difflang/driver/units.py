@@ -1,4 +1,4 @@
-"""Units: the pieces of host code that are compiled, each an expression or an assignment, found again by what it reads."""
+"""Units: the pieces of host code that are compiled, an expression or an assignment each, found by what they read."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Units:
         self.known: dict[tree.Node, list[Unit]] = {}
 
     def find(self, node: tree.Node, module: Module, demand: Callable[[str], Dim]) -> Unit | None:
-        """A unit of this syntax made for names of the same types, and numbers of the same value where sizes need them."""
+        """A unit of this syntax made for names of these types, and for these numbers where sizes need them."""
         for unit in self.known.get(node, ()):
             if all(same(module.host.get(n), t, s) for n, t, s in unit.seen) and all(
                 demand(n) == s for n, s in unit.demanded

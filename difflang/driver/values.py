@@ -27,7 +27,7 @@ from difflang.ir.types import Tensor
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HostValue:
-    """A value between host statements. `leaves` are NumPy or JAX arrays, None where only the type is known (checking)."""
+    """A value between host statements. `leaves` are NumPy or JAX arrays, None while only types are known."""
 
     type: LangType
     leaves: tuple[Any, ...] | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import difflang.ops  # noqa: F401 - fills the registry
+import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.source import Span
 from difflang.check.annotations import Undecided
 from difflang.check.types import pruned, show_type

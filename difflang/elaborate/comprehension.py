@@ -110,7 +110,7 @@ def filtered(cx: Context, e: tree.Comprehension, identity: float | None) -> Walk
     value = array(cx, then.value, e.body.span)
     with cx.region(e.span) as other:
         nothing = Array(other.one("const", value=identity_of(value.tensor, identity), type=value.tensor))
-    return joined(cx, condition, then, Branch(other, nothing, [cx.word.term], e.span), [cx.word], e.span)
+    return joined(cx, condition, then, Branch(other, nothing, [cx.failure], e.span), [cx.word], e.span)
 
 
 def identity_of(type: Tensor, identity: float | None) -> float:
@@ -181,10 +181,8 @@ def indexed_size(cx: Context, e: tree.Index, name: str) -> Walk[tuple[Dim, Span]
     if not isinstance(base, Array):
         return None
     shape = base.tensor.shape
-    if any(isinstance(s, tree.Dots) for s in before):
-        place = len(shape) - (len(e.subscripts) - place)
-    else:
-        place = len(before)
+    from_the_end = any(isinstance(s, tree.Dots) for s in before)
+    place = len(shape) - (len(e.subscripts) - place) if from_the_end else len(before)
     return (shape[place], e.subscripts[-1].span.to(e.span)) if 0 <= place < len(shape) else None
 
 

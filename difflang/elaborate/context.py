@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -147,13 +147,19 @@ class Context:
     def __post_init__(self) -> None:
         self.word = Binding("failure", self.no_failure(), mutable=True)
 
+    @property
+    def failure(self) -> Array:
+        """The failure word as it is now."""
+        assert isinstance(self.word.term, Array)
+        return self.word.term
+
     def no_failure(self) -> Array:
         return Array(self.builder.const(0, WORD_TYPE))
 
     # ---- graphs and scopes
 
     @contextmanager
-    def block(self) -> Iterator[Scope]:
+    def block(self) -> Generator[Scope, None, None]:
         """A scope inside the present one."""
         outer, self.scope = self.scope, Scope(self.scope)
         try:
@@ -162,7 +168,7 @@ class Context:
             self.scope = outer
 
     @contextmanager
-    def region(self, span: Span) -> Iterator[Builder]:
+    def region(self, span: Span) -> Generator[Builder, None, None]:
         """A graph inside the present one, and a scope."""
         if self.depth >= 100:
             raise mistake(
@@ -256,7 +262,7 @@ class Context:
     # ---- randomness
 
     def draw(self, span: Span) -> Value:
-        """A fresh key: the function's own, with the index of each loop around and the ordinal of this draw folded in."""
+        """A fresh key: the function's own; the index of each loop around and the ordinal of this draw are folded in."""
         self.root.effects.add("rand")
         if self.root.key is None:
             self.root.key = self.root.builder.param(Tensor(U32, (2,)), "key")

@@ -151,7 +151,7 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[tuple[int, tuple[str, 
                 )
         try:
             result = yield apply(cx, f, Args(args.span, items))
-            word = leaves(cx.word.term) if cx.word.term is not before else []
+            word = leaves(cx.failure) if cx.word.term is not before else []
         finally:
             cx.word.term = before
             if cx.loops:

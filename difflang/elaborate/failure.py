@@ -75,8 +75,7 @@ def fail(cx: Context, bad: Value, site: Site, first: Value, second: Value, span:
 
 def merge(cx: Context, happened: Value, word: Value, span: Span) -> None:
     """The first failure stays."""
-    assert isinstance(cx.word.term, Array)
-    old = cx.word.term.value
+    old = cx.failure.value
     clear = cx.emit("eq", span, old, cx.emit("const", span, value=0, type=WORD_TYPE))
     all_clear = cx.emit("broadcast", span, cx.emit("reduce_all", span, clear, axes=(0,)), shape=(3,), axes=())
     take = cx.emit("logical_and", span, all_clear, happened)

@@ -257,7 +257,7 @@ def instance_of(
     """The finished graph. Where the arguments' element types are open still, whoever asked for it settles them."""
     root = cx.root
     order = [*params, *[v for t in root.globals.values() for v in leaves(t)], *([root.key] if root.key else [])]
-    word = leaves(cx.word.term) if cx.word.term is not fresh else []
+    word = leaves(cx.failure) if cx.word.term is not fresh else []
     graph = root.builder.finish([*leaves(result), *word], params=order, name=decl.name)
     if not root.definition and not any(isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)):
         settle(graph)
@@ -315,7 +315,7 @@ def blame(session: Session, before: int, code: FnCode, span: Span) -> None:
             and place.source is code.decl.span.source
             and (code.decl.span.start <= place.start < code.decl.span.end)
         )
-        if d.severity == "error" and inside and all(l.span != span for l in d.labels):
+        if d.severity == "error" and inside and all(label.span != span for label in d.labels):
             session.diagnostics[i] = Diagnostic(
                 d.code, d.message, (*d.labels, Label(span, "called here")), d.helps, d.severity
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from difflang.base.source import Span
 from difflang.check.annotations import Undecided
@@ -15,6 +16,7 @@ from difflang.elaborate.operators import array, broadcast_shape, broadcast_to, e
 from difflang.elaborate.terms import Array, Poison, Range, Term, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
+from difflang.ir.graph import Value
 from difflang.ir.types import I32, INTEGERS, Tensor
 from difflang.syntax import tree
 
@@ -215,12 +217,12 @@ def windowed(cx: Context, subs: Subscripts) -> Array:
     return Array(cx.emit("dynamic_slice", subs.span, subs.base.value, *offsets(axes), sizes=sizes))
 
 
-def offsets(axes: Sequence[Part]) -> list:
+def offsets(axes: Sequence[Part]) -> list[Value]:
     return [p.start.value for p in axes if p.start is not None]
 
 
 def gathered(cx: Context, subs: Subscripts) -> Array:
-    """Positions given by arrays, as in NumPy: they broadcast together, and their axes stand where the first one stood."""
+    """Positions given by arrays, as in NumPy: they broadcast together; their axes stand where the first one stood."""
     base, axes, indexed, positions = gather_plan(cx, subs)
     shape = positions[0].tensor.shape
     result = Array(cx.emit("gather", subs.span, base.value, *[p.value for p in positions], axes=indexed))
@@ -257,7 +259,7 @@ def settled_index(p: Array) -> Array:
 
 
 def adjacent(axes: tuple[int, ...]) -> bool:
-    return all(b - a == 1 for a, b in zip(axes, axes[1:], strict=False))
+    return all(b - a == 1 for a, b in pairwise(axes))
 
 
 # ---- Writing

@@ -9,7 +9,7 @@ from difflang.check.types import show_type
 from difflang.check.unify import unified
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context
-from difflang.elaborate.operators import no_conversion
+from difflang.elaborate.operators import elementwise, no_conversion
 from difflang.elaborate.terms import Array, Term, Text, Tuple
 
 if TYPE_CHECKING:
@@ -95,10 +95,18 @@ def conv2d(cx: Context, args: Args, name: str) -> Term:
 
 @builtin("max_pool2d", "avg_pool2d", "sum_pool2d")
 def pool(cx: Context, args: Args, name: str) -> Term:
-    """The greatest, mean or summed value in each window, which moves by its own size unless `stride` says otherwise."""
+    """The greatest, mean or summed value in each window, which moves by its own size unless `stride` says otherwise.
+
+    Padding never wins a maximum, and counts as zeros in a mean.
+    """
     took = Taken(cx, args, name, "x window stride? padding?")
     x, sizes = image(cx, took, "x")
     window = pair(cx, took, "window", 1)
     strides = pair(cx, took, "stride", 1) if took.has("stride") else window
     edges = padding(cx, took, sizes, window, strides)
-    return cx.op(name, args.span, x, spans=(took.span("x"),), window=window, strides=strides, padding=edges)
+    kind = "max_pool2d" if name == "max_pool2d" else "sum_pool2d"
+    result = cx.op(kind, args.span, x, spans=(took.span("x"),), window=window, strides=strides, padding=edges)
+    if name != "avg_pool2d":
+        return result
+    size = Array(cx.emit("const", args.span, value=window[0] * window[1], type=result.tensor))
+    return elementwise(cx, "div", args.span, (result, size))

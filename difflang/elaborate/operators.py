@@ -224,11 +224,11 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
             "a change of a record, D(…), is a vector: `value + change` gives a value",
         )
 
-    def at(index: int) -> Term:
+    def child(index: int) -> Term:
         parts = [t if isinstance(t, Array) else children(t)[index] for t in terms]
         return elementwise(cx, name, span, parts, **attrs)
 
-    parts = tuple(at(i) for i in range(len(children(whole))))
+    parts = tuple(child(i) for i in range(len(children(whole))))
     return Tuple(parts) if isinstance(whole, Tuple) else rebuilt_record(whole.type, parts)
 
 

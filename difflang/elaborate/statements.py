@@ -24,7 +24,7 @@ VALUELESS = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Save, tree.Asser
 
 @walks(tree.Block)
 def block(cx: Context, e: tree.Block) -> Walk[Term]:
-    """The statements in order; the value of the last one. A statement that is wrong is reported and the rest goes on."""
+    """The statements in order; the value of the last one. A wrong statement is reported, and the rest goes on."""
     failed = False
     value: Term = UNIT_TERM
     with cx.block():

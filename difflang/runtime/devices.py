@@ -1,0 +1,23 @@
+"""Devices by the names that people give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from difflang.base.codes import nearest
+from difflang.base.diagnostics import Diagnostic, DifflangError
+
+PLATFORMS = ("cpu", "gpu", "cuda", "rocm", "tpu")
+
+
+def find(name: str) -> Any:
+    """The first device of a platform. Errors: DL0601 where there is none of that name here."""
+    try:
+        return jax.devices(name)[0]
+    except RuntimeError:
+        here = sorted({d.platform for d in jax.devices()})
+        near = nearest(name, [*PLATFORMS, *here]) if name not in PLATFORMS else None
+        way = f"did you mean `{near}`?" if near else f"here there is {', '.join(here)}"
+        raise DifflangError(Diagnostic("DL0601", f"there is no device `{name}` here", (), (way,))) from None
