@@ -102,7 +102,7 @@ def unmoved(to: Rewriter, eqn: Eqn) -> Found:
 
 
 def reduced_nothing(to: Rewriter, eqn: Eqn) -> Found:
-    """Not a sum: that of -0.0 alone is 0.0."""
+    """Not a sum, as that of -0.0 alone is 0.0; not a maximum, whose derivative at NaN is NaN."""
     return [eqn.operands[0]] if eqn.attrs["axes"] == () else None
 
 
@@ -211,9 +211,9 @@ SHAPES = (
         ),
     ),
     Guarded(
-        ("reduce_prod", "reduce_max", "reduce_min"),
+        ("reduce_prod",),
         reduced_nothing,
-        (on_matrix(lambda x: apply("reduce_prod", x, axes=())), on_matrix(lambda x: apply("reduce_max", x, axes=()))),
+        (on_matrix(lambda x: apply("reduce_prod", x, axes=())),),
     ),
     Guarded(
         ("transpose",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, result_types
@@ -185,6 +186,7 @@ def matches(pattern: Pattern, value: Value, rewriter: Rewriter, bound: dict[int,
     return all(matches(p, v, rewriter, bound) for p, v in pairs)
 
 
+@cache
 def all_rules() -> dict[str, list[Rewrite]]:
     """Every rule, by the op of the equation that it rewrites."""
     from difflang.passes.control import CONTROL

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+
 from derivative_programs import Program, programs
 from derivatives import composed
-
 from difflang.ad.context import Context
 from difflang.ir.builder import Builder
 from difflang.ir.evaluate import evaluate
