@@ -67,7 +67,7 @@ def render(diagnostics: Iterable[Diagnostic], color: bool = False, width: int = 
 def concise(diagnostics: Iterable[Diagnostic]) -> str:
     """Reports on one line each, as compilers and editors exchange them: `file:line:column: error[CODE]: message`."""
     return "\n".join(
-        (f"{diagnostic.span}: " if _placed(diagnostic) else "")
+        (f"{_visible(str(diagnostic.span))}: " if _placed(diagnostic) else "")
         + f"{diagnostic.severity}[{diagnostic.code}]: {_visible(diagnostic.message)}"
         for diagnostic in diagnostics
     )
@@ -120,7 +120,7 @@ def _report(diagnostic: Diagnostic, color: bool, width: int) -> Iterator[str]:
     for source in sources:
         first = next(mark for mark in marks if mark.source is source)
         arrow = "-->" if source is sources[0] else ":::"
-        yield f"{' ' * margin}{_paint(arrow, 'mark', color)} {source.name}:{first.line}:{first.start + 1}"
+        yield f"{' ' * margin}{_paint(arrow, 'mark', color)} {_visible(source.name)}:{first.line}:{first.start + 1}"
         yield from _excerpt(source, [m for m in marks if m.source is source], margin, diagnostic.severity, color, width)
     edge = _paint(" " * (margin + 1) + "=", "mark", color)
     for label in diagnostic.labels:
@@ -198,7 +198,7 @@ def _underlines(shown: _Line, marks: list[_Mark], severity: Severity, color: boo
                 strokes[start:end] = ("^" if primary else "-") * (end - start)
     hanging = [(start, mark) for start, _, mark in spans if mark.text]
     beside = ""
-    if hanging and hanging[-1][0] == spans[-1][0] and len(strokes) == spans[-1][1]:
+    if hanging and any(mark is hanging[-1][1] and end == len(strokes) for _, end, mark in spans):
         beside = " " + _visible(hanging.pop()[1].text)
     style = severity if any(mark.primary for mark in marks) else "mark"
     yield _paint("".join(strokes) + beside, style, color)

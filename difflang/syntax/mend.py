@@ -29,14 +29,15 @@ class Mend:
 
 
 def first(parser: Parser, *mends: Mend) -> Mend | None:
+    """The first mend after which the text goes on well."""
     return next((mend for mend in mends if works(parser, mend)), None)
 
 
-def best(parser: Parser, *mends: Mend) -> Mend | None:
-    """The mend after which the text goes on well for longest, the first of equals."""
+def best(parser: Parser, *mends: Mend, least: int = AHEAD) -> Mend | None:
+    """The mend after which the text goes on well for longest, and for `least` tokens; the first of equals."""
     reach = {mend: _reach(parser, mend, FAR) for mend in mends}
-    best = max(mends, key=lambda mend: reach[mend])
-    return best if reach[best] >= AHEAD else None
+    found = max(mends, key=lambda mend: reach[mend], default=None)
+    return found if found is not None and reach[found] >= least else None
 
 
 def works(parser: Parser, mend: Mend) -> bool:
@@ -54,7 +55,7 @@ def _reach(parser: Parser, mend: Mend, far: int) -> int:
     for ahead in range(far):
         kind = lexer.next(rows[states[-1]])
         if kind == BAD:
-            return far if ahead else 0  # a mistake of its own
+            return far if ahead or mend.kinds else 0  # a mistake of its own
         if not feed(states, kind):
             # Neither the end of the text nor what is wrong on a later line is the fault of the mend.
             later = ahead > 0 and "\n" in text[mend.resume : lexer.start]

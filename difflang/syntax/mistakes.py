@@ -109,6 +109,7 @@ MISTAKES = (
     Mistake("DL0111", "assert x = 3", "opener at", "`=` does not compare", "write `==`", (("COMPARE",),)),
     Mistake("DL0111", "let x == 3", "opener at", "`==` compares; a name is bound with `=`", "", (("EQUAL",),)),
     Mistake("DL0111", "var x == 3", "opener at", "`==` compares; a name is bound with `=`", "", (("EQUAL",),)),
+    Mistake("DL0101", "x = = y", "before at operand", "`=` stands twice", "", (DROP,)),
     Mistake("DL0121", "x = y = 2", "opener at", "an assignment has no value",
             "assign to one name a line; `==` compares",
             (("COMPARE",),)),

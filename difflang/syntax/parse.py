@@ -108,13 +108,20 @@ class Parser:
             kind = self.lexer.next(rows[states[-1]])
             action = self.reduced(kind)
             if action is None:
-                if len(self.reports) >= MISTAKES or not mistake(kind):
+                if len(self.reports) >= MISTAKES:
+                    self._too_many()
+                    return None
+                if not mistake(kind):
                     return None
             elif action == ACCEPT:
                 return self.values[-1]
             else:
                 start, stop = self.lexer.start, self.lexer.stop
                 self.shift(Token(kind, text[start:stop], start, stop), action)
+
+    def _too_many(self) -> None:
+        at = Label(Span(self.source, self.lexer.start, self.lexer.stop), "not read from here on")
+        self.reports.append(Diagnostic("DL1001", f"more than {MISTAKES} mistakes", (at,)))
 
     def shift(self, token: Token, state: int) -> None:
         """Put a token on the stack."""

@@ -12,9 +12,9 @@ from difflang.base.source import Span
 from difflang.syntax import mistakes
 from difflang.syntax.mend import Mend, best, first, make, spelled, works
 from difflang.syntax.situation import Situation, accepts, brackets, described, expected, look
-from difflang.syntax.skip import NESTED, ONLY_ITEMS, close, left_alone, skip
+from difflang.syntax.skip import NESTED, ONLY_ITEMS, close, closed_too_far_out, left_alone, skip
 from difflang.syntax.tables import END, tables
-from difflang.syntax.tokens import BAD, CLOSES, OPENS
+from difflang.syntax.tokens import BAD, CLOSES, OPENS, Token
 
 if TYPE_CHECKING:
     from difflang.syntax.parse import Parser
@@ -38,7 +38,9 @@ class Recovery:
         if kind == END:
             return self._at_the_end(situation, silent=again)
         if not again:
-            mended = self._explained(situation)
+            mended = self._reserved(situation)
+            if mended is None:
+                mended = self._explained(situation)
             if mended is None:
                 mended = self._mended(situation)
             if mended:
@@ -55,7 +57,8 @@ class Recovery:
             if mistake.taken and taken is None:
                 continue
             stop = taken.end() if taken else situation.stop
-            mend = first(self.parser, *(Mend(kinds, situation.start, stop) for kinds in mistake.mends))
+            # What is meant is known, so one token more is proof enough.
+            mend = best(self.parser, *(Mend(kinds, situation.start, stop) for kinds in mistake.mends), least=1)
             if mistake.only_if_mended and mend is None:
                 continue
             if mistake.word:
@@ -70,7 +73,7 @@ class Recovery:
 
     def _mended(self, situation: Situation) -> bool:
         """Report a mistake by what mends it; whether it was mended."""
-        attempts = [self._closed_wrongly, self._never_closed, self._reserved, self._missing, self._too_much]
+        attempts = [self._closed_wrongly, self._never_closed, self._missing, self._too_much]
         if situation.operand and not situation.first and situation.kind not in CLOSES:
             attempts.insert(0, self._no_operand)
         for attempt in attempts:
@@ -126,7 +129,7 @@ class Recovery:
         if situation.kind not in tables().lexis.words.values() or situation.first:
             return None
         mend = Mend(("NAME",), situation.start, situation.stop)
-        if accepts(self.parser.states, "INT") or not works(self.parser, mend):
+        if accepts(self.parser.states, "INT") or not best(self.parser, mend, least=1):
             return None
         word = situation.text
         self._say("DL0106", f"`{word}` is a reserved word", situation.start, situation.stop, "expected a name")
@@ -217,10 +220,12 @@ class Recovery:
         opened = brackets(self.parser.values)
         text = self.parser.source.text
         token = opened[-1]
-        for one in opened[: -NESTED - 1 : -1]:
-            if one.kind == "LBRACE" and left_alone(text, one.start):
-                token = one
-                break
+        brace = closed_too_far_out(text, self.parser.lexer.end)
+        if brace is not None:
+            token = Token("LBRACE", "{", brace, brace + 1)
+        else:
+            lone = (one for one in opened[: -NESTED - 1 : -1] if one.kind == "LBRACE" and left_alone(text, one.start))
+            token = next(lone, token)
         self._say("DL0103", f"`{token.text}` is never closed", token.start, token.end)
         self._also(situation.start, f"the text ends without its `{spelled(OPENS[token.kind])}`")
 

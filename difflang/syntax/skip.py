@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from difflang.syntax.mend import Mend, make
-from difflang.syntax.situation import Situation, brackets
+from difflang.syntax.situation import Situation, brackets, is_first
 from difflang.syntax.tables import END, tables
 from difflang.syntax.tokens import CLOSES, OPENS, Token, scanners
 
@@ -194,3 +194,21 @@ def left_alone(text: str, brace: int) -> bool:
         if line.strip() and not line.lstrip().startswith("#") and len(line) - len(line.lstrip()) <= indent:
             return not line.lstrip().startswith("}")
     return True
+
+
+def closed_too_far_out(text: str, end: int) -> int | None:
+    """The first brace whose partner stands at the beginning of a line, further out than the brace's own line."""
+    opened: list[int] = []
+    pos = 0
+    plain = scanners()[1]
+    while pos < end:
+        match = plain.match(text, pos, end)
+        pos = match.end() if match else _after_nothing(text, pos, end)
+        if match and match.lastgroup == "SYMBOL":
+            if match["SYMBOL"] == "{":
+                opened.append(match.start("SYMBOL"))
+            elif match["SYMBOL"] == "}" and opened:
+                brace = opened.pop()
+                if is_first(text, match.start("SYMBOL")) and _indent(text, pos) < _indent(text, brace):
+                    return brace
+    return None

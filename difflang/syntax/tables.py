@@ -20,7 +20,7 @@ from typing import Any
 
 from difflang.base import resources
 
-FORMAT = 1
+FORMAT = 2
 STARTS = ("start", "expr")
 END = "$END"
 ACCEPT = 1 << 30
@@ -170,19 +170,41 @@ def build(grammar: str) -> dict[str, Any]:
     data, memo = lark.memo_serialize([TerminalDef, LarkRule])
     table = data["parser"]["parser"]
     names: dict[int, str] = {int(number): name for number, name in table["tokens"].items()}
-    numbers = {int(key): number for number, key in enumerate(key for key in memo if memo[key]["__type__"] == "Rule")}
+    keys = sorted((key for key in memo if memo[key]["__type__"] == "Rule"), key=lambda key: _spelling(memo[key]))
+    numbers = {int(key): number for number, key in enumerate(keys)}
     rows: list[dict[str, int]] = [{} for _ in table["states"]]
     for state, actions in table["states"].items():
         for token, (reduces, target) in actions.items():
             rows[int(state)][names[int(token)]] = ~numbers[target["@"]] if reduces else target
     for state in table["end_states"].values():
         rows[state][END] = ACCEPT
+    rows, starts = _in_order(rows, table["start_states"])
     return {
         "rows": rows,
-        "rules": [_rule(memo[key]) for key in memo if memo[key]["__type__"] == "Rule"],
-        "starts": table["start_states"],
+        "rules": [_rule(memo[key]) for key in keys],
+        "starts": starts,
         "lexis": _lexis([memo[key] for key in memo if memo[key]["__type__"] == "TerminalDef"]),
     }
+
+
+def _spelling(rule: dict[str, Any]) -> tuple[str, list[str]]:
+    return str(rule["origin"]["name"]), [symbol["name"] for symbol in rule["expansion"]]
+
+
+def _in_order(rows: list[dict[str, int]], starts: dict[str, int]) -> tuple[list[dict[str, int]], dict[str, int]]:
+    """The states as they are met from the start: lark numbers them as its sets fall, differently each time."""
+    met = {state: number for number, state in enumerate(starts[start] for start in STARTS)}
+    queue = list(met)
+    for state in queue:
+        for _, target in sorted(rows[state].items()):
+            if 0 <= target < ACCEPT and target not in met:
+                met[target] = len(met)
+                queue.append(target)
+    ordered = [
+        {symbol: met[target] if 0 <= target < ACCEPT else target for symbol, target in sorted(rows[state].items())}
+        for state in queue
+    ]
+    return ordered, {start: met[starts[start]] for start in STARTS}
 
 
 def _rule(data: dict[str, Any]) -> list[Any]:

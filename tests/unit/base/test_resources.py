@@ -1,0 +1,33 @@
+"""The grammar and the standard library are found in a checkout and in an installed package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from difflang.base import resources
+
+
+def test_a_checkout_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "difflang"
+    (package / "_grammar").mkdir(parents=True)
+    monkeypatch.setattr(resources, "PACKAGE", package)
+    assert resources.folder("grammar") == package / "_grammar"
+    (tmp_path / "grammar").mkdir()
+    assert resources.folder("grammar") == package / "_grammar"  # somebody else's: this is no checkout
+    (tmp_path / "pyproject.toml").write_text("")
+    assert resources.folder("grammar") == tmp_path / "grammar"
+    with pytest.raises(FileNotFoundError):
+        resources.folder("stdlib")
+
+
+def test_the_grammar_is_there() -> None:
+    assert resources.grammar().startswith("// The grammar of difflang")
+
+
+def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert resources.cache_folder() == tmp_path / "difflang"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert resources.cache_folder().is_absolute()
