@@ -16,8 +16,11 @@ from support.programs import programs
 
 COUNT = int(os.environ.get("DIFFLANG_FUZZ", "600"))
 SEED = os.environ.get("DIFFLANG_SEED", "0")
-STRANGE = [*";!&|?$\\\"'~`{}()[]@^:", "\n", "\n  ", "\r\n", "\t", "elif", "def", '"{', '}"', '"{x:', "##d\n", "1."]
-STRANGE += [".5", "…", "é", "😀", 'test "a"', "\x0b", "\u202e", "max=", "-o", "linear |x|"]
+STRANGE = (
+    *";!&|?$\\\"'~`{}()[]@^:",
+    *("\n", "\n  ", "\r\n", "\t", "elif", "def", '"{', '}"', '"{x:', "##d\n", "1.", ".5", "…", "é", "😀"),
+    *('test "a"', "\x0b", "\u202e", "max=", "-o", "linear |x|"),
+)
 
 
 def read(text: str) -> Parsed:
@@ -34,7 +37,7 @@ def read(text: str) -> Parsed:
 
 def pool() -> list[str]:
     found = [token.text for text in programs().values() for token in tokenize(Source("test", text))]
-    return found + STRANGE * 20
+    return found + [*STRANGE] * 20
 
 
 def test_token_soup() -> None:
