@@ -9,6 +9,7 @@ from difflang.check.annotations import Undecided, mistake
 from difflang.check.modules import HostVar
 from difflang.check.types import TextType, TupleType, show_type
 from difflang.driver.host import Host
+from difflang.driver.load import check_definition
 from difflang.driver.units import Unit, context
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Reported
@@ -25,7 +26,10 @@ class Checker(Host):
     definition = True
 
     def check(self, items: tuple[tree.Item, ...]) -> None:
+        """Every item in the order of the file: a function may use the top-level names above it."""
         for item in items:
+            if isinstance(item, tree.Fn):
+                check_definition(self.module, item, self.session)
             self.attempt(item)
 
     def attempt(self, stmt: tree.Node, *, last: bool = False) -> HostValue:

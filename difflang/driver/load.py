@@ -130,8 +130,7 @@ def prelude() -> Module:
     return module
 
 
-def check_definitions(module: Module, session: Session) -> None:
-    """Check every function by itself."""
-    for decl in module.fns.values():
-        if not decl.host:
-            run(functions.check_definition(session, module, decl))
+def check_definition(module: Module, decl: tree.Fn, session: Session) -> None:
+    """Check a function by itself, with the top-level names above it."""
+    if not decl.host:
+        run(functions.check_definition(session, module, decl))

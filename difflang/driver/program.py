@@ -12,7 +12,7 @@ from difflang.check.modules import Module
 from difflang.driver.checker import Checker
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access
-from difflang.driver.load import check_definitions, declare
+from difflang.driver.load import declare
 from difflang.driver.runner import Runner
 from difflang.elaborate.context import Reported, Session
 from difflang.syntax import tree
@@ -39,7 +39,6 @@ def check(source: Source, default_float: str | None = None) -> Checked:
     """Check a whole file, host statements included, before any of it runs. What is wrong is reported, never raised."""
     session = Session()
     module, parsed = declare(source, session, default_float)
-    check_definitions(module, session)
     Checker(session, module).check(parsed.items)
     module.host.clear()
     return Checked(module, parsed.items, session)

@@ -1,0 +1,79 @@
+"""Running programs of the language in tests: on the interpreter, with the passes on and off, which must not differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from difflang.ad.differentiate import differentiate
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Source
+from difflang.driver.engine import Engine, Program
+from difflang.driver.files import Access
+from difflang.driver.pipeline import finished
+from difflang.driver.program import Checked, check, run
+from difflang.driver.values import HostValue
+from difflang.ir.evaluate import evaluate
+from difflang.ir.graph import Graph
+from difflang.ir.verify import verify
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Twice(Engine):
+    """Evaluates every graph as it was elaborated and as it would be lowered; the answers are the same."""
+
+    def program(self, graph: Graph) -> Program:
+        plain, ready = differentiate(graph), finished(graph)
+        verify(plain)
+        verify(ready)
+
+        def program(*arrays: Any) -> Sequence[Any]:
+            given = [np.asarray(a) for a in arrays]
+            want, got = evaluate(plain, *given), evaluate(ready, *given)
+            for a, b in zip(want, got, strict=True):
+                assert a.dtype == b.dtype and a.shape == b.shape
+                np.testing.assert_allclose(b, a, rtol=1e-5 if a.dtype == np.float32 else 1e-12, atol=1e-6 if a.dtype == np.float32 else 1e-14)
+            return got
+
+        return program
+
+
+INTERPRETER = Twice("interpret")
+
+
+def checked(source: str) -> Checked:
+    """A program that was checked. Errors: DifflangError with everything that is wrong."""
+    found = check(Source("test.dfl", source))
+    if found.errors:
+        raise DifflangError(*found.errors)
+    return found
+
+
+def ran(source: str, engine: Engine = INTERPRETER, seed: int = 0) -> tuple[dict[str, HostValue], list[str]]:
+    """A program's top-level values after its last statement, and what it printed."""
+    lines: list[str] = []
+    runner = run(checked(source), engine, Access(HERE), seed, lines.append)
+    return runner.values, lines
+
+
+def answer(expression: str, declarations: str = "", engine: Engine = INTERPRETER, *, seed: int = 0) -> Any:
+    """The value of an expression after some declarations: an array, or a tuple of the leaves of a structure."""
+    source = f"float f64\n{declarations}\nlet the_answer = {expression}\n"
+    values, _ = ran(source, engine, seed)
+    leaves = values["the_answer"].leaves or ()
+    return np.asarray(leaves[0]) if len(leaves) == 1 else tuple(map(np.asarray, leaves))
+
+
+def codes(source: str, engine: Engine = INTERPRETER) -> list[tuple[str, int]]:
+    """The code and the line of every mistake that a program meets, checked and run."""
+    try:
+        ran(source, engine)
+    except DifflangError as error:
+        return [(d.code, d.labels[0].span.position[0] if d.labels else 0) for d in error.diagnostics]
+    return []
