@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from difflang.ir.builder import Builder, region
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
+from difflang.ir.op import OPS
 from difflang.ir.text import shared
+from difflang.ir.types import F64, I32, Tensor
 from difflang.ir.verify import verify
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
@@ -65,3 +71,49 @@ def test_dead_code_and_common_subexpressions_only_shrink(seed: int) -> None:
     assert size(dce(graph)) <= size(graph)
     assert size(cse(graph)) <= size(graph)
     assert len(shared(dce(graph))) <= len(shared(graph))
+
+
+def chained(seed: int) -> Graph:
+    """Loops and maps of one length that read each other's outputs, carries and sums in every order."""
+    draw = Random(seed)
+    builder = Builder()
+    scalars = [builder.param(Tensor(F64))]
+    arrays = [builder.param(Tensor(F64, (4,)))]
+    for _ in range(12):
+        x, y, c, k = draw.choice(arrays), draw.choice(arrays), draw.choice(scalars), draw.choice(scalars)
+        kind = draw.randrange(5)
+        if kind == 0:
+            arrays.append(builder.one(draw.choice(["add", "mul"]), x, y))
+        elif kind == 1:
+            arrays.append(builder.one("reverse", x, axes=(0,)))
+            scalars.append(builder.one("reduce_sum", y, axes=(0,)))
+        elif kind == 2:
+            body = region([Tensor(F64)] * 3, lambda k, x, y: [x * k + y, x - y])
+            arrays += builder.emit(OPS["map"], [k, x, y], (body,), consts=1, length=4)
+        else:
+            step = region([Tensor(I32), *[Tensor(F64)] * 4], lambda i, k, c, x, y: [c * k + x, c - y, x * c])
+            limit = builder.const(4, Tensor(I32))
+            attrs: dict[str, Any] = {
+                "consts": 1,
+                "carry": 1,
+                "length": 4,
+                "exact": True,
+                "reverse": draw.random() < 0.3,
+            }
+            _, last, *outs = builder.emit(OPS["loop"], [limit, k, c, x, y], (step,), **attrs)
+            scalars.append(last)
+            arrays += outs
+    return builder.finish([*scalars[-3:], *arrays[-4:]])
+
+
+@given(seed=SEEDS)
+@settings(max_examples=300)
+def test_fusion_keeps_the_order_that_values_need(seed: int) -> None:
+    graph = chained(seed)
+    xs = [np.asarray(0.5), np.asarray([1.0, -0.25, 3.0, 0.5])]
+    after = verify(fuse(graph), after="fuse")
+    assert bits(evaluate(after, *xs)) == bits(evaluate(graph, *xs))
+
+
+def test_fusion_happens_in_the_graphs_above() -> None:
+    assert sum(len(fuse(chained(seed)).eqns) < len(chained(seed).eqns) for seed in range(100)) > 50
