@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from difflang.base.source import Span
@@ -178,7 +178,10 @@ def run_time_length(cx: Context, e: tree.Expr) -> Dim | None:
 
 
 def read(cx: Context, subs: Subscripts) -> Array:
-    """`a[...]`"""
+    """`a[...]`. Where nothing can be there to read, the check fails or the code is never reached: any number will do."""
+    if (shape := wanting(subs)) is not None:
+        nothing = cx.emit("const", subs.span, value=0, type=Tensor(subs.base.tensor.dtype, shape))
+        subs = replace(subs, base=Array(nothing))
     if any(p.where is not None for p in subs.parts):
         return gathered(cx, subs)
     window = windowed(cx, subs)
@@ -192,6 +195,17 @@ def read(cx: Context, subs: Subscripts) -> Array:
         if part.size is not None:
             shape.append(size)
     return reshaped(cx, window, tuple(shape), subs.span)
+
+
+def wanting(subs: Subscripts) -> tuple[Dim, ...] | None:
+    """The shape it would take for these subscripts to fit, where the array is known to have fewer places."""
+    pairs = zip(subs.axes, subs.base.tensor.shape, strict=True)
+    shape = tuple(d if p.whole else least(d, 1 if p.size is None else p.size) for p, d in pairs)
+    return shape if shape != subs.base.tensor.shape else None
+
+
+def least(size: Dim, wanted: Dim) -> Dim:
+    return wanted if isinstance(size, int) and isinstance(wanted, int) and size < wanted else size
 
 
 def reshaped(cx: Context, x: Array, shape: tuple[Dim, ...], span: Span) -> Array:
@@ -272,6 +286,8 @@ def written(cx: Context, subs: Subscripts, value: Term, span: Span, *, accumulat
         raise cx.error("DL0207", "a new axis cannot be assigned to", subs.span)
     if not unified(subs.base.tensor.dtype, change.tensor.dtype):
         raise no_conversion(cx, "assignment", span, [subs.base, change], (subs.base_span, span))
+    if wanting(subs) is not None:
+        return subs.base
     if any(p.where is not None or p.step != 1 for p in subs.parts):
         return scattered(cx, subs, change, span, accumulate=accumulate)
     axes = subs.axes
