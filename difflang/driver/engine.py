@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from difflang.base.collection import paused
 from difflang.driver.pipeline import finished
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
@@ -24,7 +25,8 @@ class Engine:
 
     def program(self, graph: Graph) -> Program:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine."""
-        ready = finished(graph)
+        with paused():
+            ready = finished(graph)
         if self.name == "interpret" or small(ready):
             return interpreted(ready)
         from difflang.runtime.compile import compile

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
 from difflang.check.modules import Module
@@ -38,8 +39,9 @@ class Checked:
 def check(source: Source, default_float: str | None = None) -> Checked:
     """Check a whole file, host statements included, before any of it runs. What is wrong is reported, never raised."""
     session = Session()
-    module, parsed = declare(source, session, default_float)
-    Checker(session, module).check(parsed.items)
+    with paused():
+        module, parsed = declare(source, session, default_float)
+        Checker(session, module).check(parsed.items)
     module.host.clear()
     return Checked(module, parsed.items, session)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.check.annotations import Annotations
 from difflang.check.modules import HostVar, Module
@@ -92,7 +93,8 @@ def stage(
     host.staging.append(staging)
     fresh, errors = cx.word.term, session.errors
     try:
-        terms = run(body(cx))
+        with paused():
+            terms = run(body(cx))
     finally:
         host.staging.pop()
     if session.errors > errors:

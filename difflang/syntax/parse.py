@@ -5,13 +5,12 @@ What happens at a mistake lives in `recover` and `mistakes`; what a rule makes o
 
 from __future__ import annotations
 
-import gc
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Source, Span
 from difflang.syntax import tree
@@ -55,7 +54,7 @@ def parse(source: Source) -> Parsed:
     reports: list[Diagnostic] = []
     parser = Parser(source, _begin(source), len(source.text), reports)
     recovery = Recovery(parser)
-    with _without_collection():
+    with paused():
         module = parser.run("start", recovery.resume)
     reports.sort(key=_position)
     return Parsed(empty if module is None else module, tuple(reports), comments(parser.lexer), recovery.incomplete)
@@ -68,7 +67,7 @@ def parse_expression(source: Source) -> ParsedExpression:
     reports: list[Diagnostic] = []
     parser = Parser(source, _begin(source), len(source.text), reports)
     recovery = Recovery(parser)
-    with _without_collection():
+    with paused():
         value = parser.run("expr", recovery.resume)
     reports.sort(key=_position)
     return ParsedExpression(value, tuple(reports), recovery.incomplete)
@@ -223,15 +222,3 @@ def _begin(source: Source) -> int:
 
 def _position(report: Diagnostic) -> int:
     return report.span.start if report.span else 0
-
-
-@contextmanager
-def _without_collection() -> Generator[None]:
-    """A parse makes many objects and no garbage: looking for some again and again takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
