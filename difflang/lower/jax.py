@@ -18,7 +18,7 @@ from difflang.base.source import NOWHERE
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.lower.chains import Chains, Segment, Step
 from difflang.lower.locations import Frames
-from difflang.lower.regions import INLINED, Census, census, refuse_too_large
+from difflang.lower.regions import Census, census, refuse_too_large
 
 Array = Any
 Env = dict[Value, Array]
@@ -83,13 +83,10 @@ class Lowering:
         env.update(zip(segment.results, found, strict=True))
 
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
-        """A function called. One that is called often stays one function, so that code stays as long as its source."""
+        """A function called. One called often is traced and lowered once; XLA copies it into its callers later."""
         counted = self.counted
         if counted is None or not counted.shared(body):
             return self.graph(body, *arrays)
-        if counted.expanded > INLINED and self.platform == "cpu":
-            with set_xla_metadata(inlineable="false"):
-                return self.function(body)(*arrays)
         return self.function(body)(*arrays)
 
     def function(self, body: Graph) -> Callable[..., list[Array]]:

@@ -9,8 +9,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.ir.graph import Graph
 
 TINY = 8  # a body this short is copied where it is called
-INLINED = 2000  # equations up to which XLA may copy every function into its callers
-LIMIT = 50_000  # equations in one compilation: what jaxlib compiles in less than a minute without harm
+LIMIT = 50_000  # equations in one compilation, written out: jaxlib survives more, but takes minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +54,21 @@ def inner_first(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
 
 def refuse_too_large(root: Graph, found: Census) -> None:
     """Errors: DL1010 for a program beyond what the back end survives."""
-    if found.size > LIMIT:
+    if found.expanded > LIMIT:
         where = (Label(root.eqns[0].span),) if root.eqns else ()
         raise DifflangError(
             Diagnostic(
                 "DL1010",
-                f"{root.name or 'this program'} has {found.size:,} equations; the back end takes {LIMIT:,} at once",
+                f"{root.name or 'this program'} comes to {written(found)}; the back end takes {LIMIT:,} at once",
                 where,
                 ("write the repetition as a `for` loop or a comprehension: its body is compiled once",),
             )
         )
+
+
+def written(found: Census) -> str:
+    """Its length, as far as a person wants to know it."""
+    length = f"{found.expanded:,}" if found.expanded < 10**12 else "more than 10¹²"
+    return f"{length} equations" + (
+        f", each call written out ({found.size:,} are different)" if found.size < found.expanded else ""
+    )

@@ -1,0 +1,153 @@
+"""Long chains are cut into segments; nothing else is."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
+from difflang.ir.builder import Builder, region
+from difflang.ir.evaluate import evaluate
+from difflang.ir.graph import Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.types import F64, I32, Tensor
+from difflang.lower.chains import DEPTH, LARGE, SEGMENT, SMALL_SEGMENT, Chains, Segment
+from difflang.lower.regions import census
+from difflang.runtime.compile import compile
+
+VECTOR = Tensor(F64, (3,))
+SQUARE = Tensor(F64, (3, 3))
+
+
+def chain(length: int, type: Tensor = VECTOR) -> Graph:
+    builder = Builder()
+    x = builder.param(type)
+    for _ in range(length):
+        x = OPS["sin"].one(x)
+    return builder.finish([x])
+
+
+def segments(graph: Graph) -> list[Segment]:
+    return [s for s in Chains().plan(graph) if isinstance(s, Segment)]
+
+
+def test_short_chains_are_left_alone() -> None:
+    graph = chain(DEPTH)
+    assert Chains().plan(graph) is graph.eqns
+
+
+def test_a_long_chain_is_cut_whole() -> None:
+    graph = chain(DEPTH + 1)
+    assert [len(s.eqns) for s in segments(graph)] == [SEGMENT] * 4 + [9]
+    assert all(len(s.operands) == len(s.results) == 1 for s in segments(graph))
+
+
+def test_segments_of_large_arrays_are_shorter() -> None:
+    assert {len(s.eqns) for s in segments(chain(60, Tensor(F64, (LARGE,))))} == {SMALL_SEGMENT}
+
+
+def test_many_short_chains_side_by_side_are_left_alone() -> None:
+    builder = Builder()
+    x = builder.param(VECTOR)
+    ys = [OPS["sin"].one(OPS["cos"].one(x)) for _ in range(500)]
+    assert segments(builder.finish(ys)) == []
+
+
+def test_a_product_of_matrices_ends_a_chain() -> None:
+    def product(x: Value) -> Value:
+        return OPS["dot_general"].one(x, x, contract=((1,), (0,)), batch=((), ()))
+
+    builder = Builder()
+    x = builder.param(SQUARE)
+    for _ in range(10):
+        for _ in range(20):
+            x = OPS["sin"].one(x)
+        x = product(x)
+    assert segments(builder.finish([x])) == []
+
+
+def test_constants_are_copied_and_not_passed() -> None:
+    builder = Builder()
+    x, half = builder.param(VECTOR), builder.const(0.5, VECTOR)
+    for _ in range(80):
+        x = x * half
+    (first, *_) = found = segments(builder.finish([x]))
+    assert all(s.operands != () and half not in s.operands for s in found)
+    assert first.eqns[0].results == (half,)
+
+
+def test_calls_count_as_long_as_they_are() -> None:
+    body = region([VECTOR], lambda x: [OPS["sin"].one(OPS["cos"].one(x))])
+    builder = Builder()
+    x = builder.param(VECTOR)
+    for _ in range(40):
+        (x,) = builder.emit(OPS["call"], [x], (body,), name="f")
+    assert {len(s.eqns) for s in segments(builder.finish([x]))} == {SEGMENT // 2}
+
+
+def test_a_chain_inside_a_loop_is_cut() -> None:
+    body = region([Tensor(I32), VECTOR], lambda i, x: [sines(x, 100)])
+    builder = Builder()
+    limit, x = builder.const(2, Tensor(I32)), builder.param(VECTOR)
+    _, y = builder.emit(OPS["loop"], [limit, x], (body,), consts=0, carry=1, length=2, exact=True, reverse=False)
+    graph = builder.finish([y])
+    assert segments(graph) == []
+    assert len(segments(body)) == 10
+    given = np.array([0.1, 0.2, 0.3])
+    (found,) = compile(graph)(given)
+    np.testing.assert_allclose(np.asarray(found), evaluate(graph, given)[0], rtol=1e-14)
+
+
+def sines(x: Value, count: int) -> Value:
+    for _ in range(count):
+        x = OPS["sin"].one(x)
+    return x
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cut_program_computes_the_same(seed: int) -> None:
+    """Long and short chains, products and dead code in any order, each segment after what it reads."""
+    draw = Random(seed)
+    builder = Builder()
+    values = [builder.param(SQUARE) for _ in range(3)]
+    deep = values[0]
+    for i in range(120):
+        other = draw.choice(values[-20:])
+        deep = OPS["sin"].one(deep + other) if draw.random() < 0.7 else deep * builder.const(0.9, SQUARE)
+        if i % 40 == 39:
+            deep = OPS["dot_general"].one(deep, other, contract=((1,), (0,)), batch=((), ()))
+        values.append(deep if draw.random() < 0.5 else OPS["cos"].one(other))
+    graph = builder.finish([deep, *values[-3:], values[60], values[0]])
+    plan = Chains().plan(graph)
+    assert any(isinstance(s, Segment) for s in plan)
+    known = set(graph.params)
+    for step in plan:
+        inner = [step] if not isinstance(step, Segment) else list(step.eqns)
+        assert known.issuperset(step.operands)
+        mine = set(step.operands)
+        for eqn in inner:
+            assert mine.issuperset(eqn.operands)
+            mine.update(eqn.results)
+        known.update(step.results)
+    given = [np.random.default_rng(seed + i).normal(size=(3, 3)) for i in range(3)]
+    for found, wanted in zip(compile(graph)(*given), evaluate(graph, *given), strict=True):
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_the_census_counts_shared_functions_once() -> None:
+    body = chain(12)
+    for _ in range(40):
+        body = twice(body)
+    found = census(body)
+    assert found.size == 12 + 40 * 2
+    assert found.expanded == 12 * 2**40 + 2 * (2**40 - 1)
+
+
+def twice(f: Graph) -> Graph:
+    def body(x: Value) -> list[Value]:
+        (y,) = x.home.emit(OPS["call"], [x], (f,), name="f")
+        return list(x.home.emit(OPS["call"], [y], (f,), name="f"))
+
+    return region([VECTOR], body)
