@@ -32,6 +32,7 @@ ATTRIBUTES = (
     "", 'a "b"\n\\ é \u2028 %x ; no', "none",
     F32, F, Tensor(C64, (2, name("n") + 1)), History(History(F)), name("n"), name("f32"), BOUND, -BOUND, (), (1,),
     (1, 1.0, True), ((), (0.0, (-0.0, "x"))), ("dim", (F32, F, None)),
+    (0.0,) * 20, (-0.0,) * 20, (0,) * 20, (False,) * 20, (0.0,) * 19 + (0,), (0.0,) * 19 + (float("nan"),),
 )  # fmt: skip
 
 
