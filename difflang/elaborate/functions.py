@@ -183,6 +183,8 @@ def instantiate(
 ) -> Walk[Instance]:
     """The function specialized to these types, sizes and static values; made once."""
     session = cx.session
+    if session.checked.get(code.decl) is False:
+        raise Reported  # what is wrong with it was said where it is defined
     types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
     statics = tuple(getattr(t, "static", None) if isinstance(t, Array) else None for t in captures)
     sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))

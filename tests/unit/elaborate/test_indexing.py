@@ -1,0 +1,125 @@
+"""Reading by every kind of index is NumPy's; an index out of range is an error at its line, on the path taken only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from difflang.driver.engine import Engine
+from support.language import INTERPRETER, answer, codes
+
+A = np.arange(24.0).reshape(2, 3, 4)
+V = np.array([5.0, 7.0, 9.0, 11.0])
+READS = [
+    ("v[0]", V[0]), ("v[3]", V[3]), ("v[-1]", V[-1]), ("v[-4]", V[0]), ("v[i]", V[2]), ("v[i - 1]", V[1]),
+    ("v[1..3]", V[1:3]), ("v[1..]", V[1:]), ("v[..3]", V[:3]), ("v[..]", V), ("v[0.. by 2]", V[::2]), ("v[1..4 by 2]", V[1:4:2]),
+    ("v[0..4 by 3]", V[0:4:3]), ("v[2..2]", V[2:2]), ("v[i..i + 2]", V[2:4]), ("v[i - 1..i - 1 + 3]", V[1:4]), ("v[i..2 + i]", V[2:4]),
+    ("v[n - 1]", V[3]), ("v[..n - 1]", V[:-1]), ("v[n // 2..]", V[2:]), ("v[j]", V[[0, 2, 2]]), ("v[newaxis, ..]", V[None]),
+    ("v[.., newaxis]", V[:, None]), ("v[newaxis, 0]", V[None, 0]), ("v[i, newaxis]", V[2, None]),
+    ("a[1]", A[1]), ("a[1, 2]", A[1, 2]), ("a[1, 2, 3]", A[1, 2, 3]), ("a[.., 1]", A[:, 1]), ("a[..., 1]", A[..., 1]),
+    ("a[0, ..., 1]", A[0, ..., 1]), ("a[..., 1..3]", A[..., 1:3]), ("a[0, 1.., ..2]", A[0, 1:, :2]), ("a[...]", A),
+    ("a[.., i, ..]", A[:, 2, :]), ("a[.., i]", A[:, 2]), ("a[.., .., i]", A[:, :, 2]), ("a[0, i, 1..3]", A[0, 2, 1:3]),
+    ("a[1][2][3]", A[1, 2, 3]), ("a[1, j]", A[1][[0, 2, 2]]), ("a[.., j]", A[:, [0, 2, 2]]), ("a[.., .., j]", A[:, :, [0, 2, 2]]),
+    ("a[0, j, j]", A[0, [0, 2, 2], [0, 2, 2]]), ("a[.., j, j]", A[:, [0, 2, 2], [0, 2, 2]]), ("a[0, j, 1]", A[0, [0, 2, 2], 1]),
+    ("a[.., j, 1..3]", A[:, [0, 2, 2], 1:3]), ("a[1.., j]", A[1:, [0, 2, 2]]), ("a[k]", A[[[0, 1], [1, 0]]]),
+    ("a[.., k, 0]", A[:, [[0, 1], [1, 0]], 0]), ("a[..., newaxis]", A[..., None]), ("a[.., newaxis, 0]", A[:, None, 0]),
+    ("a[i - 2.. i - 2 + 1, 0]", A[0:1, 0]), ("v[i64(2)]", V[2]), ("v[j + 1]", V[[1, 3, 3]]), ("(v + 2.0)[1]", 9.0),
+    ("v[n..]", V[4:]), ("v[0..0]", V[:0]), ("a[.., 1.., 0.. by 2]", A[:, 1:, ::2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "value"), READS, ids=[t for t, _ in READS])
+def test_read(text: str, value: object) -> None:
+    """The value, and a derivative that adds up the cotangents where they came from."""
+    body = f"fn f(v: f64[n], a: f64[2, 3, 4], i: i32, j: i32[3], k: i32[2, 2]) = {text}\n"
+    call = "([5.0, 7.0, 9.0, 11.0], reshape(linspace(0.0, 23.0, 24), [2, 3, 4]), 2, [0, 2, 2], [[0, 1], [1, 0]])"
+    got = answer(f"f{call}", body)
+    assert np.shape(got) == np.shape(value)
+    np.testing.assert_allclose(got, value)
+    loss = f"{body}fn loss(v: f64[n], a: f64[2, 3, 4], i: i32, j: i32[3], k: i32[2, 2]) -> f64 = sum(f(v, a, i, j, k)^2) / 2\n"
+    slopes = answer(f"grad[v, a](loss){call}", loss)
+    assert sum(float(np.sum(s)) for s in slopes) == pytest.approx(float(np.sum(value)))
+
+
+# A function of an index and the line that fails, 3 being out of range and 1 not.
+FAILS = [
+    "fn f(v: f64[3], i: i32) -> f64 {\n v[i]\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n v[-1 - i + 0]\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n sum(v[i..i + 1])\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n sum(v[[0, i]])\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n [v, v][0, i]\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n sum([v, v][.., i])\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n var w = v; w[i] = 1.0\n".replace("; ", "\n ") + " sum(w)\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n var w = v\n w[i] += 1.0\n sum(w)\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n var w = v\n w[i] max= 9.0\n sum(w)\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n var w = v\n w[[i, 0]] += 1.0\n sum(w)\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n var s = 0.0\n for k in 0..i + 1 {\n s += v[k]\n }\n s\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n var s = 0.0\n for k in 0..4 {\n if k <= i {\n s += v[k]\n }\n }\n s\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n var s = 0.0\n var k = 0\n while k <= i {\n s += v[k]\n k += 1\n }\n s\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n var s = 0\n while v[s] < 1.5 + f64(i) {\n s += 1\n }\n f64(s)\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n sum(for k in 0..2 =>\n v[k + i - 1])\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n sum(for k in 0..4 if k <= i =>\n v[k])\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n sum(for a in 0..2, k in 0..4 if k <= i =>\n v[k])\n}",
+    "fn g(v: f64[3], i: i32) -> f64 {\n v[i]\n}\nfn f(v: f64[3], i: i32) -> f64 = g(v, i)",
+    "fn f(v: f64[3], i: i32) -> f64 {\n let g = |k|\n v[k]\n g(i)\n}".replace("|k|\n", "|k| "),
+    "fn g(v: f64[3], i: i32) -> f64 {\n v[i]\n}\nfn f(v: f64[3], i: i32) -> f64 = if i > 0 { g(v, i) } else { 0.0 }",
+    "fn f(v: f64[3], i: i32) -> f64 {\n sum(map(|k| v[k], [0, i]))\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n grad(|w| w[i]^2)(v)[0]\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n let (y, _) = jvp(|w| w[i]^2)(v, v)\n y\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n let (y, pull) = vjp(|w| w[i]^2)(v)\n sum(pull(y))\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n (|t| (|s| s * v[i])'(t))'(2.0) + 1.0\n}",
+]  # fmt: skip
+
+
+def line_of(source: str) -> int:
+    """The line that holds the last index by a run-time number, as the rows are written."""
+    marks = ("[i", "[k", "v[", "w[", "i]", "v[s", "[-1")
+    return max(n for n, line in enumerate(source.splitlines(), 1) if any(m in line for m in marks) and "f64[3]" not in line)
+
+
+@pytest.mark.parametrize("source", FAILS)
+def test_an_index_out_of_range_is_an_error_at_its_line(source: str) -> None:
+    call = "let v: f64[3] = [1.0, 2.0, 3.0]\nlet r = f(v, {})\n"
+    failing = f"float f64\n{source}\n{call.format(3)}"
+    assert codes(failing) == [("DL0902", line_of(source) + 1)]
+    assert codes(f"float f64\n{source}\n{call.format(1)}" if "-1 - i" not in source else "") == []
+
+
+@pytest.mark.parametrize("source", [s for s in FAILS if "while" not in s])
+@pytest.mark.parametrize("operator", ["grad(f)(v, {})", "jvp(f)(v, {}, v)", "grad(|u| grad(f)(u, {})[0] + f(u, {}))(v)"])
+def test_a_derivative_fails_where_the_function_does(source: str, operator: str) -> None:
+    program = f"float f64\n{source}\nlet v: f64[3] = [1.0, 2.0, 3.0]\nlet r = {operator}\n"
+    assert codes(program.replace("{}", "3")) == [("DL0902", line_of(source) + 1)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", FAILS)
+def test_a_compiled_program_fails_alike(source: str) -> None:
+    program = f"float f64\n{source}\nlet v: f64[3] = [1.0, 2.0, 3.0]\nlet r = f(v, 3)\n"
+    assert codes(program, Engine()) == [("DL0902", line_of(source) + 1)]
+
+
+NOT_TAKEN = [
+    "fn f(v: f64[3], i: i32) -> f64 = if i < 3 { v[i] } else { 0.0 }",
+    "fn f(v: f64[3], i: i32) -> f64 = sum(for k in 0..5 if k < 3 => v[k])",
+    "fn f(v: f64[3], i: i32) -> f64 = sum([for k in 0..5 => if k < 3 { v[k] } else { 0.0 }])",
+    "fn f(v: f64[3], i: i32) -> f64 {\n var s = 0.0\n for k in 3..i { s += v[k] }\n s\n}",
+    "fn f(v: f64[3], i: i32) -> f64 {\n var s = 0.0\n for k in 0..5 { if k < 3 { s += v[k] } }\n s\n}",
+    "fn g(v: f64[3], i: i32) -> f64 = v[i]\nfn f(v: f64[3], i: i32) -> f64 = if i < 3 { g(v, i) } else { g(v, 0) }",
+    "fn f(v: f64[3], i: i32) -> f64 {\n let unused = |k| v[k + 7]\n v[0]\n}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", NOT_TAKEN)
+@pytest.mark.parametrize("call", ["f(v, 3)", "grad(f)(v, 3)", "jvp(f)(v, 3, v)"])
+@pytest.mark.parametrize("engine", [INTERPRETER, pytest.param(Engine(), marks=pytest.mark.slow)], ids=["interpreter", "compiled"])
+def test_an_index_on_a_path_not_taken_is_no_error(source: str, call: str, engine: Engine) -> None:
+    assert codes(f"float f64\n{source}\nlet v: f64[3] = [1.0, 2.0, 3.0]\nlet r = {call}\n", engine) == []
+
+
+KNOWN = ["v[3]", "v[-4]", "v[1..4]", "v[2..1]", "v[n]", "v[n + 1]"]
+
+
+@pytest.mark.parametrize("text", KNOWN)
+def test_an_index_known_to_be_out_of_range_is_an_error_before_the_run(text: str) -> None:
+    assert [c for c, _ in codes(f"fn f(v: f64[n]) = {text}\nlet r = f([1.0, 2.0, 3.0])\n")] == ["DL0326"]
