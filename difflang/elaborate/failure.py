@@ -25,7 +25,7 @@ class Site:
     """A check in the program: where it stands, and what failing it means."""
 
     span: Span
-    message: str  # "" for an index
+    message: str = ""  # none for an index: the numbers in the word are what is said of it
 
 
 def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
@@ -50,8 +50,18 @@ def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
         negative = cx.emit("lt", span, extremes[0], cx.emit("const", span, value=0, type=Tensor(I32)))
         worst = Array(cx.emit("select", span, negative, *extremes))
         bad = Array(cx.emit("reduce_any", span, bad.value, axes=axes))
-    fail(cx, bad.value, Site(span, ""), worst.value, limit.value, span)
+    fail(cx, bad.value, Site(span), span, worst.value, limit.value)
     return index
+
+
+def check(cx: Context, condition: Array, message: str, span: Span) -> None:
+    """A condition, one number or many, that must hold when the run comes by."""
+    if cx.root.definition:
+        return
+    holds = condition.value
+    if condition.tensor.shape:
+        holds = cx.emit("reduce_all", span, holds, axes=tuple(range(condition.tensor.rank)))
+    fail(cx, cx.emit("logical_not", span, holds), Site(span, message), span)
 
 
 def proved(index: Array, size: Dim) -> bool:
@@ -61,11 +71,11 @@ def proved(index: Array, size: Dim) -> bool:
     return isinstance(room, int) and room >= 0
 
 
-def fail(cx: Context, bad: Value, site: Site, first: Value, second: Value, span: Span) -> None:
+def fail(cx: Context, bad: Value, site: Site, span: Span, *numbers: Value) -> None:
     """Write the word if `bad`, unless an earlier check has."""
     number = cx.session.site(site)
     parts = [cx.emit("const", span, value=number, type=Tensor(I32, (1,)))]
-    for operand in (first, second):
+    for operand in numbers or (cx.emit("const", span, value=0, type=Tensor(I32)),) * 2:
         if operand.type != Tensor(I32):
             operand = cx.emit("truncate", span, operand, dtype=I32)
         parts.append(cx.emit("reshape", span, operand, shape=(1,)))

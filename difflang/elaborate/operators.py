@@ -284,7 +284,22 @@ def binary(cx: Context, e: tree.Binary) -> Walk[Term]:
         return matmul(cx, e.span, array(cx, lhs, spans[0]), array(cx, rhs, spans[1]), spans)
     if e.op in LOGICAL:
         return logical(cx, LOGICAL[e.op], e.span, (lhs, rhs), spans)
-    return elementwise(cx, ARITHMETIC[e.op], e.span, (lhs, rhs), spans)
+    result = elementwise(cx, ARITHMETIC[e.op], e.span, (lhs, rhs), spans)
+    if e.op in ("//", "%"):
+        check_divisor(cx, array(cx, rhs, spans[1]), spans[1])
+    return result
+
+
+def check_divisor(cx: Context, divisor: Array, span: Span) -> None:
+    """An integer that divides is not zero: a float would give a NaN, an integer has none."""
+    from difflang.elaborate.failure import check
+
+    if not pruned(divisor.tensor.dtype).is_integer or (isinstance(divisor.static, int) and divisor.static != 0):
+        return
+    if divisor.static == 0:
+        raise cx.error("DL0303", "an integer is divided by zero", span, "this is 0")
+    nothing = cx.emit("const", span, value=0, type=divisor.tensor)
+    check(cx, Array(cx.emit("ne", span, divisor.value, nothing)), "an integer is divided by zero", span)
 
 
 def written_integer(e: tree.Expr) -> int | None:

@@ -11,12 +11,14 @@ from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import loop_expression
 from difflang.elaborate.expressions import captured, field
+from difflang.elaborate.failure import check
 from difflang.elaborate.indexing import Subscripts, read, subscripts, written
 from difflang.elaborate.names import bound_names
-from difflang.elaborate.operators import ARITHMETIC, elementwise
-from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Tuple, type_of
+from difflang.elaborate.operators import ARITHMETIC, array, elementwise
+from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Poly
+from difflang.ir.types import BOOL, Tensor
 from difflang.syntax import tree
 
 VALUELESS = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Save, tree.Assert, tree.Fn, tree.Yield)
@@ -272,9 +274,13 @@ def assert_(cx: Context, e: tree.Assert) -> Walk[Term]:
         return UNIT_TERM
     if isinstance(condition, Array) and condition.static is False and not cx.root.definition:
         raise cx.error("DL0503", "this assertion does not hold", e.condition.span, "known before the program runs")
-    if cx.root.definition:
-        return UNIT_TERM
-    raise cx.not_yet("assertions on run-time values inside functions are", e.span, "assert on the host")
+    condition = array(cx, condition, e.condition.span, "a condition")
+    if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
+        found = f"this is {show_type(condition.tensor)}"
+        raise cx.error("DL0313", "an assertion is a bool", e.condition.span, found, "reduce it with `all`")
+    message = (yield walk(cx, e.message)) if e.message is not None else Text("this assertion does not hold")
+    check(cx, condition, message.value if isinstance(message, Text) and message.value else "", e.condition.span)
+    return UNIT_TERM
 
 
 @walks(tree.Index)
