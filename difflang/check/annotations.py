@@ -178,12 +178,7 @@ class Annotations:
                     return found
                 if found is not None or name in DTYPES:
                     raise mistake("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
-                raise mistake(
-                    "DL0203",
-                    f"the size `{name}` is not bound here",
-                    (written.span, ""),
-                    help="a size is bound where a parameter's type first names it",
-                )
+                raise unbound_size(written.span, name)
             case tree.DimBinary(op=op):
                 return self.arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs))
             case tree.TypeTuple(items=(only,)):
@@ -217,6 +212,23 @@ class Annotations:
         fields = tuple(inner.type(f.type) for f in record.fields)
         order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in record.generics)
         return RecordType(record, tuple(f.name for f in record.fields), fields, order)
+
+    def no_new_sizes(self, written: tree.TypeExpr) -> None:
+        """A result's type names no size that the parameters do not. Errors: DL0203."""
+        todo: list[tree.TypeExpr] = [written]
+        while todo:
+            match todo.pop():
+                case tree.TypeTuple(items=items) | tree.TypeCall(args=items):
+                    todo += items
+                case tree.TypeFn(param=param, result=result):
+                    todo += (param, result)
+                case tree.TypeApply(args=args):
+                    for arg in args:
+                        unknown = set() if isinstance(arg, tree.AnyShape) else free_names(arg) - self.bound.keys()
+                        for name in sorted(unknown - self.generics.keys() - DTYPES.keys()):
+                            raise unbound_size(arg.span, name)
+                case _:
+                    pass
 
     # ---- matching: a written type against the type of a value; new names are bound
 
@@ -320,6 +332,11 @@ class Annotations:
             return False
         self.bound[name] = dims.floor_div(rest, slope)
         return self.unifier.equal(self.dim(written), size)
+
+
+def unbound_size(span: Span, name: str) -> DifflangError:
+    way = "a size is bound where a parameter's type first names it"
+    return mistake("DL0203", f"the size `{name}` is not bound here", (span, ""), help=way)
 
 
 def free_names(written: tree.TypeExpr) -> set[str]:

@@ -290,6 +290,8 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
             sizes = ", ".join(f"{n} = {d}" for n, d in cx.annotations.bound.items() if isinstance(d, Dim))
             raise cx.error("DL0315", f"`{decl.name}` needs {clause.span.text}", clause.span, f"{sizes} here")
         cx.unifier.lenient = cx.root.definition
+    if decl.result is not None:
+        cx.annotations.no_new_sizes(decl.result)
     cx.root.result = decl.result
     result = yield walk(cx, decl.body)
     if isinstance(result, Poison):

@@ -114,6 +114,8 @@ NOT_TAKEN = [
 @pytest.mark.parametrize("call", ["f(v, 3)", "grad(f)(v, 3)", "jvp(f)(v, 3, v)"])
 @pytest.mark.parametrize("engine", [INTERPRETER, pytest.param(Engine(), marks=pytest.mark.slow)], ids=["interpreter", "compiled"])
 def test_an_index_on_a_path_not_taken_is_no_error(source: str, call: str, engine: Engine) -> None:
+    if engine is not INTERPRETER and "3..i" in source and "grad" in call:
+        pytest.skip("reverse mode through a loop of run-time length is interpreted only")
     assert codes(f"float f64\n{source}\nlet v: f64[3] = [1.0, 2.0, 3.0]\nlet r = {call}\n", engine) == []
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from support.language import answer
+from support.values import compare
 
 # Declarations, an expression, its value.
 BINDING = [
@@ -166,12 +167,3 @@ ROWS = [*BINDING, *UPDATES, *BRANCHES, *LOOPS, *COMPREHENSIONS, *FUNCTIONS]
 def test_value(declarations: str, expression: str, value: object) -> None:
     compare(answer(expression, declarations), value)
 
-
-def compare(got: object, want: object) -> None:
-    if isinstance(want, tuple):
-        assert isinstance(got, tuple) and len(got) == len(want)
-        for a, b in zip(got, want, strict=True):
-            compare(a, b)
-        return
-    assert np.shape(got) == np.shape(want)
-    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-12, atol=1e-14)
