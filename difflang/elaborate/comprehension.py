@@ -16,7 +16,7 @@ from difflang.elaborate.control import Branch, Source, branch, closed, joined, r
 from difflang.elaborate.failure import absorb_lanes
 from difflang.elaborate.names import bound_names, nodes
 from difflang.elaborate.operators import array
-from difflang.elaborate.terms import Array, Closure, Poison, Term, leaves, rebuild, type_of
+from difflang.elaborate.terms import Array, Closure, Lane, Poison, Term, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
@@ -76,8 +76,9 @@ def mapping(cx: Context, span: Span, over: Source, body: Callable[[Array, list[V
         cx.keys.append((builder, index))
         outer_word = cx.word.term
         fresh = cx.word.term = cx.no_failure()
+        lane = Lane(builder, length)
         try:
-            value = yield body(Array(index, below=length), rows)
+            value = yield body(Array(index, below=length, lane=lane), rows)
             word = leaves(cx.word.term) if cx.word.term is not fresh else []
         finally:
             cx.word.term = outer_word
@@ -88,7 +89,7 @@ def mapping(cx: Context, span: Span, over: Source, body: Callable[[Array, list[V
         raise Reported
     consts, (graph,) = closed([builder], [[*leaves(value), *word]], [builder.params], [0])
     cx.builder.span = span
-    operands = tuple(map(cx.builder.own, [*consts, iota, *over.arrays]))
+    operands = tuple(map(cx.builder.own, [*consts, iota, *over.arrays, *lane.arrays]))
     types = tuple(
         [Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[WORD_TYPE] * len(word)]]
     )

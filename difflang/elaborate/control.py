@@ -16,6 +16,7 @@ from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
+    Lane,
     Poison,
     Range,
     Term,
@@ -248,7 +249,7 @@ def range_source(cx: Context, term: Range, span: Span) -> Source:
             return index
         moved = elementwise(cx, "add", span, (index, term.start))
         below = stop if isinstance(start, int) and start >= 0 and isinstance(stop, (int, Poly)) else None
-        return Array(moved.value, below=below) if isinstance(moved, Array) else moved
+        return replace(moved, below=below) if isinstance(moved, Array) else moved
 
     if isinstance(start, (int, Poly)) and isinstance(stop, (int, Poly)):
         length = range_length(start, stop, step)
@@ -288,6 +289,7 @@ class Step:
     results: list[Value]
     yielded: Term | None
     variables: list[Binding]
+    arrays: list[Value]  # read item by item because the body indexes them by the loop's index
 
 
 def step(
@@ -309,7 +311,8 @@ def step(
         cx.keys.append((builder, index))
         cx.loops.append([])
         try:
-            bind(Array(index, below=length), rows)
+            lane = Lane(builder, length) if length is not None else None
+            bind(Array(index, below=length, lane=lane), rows)
             with cx.block():
                 for stmt in (e.body,):
                     yield walk(cx, stmt)
@@ -324,7 +327,8 @@ def step(
                 binding.term = term
     yielded = yields[0] if yields else None
     results = [v for t in after if not isinstance(t, (int, Poly)) for v in leaves(t)]
-    return Step(builder, builder.params, results + (leaves(yielded) if yielded is not None else []), yielded, variables)
+    results += leaves(yielded) if yielded is not None else []
+    return Step(builder, builder.params, results, yielded, variables, lane.arrays if lane is not None else [])
 
 
 def row(value: Value) -> Tensor:
@@ -349,6 +353,7 @@ def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
 
     body: Step = yield step(cx, e, variables, over.arrays, bind, over.length)
     consts, graphs = closed([body.builder], [body.results], [body.params], [1])
+    over = replace(over, arrays=[*over.arrays, *body.arrays])
     return emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
 
 

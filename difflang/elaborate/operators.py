@@ -150,9 +150,22 @@ def elementwise(
     shape = broadcast_shape(cx, arrays, spans, span)
     wide = [broadcast_to(cx, a, shape, span) for a in arrays]
     try:
-        return Array(cx.emit(name, span, *[w.value for w in wide], **attrs))
+        result = Array(cx.emit(name, span, *[w.value for w in wide], **attrs))
     except TypeMismatch as refused:
         raise cx.refusal(refused, name, span, tuple(arrays), tuple(spans)) from None
+    return shifted(name, arrays, result) if name in ("add", "sub") else result
+
+
+def shifted(name: str, arrays: Sequence[Array], result: Array) -> Array:
+    """The index of a loop plus or minus a size is still known by the loop's index."""
+    a, b = arrays
+    if name == "add" and a.lane is None:
+        a, b = b, a
+    if a.lane is None or isinstance(b.static, (bool, float)) or b.static is None:
+        return result
+    offset = a.offset + b.static if name == "add" else a.offset - b.static
+    below = a.lane.length + offset if isinstance(offset, int) and offset >= 0 else None
+    return Array(result.value, below=below, lane=a.lane, offset=offset)
 
 
 def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans: Sequence[Span]) -> DifflangError:

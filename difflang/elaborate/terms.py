@@ -6,7 +6,8 @@ Records, tuples and closures exist here only; a graph sees their leaves, in the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from difflang.base.source import Span
 from difflang.check.closures import Code
@@ -23,9 +24,23 @@ from difflang.check.types import (
     TupleType,
     pruned_type,
 )
+from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.types import Tensor
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lane:
+    """A loop or map of known length: an array that its body reads at every index is better read item by item.
+
+    `arrays` are such arrays, as the graph around sees them, `rows` the params of the body that hold one item each.
+    """
+
+    builder: Builder
+    length: Dim
+    arrays: list[Value] = field(default_factory=list[Value])
+    rows: dict[tuple[Value, int, Dim], Value] = field(default_factory=dict[Any, Value])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -34,7 +49,8 @@ class Array:
 
     `static` is its value where specialization knows it; `literal` says that it is a number as written, which
     broadcasts by being written larger; `below` is a size that it is known to be in `0 .. below - 1` of;
-    `elements` are the items of a written list of sizes, `[n, m]`.
+    `elements` are the items of a written list of sizes, `[n, m]`; where `lane` is set, the number is that lane's index
+    plus `offset`.
     """
 
     value: Value
@@ -43,6 +59,8 @@ class Array:
     below: Dim | None = None
     origin: Span | None = None
     elements: tuple[Static, ...] | None = None
+    lane: Lane | None = None
+    offset: Dim = 0
 
     @property
     def tensor(self) -> Tensor:
