@@ -154,7 +154,7 @@ class Context:
         return self.word.term
 
     def no_failure(self) -> Array:
-        return Array(self.builder.const(0, WORD_TYPE))
+        return Array(self.builder.const(0, WORD_TYPE), static=0)
 
     # ---- graphs and scopes
 
@@ -260,6 +260,19 @@ class Context:
         )
 
     # ---- randomness
+
+    @contextmanager
+    def keyed(self, key: Value | None) -> Iterator[None]:
+        """Draws come from this key, counted from 0; with None, as they do around here."""
+        if key is None:
+            yield
+            return
+        root, before, keys = self.root, (self.root.key, self.root.draws), self.keys
+        root.key, root.draws, self.keys = key, 0, []
+        try:
+            yield
+        finally:
+            (root.key, root.draws), self.keys = before, keys
 
     def draw(self, span: Span) -> Value:
         """A fresh key: the function's own; the index of each loop around and the ordinal of this draw are folded in."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Span
+from difflang.check.annotations import Annotations
 from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, PullbackCode, Wrt
 from difflang.check.types import (
     UNIT,
@@ -22,7 +23,7 @@ from difflang.elaborate.calls import Args, apply
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.control import closed
 from difflang.elaborate.failure import absorb
-from difflang.elaborate.functions import like
+from difflang.elaborate.functions import captured_sizes, is_dim, like
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
@@ -68,9 +69,9 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
     for position, _ in wrt:
         if position >= len(args.items):
             raise cx.error("DL0403", f"there is no argument {position} to differentiate in", args.span)
+    ask(cx, f, args.items)
     if operator == "vjp":
-        value = yield apply(cx, f, Args(args.span, list(args.items)))
-        return Tuple((value, Closure(PullbackCode(code.wrt), (f, *[t for t, _ in args.items]))))
+        return (yield with_pullback(cx, code, f, args))
     traced = yield trace(cx, f, args, wrt)
     match operator:
         case "jvp":
@@ -79,6 +80,37 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
             return slope(cx, traced, args)
         case _:
             return gradient(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
+
+
+def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
+    """Numbers as written take the types that the parameters ask of them; what does not fit is reported by the call."""
+    while isinstance(f, Closure) and isinstance(f.code, DerivativeCode):
+        (f,) = f.captures
+    match f:
+        case Closure(code=FnCode() as code, captures=captures):
+            generics = {g.name: g.bound for g in code.decl.generics}
+            sizes = captured_sizes(code, captures)
+            annotations = Annotations(cx.unifier, code.module.records.get, sizes, generics)
+            written = [None if is_dim(p.type) else p.type for p in code.decl.params]
+        case Closure(code=LambdaCode(decl=decl)):
+            annotations, written = cx.annotations, [p.type for p in decl.params]
+        case _:
+            return
+    for type, (term, _) in zip(written, items, strict=False):
+        if type is not None:
+            annotations.match(type, type_of(term))
+
+
+def with_pullback(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
+    """`vjp`: the value and its pullback, which sees the same random draws: both take them from one key."""
+    before, key = cx.root.draws, None
+    value = yield apply(cx, f, Args(args.span, list(args.items)))
+    if cx.root.draws > before:
+        key = cx.draw(args.span)
+        with cx.keyed(key):
+            value = yield apply(cx, f, Args(args.span, list(args.items)))
+    terms = [f, *[t for t, _ in args.items], *([] if key is None else [Key(key)])]
+    return Tuple((value, Closure(PullbackCode(code.wrt, key is not None), tuple(terms))))
 
 
 def by_position(cx: Context, f: Term, args: Args) -> list[tuple[Term, Span]]:
@@ -292,10 +324,12 @@ def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
 
 def pullback(cx: Context, code: PullbackCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
     """Apply the pullback that `vjp` gave: the same point, a cotangent of the result."""
-    f, *terms = captures
+    key = captures[-1] if code.random else None
+    f, *terms = captures[:-1] if code.random else captures
     point = Args(args.span, [(t, args.span) for t in terms])
     wrt = [located(cx, f, w, args.span) for w in code.wrt]
-    traced = yield trace(cx, f, point, wrt)
+    with cx.keyed(key.value if isinstance(key, Key) else None):
+        traced = yield trace(cx, f, point, wrt)
     if len(args.items) != 1 or args.named:
         raise cx.error("DL0404", "a pullback takes one cotangent", args.span)
     ct, span = args.items[0]

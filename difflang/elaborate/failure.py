@@ -85,16 +85,20 @@ def fail(cx: Context, bad: Value, site: Site, span: Span, *numbers: Value) -> No
 
 def merge(cx: Context, happened: Value, word: Value, span: Span) -> None:
     """The first failure stays."""
-    old = cx.failure.value
-    clear = cx.emit("eq", span, old, cx.emit("const", span, value=0, type=WORD_TYPE))
-    all_clear = cx.emit("broadcast", span, cx.emit("reduce_all", span, clear, axes=(0,)), shape=(3,), axes=())
-    take = cx.emit("logical_and", span, all_clear, happened)
-    cx.word.term = Array(cx.emit("select", span, take, word, old))
+    old, take = cx.failure, happened
+    if old.static is None:
+        clear = cx.emit("eq", span, old.value, cx.emit("const", span, value=0, type=WORD_TYPE))
+        all_clear = cx.emit("broadcast", span, cx.emit("reduce_all", span, clear, axes=(0,)), shape=(3,), axes=())
+        take = cx.emit("logical_and", span, all_clear, happened)
+    cx.word.term = Array(cx.emit("select", span, take, word, old.value))
 
 
 def absorb(cx: Context, word: Value, span: Span) -> None:
     """Take over the word of a call, a lane or a derivative."""
-    merge(cx, cx.emit("const", span, value=True, type=Tensor(BOOL, (3,))), word, span)
+    if cx.failure.static is not None:
+        cx.word.term = Array(word)
+    else:
+        merge(cx, cx.emit("const", span, value=True, type=Tensor(BOOL, (3,))), word, span)
 
 
 def absorb_lanes(cx: Context, words: Value, span: Span) -> None:
