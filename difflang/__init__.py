@@ -1,1 +1,49 @@
 """difflang: a small language for differentiable programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from difflang.api import Function as Function
+    from difflang.api import Module as Module
+    from difflang.api import load as load
+    from difflang.api import loads as loads
+    from difflang.base.diagnostics import DifflangError as DifflangError
+    from difflang.base.errors import ArgumentError as ArgumentError
+    from difflang.base.errors import AssertionFailure as AssertionFailure
+    from difflang.base.errors import CheckError as CheckError
+    from difflang.base.errors import DataError as DataError
+    from difflang.base.errors import DifferentiationError as DifferentiationError
+    from difflang.base.errors import DifflangWarning as DifflangWarning
+    from difflang.base.errors import DTypeError as DTypeError
+    from difflang.base.errors import IndexFailure as IndexFailure
+    from difflang.base.errors import ParseError as ParseError
+    from difflang.base.errors import ShapeError as ShapeError
+
+_HOMES = {
+    **dict.fromkeys(("Function", "Module", "load", "loads"), "difflang.api"),
+    "DifflangError": "difflang.base.diagnostics",
+    **dict.fromkeys(
+        (
+            *("ParseError", "CheckError", "ShapeError", "DTypeError", "DifferentiationError", "DataError"),
+            *("ArgumentError", "IndexFailure", "AssertionFailure", "DifflangWarning"),
+        ),
+        "difflang.base.errors",
+    ),
+}
+
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    """What the package offers, imported when it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'difflang' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

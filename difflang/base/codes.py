@@ -69,6 +69,10 @@ CODES: dict[str, str] = {
     "DL1204": "a graph in JSON form that is damaged",
     "DL1205": "a number that does not fit its type",
     "DL1206": "an argument that is not an array",
+    "DL1207": "arguments that a function does not take",
+    "DL1208": "a random function without a key",
+    "DL1209": "a value that only running the file gives",
+    "DL1210": "a type of an argument that is not one",
 }
 
 

@@ -46,6 +46,14 @@ class DifflangError(Exception):
         super().__init__("\n".join(f"{d.severity}[{d.code}]: {d.message}" for d in diagnostics))
         self.diagnostics = diagnostics
 
+    def render(self, color: bool = False) -> str:
+        """The reports with the lines they are about, as the command line shows them."""
+        return render(self.diagnostics, color)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The reports as data; see `to_json`."""
+        return to_json(self.diagnostics)
+
 
 class InternalError(Exception):
     """A fault of ours. Carries the pass and the graph around the equation where it was noticed."""

@@ -10,3 +10,22 @@ from difflang.passes.optimize import optimize
 def finished(graph: Graph) -> Graph:
     """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing."""
     return optimize(differentiate(optimize(graph)))
+
+
+STAGES = ("ir", "derived", "optimized")
+
+
+def staged(graph: Graph, stage: str) -> Graph:
+    """The graph at a stage: as elaborated, without derivative equations, or as it is lowered.
+
+    Errors: ValueError for another stage.
+    """
+    match stage:
+        case "ir":
+            return graph
+        case "derived":
+            return differentiate(optimize(graph))
+        case "optimized":
+            return finished(graph)
+        case _:
+            raise ValueError(f"there is no stage {stage!r}: the stages are {', '.join(STAGES)}")

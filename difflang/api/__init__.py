@@ -1,0 +1,103 @@
+"""difflang in Python: `load` a file or text, and call, differentiate, interpret and lower its functions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from difflang.api.function import Function
+from difflang.api.loaded import Loaded, doorway
+from difflang.base.codes import nearest
+from difflang.base.diagnostics import DifflangError, render
+from difflang.base.errors import DifflangWarning
+from difflang.base.source import Source
+from difflang.check.closures import FnCode
+from difflang.check.types import ClosureType
+from difflang.driver import program
+from difflang.driver.load import read
+
+__all__ = ["Function", "Module", "load", "loads"]
+
+
+class Module:
+    """A loaded file. Its functions and the classes of its records are attributes and items."""
+
+    def __init__(self, loaded: Loaded, file: str | None) -> None:
+        self.__name__ = loaded.name
+        self.__file__ = file
+        self._loaded = loaded
+        self._functions: dict[str, Function] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(error.args[0], name=name, obj=self) from None
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._functions.get(name)
+        if found is not None:
+            return found
+        module = self._loaded.module
+        if name in module.fns and not module.fns[name].host:
+            type = ClosureType(FnCode(module.fns[name], module), ())
+            return self._functions.setdefault(name, Function(self._loaded, type))
+        if name in module.records:
+            return self._loaded.records.declared(module.records[name])
+        near = nearest(name, self._names())
+        raise KeyError(f"{self.__name__} has no function `{name}`" + (f"; did you mean `{near}`?" if near else ""))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def _names(self) -> list[str]:
+        module = self._loaded.module
+        return [*(n for n, f in module.fns.items() if not f.host), *module.records]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self]
+
+    def __repr__(self) -> str:
+        return f"<difflang module {self.__name__}: {', '.join(self)}>"
+
+
+def load(path: str | Path, *, seed: int = 0) -> Module:
+    """The functions of a file, checked. Its statements are not run.
+
+    A top-level `let` that a function uses is evaluated when it is first needed, in silence; it may read files in the
+    folder of the program. What depends on a `var` is had only by running the file. `seed` is where random calls start.
+
+    Errors: ParseError, CheckError; DataError where there is no such file.
+    """
+    with doorway():
+        place = Path(path)
+        return loaded(read(place, str(path)), place.stem, place, seed)
+
+
+def loads(source: str, name: str = "<string>", origin: tuple[str, int] | None = None, *, seed: int = 0) -> Module:
+    """The functions of a text, checked, as `load` does. Files are read from the current folder.
+
+    `origin` says in which file, and on which line of it, the text begins: reports then point there.
+    """
+    with doorway():
+        if origin is not None:
+            file, line = origin
+            return loaded(Source(file, "\n" * (line - 1) + source), name, None, seed)
+        return loaded(Source(name, source), name, None, seed)
+
+
+def loaded(source: Source, name: str, path: Path | None, seed: int) -> Module:
+    checked = program.check(source)
+    if checked.errors:
+        raise DifflangError(*checked.diagnostics)
+    if checked.diagnostics:
+        warnings.warn(render(checked.diagnostics), DifflangWarning, stacklevel=3)
+        checked.session.diagnostics.clear()
+    return Module(Loaded(checked, name, path, seed), str(path) if path is not None else None)

@@ -1,0 +1,292 @@
+"""What is given in Python, read by the declared types: every leaf is found, typed and named by its path.
+
+Nothing is traced or converted here. What does not fit is refused with the declared and the given type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from difflang.api.records import declaration
+from difflang.driver.specs import parsed_type
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.check.annotations import Annotations, mistake
+from difflang.check.modules import Module
+from difflang.check.types import (
+    KEY,
+    UNIT,
+    ClosureType,
+    DTypeVar,
+    KeyType,
+    LangType,
+    RecordType,
+    TextType,
+    TupleType,
+    literal_dtype,
+    pruned,
+    show_type,
+)
+from difflang.check.unify import Unifier
+from difflang.elaborate.names import free_names
+from difflang.ir.types import BOOL, C128, COMPLEXES, DTYPES, DType, Tensor
+from difflang.runtime import trees, values
+from difflang.runtime.trees import Slot
+from difflang.syntax import tree
+
+
+class Reader:
+    """Reads arguments into types. `order` collects the places of their leaves, in the order of the types' leaves.
+
+    With `specs`, a string may stand for an array of the type it spells.
+    """
+
+    def __init__(self, module: Module, specs: bool = False) -> None:
+        self.module, self.specs = module, specs
+        self.order: list[int] = []
+        self.keys: list[int] = []  # which of these are random keys
+        self.span: Span | None = None  # where the parameter in question is declared
+        self.generics: dict[str, str | None] = {}
+
+    # ---- by a written type
+
+    def written(self, value: Any, written: tree.TypeExpr | None, path: str) -> LangType:
+        """The type of a value for which this type is written. Errors: DL12."""
+        match written:
+            case None:
+                return self.plain(value, path)
+            case tree.TypeTuple(items=(only,)):
+                return self.written(value, only, path)
+            case tree.TypeTuple(items=items):
+                parts = self.parts(value, len(items), written.span.text, path)
+                return TupleType(tuple(self.written(v, w, f"{path}.{i}") for i, (v, w) in enumerate(zip(parts, items, strict=True))))
+            case tree.TypeCall(path=("D",), args=(inner,)):
+                return self.tangent(value, inner, path)
+            case tree.TypeFn():
+                return self.function(value, written.span.text, path)
+            case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)):
+                return self.named(value, name, written, path)
+            case _:
+                return self.plain(value, path)
+
+    def named(self, value: Any, name: str, written: tree.TypeExpr, path: str) -> LangType:
+        record = self.module.records.get(name)
+        if record is not None and name not in self.generics:
+            return self.record(value, record, path)
+        if name == "str":
+            if isinstance(value, Slot) and isinstance(value.value, str):
+                return TextType(value.value)
+            raise self.refused(path, "str", value)
+        if name == "key":
+            return self.key(value, path)
+        if isinstance(written, tree.TypeApply) or name in DTYPES:
+            return self.tensor(value, DTYPES.get(name), written.span.text, path)
+        return self.plain(value, path)
+
+    def record(self, value: Any, decl: tree.Record, path: str) -> RecordType:
+        """A record from anything that has its fields by name."""
+        given = self.fields(value, decl.name, [f.name for f in decl.fields], path)
+        annotations = Annotations(Unifier(), self.module.records.get, {}, {g.name: g.bound for g in decl.generics})
+        types: list[LangType] = []
+        outer, self.generics = self.generics, annotations.generics
+        for field in decl.fields:
+            here = f"{path}.{field.name}"
+            type = self.written(given[field.name], field.type, here)
+            if not annotations.match(field.type, type):
+                raise self.misfit(here, field.type, type, annotations, field.type.span)
+            types.append(type)
+        self.generics = outer
+        args = tuple(annotations.bound.get(g.name) for g in decl.generics)
+        return RecordType(decl, tuple(given), tuple(types), args)
+
+    def tangent(self, value: Any, inner: tree.TypeExpr, path: str) -> LangType:
+        """A value of a written `D(…)`."""
+        match inner:
+            case tree.TypeTuple(items=items) if len(items) != 1:
+                parts = self.parts(value, len(items), f"D({inner.span.text})", path)
+                return TupleType(tuple(self.tangent(v, w, f"{path}.{i}") for i, (v, w) in enumerate(zip(parts, items, strict=True))))
+            case tree.TypeTuple(items=(only,)):
+                return self.tangent(value, only, path)
+            case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)) if name in self.module.records:
+                decl = self.module.records[name]
+                fields = [f for f in decl.fields if has_tangent(f.type, self.module)]
+                given = self.fields(value, f"D({decl.name})", [f.name for f in fields], path, [f.name for f in decl.fields])
+                outer, self.generics = self.generics, {g.name: g.bound for g in decl.generics}
+                types = tuple(self.tangent(given[f.name], f.type, f"{path}.{f.name}") for f in fields)
+                self.generics = outer
+                return RecordType(decl, tuple(given), types, (), tangent=True)
+            case _:
+                return self.written(value, inner, path) if has_tangent(inner, self.module) else UNIT
+
+    # ---- by a type that is known
+
+    def typed(self, value: Any, type: LangType, path: str) -> LangType:
+        """A value that must be of this very type: a tangent, a cotangent."""
+        match type:
+            case Tensor():
+                found = self.tensor(value, pruned(type.dtype), show_type(type), path)
+                if found.shape != type.shape:
+                    raise self.refused(path, show_type(type), value)
+                return type
+            case TupleType(items=items):
+                parts = self.parts(value, len(items), show_type(type), path)
+                return TupleType(tuple(self.typed(v, t, f"{path}.{i}") for i, (v, t) in enumerate(zip(parts, items, strict=True))))
+            case RecordType():
+                names = [f.name for f in type.decl.fields] or list(type.names)
+                given = self.fields(value, str(type), list(type.names), path, names)
+                for name, part in zip(type.names, type.fields, strict=True):
+                    self.typed(given[name], part, f"{path}.{name}")
+                return type
+            case KeyType():
+                return self.key(value, path)
+            case _:
+                return self.plain(value, path)
+
+    # ---- by itself
+
+    def plain(self, value: Any, path: str) -> LangType:
+        """A value whose type only the value says: arrays, numbers, tuples, functions and records of this module."""
+        found = declaration(value)
+        if found is not None and found[0] is not None:
+            decl, tangent = found
+            if not tangent:
+                return self.record(value, decl, path)
+            return self.tangent(value, tree.TypeName(decl.name_span, (decl.name,)), path)
+        if isinstance(getattr(value, "function_type", None), ClosureType):
+            return self.function(value, "", path)
+        if isinstance(value, tuple):
+            return TupleType(tuple(self.plain(v, f"{path}.{i}") for i, v in enumerate(value)))
+        if isinstance(value, Slot) and isinstance(value.value, str) and not self.specs:
+            return TextType(value.value)
+        return self.tensor(value, None, "", path)
+
+    # ---- parts
+
+    def parts(self, value: Any, count: int, shown: str, path: str) -> Sequence[Any]:
+        if isinstance(value, (tuple, list)) and len(value) == count:
+            return value
+        raise self.refused(path, shown, value)
+
+    def fields(self, value: Any, shown: str, names: list[str], path: str, also: Sequence[str] = ()) -> dict[str, Any]:
+        """The fields of a dict, a NamedTuple or a dataclass; `also` are names that may be there."""
+        if isinstance(value, dict):
+            given = value
+        elif isinstance(value, tuple) and hasattr(value, "_fields"):
+            given = value._asdict()  # type: ignore[attr-defined]
+        elif declaration(value) is not None or hasattr(value, "__dataclass_fields__") and not isinstance(value, Slot):
+            given = {n: getattr(value, n) for n in value.__dataclass_fields__}
+        else:
+            raise self.refused(path, shown, value)
+        missing = [n for n in names if n not in given]
+        extra = [n for n in given if n not in names and n not in also]
+        if missing or extra:
+            what = f"has no field `{extra[0]}`" if extra else f"needs the field `{missing[0]}` too"
+            raise self.error("DL1207", f"`{path}`: {shown} {what}", f"its fields are {', '.join(names)}")
+        return {n: as_slot(given[n]) for n in names}
+
+    def function(self, value: Any, shown: str, path: str) -> LangType:
+        type = getattr(value, "function_type", None)
+        if not isinstance(type, ClosureType):
+            raise self.refused(path, shown or "a function", value, "functions of a loaded module are taken, and what they return")
+        self.order += [leaf.index for leaf in value.captured]
+        return type
+
+    def key(self, value: Any, path: str) -> LangType:
+        if not isinstance(value, Slot):
+            raise self.refused(path, "key", value)
+        self.keys.append(len(self.order))
+        self.order.append(value.index)
+        return KEY
+
+    def tensor(self, value: Any, want: DType | None, shown: str, path: str) -> Tensor:
+        """An array or a number, of the element type that is declared if one is."""
+        if not isinstance(value, Slot):
+            raise self.refused(path, shown or "an array", value)
+        self.order.append(value.index)
+        given = value.value
+        if self.specs and isinstance(given, str):
+            type = parsed_type(given, self.module)
+            if not isinstance(type, Tensor):
+                raise self.refused(path, shown or "an array", value)
+            return self.fitting(type.dtype, type.shape, want, given, shown, path)
+        if given.__class__ in (bool, int, float, complex):
+            return self.number(given, want, path)
+        found = trees.array_type(given)
+        if found is None:
+            raise self.refused(path, shown or "an array", value)
+        dtype, shape = found
+        if dtype is None:
+            raise self.error("DL1201", f"`{path}`: an array of {given.dtype} has no counterpart in the language")
+        return self.fitting(dtype, shape, want, given, shown, path)
+
+    def number(self, given: complex, want: DType | None, path: str) -> Tensor:
+        """A Python number takes the declared element type, or the one that the other arguments decide."""
+        if want is not None:
+            values.number(given, Tensor(want), path)
+            return Tensor(want)
+        if isinstance(given, bool):
+            return Tensor(BOOL)
+        if isinstance(given, complex):
+            return Tensor(DTypeVar(COMPLEXES, C128))
+        return Tensor(literal_dtype(given, self.module.default_float))
+
+    def fitting(self, dtype: DType, shape: tuple[Any, ...], want: DType | None, given: Any, shown: str, path: str) -> Tensor:
+        if want is None or dtype is want or (dtype.kind == want.kind and dtype.bits < want.bits):
+            return Tensor(want or dtype, shape)
+        if trees.is_weak(given) and want.differentiable and dtype.kind in ("int", "float", want.kind):
+            return Tensor(want, shape)
+        write = f"write `{path}.astype({values.numpy_name(want)})`"
+        raise self.error("DL1201", f"`{path}` is declared {shown}, and {show_type(Tensor(dtype, shape))} was given", write)
+
+    # ---- refusals
+
+    def error(self, code: str, message: str, help: str = "") -> DifflangError:
+        labels = [(self.span, "declared here")] if self.span is not None else []
+        return mistake(code, message, *labels, help=help)
+
+    def refused(self, path: str, shown: str, value: Any, help: str = "") -> DifflangError:
+        found = described(value)
+        if isinstance(value, (list, tuple)) and not help:
+            help = f"write `np.array({path})` with the element type"
+        code = "DL1202" if isinstance(value, Slot) and trees.array_type(value.value) is not None else "DL1206"
+        return self.error(code, f"`{path}` is declared {shown}, and {found} was given", help)
+
+    def misfit(self, path: str, written: tree.TypeExpr, type: LangType, annotations: Annotations, span: Span) -> DifflangError:
+        """A value whose type does not fit what is written, and what the names in it stand for by now."""
+        names = sorted(n for n in free_names(written) if n in annotations.bound)
+        story = ", ".join(f"{n} is {annotations.bound[n]}" for n in names)
+        text = "declared here" + (f", and {story} by the arguments before it" if story else "")
+        return mistake("DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text))
+
+
+def has_tangent(written: tree.TypeExpr, module: Module) -> bool:
+    """Whether values of a written type have a tangent."""
+    match written:
+        case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)):
+            if name in module.records:
+                return any(has_tangent(f.type, module) for f in module.records[name].fields)
+            return name not in ("str", "key", "dim") and (name not in DTYPES or DTYPES[name].differentiable)
+        case tree.TypeTuple(items=items):
+            return any(has_tangent(w, module) for w in items)
+        case _:
+            return not isinstance(written, tree.TypeFn)
+
+
+def as_slot(value: Any) -> Any:
+    """A static field of a record is no leaf of JAX's: its value stands for itself."""
+    return Slot(-1, value) if isinstance(value, str) else value
+
+
+def described(value: Any) -> str:
+    """What was given, for a message."""
+    if not isinstance(value, Slot):
+        return "a function" if hasattr(value, "function_type") else f"a {type(value).__name__}" if value is not None else "None"
+    given = value.value
+    found = trees.array_type(given)
+    if found is not None and found[0] is not None:
+        return show_type(Tensor(found[0], found[1]))
+    if given.__class__ in (bool, int, float, complex):
+        return f"the {given.__class__.__name__} {given}"
+    return f"a {type(given).__name__}"
+

@@ -1,0 +1,360 @@
+"""Functions of a loaded file in Python: called, differentiated, interpreted, lowered."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from difflang.api.loaded import Given, Loaded, doorway, result_pair, seed_words
+from difflang.api.lowered import Lowered
+from difflang.api.results import maker
+from difflang.api.signature import Parameter, Signature, signature_of
+from difflang.base.codes import nearest
+from difflang.base.diagnostics import DifflangError
+from difflang.check.annotations import mistake
+from difflang.check.closures import DerivativeCode, PullbackCode, Wrt
+from difflang.check.types import ClosureType, LangType
+from difflang.driver.entry import Entry
+from difflang.driver.pipeline import staged
+from difflang.driver.units import raise_failure
+from difflang.elaborate.context import Session
+from difflang.ir.evaluate import evaluate
+from difflang.ir.text import to_text
+from difflang.runtime import trees
+from difflang.runtime.compile import Executable, compile
+from difflang.runtime.texts import jaxpr_text, lower
+
+Fast = Callable[..., Any]
+WrtGiven = int | str | Sequence[int | str]
+
+
+class Specialization:
+    """A function for arguments of certain types: its program, and the way from given leaves to a value."""
+
+    def __init__(self, owner: Function, given: Given) -> None:
+        loaded = owner._loaded
+        typed = loaded.typed(owner.__name__, owner.signature, given)
+        self.loaded = loaded
+        self.order, self.keys = typed.order, typed.keys
+        self.entry: Entry = loaded.entry(owner.__name__, owner.function_type, typed.arguments)
+        with loaded.lock:
+            self.graph = loaded.finished(self.entry)
+            self.constants = loaded.constants(self.entry)
+        self.executable: Executable = compile(self.graph)
+        self.random, self.fails = self.entry.random, self.entry.fails
+        expected = result_pair(self.entry.type) if owner.operator == "vjp" else None
+        self.make = maker(
+            self.entry.type, loaded.records, lambda type, leaves: Function(loaded, type, leaves, expected)
+        )
+
+    def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
+        """What the program takes."""
+        arrays = [leaves[i] for i in self.order]
+        for i in self.keys:
+            arrays[i] = key_words(arrays[i])
+        if self.random:
+            arrays.append(self.key(key, arrays))
+        elif key is not None:
+            raise mistake("DL1207", "a key is given, and this function draws nothing")
+        return [*arrays, *self.constants]
+
+    def key(self, key: Any, arrays: Sequence[Any]) -> Any:
+        if key is not None:
+            return key_words(key)
+        if trees.traced(arrays) or trees.in_trace():
+            raise mistake("DL1208", "a random function inside a JAX transformation needs a key", help="give it one: `key=key`")
+        return self.loaded.next_key()
+
+    def run(self, leaves: Sequence[Any], key: Any = None) -> Any:
+        results = self.executable(*self.arrays(leaves, key))
+        if self.fails:
+            word = results.pop()
+            if trees.traced((word,)):
+                results = trees.poisoned(results, word)
+            else:
+                raise_failure(self.loaded.checked.session, word)
+        return self.make(iter(results))
+
+    def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
+        """The same in NumPy, by the reference of each op."""
+        arrays = self.arrays(leaves, key)
+        if trees.traced(arrays):
+            raise mistake("DL1206", "the interpreter takes arrays, not values inside a JAX transformation")
+        converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
+        results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
+        if self.fails:
+            raise_failure(self.loaded.checked.session, results.pop())
+        return self.make(iter(results))
+
+    def fast(self, given: Given) -> Fast | None:
+        """A shorter way for arrays by position, where nothing stands between them and the program."""
+        if self.random or self.keys or self.order != tuple(range(len(given.leaves))):
+            return None
+        executable = self.executable
+        if not self.fails and not self.constants and self.make is next:
+            return lambda *arrays: executable(*arrays)[0]
+        return lambda *arrays: self.run(arrays)
+
+
+class Table:
+    """The specializations of a function."""
+
+    __slots__ = ("fast", "found")
+
+    def __init__(self) -> None:
+        self.found: dict[Any, Specialization] = {}
+        self.fast: dict[Any, Fast] = {}  # by class, shape and element type of arrays given by position
+
+
+class Function:
+    """A function of a loaded file. Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays.
+
+    Records are given as their dataclass, or as a dict, NamedTuple or dataclass with the same fields, and come back as
+    the dataclass. Under an outer JAX transformation it is a part of that program; a check that fails there makes its
+    float results NaN, since nothing can be raised.
+    """
+
+    def __init__(
+        self, loaded: Loaded, type: ClosureType, captured: tuple[Any, ...] = (), expected: LangType | None = None
+    ) -> None:
+        self._loaded = loaded
+        self.function_type = type
+        self.captured = captured
+        self._expected = expected if isinstance(type.code, PullbackCode) else None
+        self.signature: Signature = signature_of(type)
+        self.__name__ = self.__qualname__ = name_of(type)
+        self.__module__ = loaded.name
+        self.__doc__ = getattr(getattr(innermost(type).code, "decl", None), "doc", None)
+        self._dims = frozenset(p.name for p in self.signature.parameters if p.is_dim)
+        with loaded.lock:
+            self._table: Table = loaded.tables.setdefault(type, Table())
+        self._fast = {} if captured else self._table.fast
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self.signature.python
+
+    @property
+    def operator(self) -> str:
+        """The derivative operator that made it, or nothing."""
+        code = self.function_type.code
+        return code.operator if isinstance(code, DerivativeCode) else ""
+
+    def __repr__(self) -> str:
+        return f"<difflang function {self.__name__}{self.signature.python}>"
+
+    # ---- calls
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Its value. Errors: ArgumentError before anything is traced; IndexFailure, AssertionFailure afterwards."""
+        if self._fast and not kwargs:
+            try:
+                fast = self._fast.get(tuple([(x.__class__, x.shape, x.dtype) for x in args]))
+            except AttributeError:
+                fast = None
+            if fast is not None:
+                with_errors = fast
+                try:
+                    return with_errors(*args)
+                except DifflangError:
+                    pass  # the way below says it with the argument's name
+        with doorway():
+            given, key = self._given(args, kwargs)
+            found = self._found(given)
+            if not kwargs and not self.captured and not self._dims:
+                self._learn(found, given, args)
+            return found.run(given.leaves, key)
+
+    def interpret(self, *args: Any, **kwargs: Any) -> Any:
+        """Its value by the interpreter: NumPy arrays in the same structure."""
+        with doorway():
+            given, key = self._given(args, kwargs)
+            return self._found(given).interpret(given.leaves, key)
+
+    def _found(self, given: Given) -> Specialization:
+        key = given.key
+        found = self._table.found.get(key)
+        if found is None:
+            with self._loaded.lock:
+                found = self._table.found.get(key)
+                if found is None:
+                    found = self._table.found[key] = Specialization(self, given)
+        return found
+
+    def _learn(self, found: Specialization, given: Given, args: tuple[Any, ...]) -> None:
+        """Let the next call with such arrays take the short way."""
+        if len(given.leaves) != len(args) or any(a is not b for a, b in zip(args, given.leaves, strict=True)):
+            return
+        if trees.traced(args) or not all(hasattr(x, "dtype") for x in args):
+            return
+        fast = found.fast(given)
+        if fast is not None:
+            self._table.fast[tuple([(x.__class__, x.shape, x.dtype) for x in args])] = fast
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Given, Any]:
+        """The arguments by name, the sizes among them apart, the rest as leaves."""
+        key = kwargs.pop("key", None) if "key" not in self.signature.names else None
+        named = self._named(args, kwargs)
+        dims = tuple((n, size_of(n, named[n])) for n in named if n in self._dims)
+        values = tuple(v for n, v in named.items() if n not in self._dims)
+        leaves, structure = trees.flatten((self.captured, values))
+        return Given(tuple(named), dims, leaves, structure, self._expected), key
+
+    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Arguments by parameter, in the parameters' order. Errors: DL1207."""
+        signature, names = self.signature, self.signature.names
+        if not signature.fixed:
+            if kwargs:
+                raise mistake("DL1207", f"`{self.__name__}` takes its arguments by position")
+            return {f"_{i}": x for i, x in enumerate(args)}
+        if len(args) > len(names):
+            raise wrong_arguments(self, f"takes {len(names)} argument{'s' * (len(names) != 1)}, not {len(args)}")
+        named = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names:
+                near = nearest(name, names)
+                raise wrong_arguments(self, f"has no parameter `{name}`", f"did you mean `{near}`?" if near else "")
+            if name in named:
+                raise wrong_arguments(self, f"is given `{name}` twice")
+            named[name] = value
+        missing = [p for p in signature.parameters if p.name not in named and not (p.optional and may_miss(signature, p, named))]
+        if missing:
+            raise wrong_arguments(self, "needs " + ", ".join(f"`{p.name}`" for p in missing) + " too")
+        return {n: named[n] for n in names if n in named}
+
+    # ---- derivatives
+
+    def grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """The gradient in a parameter: by position, by name, or by a path of fields such as `"m.w"`.
+
+        Several give a record with those names. The function's result must be one real number.
+        """
+        return self._derivative("grad", wrt, more)
+
+    def value_and_grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """The value, and the gradient as `grad` gives it."""
+        return self._derivative("value_and_grad", wrt, more)
+
+    def jvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments, then a tangent for each `wrt`: the value, and its change along them."""
+        return self._derivative("jvp", wrt, more)
+
+    def vjp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
+        return self._derivative("vjp", wrt, more)
+
+    def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...]) -> Function:
+        wanted = [wrt] if isinstance(wrt, (int, str)) else list(wrt)
+        with doorway():
+            places = tuple(self._place(w) for w in (*wanted, *more))
+            type = ClosureType(DerivativeCode(operator, places), (self.function_type,))
+            return Function(self._loaded, type, self.captured)
+
+    def _place(self, wrt: int | str) -> Wrt:
+        """A parameter, and a path of fields in it. Errors: DL0403."""
+        names = self.signature.names
+        if isinstance(wrt, int):
+            if self.signature.fixed and not -len(names) <= wrt < len(names):
+                raise mistake("DL0403", f"`{self.__name__}` has no parameter {wrt}", help=f"it has {', '.join(names) or 'none'}")
+            return (wrt % len(names) if self.signature.fixed else wrt,)
+        first, *path = wrt.split(".")
+        if first not in names:
+            near = nearest(first, names)
+            raise mistake("DL0403", f"`{self.__name__}` has no parameter `{first}`",
+                          help=f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}")  # fmt: skip
+        return (first, *path)
+
+    # ---- the levels below
+
+    def _entry(self, specs: tuple[Any, ...], named: dict[str, Any]) -> Entry:
+        """The graph for arguments described by specs, made anew."""
+        given, _ = self._given(specs, dict(named))
+        typed = self._loaded.typed(self.__name__, self.signature, given, specs=True)
+        return self._loaded.entry(self.__name__, self.function_type, typed.arguments, Session())
+
+    def lower(self, *specs: Any, platform: str | None = None, **named: Any) -> Lowered:
+        """The program for such arguments, lowered for XLA: made anew from the checked source each time.
+
+        A spec is an array, a `jax.ShapeDtypeStruct`, or a string such as `"f32[3, 4]"`.
+        """
+        with doorway():
+            entry = self._entry(specs, named)
+            graph = self._loaded.finished(entry)
+            return Lowered(graph, lower(graph, platform), entry)
+
+    def ir(self, stage: str = "ir", *specs: Any, **named: Any) -> str:
+        """The program's graph as text: as elaborated (`ir`), without derivative operators (`derived`), or `optimized`."""
+        with doorway():
+            return to_text(staged(self._entry(specs, named).graph, stage))
+
+    def jaxpr(self, *specs: Any, **named: Any) -> str:
+        """The program as JAX's primitives."""
+        with doorway():
+            return jaxpr_text(self._loaded.finished(self._entry(specs, named)))
+
+    def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
+        """The program as XLA reads it."""
+        return self.lower(*specs, platform=platform, **named).as_text()
+
+
+def wrong_arguments(function: Function, what: str, help: str = "") -> DifflangError:
+    shown = f"it is {function.__name__}{function.signature.python}"
+    return mistake("DL1207", f"`{function.__name__}` {what}", help=f"{help}\n{shown}" if help else shown)
+
+
+def may_miss(signature: Signature, parameter: Parameter, named: dict[str, Any]) -> bool:
+    """Whether a parameter with a default may be left out: of a derivative, only with all after it but the tangents."""
+    if signature.gaps:
+        return True
+    after = signature.parameters[signature.parameters.index(parameter) + 1 :]
+    return not any(p.name in named and p.tangent_of is None for p in after)
+
+
+def size_of(name: str, value: Any) -> int:
+    """The value of a `dim`."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise mistake("DL1206", f"`{name}` is a dim: a Python integer is needed, known before the program runs") from None
+
+
+def key_words(key: Any) -> Any:
+    """A random key from what was given: a seed, or a key."""
+    if isinstance(key, int) and not isinstance(key, bool):
+        return seed_words(key)
+    return trees.key_data(key)
+
+
+def innermost(type: ClosureType) -> ClosureType:
+    """The function that derivatives are of."""
+    while isinstance(type.code, DerivativeCode) and isinstance(type.captures[0], ClosureType):
+        type = type.captures[0]
+    return type
+
+
+def name_of(type: ClosureType) -> str:
+    """`loss`, `grad_loss`; a lambda has no name."""
+    prefix = ""
+    while isinstance(type.code, DerivativeCode) and isinstance(type.captures[0], ClosureType):
+        prefix += f"{type.code.operator}_"
+        type = type.captures[0]
+    text = str(type.code)
+    return prefix + (text if text.isidentifier() else "function")
+
+
+def taken_apart(f: Function) -> tuple[tuple[Any, ...], Any]:
+    return f.captured, (f._loaded, f.function_type, f._expected)
+
+
+def put_together(rest: Any, captured: Any) -> Function:
+    loaded, type, expected = rest
+    return Function(loaded, type, tuple(captured), expected)
+
+
+trees.register_node(Function, taken_apart, put_together)

@@ -1,0 +1,181 @@
+"""A loaded file behind its functions: what was checked, and the specializations made so far.
+
+A call finds its specialization by a cheap key and runs it; here one is made, once, from declared types to a graph.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from difflang.api.arguments import Reader
+from difflang.api.records import Records
+from difflang.api.signature import Parameter, Signature
+from difflang.base.diagnostics import DifflangError
+from difflang.base.errors import classified
+from difflang.check.annotations import Annotations, mistake
+from difflang.check.types import (
+    UNIT,
+    ClosureType,
+    LangType,
+    RecordType,
+    TupleType,
+    settled_type,
+    tangent_type,
+)
+from difflang.check.unify import Unifier
+from difflang.driver.captured import Captured
+from difflang.driver.entry import Argument, Entry, elaborated
+from difflang.driver.pipeline import finished
+from difflang.driver.program import Checked
+from difflang.elaborate.context import Session
+from difflang.ir.graph import Graph
+from difflang.ir.op import OPS
+from difflang.runtime import trees
+
+Dims = tuple[tuple[str, int], ...]
+
+
+@contextmanager
+def doorway() -> Iterator[None]:
+    """Errors leave as the class that their code stands for."""
+    try:
+        yield
+    except DifflangError as error:
+        raise classified(error) from error.__cause__
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Given:
+    """The arguments of one call: their names, their sizes (`dim`s), and the leaves of the rest."""
+
+    names: tuple[str, ...]
+    dims: Dims
+    leaves: list[Any]
+    structure: Any
+    expected: LangType | None = None  # the type of a cotangent
+
+    @property
+    def key(self) -> Hashable:
+        return (self.structure, self.names, self.dims, tuple([trees.key(x) for x in self.leaves]))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Typed:
+    """A call whose arguments were read: which leaves the program takes, and what each argument is."""
+
+    order: tuple[int, ...]
+    arguments: tuple[Argument, ...]
+    keys: tuple[int, ...]  # which of the leaves taken are random keys
+
+
+class Loaded:
+    """A checked file and everything made from it."""
+
+    def __init__(self, checked: Checked, name: str, path: Path | None, seed: int) -> None:
+        self.checked, self.name = checked, name
+        self.module = checked.module
+        self.captured = Captured(checked, path)
+        self.records = Records(checked.module, name)
+        self.lock = threading.RLock()
+        self.tables: dict[ClosureType, Any] = {}
+        self.seed = seed_words(seed)
+        self.draws = 0
+
+    def next_key(self) -> np.ndarray:
+        """The key of the next random call of this session."""
+        with self.lock:
+            self.draws += 1
+            return OPS["fold_in"].reference(self.seed, np.uint32(self.draws - 1))
+
+    def typed(self, name: str, signature: Signature, given: Given, *, specs: bool = False) -> Typed:
+        """Read the arguments by the declared types. Errors: DL12."""
+        reader = Reader(signature.module or self.module, specs)
+        captured, values = trees.slots(given.leaves, given.structure)
+        reader.order += [slot.index for slot in captured]
+        reader.generics = dict(signature.generics)
+        types = Matching(self, name, signature, reader).types(given, values)
+        sizes = dict(given.dims)
+        gap = False
+        arguments: list[Argument] = []
+        for parameter in signature.parameters if signature.fixed else [Parameter(n) for n in given.names]:
+            if parameter.name not in types:
+                gap = True
+                continue
+            arguments.append(Argument(parameter.name, types[parameter.name], sizes.get(parameter.name), gap))
+        return Typed(tuple(reader.order), tuple(arguments), tuple(reader.keys))
+
+    def entry(self, name: str, type: ClosureType, arguments: Sequence[Argument], session: Session | None = None) -> Entry:
+        """The graph of a call, and what it needs of the file's values."""
+        with self.lock:
+            return elaborated(session or self.checked.session, self.module, name, type, arguments)
+
+    def finished(self, entry: Entry) -> Graph:
+        return finished(entry.graph)
+
+    def constants(self, entry: Entry) -> tuple[Any, ...]:
+        """The file's own values that a graph reads."""
+        return tuple(trees.on_device(leaf) for name in entry.globals for leaf in self.captured.leaves(name))
+
+
+class Matching:
+    """The types of arguments, one after the other, and the names of the signature that they bind."""
+
+    def __init__(self, loaded: Loaded, name: str, signature: Signature, reader: Reader) -> None:
+        self.loaded, self.name, self.signature, self.reader = loaded, name, signature, reader
+        module = reader.module
+        self.annotations = Annotations(Unifier(), module.records.get, {}, dict(signature.generics))
+
+    def types(self, given: Given, values: Sequence[Any]) -> dict[str, LangType]:
+        parameters = {p.name: p for p in self.signature.parameters}
+        types: dict[str, LangType] = {}
+        rest = iter(values)
+        sizes = dict(given.dims)
+        for name in given.names:
+            parameter = parameters.get(name, Parameter(name))
+            self.reader.span = parameter.span
+            if name in sizes:
+                self.annotations.bound[name] = sizes[name]
+                types[name] = UNIT
+            elif parameter.tangent_of is not None:
+                wanted = self.tangent(parameter, types)
+                types[name] = self.reader.typed(next(rest), wanted, name)
+            elif given.expected is not None:
+                types[name] = self.reader.typed(next(rest), given.expected, name)
+            else:
+                types[name] = self.match(parameter, next(rest))
+        return {n: settled_type(t) for n, t in types.items()}
+
+    def match(self, parameter: Parameter, value: Any) -> LangType:
+        type = self.reader.written(value, parameter.written, parameter.name)
+        if parameter.written is not None and not self.annotations.match(parameter.written, type):
+            assert parameter.span is not None
+            raise self.reader.misfit(parameter.name, parameter.written, type, self.annotations, parameter.span)
+        return type
+
+    def tangent(self, parameter: Parameter, types: dict[str, LangType]) -> LangType:
+        """What a tangent must be, by the argument that it belongs to."""
+        assert parameter.tangent_of is not None
+        position, path = parameter.tangent_of
+        type = types[self.signature.parameters[position].name]
+        for field in path:
+            if not isinstance(type, RecordType) or field not in type.names:
+                raise mistake("DL0403", f"there is no field `{field}` to differentiate in")
+            type = type.fields[type.names.index(field)]
+        return tangent_type(settled_type(type))
+
+
+def seed_words(seed: int) -> np.ndarray:
+    """A seed as a key."""
+    return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
+
+
+def result_pair(type: LangType) -> LangType | None:
+    """The cotangent that the pullback takes, of what a `vjp` gives: a value and a pullback."""
+    return tangent_type(type.items[0]) if isinstance(type, TupleType) and len(type.items) == 2 else None

@@ -1,0 +1,58 @@
+"""Records in Python: a frozen dataclass for each declaration, which JAX knows as a structure."""
+
+from __future__ import annotations
+
+from dataclasses import make_dataclass
+from typing import Any
+
+from difflang.check.modules import Module
+from difflang.check.types import RecordType
+from difflang.syntax import tree
+
+MARK = "_difflang_"
+
+
+class Records:
+    """The classes of a module's records and of their tangents."""
+
+    def __init__(self, module: Module, name: str) -> None:
+        self.module, self.name = module, name
+        self.known: dict[Any, type] = {}
+
+    def of(self, type: RecordType) -> type:
+        """The class for values of this type. Tangents have the fields that have a tangent."""
+        declared = self.module.records.get(type.decl.name) is type.decl
+        decl = type.decl if declared else None
+        return self.find(decl, type.decl.name, type.names, type.tangent)
+
+    def declared(self, decl: tree.Record) -> type:
+        return self.find(decl, decl.name, tuple(f.name for f in decl.fields), False)
+
+    def find(self, decl: tree.Record | None, name: str, names: tuple[str, ...], tangent: bool) -> type:
+        key = (decl, name, names, tangent)
+        if key not in self.known:
+            self.known.setdefault(key, self.make(decl, name, names, tangent))
+        return self.known[key]
+
+    def make(self, decl: tree.Record | None, name: str, names: tuple[str, ...], tangent: bool) -> type:
+        from difflang.runtime.trees import register_record
+
+        shown = f"D_{name}" if tangent and decl is not None else name
+        written = {f.name: f for f in decl.fields} if decl is not None else {}
+        space: dict[str, Any] = {"__doc__": decl.doc if decl is not None and not tangent else None, MARK: (decl, tangent)}
+        if tangent and decl is not None:
+            space["__doc__"] = f"How a small change of `{name}` is given: the fields that have a tangent."
+        cls = make_dataclass(shown, [(n, Any) for n in names], frozen=True, eq=False, namespace=space)
+        cls.__module__ = self.name
+        static = [n for n in names if n in written and is_text(written[n].type)]
+        register_record(cls, [n for n in names if n not in static], static)
+        return cls
+
+
+def is_text(written: tree.TypeExpr) -> bool:
+    return isinstance(written, tree.TypeName) and written.path == ("str",)
+
+
+def declaration(value: Any) -> tuple[tree.Record | None, bool] | None:
+    """The record that a value of one of these classes is of, and whether it is a tangent."""
+    return getattr(type(value), MARK, None)

@@ -1,0 +1,100 @@
+"""The classes of errors in Python: by what went wrong, and also what Python itself would call it.
+
+A room raises `DifflangError` with diagnostics; the doors turn it into the class that its code stands for.
+"""
+
+from __future__ import annotations
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+
+
+class _Rendered(DifflangError):
+    """Shown in Python as on the command line: with the lines it is about, and the way out."""
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+class _InText(_Rendered, SyntaxError):
+    """A mistake in a text: Python shows the line."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        super().__init__(*diagnostics)
+        self.msg = self.args[0]
+        place = next((d.span for d in diagnostics if d.span is not None and d.severity == "error"), None)
+        if place is not None:
+            self.filename = place.source.name
+            self.lineno, self.offset = place.position
+            self.text = place.source.line(self.lineno)
+
+
+class ParseError(_InText):
+    """A text that is no program."""
+
+
+class CheckError(_InText):
+    """A program that is wrong: names, types, shapes, what may be differentiated."""
+
+
+class ShapeError(CheckError):
+    """Sizes that do not fit."""
+
+
+class DTypeError(CheckError):
+    """Element types that do not fit."""
+
+
+class DifferentiationError(CheckError):
+    """A derivative that is not there."""
+
+
+class ArgumentError(_Rendered, TypeError):
+    """An argument that the function does not take."""
+
+
+class IndexFailure(_Rendered, IndexError):
+    """An index was out of range while the program ran."""
+
+
+class AssertionFailure(_Rendered, AssertionError):
+    """An assertion did not hold while the program ran."""
+
+
+class DataError(_Rendered, OSError):
+    """A file that cannot be read, or holds something else."""
+
+
+class DifflangWarning(UserWarning):
+    """Something in a program that is probably a mistake."""
+
+
+CLASSES: dict[str, type[DifflangError]] = {
+    "DL01": ParseError,
+    "DL02": CheckError,
+    "DL0311": DTypeError,
+    "DL0312": ShapeError,
+    "DL0315": ShapeError,
+    "DL03": CheckError,
+    "DL04": DifferentiationError,
+    "DL05": CheckError,
+    "DL07": DataError,
+    "DL0707": CheckError,
+    "DL08": CheckError,
+    "DL0901": AssertionFailure,
+    "DL0902": IndexFailure,
+    "DL11": CheckError,
+    "DL12": ArgumentError,
+    "DL1203": ParseError,
+    "DL1204": ParseError,
+}
+
+
+def classified(error: DifflangError) -> DifflangError:
+    """The same report as an error of the class that its first diagnostic stands for."""
+    if type(error) is not DifflangError or not error.diagnostics:
+        return error
+    first = next((d for d in error.diagnostics if d.severity == "error"), error.diagnostics[0])
+    kind = CLASSES.get(first.code) or CLASSES.get(first.code[:4], _Rendered)
+    found = kind(*error.diagnostics)
+    found.__cause__ = error.__cause__
+    return found

@@ -1,0 +1,73 @@
+"""A loaded file's top-level values: each `let` is evaluated when a function first needs it, nothing else is run.
+
+Statements, `var`s and what depends on them belong to a run of the file. Nothing is printed here; files are read where
+the access that is given allows it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from difflang.check.annotations import mistake
+from difflang.check.modules import HostVar
+from difflang.driver.checker import sizes_in
+from difflang.driver.engine import Engine
+from difflang.driver.program import Checked, access_to
+from difflang.driver.runner import Runner
+from difflang.elaborate.names import bound_names, free_names
+from difflang.ir.types import DTYPES
+from difflang.syntax import tree
+
+
+class Captured(dict[str, HostVar]):
+    """A module's top-level names as they are asked for. Errors: DL1209 for what only running the file gives."""
+
+    def __init__(self, checked: Checked, path: Path | None) -> None:
+        super().__init__()
+        module = checked.module
+        self.items_of_file = checked.items
+        self.lets: dict[str, list[int]] = {}  # the statements that bind a name, in order
+        self.done: set[int] = set()
+        self.runner = Runner(checked.session, module, Engine(), access_to(path), 0, lambda _: None)
+        for i, item in enumerate(checked.items):
+            if isinstance(item, (tree.Let, tree.Var)):
+                for name in bound_names(item.pattern):
+                    self.lets.setdefault(name, []).append(i)
+                for name in sizes_in(item.type):
+                    if name not in DTYPES and name not in module.records:
+                        self.lets.setdefault(name, [i])
+        module.host = self
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The variable of that name, its value computed now if need be."""
+        if name in self.lets and not self.done.issuperset(self.lets[name]):
+            self.evaluate(name)
+        return super().get(name, default)
+
+    def leaves(self, name: str) -> tuple[Any, ...]:
+        """The arrays of a value that was asked for."""
+        return self.runner.values[name].leaves or ()
+
+    def evaluate(self, name: str) -> None:
+        for i in self.lets[name]:
+            item = self.items_of_file[i]
+            if isinstance(item, tree.Var):
+                raise mistake("DL1209", f"`{name}` is a variable: it has a value only while the file runs", (item.span, "declared here"),
+                              help=f"make it a parameter of the function, or `let {name}`")  # fmt: skip
+            self.bind(i, item)
+
+    def bind(self, i: int, item: tree.Node) -> None:
+        if i in self.done:
+            return
+        self.done.add(i)
+        try:
+            for other in free_names(item):
+                earlier = [j for j in self.lets.get(other, ()) if j < i]
+                if earlier and not any(isinstance(self.items_of_file[j], tree.Var) for j in earlier):
+                    for j in earlier:
+                        self.bind(j, self.items_of_file[j])
+            self.runner.statement(item)
+        except BaseException:
+            self.done.discard(i)
+            raise

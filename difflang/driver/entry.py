@@ -1,0 +1,111 @@
+"""A function applied to arguments of given types, from outside a program: the graph that is compiled for that call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Source, Span
+from difflang.check.modules import Module
+from difflang.check.types import ClosureType, LangType, leaf_types, settled_type, show_type
+from difflang.driver.units import context
+from difflang.elaborate.calls import Args, apply
+from difflang.elaborate.context import Context, Reported, Session
+from difflang.elaborate.functions import leaf_hints
+from difflang.elaborate.settle import settle
+from difflang.elaborate.terms import Array, Poison, Term, leaves, rebuild, type_of
+from difflang.elaborate.trampoline import run
+from difflang.ir.dims import Dim
+from difflang.ir.graph import Graph, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument by its type; of a `dim`, its value."""
+
+    name: str
+    type: LangType
+    size: int | None = None
+    named: bool = False  # given by name, since one before it is left out
+
+    @property
+    def text(self) -> str:
+        shown = str(self.size) if self.size is not None else show_type(self.type)
+        return f"{self.name} = {shown}" if self.named else shown
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Entry:
+    """Its graph takes the leaves of what the function captured, of the arguments, a key if it is random, and globals."""
+
+    graph: Graph
+    type: LangType
+    globals: tuple[str, ...]
+    random: bool
+    fails: bool  # the last result is a failure word
+    effects: frozenset[str]
+
+
+def elaborated(
+    session: Session, module: Module, name: str, function: ClosureType, arguments: Sequence[Argument]
+) -> Entry:
+    """The graph of a call. Errors: DifflangError; nothing is left in the session of a call that is wrong."""
+    reported, errors = len(session.diagnostics), session.errors
+    try:
+        return applied(context(session, module, undemanded, None, definition=False), name, function, arguments)
+    except Reported:
+        raise DifflangError(*session.diagnostics[reported:]) from None
+    finally:
+        del session.diagnostics[reported:]
+        session.errors = errors
+
+
+def undemanded(name: str) -> Dim:
+    raise AssertionError(f"no number of the host is read outside host code: {name}")
+
+
+def applied(cx: Context, name: str, function: ClosureType, arguments: Sequence[Argument]) -> Entry:
+    root, fresh, errors = cx.root, cx.word.term, cx.session.errors
+    params: list[Value] = []
+    term = parameter(cx, function, name, params)
+    args = written_call(name, arguments)
+    spans = [span for _, span in (*args.items, *args.named.values())]
+    for i, (argument, span) in enumerate(zip(arguments, spans, strict=True)):
+        if argument.size is not None:
+            given: Term = cx.integer(argument.size, span)
+        else:
+            given = parameter(cx, argument.type, argument.name, params)
+        if argument.named:
+            args.named[argument.name] = (given, span)
+        else:
+            args.items[i] = (given, span)
+    result = run(apply(cx, term, args))
+    if isinstance(result, Poison) or cx.session.errors > errors:
+        raise Reported
+    word = leaves(cx.word.term) if isinstance(cx.word.term, Array) and cx.word.term is not fresh else []
+    order = [*params, *([root.key] if root.key else []), *[v for t in root.globals.values() for v in leaves(t)]]
+    graph = root.builder.finish([*leaves(result), *word], params=order, name=name)
+    settle(graph)
+    return Entry(graph, settled_type(type_of(result)), tuple(root.globals), root.key is not None, bool(word), frozenset(root.effects))
+
+
+def parameter(cx: Context, type: LangType, name: str, params: list[Value]) -> Term:
+    values = [cx.root.builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
+    params += values
+    return rebuild(type, values)
+
+
+def written_call(name: str, arguments: Sequence[Argument]) -> Args:
+    """The call as a line of source, so that reports can point at an argument."""
+    text, places = f"{name}(", []
+    for i, argument in enumerate(arguments):
+        text += ", " * bool(i)
+        places.append((len(text), len(text) + len(argument.text)))
+        text += argument.text
+    source = Source("<call>", text + ")")
+    spans = [Span(source, *place) for place in places]
+    nothing: Term = Poison()
+    items = [(nothing, s) for a, s in zip(arguments, spans, strict=True) if not a.named]
+    named = {a.name: (nothing, s) for a, s in zip(arguments, spans, strict=True) if a.named}
+    return Args(Span(source, 0, len(source.text)), items, named)

@@ -1,0 +1,124 @@
+"""Structures of arrays as JAX sees them: taken apart, put together, told apart cheaply. Nothing is converted here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.core
+import numpy as np
+
+from difflang.ir.types import DType
+from difflang.runtime.values import NAMES
+
+Tracer = jax.core.Tracer
+NUMBERS = (bool, int, float, complex)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Slot:
+    """A leaf of a structure, and its place among the leaves."""
+
+    index: int
+    value: Any
+
+
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """The leaves of a structure, and a hashable description of the rest."""
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    if any(dataclasses.is_dataclass(x) and not isinstance(x, type) for x in leaves):
+        return flatten(jax.tree_util.tree_map(plain, tree))
+    return leaves, structure
+
+
+def plain(leaf: Any) -> Any:
+    """A dataclass that JAX does not know, as a dict."""
+    if not dataclasses.is_dataclass(leaf) or isinstance(leaf, type):
+        return leaf
+    fields = {f.name: getattr(leaf, f.name) for f in dataclasses.fields(leaf)}
+    return {name: jax.tree_util.tree_map(plain, value) for name, value in fields.items()}
+
+
+def slots(leaves: Sequence[Any], structure: Any) -> Any:
+    """The structure again, each leaf in a `Slot`."""
+    return jax.tree_util.tree_unflatten(structure, [Slot(i, x) for i, x in enumerate(leaves)])
+
+
+def key(leaf: Any) -> Hashable:
+    """What a specialization may depend on: class, shape and element type; the value of a string."""
+    kind = leaf.__class__
+    if kind in NUMBERS:
+        return kind
+    if kind is str:
+        return leaf
+    try:
+        weak = isinstance(leaf, Tracer) and leaf.aval.weak_type
+        return kind, leaf.shape, leaf.dtype, weak
+    except AttributeError:
+        return kind
+
+
+def traced(leaves: Sequence[Any]) -> bool:
+    """Whether any of these is a value inside a JAX transformation."""
+    return any(isinstance(x, Tracer) for x in leaves)
+
+
+def in_trace() -> bool:
+    """Whether a JAX transformation is going on that every new value belongs to."""
+    return isinstance(jax.numpy.zeros((), np.float32), Tracer)
+
+
+def array_type(value: Any) -> tuple[DType | None, tuple[int, ...]] | None:
+    """The element type, None if the language has no such, and the shape of an array; None for anything else."""
+    if isinstance(value, (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)):
+        return NAMES.get(np.dtype(value.dtype)) if is_dtype(value.dtype) else None, tuple(value.shape)
+    if hasattr(value, "__array__") and not isinstance(value, type):
+        array = np.asarray(value)
+        return NAMES.get(array.dtype), array.shape
+    return None
+
+
+def is_dtype(dtype: Any) -> bool:
+    """Not one of JAX's own, such as that of random keys."""
+    return isinstance(dtype, np.dtype)
+
+
+def is_weak(value: Any) -> bool:
+    """Whether a traced value began as a plain Python number."""
+    return isinstance(value, Tracer) and bool(getattr(value.aval, "weak_type", False))
+
+
+def key_data(value: Any) -> Any:
+    """The two words of one of JAX's typed random keys; anything else as it is."""
+    if isinstance(value, jax.Array) and not is_dtype(value.dtype) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return jax.random.key_data(value)
+    return value
+
+
+def register_record(cls: type, data: Sequence[str], static: Sequence[str]) -> None:
+    """A dataclass as a structure whose leaves are its data fields."""
+    jax.tree_util.register_dataclass(cls, list(data), list(static))
+
+
+def register_node(cls: type, take: Callable[[Any], tuple[Any, Hashable]], make: Callable[[Any, Any], Any]) -> None:
+    jax.tree_util.register_pytree_node(cls, take, make)
+
+
+def poisoned(results: Sequence[Any], word: Any) -> list[Any]:
+    """Results inside a JAX transformation, where nothing can be raised: floats are NaN if a check failed."""
+    with jax.enable_x64(True):
+        failed = jax.numpy.any(word != 0)
+        return [
+            jax.numpy.where(failed, jax.numpy.asarray(np.nan, x.dtype), x) if jax.numpy.issubdtype(x.dtype, np.inexact) else x
+            for x in results
+        ]
+
+
+def on_device(array: Any) -> Any:
+    """A JAX array, its element type kept, also inside a JAX transformation."""
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+        return jax.numpy.asarray(array)
+
+
