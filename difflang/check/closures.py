@@ -73,9 +73,10 @@ class DerivativeCode:
 
 @dataclass(frozen=True, slots=True)
 class PullbackCode:
-    """What `vjp[w](f)(x)` gives beside the value; captures `f` and the arguments."""
+    """What `vjp[w](f)(x)` gives beside the value; captures `f`, the arguments and, where `f` is random, its key."""
 
     wrt: tuple[Wrt, ...]
+    random: bool = False
 
     def __str__(self) -> str:
         return "pullback"

@@ -228,6 +228,13 @@ class Context:
         """A construct of the language that is not there yet."""
         return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)
 
+    def attributes(self, attributes: tuple[tree.Attribute, ...]) -> None:
+        """Attributes choose a strategy, and none is there yet. Errors: DL0209, DL0801."""
+        for attribute in attributes:
+            if attribute.name not in ("checkpoint", "memory", "unchecked", "deterministic"):
+                raise self.error("DL0209", f"there is no attribute `@{attribute.name}`", attribute.span)
+            raise self.not_yet(f"`@{attribute.name}` is", attribute.span, "leave it away: it never changes a result")
+
     def global_term(self, var: HostVar) -> Term:
         """A top-level value inside a graph: a param of the outermost builder, made at its first use."""
         if var.broken:

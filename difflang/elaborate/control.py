@@ -8,7 +8,7 @@ from typing import Any
 
 from difflang.base.source import Span
 from difflang.check.annotations import mistake
-from difflang.check.types import TextType, leaf_types, mapped, show_type
+from difflang.check.types import ClosureType, TextType, leaf_types, mapped, show_type
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.names import assigned
@@ -160,6 +160,8 @@ def agree(cx: Context, then: Branch, other: Branch, e: tree.If) -> bool:
     a, b = type_of(then.value), type_of(other.value)
     if cx.unifier.same(a, b):
         return True
+    if isinstance(a, ClosureType) and isinstance(b, ClosureType):
+        raise cx.not_yet("a function chosen at run time is", e.span, "write the choice into one function's body")
     if isinstance(a, TextType) and isinstance(b, TextType):
         raise cx.not_yet("a string chosen at run time is", e.span)
     raise mistake(
@@ -180,10 +182,7 @@ def loop_statement(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
 
 def loop_expression(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
     """The walk of a loop; what it yields, stacked, is its value."""
-    for attribute in e.attributes:
-        if attribute.name not in ("checkpoint", "unchecked", "deterministic"):
-            raise cx.error("DL0209", f"there is no attribute `@{attribute.name}`", attribute.span)
-        raise cx.not_yet(f"`@{attribute.name}` is", attribute.span, "leave it away: it never changes a result")
+    cx.attributes(e.attributes)
     return for_loop(cx, e) if isinstance(e, tree.For) else while_loop(cx, e)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations, Undecided, mistake, not_this_type, written_type
+from difflang.base.codes import nearest
+from difflang.check.annotations import Annotations, Undecided, mistake, not_this_type, too_deep, written_type
 from difflang.check.closures import (
     FnCode,
 )
@@ -63,22 +64,34 @@ def matched_arguments(
     if len(args.items) > len(names):
         raise mistake(
             "DL0319",
-            f"`{what}` takes {len(names)} arguments",
+            f"`{what}` takes {counted(len(names))}, not {len(args.items)}",
             (args.items[len(names)][1], "one too many"),
-            (declared, "declared here"),
+            (declared, f"it takes {', '.join(names) or 'none'}"),
         )
     given = dict(zip(names, args.items, strict=False))
     for name, (term, span) in args.named.items():
         if name not in names:
-            raise mistake("DL0319", f"`{what}` has no `{name}`", (span, ""), (declared, f"it takes {', '.join(names)}"))
+            near = nearest(name, names)
+            raise mistake(
+                "DL0319",
+                f"`{what}` has no `{name}`",
+                (args.name_spans.get(name, span), ""),
+                (declared, f"it takes {', '.join(names)}"),
+                help=f"did you mean `{near}`?" if near else "",
+            )
         if name in given:
-            raise cx.error("DL0319", f"`{name}` is given twice", span)
+            raise mistake("DL0319", f"`{name}` is given twice", (span, "again"), (given[name][1], "by position"))
         given[name] = (term, span)
     missing = [n for n in names if n not in given and n not in defaults]
     if missing:
         some = ", ".join(f"`{m}`" for m in missing)
-        raise mistake("DL0319", f"`{what}` needs {some} too", (args.span, ""), (declared, "declared here"))
+        labels = ((args.span, ""), (declared, f"it takes {', '.join(names)}"))
+        raise mistake("DL0319", f"`{what}` needs {some} too", *labels)
     return given
+
+
+def counted(count: int) -> str:
+    return f"{count} argument{'s' * (count != 1)}"
 
 
 def detached(cx: Context, type: LangType) -> Term:
@@ -91,8 +104,12 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
     decl = code.decl
     if decl.host:
         if cx.host is None:
-            raise cx.error(
-                "DL0322", f"`{decl.name}` is a host function: a function that compiles cannot call it", args.span
+            raise mistake(
+                "DL0322",
+                f"`{decl.name}` is a host function: a function that compiles cannot call it",
+                (args.span, ""),
+                (decl.name_span, "declared with `host fn`"),
+                help="call it at the top level, and pass what it gives as an argument",
             )
         return (yield cx.host.call(cx, code, args))
     defaults = {p.name: p.default for p in decl.params if p.default is not None}
@@ -140,13 +157,17 @@ def match_parameters(
 ) -> dict[str, Term]:
     """Bind the signature's names from the arguments. Errors: DL0304 with both places, DL0305."""
     terms: dict[str, Term] = {}
+    stories: dict[str, tuple[Span, str]] = {}
     for param in decl.params:
         term, span = given[param.name]
+        known = set(annotations.bound)
         if is_dim(param.type):
             annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
             continue
         if param.type is not None and not annotations.match(param.type, type_of(term)):
-            raise wrong_argument(decl, param, term, span, annotations)
+            raise wrong_argument(decl, param, term, span, annotations, stories)
+        for name in annotations.bound.keys() - known:
+            stories[name] = (span, f"{name} is {annotations.bound[name]}: this is {show_type(type_of(term))}")
         terms[param.name] = term
     return terms
 
@@ -155,14 +176,22 @@ def is_dim(written: tree.TypeExpr | None) -> bool:
     return isinstance(written, tree.TypeName) and written.path == ("dim",)
 
 
-def wrong_argument(decl: tree.Fn, param: tree.Param, term: Term, span: Span, annotations: Annotations) -> DifflangError:
+def wrong_argument(
+    decl: tree.Fn,
+    param: tree.Param,
+    term: Term,
+    span: Span,
+    annotations: Annotations,
+    stories: Mapping[str, tuple[Span, str]],
+) -> DifflangError:
     """An argument that does not fit: what it is, what was declared, and what the names stand for by now."""
     assert param.type is not None
     found = show_type(type_of(term))
     names = free_names(param.type)
-    bound = [f"{n} is {d}" for n, d in annotations.bound.items() if n in names]
+    bound = [f"{n} is {d}" for n, d in annotations.bound.items() if n in names and n != str(d)]
     story = f"declared {written_type(param.type)}" + (f", and {', '.join(bound)} here" if bound else "")
     labels = [(span, f"this is {found}"), (param.span, story)]
+    labels += [stories[n] for n in sorted(names & stories.keys())]
     if isinstance(term, Array) and term.origin is not None:
         labels.append((term.origin, "its type was declared here"))
     way = ""
@@ -381,6 +410,7 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
     cx = function_context(session, module, annotations, definition=True)
     before = session.errors
     try:
+        cx.attributes(decl.attributes)
         for param in decl.params:
             if is_dim(param.type):
                 cx.annotations.dim(tree.TypeName(param.span, (param.name,)))
@@ -401,4 +431,6 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
         session.report(error)
     except Reported:
         pass
+    except RecursionError:
+        session.report(too_deep(decl.span))
     session.checked[decl] = session.errors == before

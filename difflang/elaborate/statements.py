@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import mistake, not_this_type
+from difflang.check.annotations import mistake, not_this_type, too_deep
 from difflang.check.closures import FnCode
 from difflang.check.types import show_type
 from difflang.elaborate.calls import bind_pattern
@@ -13,7 +13,7 @@ from difflang.elaborate.control import loop_expression
 from difflang.elaborate.expressions import captured, field
 from difflang.elaborate.failure import check
 from difflang.elaborate.indexing import Subscripts, read, subscripts, written
-from difflang.elaborate.names import bound_names
+from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import ARITHMETIC, array, elementwise
 from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, type_of
 from difflang.elaborate.trampoline import Walk
@@ -37,6 +37,10 @@ def block(cx: Context, e: tree.Block) -> Walk[Term]:
                 cx.session.report(error)
                 failed = True
                 poison(cx, stmt)
+            except RecursionError:
+                cx.session.report(too_deep(stmt.span))
+                failed = True
+                poison(cx, stmt)
             except Reported:
                 failed = True
                 poison(cx, stmt)
@@ -52,6 +56,10 @@ def poison(cx: Context, stmt: tree.Node) -> None:
             cx.scope.bind(name, Poison(), mutable=True)
     if isinstance(stmt, tree.Fn):
         cx.scope.bind(stmt.name, Poison())
+    if isinstance(stmt, (tree.Assign, tree.Update)):
+        for name in targets(stmt.target):
+            if cx.scope.find(name) is None:
+                cx.scope.bind(name, Poison(), mutable=True)
 
 
 def statement(cx: Context, stmt: tree.Node, *, last: bool) -> Walk[Term]:
@@ -213,6 +221,8 @@ def widened(cx: Context, value: Array, old: Array, span: Span) -> Array:
 
 def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding: Binding | None = None) -> None:
     if not cx.unifier.same(type_of(old), type_of(new)):
+        if isinstance(old, Closure) and isinstance(new, Closure):
+            raise cx.not_yet("a variable that holds one function after another is", span, "choose inside one function's body")
         labels = [(span, f"this is {show_type(type_of(new))}")]
         if binding is not None and binding.span is not None:
             labels.append((binding.span, f"{what} is {show_type(type_of(old))}"))
@@ -224,6 +234,7 @@ def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding:
 
 @walks(tree.Fn)
 def nested_fn(cx: Context, e: tree.Fn) -> Walk[Term]:
+    cx.attributes(e.attributes)
     names, terms = captured(cx, e)
     mine = tuple((n, t) for n, t in zip(names, terms, strict=True) if n not in {p.name for p in e.params})
     cx.scope.bind(
