@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -29,6 +29,17 @@ from difflang.ir.op import TypeMismatch
 from difflang.ir.types import DTYPES, FLOATS, NUMBERS, REALS, DType, Tensor
 from difflang.syntax import tree
 
+# What other languages call these types.
+ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("float32", "number", "single"), "f32"),
+    **dict.fromkeys(("float64", "double"), "f64"),
+    **dict.fromkeys(("float16", "half"), "f16"),
+    **dict.fromkeys(("int", "int32", "integer"), "i32"),
+    **dict.fromkeys(("int64", "long"), "i64"),
+    "bfloat16": "bf16",
+    "boolean": "bool",
+    "string": "str",
+}
 BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
 Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 
@@ -93,14 +104,27 @@ class Annotations:
             raise self.unknown(written.span, name)
         if record.generics:
             args = ", ".join(g.name for g in record.generics)
-            raise mistake("DL0302", f"`{name}` takes {args}", (written.span, f"write {name}[{args}]"))
+            raise mistake(
+                "DL0302",
+                f"the record `{name}` needs its arguments",
+                (written.span, ""),
+                (record.name_span, f"it is {name}[{args}]"),
+                help=f"write `{name}[{args}]`, with the sizes it has here",
+            )
         return self.record_type(record, {})
 
     def unknown(self, span: Span, name: str) -> DifflangError:
-        near = nearest(name, [*DTYPES, "str", "key", *self.generics])
-        return mistake(
-            "DL0202", f"there is no type `{name}`", (span, ""), help=f"did you mean `{near}`?" if near else ""
-        )
+        place = Span(span.source, span.start, span.start + len(name))
+        near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *self.generics, *self.names()])
+        way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
+        if name in BOUNDS:
+            way = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type"
+        return mistake("DL0202", f"there is no type `{name}`", (place, ""), help=way)
+
+    def names(self) -> tuple[str, ...]:
+        """The records that can be named, where they come from a file's table of them."""
+        table = getattr(self.records, "__self__", None)
+        return tuple(cast("dict[str, tree.Record]", table)) if isinstance(table, dict) else ()
 
     def generic(self, written: tree.TypeName, name: str) -> LangType:
         value = self.bound.get(name)
@@ -125,8 +149,13 @@ class Annotations:
         if record is None:
             raise self.unknown(written.span, name)
         if len(record.generics) != len(written.args):
-            wanted = ", ".join(g.name for g in record.generics)
-            raise mistake("DL0302", f"`{name}` takes {wanted or 'no arguments'}", (written.span, "not these"))
+            count, wanted = len(written.args), ", ".join(g.name for g in record.generics)
+            raise mistake(
+                "DL0302",
+                f"the record `{name}` takes {len(record.generics)} in brackets, not {count}",
+                (written.span, ""),
+                (record.name_span, f"it is {name}[{wanted}]" if wanted else f"it is {name}"),
+            )
         return self.record_type(
             record, {g.name: self.argument(arg) for g, arg in zip(record.generics, written.args, strict=True)}
         )
@@ -172,7 +201,7 @@ class Annotations:
                 return value
             case tree.TypeName(path=(name,)):
                 found = self.bound.get(name)
-                if found is None and self.rigid:
+                if found is None and self.rigid and name not in DTYPES:
                     found = self.bound[name] = dims.name(name)
                 if isinstance(found, (int, Poly)):
                     return found
@@ -318,6 +347,8 @@ class Annotations:
         unknown = sorted(free_names(written) - self.bound.keys())
         if len(unknown) == 1:
             return self.solve(written, unknown[0], size)
+        if unknown:
+            raise untold(written, unknown)
         return self.unifier.equal(self.dim(written), size)
 
     def solve(self, written: tree.TypeExpr, name: str, size: Dim) -> bool:
@@ -331,7 +362,24 @@ class Annotations:
             del self.bound[name]
             return False
         self.bound[name] = dims.floor_div(rest, slope)
-        return self.unifier.equal(self.dim(written), size)
+        if self.unifier.equal(self.dim(written), size):
+            return True
+        del self.bound[name]
+        return False
+
+
+def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
+    """A formula of sizes from which its new names cannot be told."""
+    some = " and ".join(f"`{n}`" for n in names)
+    way = f"name each alone in the type of a parameter, or take it as `{names[0]}: dim`"
+    return mistake("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
+
+
+def too_deep(span: Span) -> DifflangError:
+    """Types and patterns are read with Python's stack; what is deeper than that is nothing a person wrote."""
+    line = Span(span.source, span.start, min(span.end, span.start + len(span.text.split("\n", 1)[0])))
+    way = "move an inner part into a function or a record"
+    return mistake("DL1002", "this is nested too deep", (line, ""), help=way)
 
 
 def unbound_size(span: Span, name: str) -> DifflangError:

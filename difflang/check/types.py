@@ -45,9 +45,12 @@ class DTypeParam(DType):
 
 def pruned(dtype: DType) -> DType:
     """What a variable stands for by now; anything else is itself."""
-    while isinstance(dtype, DTypeVar) and dtype.found is not None:
-        dtype = dtype.found
-    return dtype
+    found = dtype
+    while isinstance(found, DTypeVar) and found.found is not None:
+        found = found.found
+    while isinstance(dtype, DTypeVar) and dtype.found is not None:  # the next question is answered in one step
+        dtype.found, dtype = found, dtype.found
+    return found
 
 
 def literal_dtype(value: complex, default_float: DType = F32) -> DTypeVar:

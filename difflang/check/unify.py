@@ -58,7 +58,7 @@ class Unifier:
 
     def size(self, a: Dim, b: Dim, what: str = "size") -> None:
         if not self.equal(a, b):
-            raise TypeMismatch(f"the {what}s differ: {a} and {b}")
+            raise TypeMismatch(f"the {what} differs: {a} and {b}")
 
     def require(self, condition: bool, message: str) -> None:
         if not condition:

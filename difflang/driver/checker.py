@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difflang.base.diagnostics import DifflangError
-from difflang.check.annotations import Undecided, mistake
+from difflang.check.annotations import Undecided, mistake, too_deep
 from difflang.check.modules import HostVar
 from difflang.check.types import TextType, TupleType, show_type
 from difflang.driver.host import Host
@@ -38,6 +38,8 @@ class Checker(Host):
             return self.statement(stmt, last=last)
         except DifflangError as error:
             self.session.report(error)
+        except RecursionError:
+            self.session.report(too_deep(stmt.span))
         except (Reported, Undecided):
             pass
         if isinstance(stmt, (tree.Let, tree.Var)):

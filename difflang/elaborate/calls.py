@@ -28,9 +28,10 @@ from difflang.check.types import (
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted
 from difflang.elaborate.context import Context, Reported, Scope, walk, walks
 from difflang.elaborate.expressions import field as field_of
-from difflang.elaborate.functions import call_fn, detached, matched_arguments
+from difflang.elaborate.functions import call_fn, counted, detached, matched_arguments
 from difflang.elaborate.names import bound_names
 from difflang.elaborate.terms import (
+    Array,
     Closure,
     Opaque,
     Poison,
@@ -52,6 +53,8 @@ class Args:
     items: list[tuple[Term, Span]] = field(default_factory=list[Any])
     named: dict[str, tuple[Term, Span]] = field(default_factory=dict[str, Any])
     lead: int = 0
+    name_spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    fn_span: Span | None = None
 
 
 # ---- The walks
@@ -81,7 +84,7 @@ def call(cx: Context, e: tree.Call) -> Walk[Term]:
 def arguments(cx: Context, e: tree.Call, fn: Term) -> Walk[Args]:
     from difflang.elaborate.comprehension import reduced
 
-    args = Args(e.span)
+    args = Args(e.span, fn_span=e.fn.span)
     for arg in e.args:
         if isinstance(arg.value, tree.Comprehension):
             term, args.lead = yield reduced(cx, arg.value, fn)
@@ -95,6 +98,7 @@ def arguments(cx: Context, e: tree.Call, fn: Term) -> Walk[Args]:
             raise cx.error("DL0319", f"the argument `{arg.name}` is given twice", arg.span)
         else:
             args.named[arg.name] = (term, arg.value.span)
+            args.name_spans[arg.name] = Span(arg.span.source, arg.span.start, arg.span.start + len(arg.name))
     return args
 
 
@@ -148,7 +152,9 @@ def function(cx: Context, term: Term, span: Span) -> Closure | Opaque:
     if isinstance(term, Poison):
         raise Reported
     if not isinstance(term, (Closure, Opaque)):
-        raise cx.error("DL0320", "a function is expected here", span, f"this is {show_type(type_of(term))}")
+        indexed = isinstance(term, Array) and term.tensor.shape
+        way = f"an array is indexed in brackets: `{span.text}[i]`" if indexed and "\n" not in span.text else ""
+        raise cx.error("DL0320", "a function is expected here", span, f"this is {show_type(type_of(term))}", way)
     return term
 
 
@@ -162,7 +168,7 @@ def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
     for term, _ in (*args.items, *args.named.values()):
         if isinstance(term, Poison):
             raise Reported
-    match function(cx, fn, args.span):
+    match function(cx, fn, args.fn_span or args.span):
         case Opaque(type=type):
             return opaque(cx, type, args)
         case Closure(code=BuiltinCode(name=name)):
@@ -191,7 +197,7 @@ def opaque(cx: Context, type: FnType, args: Args) -> Walk[Term]:
     """A function of which only the type is known: while a definition is checked."""
     if len(args.items) != len(type.params) or args.named:
         raise cx.error(
-            "DL0319", f"this function takes {len(type.params)} arguments", args.span, f"{len(args.items)} are given"
+            "DL0319", f"this function takes {counted(len(type.params))}, not {len(args.items)}", args.span
         )
     for (term, span), wanted in zip(args.items, type.params, strict=True):
         if not fits(cx, wanted, term):
@@ -213,8 +219,8 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
     if len(args.items) != len(params) or args.named:
         raise mistake(
             "DL0319",
-            f"this lambda takes {len(params)} arguments",
-            (args.span, f"{len(args.items)} are given"),
+            f"this lambda takes {counted(len(params))}, not {len(args.items)}",
+            (args.span, ""),
             (code.decl.span, "defined here"),
         )
     outer, module = cx.scope, cx.module

@@ -20,6 +20,28 @@ from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, DTYPES, DType, Tensor
 from difflang.syntax import tree
 
+HOST_ONLY = {
+    **dict.fromkeys(("read_csv", "read_npy", "read_npz"), "read at the top level, and pass the array as an argument"),
+    "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
+}
+PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
+ELSEWHERE = {
+    "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
+    "range": "a range is written `0..n`",
+    "None": "a function without a result gives `()`",
+    "True": "it is written `true`",
+    "False": "it is written `false`",
+    "arange": "write `iota(n)`",
+    "matmul": "write `x @ y`",
+    "power": "write `x ^ y`",
+    "pow": "write `x ^ y`",
+    "maximum": "write `max(x, y)`",
+    "minimum": "write `min(x, y)`",
+    "clip": "write `clamp(x, low, high)`",
+    "concatenate": "write `concat(x, y)`",
+    "float": "convert with the type's name: `f32(x)`",
+    "int": "convert with the type's name: `i32(x)`",
+}
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
 
@@ -83,7 +105,7 @@ def host_term(cx: Context, var: HostVar, span: Span) -> Term:
         return Array(value, var.static)
     if var.mutable and cx.root.demand is None:
         raise cx.error(
-            "DL0204",
+            "DL0211",
             f"a function cannot use the top-level variable `{var.name}`",
             span,
             "it may change between calls",
@@ -100,7 +122,7 @@ def declared(cx: Context, id: str, span: Span) -> Term | None:
     if id in module.records:
         return Closure(RecordCode(module.records[id], module), ())
     if id in module.later:
-        raise cx.not_yet(f"`{id}` is declared, but what it is declared as is", span)
+        raise Reported  # what it is declared as is not there yet, and that was said
     if id in CONSTANTS:
         return cx.literal(CONSTANTS[id], span, literal_dtype(CONSTANTS[id], module.default_float), CONSTANTS[id])
     if id in DTYPES or isinstance(cx.annotations.bound.get(id), DType):
@@ -129,7 +151,12 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         *CONSTANTS,
     ]
     near = nearest(id, known)
-    return cx.error("DL0201", f"there is no `{id}` here", span, "", f"did you mean `{near}`?" if near else "")
+    way = f"did you mean `{near}`?" if near else ""
+    if id in HOST_ONLY:
+        return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY[id])
+    if id in PACKAGES:
+        way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
+    return cx.error("DL0201", f"there is no `{id}` here", span, "", ELSEWHERE.get(id, way))
 
 
 # ---- Functions as values
