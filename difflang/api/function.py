@@ -15,6 +15,7 @@ from difflang.api.results import maker
 from difflang.api.signature import Parameter, Signature, signature_of
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
+from difflang.base.errors import classified
 from difflang.check.annotations import mistake
 from difflang.check.closures import DerivativeCode, PullbackCode, Wrt
 from difflang.check.types import ClosureType, LangType
@@ -28,7 +29,7 @@ from difflang.runtime import trees
 from difflang.runtime.compile import Executable, compile
 from difflang.runtime.texts import jaxpr_text, lower
 
-Fast = Callable[..., Any]
+Fast = Callable[[Sequence[Any]], Any]
 WrtGiven = int | str | Sequence[int | str]
 
 
@@ -40,6 +41,7 @@ class Specialization:
         typed = loaded.typed(owner.__name__, owner.signature, given)
         self.loaded = loaded
         self.order, self.keys = typed.order, typed.keys
+        self.plain = typed.order == tuple(range(len(given.leaves)))  # the program takes the leaves as they come
         self.entry: Entry = loaded.entry(owner.__name__, owner.function_type, typed.arguments)
         with loaded.lock:
             self.graph = loaded.finished(self.entry)
@@ -53,7 +55,7 @@ class Specialization:
 
     def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """What the program takes."""
-        arrays = [leaves[i] for i in self.order]
+        arrays = list(leaves) if self.plain else [leaves[i] for i in self.order]
         for i in self.keys:
             arrays[i] = key_words(arrays[i])
         if self.random:
@@ -90,14 +92,20 @@ class Specialization:
             raise_failure(self.loaded.checked.session, results.pop())
         return self.make(iter(results))
 
-    def fast(self, given: Given) -> Fast | None:
-        """A shorter way for arrays by position, where nothing stands between them and the program."""
-        if self.random or self.keys or self.order != tuple(range(len(given.leaves))):
-            return None
-        executable = self.executable
-        if not self.fails and not self.constants and self.make is next:
-            return lambda *arrays: executable(*arrays)[0]
-        return lambda *arrays: self.run(arrays)
+    def fast(self, leaves: Sequence[Any]) -> Fast:
+        """The way for leaves that are like these in class, shape and element type."""
+        executable, compiled = self.executable, self.executable.compiled
+        simple = self.plain and not self.random and not self.fails and not self.constants and self.make is next
+        if not simple or compiled is None or not executable.plain.issuperset(map(type, leaves)):
+            return self.run
+
+        def call(leaves: Sequence[Any]) -> Any:
+            try:
+                return compiled(*leaves)[0]
+            except (TypeError, ValueError):  # on another device
+                return executable(*leaves)[0]
+
+        return call
 
 
 class Table:
@@ -107,7 +115,7 @@ class Table:
 
     def __init__(self) -> None:
         self.found: dict[Any, Specialization] = {}
-        self.fast: dict[Any, Fast] = {}  # by class, shape and element type of arrays given by position
+        self.fast: dict[Any, Fast] = {}  # by the quick key of arguments given by position
 
 
 class Function:
@@ -152,22 +160,20 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Its value. Errors: ArgumentError before anything is traced; IndexFailure, AssertionFailure afterwards."""
         if self._fast and not kwargs:
-            try:
-                fast = self._fast.get(tuple([(x.__class__, x.shape, x.dtype) for x in args]))
-            except AttributeError:
-                fast = None
+            quick, leaves = trees.quick(args)
+            fast = self._fast.get(quick)
             if fast is not None:
-                with_errors = fast
                 try:
-                    return with_errors(*args)
-                except DifflangError:
-                    pass  # the way below says it with the argument's name
+                    return fast(leaves)
+                except DifflangError as error:
+                    raise classified(error) from None
         with doorway():
             given, key = self._given(args, kwargs)
             found = self._found(given)
+            value = found.run(given.leaves, key)
             if not kwargs and not self.captured and not self._dims:
-                self._learn(found, given, args)
-            return found.run(given.leaves, key)
+                self._learn(found, args)
+            return value
 
     def interpret(self, *args: Any, **kwargs: Any) -> Any:
         """Its value by the interpreter: NumPy arrays in the same structure."""
@@ -185,15 +191,11 @@ class Function:
                     found = self._table.found[key] = Specialization(self, given)
         return found
 
-    def _learn(self, found: Specialization, given: Given, args: tuple[Any, ...]) -> None:
-        """Let the next call with such arrays take the short way."""
-        if len(given.leaves) != len(args) or any(a is not b for a, b in zip(args, given.leaves, strict=True)):
-            return
-        if trees.traced(args) or not all(hasattr(x, "dtype") for x in args):
-            return
-        fast = found.fast(given)
-        if fast is not None:
-            self._table.fast[tuple([(x.__class__, x.shape, x.dtype) for x in args])] = fast
+    def _learn(self, found: Specialization, args: tuple[Any, ...]) -> None:
+        """Let the next call with such arguments take the short way."""
+        quick, leaves = trees.quick(args)
+        if quick is not None and not trees.traced(leaves):
+            self._table.fast[quick] = found.fast(leaves)
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Given, Any]:
         """The arguments by name, the sizes among them apart, the rest as leaves."""

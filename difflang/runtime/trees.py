@@ -60,6 +60,19 @@ def key(leaf: Any) -> Hashable:
         return kind
 
 
+def quick(args: tuple[Any, ...]) -> tuple[Hashable, Sequence[Any]]:
+    """A key for arguments by position and their leaves, found fast; no key where a closer look is needed."""
+    try:
+        return tuple([(x.__class__, x.shape, x.dtype) for x in args]), args
+    except AttributeError:
+        leaves, structure = jax.tree_util.tree_flatten(args)
+    try:
+        kinds = [x.__class__ if x.__class__ in NUMBERS else (x.__class__, x.shape, x.dtype) for x in leaves]
+    except AttributeError:
+        return None, leaves
+    return (structure, tuple(kinds)), leaves
+
+
 def traced(leaves: Sequence[Any]) -> bool:
     """Whether any of these is a value inside a JAX transformation."""
     return any(isinstance(x, Tracer) for x in leaves)

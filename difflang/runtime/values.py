@@ -47,7 +47,8 @@ def converter(type: Type, name: str) -> Convert:
 
 def concrete_array() -> type[Any]:
     """The class of JAX's concrete arrays."""
-    return type(jax.numpy.zeros((), np.float32))
+    with jax.ensure_compile_time_eval():  # a trace may be going on
+        return type(jax.numpy.zeros((), np.float32))
 
 
 def checked(given: Any, type: Tensor, name: str) -> Array:
