@@ -3,7 +3,9 @@
 XLA fuses a chain of elementwise operations into one kernel and computes shared operands again for each reader: a chain
 a few hundred deep takes for ever to compile or to run (tests/canary keeps these programs). The equations that lie on
 such a chain are gathered in short segments; each becomes a function that XLA does not inline, and so cannot fuse with
-its neighbours. How a segment is emitted is said in `jax`; nothing here knows XLA's API.
+its neighbours. XLA's passes are also quadratic in what they cannot fuse, so a graph of thousands of equations has its
+products and reductions gathered too, in longer segments, with what reads them. How a segment is emitted is said in
+`jax`; nothing here knows XLA's API.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.types import Tensor, Type
 
 DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
-SEGMENT = 10  # equations in a segment: compile time is flat from 8 to 25, run time grows with the number
-SMALL_SEGMENT = 4  # of large arrays, where evaluating again costs more than writing a value out
+LENGTH = 1000  # so is a graph of this many equations
+SEGMENT = 100  # what a segment holds: this many equations that are on no long chain
+LINK = 10  # what one on a long chain counts for: compile time is flat from 4 to 12, run time grows with the chain
+LARGE_LINK = 25  # the same for large arrays, where evaluating again costs more than writing a value out
 LARGE = 1 << 15  # elements
 SHORT = 16  # an attribute longer than this is data, not worth having twice
 
@@ -35,7 +39,7 @@ Step = Eqn | Segment
 
 
 def barrier(eqn: Eqn) -> bool:
-    """XLA keeps it apart on its own: nothing fuses through it."""
+    """XLA keeps it apart on its own: nothing is fused through it."""
     return eqn.op.barrier or bool(eqn.op.effect) or (eqn.op.multilinear and not eqn.op.elementwise)
 
 
@@ -50,8 +54,11 @@ class Chains:
         """The graph's equations in an order that respects dependence, long chains cut into segments."""
         found = self.plans.get(graph)
         if found is None:
-            found = self.plans[graph] = self.cut(graph) if self.depth(graph) > DEPTH else graph.eqns
+            found = self.plans[graph] = self.cut(graph) if self.hard(graph) else graph.eqns
         return found
+
+    def hard(self, graph: Graph) -> bool:
+        return len(graph.eqns) > LENGTH or self.depth(graph) > DEPTH
 
     def weight(self, eqn: Eqn) -> int:
         """How many links of a chain an equation is. A deep region is cut by itself."""
@@ -89,11 +96,12 @@ class Chains:
         return found
 
     def cut(self, graph: Graph) -> tuple[Step, ...]:
-        cutter = Cutter(graph)
-        long = self.long(graph)
+        cutter, long, everywhere = Cutter(graph), self.long(graph), len(graph.eqns) > LENGTH
         for eqn in graph.eqns:
-            if eqn in long or (not barrier(eqn) and cutter.waits_for(eqn)):
-                cutter.gather(eqn, self.weight(eqn))
+            if eqn in long:
+                cutter.gather(eqn, self.weight(eqn) * link(eqn))
+            elif eqn.operands and not lonely(eqn) and (everywhere if barrier(eqn) else cutter.waits_for(eqn)):
+                cutter.gather(eqn, 1)
             else:
                 cutter.apart(eqn)
         return cutter.finish()
@@ -114,11 +122,11 @@ class Cutter:
     def waits_for(self, eqn: Eqn) -> bool:
         return not self.made.isdisjoint(eqn.operands)
 
-    def gather(self, eqn: Eqn, weight: int) -> None:
+    def gather(self, eqn: Eqn, size: int) -> None:
         self.run.append(eqn)
         self.made.update(eqn.results)
-        self.size += weight
-        if self.size >= (SMALL_SEGMENT if any(large(r.type) for r in eqn.results) else SEGMENT):
+        self.size += size
+        if self.size >= SEGMENT:
             self.flush()
 
     def apart(self, eqn: Eqn) -> None:
@@ -149,6 +157,15 @@ def last_reads(graph: Graph) -> dict[Value, int]:
     """Where each value is read for the last time; after the end for results."""
     last = {v: i for i, eqn in enumerate(graph.eqns) for v in eqn.operands}
     return {**last, **dict.fromkeys(graph.results, len(graph.eqns))}
+
+
+def lonely(eqn: Eqn) -> bool:
+    """Not worth outlining: it has an effect, or is a function of its own already."""
+    return bool(eqn.op.effect) or (bool(eqn.regions) and eqn.op.barrier)
+
+
+def link(eqn: Eqn) -> int:
+    return LARGE_LINK if any(large(r.type) for r in eqn.results) else LINK
 
 
 def large(type: Type) -> bool:

@@ -66,6 +66,7 @@ reduce_sum = linear(
     reference=lambda x, axes: np.sum(wide(x), axis=axes, dtype=wide(x).dtype).astype(x.dtype),
     lower=sum_lower,
     accepts=NUMBERS,
+    barrier=True,
     samples=(*SAMPLES, *EMPTY),
     doc="""Sum over axes; 0 over nothing; integers wrap; 16-bit floats are summed in f32. Units: u -> u.
     Kinks: none.""",
@@ -116,6 +117,7 @@ reduce_prod = OPS.declare(
         reference=lambda x, axes: np.prod(wide(x), axis=axes, dtype=wide(x).dtype).astype(x.dtype),
         lower=lambda jax, x, axes: jax.lax.reduce_prod(x, axes),
         accepts=REALS,
+        barrier=True,
         samples=(*SAMPLES, *EMPTY, Example(((5, 2),), {"axes": (0,)}), Example(((7,),), {"axes": (0,)})),
         doc="""Product over axes; 1 over nothing; integers wrap. Units: 1 -> 1.
         Kinks: none; the derivative is exact where elements are 0.""",
@@ -161,6 +163,7 @@ def extreme(name: str, loses: Op, reduce: Any, start: Callable[[np.dtype[Any]], 
             doc,
             jvp=(jvp,),
             accepts=REALS,
+            barrier=True,
             samples=(*SAMPLES, *EMPTY),
         )
     )

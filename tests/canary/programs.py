@@ -1,5 +1,8 @@
-"""Programs that hurt XLA on the CPU, built directly, each run by `python programs.py NAME SIZE ELEMENTS [uncut]` in a process
-of its own. Prints one line of JSON: equations, seconds to build and compile, milliseconds to run, whether it is right.
+"""Programs that hurt XLA on the CPU, built directly, each run in a process of its own:
+
+    python programs.py NAME SIZE ELEMENTS [uncut]
+
+prints one line of JSON: equations, seconds to build and compile, milliseconds to run, whether it is right.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from difflang.lower import chains
 from difflang.lower.regions import census
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
-from difflang.runtime.compile import compile
+from difflang.runtime.compile import compile, spec
 
 
 def step(x: Value, y: Value) -> Value:
@@ -147,7 +150,8 @@ def main(name: str, size: int, elements: int) -> dict[str, Any]:
         return {"refused": error.diagnostics[0].code}
     made = time.perf_counter()
     draw = np.random.default_rng(0)
-    xs = [draw.uniform(0.1, 0.4, p.type.shape).astype(np.float32) for p in graph.params]
+    shapes = [spec(p.type, None).shape for p in graph.params]
+    xs = [draw.uniform(0.1, 0.4, shape).astype(np.float32) for shape in shapes]
     arrays = [jax.device_put(x) for x in xs]
     found = jax.block_until_ready(executable(*arrays))
     times: list[float] = []
@@ -168,5 +172,5 @@ def main(name: str, size: int, elements: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     if sys.argv[4:] == ["uncut"]:
-        chains.DEPTH = 10**9
+        chains.DEPTH = chains.LENGTH = 10**9
     print(json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

@@ -13,7 +13,7 @@ from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import F64, I32, Tensor
-from difflang.lower.chains import DEPTH, LARGE, SEGMENT, SMALL_SEGMENT, Chains, Segment
+from difflang.lower.chains import DEPTH, LARGE, LARGE_LINK, LENGTH, LINK, SEGMENT, Chains, Segment
 from difflang.lower.regions import census
 from difflang.runtime.compile import compile
 
@@ -40,12 +40,12 @@ def test_short_chains_are_left_alone() -> None:
 
 def test_a_long_chain_is_cut_whole() -> None:
     graph = chain(DEPTH + 1)
-    assert [len(s.eqns) for s in segments(graph)] == [SEGMENT] * 4 + [9]
+    assert [len(s.eqns) for s in segments(graph)] == [SEGMENT // LINK] * 4 + [9]
     assert all(len(s.operands) == len(s.results) == 1 for s in segments(graph))
 
 
 def test_segments_of_large_arrays_are_shorter() -> None:
-    assert {len(s.eqns) for s in segments(chain(60, Tensor(F64, (LARGE,))))} == {SMALL_SEGMENT}
+    assert {len(s.eqns) for s in segments(chain(60, Tensor(F64, (LARGE,))))} == {SEGMENT // LARGE_LINK}
 
 
 def test_many_short_chains_side_by_side_are_left_alone() -> None:
@@ -68,6 +68,14 @@ def test_a_product_of_matrices_ends_a_chain() -> None:
     assert segments(builder.finish([x])) == []
 
 
+def test_a_thousand_products_are_gathered() -> None:
+    builder = Builder()
+    x, y = builder.param(SQUARE), builder.param(SQUARE)
+    for _ in range(LENGTH + 1):
+        y = OPS["dot_general"].one(x, y, contract=((1,), (0,)), batch=((), ()))
+    assert {len(s.eqns) for s in segments(builder.finish([y]))} == {SEGMENT, (LENGTH + 1) % SEGMENT}
+
+
 def test_constants_are_copied_and_not_passed() -> None:
     builder = Builder()
     x, half = builder.param(VECTOR), builder.const(0.5, VECTOR)
@@ -84,7 +92,7 @@ def test_calls_count_as_long_as_they_are() -> None:
     x = builder.param(VECTOR)
     for _ in range(40):
         (x,) = builder.emit(OPS["call"], [x], (body,), name="f")
-    assert {len(s.eqns) for s in segments(builder.finish([x]))} == {SEGMENT // 2}
+    assert {len(s.eqns) for s in segments(builder.finish([x]))} == {SEGMENT // LINK // 2}
 
 
 def test_a_chain_inside_a_loop_is_cut() -> None:

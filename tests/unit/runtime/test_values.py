@@ -28,7 +28,8 @@ def refused(value: Any, dtype: DType, *shape: int) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("value", "dtype"),
     [
-        (1.5, F32), (2, F32), (1.5, F64), (2, BF16), (1e38, BF16), (True, BOOL), (-128, I8), (255, U8), (1j, C64), (2.0, C64),
+        (1.5, F32), (2, F32), (1.5, F64), (2, BF16), (1e38, BF16), (True, BOOL), (-128, I8), (255, U8), (1j, C64),
+        (2.0, C64),
         (float("inf"), F32), (float("-inf"), F16), (65504.0, F16), (np.float32(1.5), F32), (np.float32(1.5), F64),
         (np.int8(3), I32), (np.bool_(True), BOOL), (np.array(2.5), F64), (ml_dtypes.bfloat16(1.5), BF16),
         (ml_dtypes.bfloat16(1.5), F32),
