@@ -83,6 +83,16 @@ class Instance:
     random: bool = False
     fails: bool = False  # its last result is a failure word
     effects: frozenset[str] = frozenset()
+    calls: frozenset[tree.Fn] = frozenset()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Found:
+    """A definition as it was checked: its result, its own effects, and the functions whose effects it has too."""
+
+    type: LangType
+    effects: frozenset[str]
+    calls: frozenset[tree.Fn]
 
 
 @dataclass(eq=False, slots=True)
@@ -93,6 +103,7 @@ class Session:
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     under_way: list[tuple[Any, FnCode, Span]] = field(default_factory=list[Any])
     checked: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
+    found: dict[tree.Fn, Found] = field(default_factory=dict[Any, Any])  # what checking said of each definition
     errors: int = 0
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
 
@@ -124,6 +135,7 @@ class Root:
     key: Value | None = None
     draws: int = 0
     effects: set[str] = field(default_factory=set[str])
+    calls: set[tree.Fn] = field(default_factory=set[tree.Fn])  # declared functions whose bodies were not looked into
     result: tree.TypeExpr | None = None
 
 

@@ -35,6 +35,7 @@ def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
     cx.unifier.same(Tensor(index.tensor.dtype), Tensor(I32))
     if proved(index, size):
         return index
+    cx.root.effects.add("fail")
     if cx.root.definition:
         return index
     limit = cx.integer(size, span)
@@ -56,6 +57,7 @@ def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
 
 def check(cx: Context, condition: Array, message: str, span: Span) -> None:
     """A condition, one number or many, that must hold when the run comes by."""
+    cx.root.effects.add("fail")
     if cx.root.definition:
         return
     holds = condition.value

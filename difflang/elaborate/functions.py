@@ -26,7 +26,7 @@ from difflang.check.types import (
     show_type,
 )
 from difflang.check.unify import Unifier
-from difflang.elaborate.context import Context, Instance, Reported, Root, Scope, Session, walk
+from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.names import free_names
 from difflang.elaborate.settle import settle
@@ -124,6 +124,7 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
     if cx.root.definition and decl.result is not None and not has_open_names(decl):
         result = annotations.type(decl.result)
         if not isinstance(result, FnType):
+            cx.root.calls.add(decl)
             return detached(cx, result)
     instance = yield instantiate(cx, code, captures, terms, annotations, args.span)
     return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
@@ -300,6 +301,7 @@ def instance_of(
         root.key is not None,
         bool(word),
         frozenset(root.effects),
+        frozenset(root.calls),
     )
 
 
@@ -362,6 +364,7 @@ def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], 
     if instance.random:
         operands.append(cx.draw(span))
     cx.root.effects |= instance.effects
+    cx.root.calls |= instance.calls
     cx.builder.span = span
     owned = tuple(map(cx.builder.own, operands))
     types = tuple(r.type for r in instance.graph.results)
@@ -424,7 +427,9 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
         for name, size in cx.annotations.bound.items():
             if isinstance(size, Dim):
                 cx.scope.bind(name, size)
-        yield body(cx, decl)
+        result = yield body(cx, decl)
+        found = pruned_type(type_of(result))
+        session.found[decl] = Found(found, frozenset(cx.root.effects), frozenset(cx.root.calls))
     except Undecided:
         pass
     except DifflangError as error:
