@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
+from difflang.base.codes import nearest
 from difflang.base.source import Span
 from difflang.check.annotations import Undecided
 from difflang.check.types import pruned, show_type
@@ -129,7 +130,17 @@ class Taken:
         self.found |= args.named
         if len(args.items) > len(names) or unknown or twice or any(n not in self.found for n in needed):
             signature = ", ".join(p if not p.endswith("?") else f"{p[:-1]} = …" for p in self.params)
-            raise cx.error("DL0319", f"`{name}` is called as `{name}({signature})`", args.span)
+            way = f"it is called as `{name}({signature})`"
+            if unknown:
+                near = nearest(unknown[0], names)
+                place = args.name_spans.get(unknown[0], args.span)
+                raise cx.error(
+                    "DL0319", f"`{name}` has no `{unknown[0]}`", place, f"did you mean `{near}`?" if near else "", way
+                )
+            wanted = next((n for n in needed if n not in self.found), None)
+            what = f"`{name}` needs `{wanted}` too" if wanted else f"`{name}` is given too much"
+            place = args.items[len(names)][1] if len(args.items) > len(names) else args.span
+            raise cx.error("DL0319", what, place, "", way)
 
     def term(self, name: str) -> Term:
         term = self.found[name][0]
@@ -310,8 +321,17 @@ LATER = [
 ]
 
 
+def refuse_later(cx: Context, name: str, span: Span) -> None:
+    """Errors: DL0801 for a function that is not there yet, before its arguments can be wrong."""
+    if name in LATER:
+        inside = name == "print"
+        way = "print on the host what the function gives" if inside else ""
+        raise cx.not_yet(f"`{name}` inside a function is" if inside else f"`{name}` is", span, way)
+
+
 def _later(cx: Context, args: Args, name: str) -> Term:
-    raise cx.not_yet(f"`{name}` inside a function is" if name == "print" else f"`{name}` is", args.span)
+    refuse_later(cx, name, args.span)
+    raise AssertionError(name)
 
 
 for _name in LATER:

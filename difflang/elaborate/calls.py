@@ -25,7 +25,7 @@ from difflang.check.types import (
     RecordType,
     show_type,
 )
-from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted
+from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted, refuse_later
 from difflang.elaborate.context import Context, Reported, Scope, walk, walks
 from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, counted, detached, matched_arguments
@@ -76,6 +76,8 @@ def call(cx: Context, e: tree.Call) -> Walk[Term]:
             fn = yield walk(cx, tree.Name(e.fn.name_span, e.fn.name))
     else:
         fn = yield walk(cx, e.fn)
+    if isinstance(fn, Closure) and isinstance(fn.code, BuiltinCode):
+        refuse_later(cx, fn.code.name, e.fn.span)
     args = yield arguments(cx, e, fn)
     args.items[:0] = receiver
     return (yield apply(cx, fn, args))
@@ -196,9 +198,7 @@ def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
 def opaque(cx: Context, type: FnType, args: Args) -> Walk[Term]:
     """A function of which only the type is known: while a definition is checked."""
     if len(args.items) != len(type.params) or args.named:
-        raise cx.error(
-            "DL0319", f"this function takes {counted(len(type.params))}, not {len(args.items)}", args.span
-        )
+        raise cx.error("DL0319", f"this function takes {counted(len(type.params))}, not {len(args.items)}", args.span)
     for (term, span), wanted in zip(args.items, type.params, strict=True):
         if not fits(cx, wanted, term):
             raise cx.error(

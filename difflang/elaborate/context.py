@@ -7,18 +7,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations, mistake
 from difflang.check.modules import HostVar, Module
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
+from difflang.elaborate.spelling import spelled, way_out
 from difflang.elaborate.terms import Array, Poison, Static, Term, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
-from difflang.ir.op import OPS, TypeMismatch
+from difflang.ir.op import TypeMismatch
 from difflang.ir.types import I32, U32, DType, Tensor
 from difflang.syntax import tree
 
@@ -218,10 +220,13 @@ class Context:
             else []
         )
         labels += [(x.origin, f"declared {x.origin.text}") for x in operands if x.origin is not None]
-        code = "DL0312" if "size" in refused.message or "shape" in refused.message else "DL0311"
+        of_dtypes = refused.message.startswith(("takes", "element types"))
         first = labels or [(span, ", ".join(show_type(x.tensor) for x in operands))]
-        signature = OPS[name].doc.splitlines()[0] if name in OPS else ""
-        return mistake(code, f"`{name}`: {refused.message}", *first, help=signature)
+        colon = "" if refused.message.startswith("takes") else ":"
+        message = f"`{spelled(name)}`{colon} {refused.message}"
+        return mistake(
+            "DL0311" if of_dtypes else "DL0312", message, *first, help=way_out(name, refused.message, first[0][0])
+        )
 
     def literal(self, value: complex, span: Span, dtype: DType, static: Static = None) -> Array:
         """A number as written."""
@@ -243,8 +248,10 @@ class Context:
     def attributes(self, attributes: tuple[tree.Attribute, ...]) -> None:
         """Attributes choose a strategy, and none is there yet. Errors: DL0209, DL0801."""
         for attribute in attributes:
-            if attribute.name not in ("checkpoint", "memory", "unchecked", "deterministic"):
-                raise self.error("DL0209", f"there is no attribute `@{attribute.name}`", attribute.span)
+            if attribute.name not in (known := ("checkpoint", "memory", "unchecked", "deterministic")):
+                near = nearest(attribute.name, known)
+                way = f"did you mean `@{near}`?" if near else f"there are @{', @'.join(known)}"
+                raise self.error("DL0209", f"there is no attribute `@{attribute.name}`", attribute.span, "", way)
             raise self.not_yet(f"`@{attribute.name}` is", attribute.span, "leave it away: it never changes a result")
 
     def global_term(self, var: HostVar) -> Term:

@@ -11,7 +11,7 @@ from difflang.check.annotations import mistake
 from difflang.check.types import ClosureType, TextType, leaf_types, mapped, show_type
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
-from difflang.elaborate.names import assigned
+from difflang.elaborate.names import assigned, last
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.terms import (
     UNIT_TERM,
@@ -161,14 +161,16 @@ def agree(cx: Context, then: Branch, other: Branch, e: tree.If) -> bool:
     if cx.unifier.same(a, b):
         return True
     if isinstance(a, ClosureType) and isinstance(b, ClosureType):
-        raise cx.not_yet("a function chosen at run time is", e.span, "write the choice into one function's body")
+        raise cx.not_yet(
+            "a function chosen at run time is", e.condition.span, "write the choice into one function's body"
+        )
     if isinstance(a, TextType) and isinstance(b, TextType):
-        raise cx.not_yet("a string chosen at run time is", e.span)
+        raise cx.not_yet("a string chosen at run time is", e.condition.span, "choose on the host")
     raise mistake(
         "DL0327",
         "the two sides of this `if` give different types",
-        (then.span, f"this gives {show_type(a)}"),
-        (e.orelse.span, f"this gives {show_type(b)}"),
+        (last(e.then).span, f"this gives {show_type(a)}"),
+        (last(e.orelse).span, f"this gives {show_type(b)}"),
     )
 
 
@@ -206,7 +208,10 @@ def range_(cx: Context, e: tree.Range) -> Walk[Term]:
             raise cx.error("DL0313", "the ends of a range are i32", part.span, f"this is {show_type(end.tensor)}")
     if step is not None and not (isinstance(step.static, int) and step.static > 0):
         raise cx.error(
-            "DL0328", "the step of a range is a positive number known before the run", e.step.span if e.step else e.span
+            "DL0328",
+            "the step of a range is a positive number known before the run",
+            e.step.span if e.step else e.span,
+            f"this is {show_type(step.tensor)}" if step.static is None else f"this is {step.static}",
         )
     return Range(start, stop, None if step is None or step.static == 1 else step)
 

@@ -62,20 +62,38 @@ def free_names(node: tree.Node) -> tuple[str, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
 def assigned(node: tree.Node) -> tuple[str, ...]:
     """The names that assignments and updates in a node change, those inside nested functions left out."""
-    found: dict[str, None] = {}
+    if node not in _assigned:
+        if len(_assigned) > 200_000:
+            _assigned.clear()
+        _fill(node)
+    return _assigned[node]
+
+
+_NESTING = (tree.Block, tree.If, tree.For, tree.While)
+_assigned: dict[tree.Node, tuple[str, ...]] = {}
+
+
+def _fill(node: tree.Node) -> None:
+    """Answer for a node and for the control flow in it, inner parts first, so that each is gone through once."""
+    order: list[tree.Node] = []
     todo = [node]
     while todo:
-        part = todo.pop()
-        if isinstance(part, (tree.Fn, tree.Lambda)):
-            continue
+        order.append(todo.pop())
+        if not isinstance(order[-1], (tree.Fn, tree.Lambda)):
+            todo += children(order[-1])
+    names: dict[tree.Node, tuple[str, ...]] = {}
+    for part in reversed(order):
+        found = (
+            [] if isinstance(part, (tree.Fn, tree.Lambda)) else [n for c in children(part) for n in names.pop(c, ())]
+        )
         if isinstance(part, (tree.Assign, tree.Update)):
-            for target in targets(part.target):
-                found[target] = None
-        todo += reversed(children(part))
-    return tuple(found)
+            found = [*targets(part.target), *found]
+        if found:
+            names[part] = tuple(dict.fromkeys(found))
+        if isinstance(part, _NESTING) or part is node:
+            _assigned[part] = names.get(part, ())
 
 
 def targets(target: tree.Expr) -> list[str]:
@@ -93,6 +111,13 @@ def targets(target: tree.Expr) -> list[str]:
             case _:
                 pass
     return found
+
+
+def last(node: tree.Node) -> tree.Node:
+    """The expression that gives a block its value."""
+    while isinstance(node, tree.Block) and node.stmts:
+        node = node.stmts[-1]
+    return node
 
 
 def bound_names(pattern: tree.Pattern) -> list[str]:

@@ -9,9 +9,10 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Undecided, mistake
-from difflang.check.types import Spread, dtype_text, pruned, show_type
+from difflang.check.types import DTypeVar, Spread, dtype_text, pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported, walk, walks
+from difflang.elaborate.spelling import quoted, spelled
 from difflang.elaborate.terms import Array, Poison, Record, Static, Term, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
@@ -175,9 +176,22 @@ def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans
         (at, f"{story(at)} is {show_type(other.tensor)}"),
         (spans[0] if spans else span, f"{story(spans[0]) if spans else 'the other'} is {show_type(first.tensor)}"),
     ]
-    wanted = dtype_text(first.tensor.dtype)
-    way = f"there is no implicit conversion: write `{wanted}({at.text})`" if spans else "convert one of them"
-    return mistake("DL0311", f"element types differ: {wanted} and {dtype_text(other.tensor.dtype)}", *labels, help=way)
+    one, two = dtype_text(first.tensor.dtype), dtype_text(other.tensor.dtype)
+    way = (
+        f"there is no implicit conversion: {conversion(first, other, spans[0], at)}" if spans else "convert one of them"
+    )
+    return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way)
+
+
+def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> str:
+    """What to write where two element types meet: an integer becomes a float, else the second becomes the first."""
+    a, b = pruned(first.tensor.dtype), pruned(other.tensor.dtype)
+    if a.is_float and b.is_integer and isinstance(a, DTypeVar):
+        return f"write `f32({quoted(other_span)})`"
+    if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
+        wanted = "f32" if isinstance(b, DTypeVar) else dtype_text(b)
+        return f"write `{wanted}({quoted(first_span)})`"
+    return f"write `{dtype_text(a)}({quoted(other_span)})`"
 
 
 def folded(name: str, arrays: Sequence[Array]) -> Static:
@@ -220,7 +234,7 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
         if not isinstance(term, Array) and not cx.unifier.same(type_of(whole), type_of(term)):
             raise cx.error(
                 "DL0314",
-                f"`{name}` takes values of one structure",
+                f"`{spelled(name)}` takes values of one structure",
                 at,
                 f"this is {show_type(type_of(term))}, the other {show_type(type_of(whole))}",
             )
@@ -231,7 +245,7 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
     if isinstance(whole, Record) and not whole.type.tangent:
         raise cx.error(
             "DL0314",
-            f"`{name}` is not defined on the record {whole.type}",
+            f"`{spelled(name)}` is not defined on the record {whole.type}",
             span,
             "",
             "a change of a record, D(…), is a vector: `value + change` gives a value",
@@ -430,15 +444,14 @@ def matmul(cx: Context, span: Span, x: Array, y: Array, spans: tuple[Span, Span]
 
 
 def inner_sizes_differ(x: Array, y: Array, inner: int, spans: tuple[Span, Span]) -> DifflangError:
-    k, other = x.tensor.shape[-1], y.tensor.shape[inner]
+    size, other = x.tensor.shape[-1], y.tensor.shape[inner]
+    taken = {str(d) for d in (*x.tensor.shape, *y.tensor.shape)}
+    k = next(letter for letter in "kpqrstuvw" if letter not in taken)
     labels = [
-        (spans[1], f"k is {other} here: {story(spans[1])} is {show_type(y.tensor)}"),
-        (spans[0], f"k is {k} here: {story(spans[0])} is {show_type(x.tensor)}"),
+        (spans[1], f"{k} is {other} here: {story(spans[1])} is {show_type(y.tensor)}"),
+        (spans[0], f"{k} is {size} here: {story(spans[0])} is {show_type(x.tensor)}"),
     ]
-    return mistake(
-        "DL0312",
-        "the two sizes called `k` differ",
-        *labels,
-        *origins([x, y]),
-        help="`@` takes f[*b, n, k] and f[*b, k, m]",
-    )
+    way = f"`@` takes f[*b, n, {k}] and f[*b, {k}, m]"
+    if y.tensor.rank == 2 and size == y.tensor.shape[1]:
+        way += f"; `{quoted(spans[0])} @ transpose({quoted(spans[1], 'y')})` fits"
+    return mistake("DL0312", f"the two sizes called `{k}` differ", *labels, *origins([x, y]), help=way)

@@ -11,6 +11,7 @@ from difflang.elaborate.arrays import total
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context
 from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.spelling import quoted
 from difflang.elaborate.terms import Array, Term
 from difflang.ir.dims import Dim
 from difflang.ir.op import TypeMismatch
@@ -40,7 +41,7 @@ def reduction(cx: Context, args: Args, name: str) -> Term:
     axes = chosen(cx, took, x, args)
     if name in ("max", "min") and any(x.tensor.shape[a] == 0 for a in axes) and x.tensor.shape:
         raise cx.error("DL0337", f"`{name}` of nothing has no value", took.span("x"), f"this is {show_type(x.tensor)}")
-    return reduced(cx, OPS[name], x, axes, args.span, keep=took.flag("keepdims"))
+    return reduced(cx, OPS[name], x, axes, args.span, keep=took.flag("keepdims"), at=took.span("x"))
 
 
 def chosen(cx: Context, took: Taken, x: Array, args: Args) -> tuple[int, ...]:
@@ -53,10 +54,12 @@ def chosen(cx: Context, took: Taken, x: Array, args: Args) -> tuple[int, ...]:
     return tuple(range(args.lead or rank))
 
 
-def reduced(cx: Context, op: str, x: Array, axes: tuple[int, ...], span: Span, *, keep: bool = False) -> Array:
+def reduced(
+    cx: Context, op: str, x: Array, axes: tuple[int, ...], span: Span, *, keep: bool = False, at: Span | None = None
+) -> Array:
     if not axes:
         return Array(x.value)
-    result = cx.op(op, span, x, axes=axes)
+    result = cx.op(op, span, x, spans=(at,) if at is not None else (), axes=axes)
     return kept(cx, result, x, axes, span) if keep else result
 
 
@@ -103,7 +106,11 @@ def floats(cx: Context, x: Array, span: Span, name: str) -> None:
         cx.unifier.accepts(x.tensor, FLOATS)
     except TypeMismatch as refused:
         raise cx.error(
-            "DL0311", f"`{name}` {refused.message}", span, f"this is {show_type(x.tensor)}", "convert it: `f32(x)`"
+            "DL0311",
+            f"`{name}` {refused.message}",
+            span,
+            f"this is {show_type(x.tensor)}",
+            f"convert it: `f32({quoted(span)})`",
         ) from None
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from difflang.base.source import Span
+from difflang.check.annotations import mistake
 from difflang.check.types import DTypeVar, settled
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import DType, History, Tensor, Type
@@ -45,6 +47,23 @@ def settle_equation(eqn: Eqn) -> None:
             changed[name] = settled(attr)
     if changed:
         object.__setattr__(eqn, "attrs", {**eqn.attrs, **changed})
+    number, type = eqn.attrs.get("value"), eqn.attrs.get("type")
+    if isinstance(number, int) and isinstance(type, Tensor) and type.dtype.is_integer:
+        in_range(number, type.dtype, eqn.span)
+
+
+def in_range(number: int, dtype: DType, span: Span) -> None:
+    """A number as written is one of its type's. Errors: DL0316."""
+    signed = dtype.kind == "int"
+    least, most = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1) if signed else (0, 2**dtype.bits - 1)
+    if not least <= number <= most:
+        way = "say which type it is, as in `i64(…)`" if dtype.bits < 64 and abs(number) < 2**63 else ""
+        label = (span, f"{dtype} holds {least} to {most}")
+        raise mistake("DL0316", f"{short(number)} does not fit in {dtype}", label, help=way)
+
+
+def short(number: int) -> str:
+    return str(number) if abs(number) < 10**30 else "this number"
 
 
 def is_open(type: Type) -> bool:

@@ -1,0 +1,54 @@
+"""How messages call ops, and the way out where an op refuses what it is given."""
+
+from __future__ import annotations
+
+from difflang.base.source import Span
+from difflang.ir.op import OPS
+
+# Ops that a person does not write by their own name.
+SPELLED = {
+    "add": "+",
+    "sub": "-",
+    "neg": "-",
+    "mul": "*",
+    "div": "/",
+    "floor_div": "//",
+    "rem": "%",
+    "pow": "^",
+    "integer_pow": "^",
+    "dot_general": "@",
+    "logical_and": "and",
+    "logical_or": "or",
+    "logical_not": "not",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "select": "where",
+    **{f"reduce_{name}": name for name in ("sum", "prod", "max", "min", "all", "any")},
+}
+
+
+def spelled(name: str) -> str:
+    """What the language calls an op."""
+    return SPELLED.get(name, name)
+
+
+def quoted(span: Span, otherwise: str = "x") -> str:
+    """The source of a short expression, to be repeated in advice."""
+    text = span.text
+    return text if 0 < len(text) <= 24 and "\n" not in text else otherwise
+
+
+def way_out(name: str, refused: str, span: Span) -> str:
+    """What to write instead where an op takes other element types; else what the op does."""
+    text = quoted(span)
+    if "takes a bool" in refused:
+        return f"compare it: `{text} != 0`" if text.isidentifier() else f"compare it: `({text}) != 0`"
+    if "takes a float" in refused:
+        return f"convert it: `f32({text})`"
+    if "not bool" in refused:
+        return f"convert it: `i32({text})`"
+    return OPS[name].doc.split(". ")[0].split("\n")[0].rstrip(".") if name in OPS else ""
