@@ -99,7 +99,7 @@ def test_a_program_without_params_and_one_that_gives_its_param() -> None:
     builder = Builder()
     three = builder.const(3.0, Tensor(F64, (2,)))
     assert compile(builder.finish([three]))()[0].tolist() == [3.0, 3.0]
-    assert compile(region([Tensor(F64)], lambda x: [x, x]))(1.5) == [1.5, 1.5]
+    assert [float(y) for y in compile(region([Tensor(F64)], lambda x: [x, x]))(1.5)] == [1.5, 1.5]
 
 
 def test_it_is_compiled_once_for_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
