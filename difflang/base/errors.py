@@ -71,6 +71,7 @@ class DifflangWarning(UserWarning):
 CLASSES: dict[str, type[DifflangError]] = {
     "DL01": ParseError,
     "DL02": CheckError,
+    "DL0310": ShapeError,
     "DL0311": DTypeError,
     "DL0312": ShapeError,
     "DL0315": ShapeError,

@@ -120,9 +120,16 @@ def prime(cx: Context, e: tree.Prime) -> Walk[Term]:
 def transformer(cx: Context, fn: tree.Expr) -> tuple[str, tuple[Wrt, ...]] | None:
     """`grad`, `grad[w]`, `grad[0]`, `grad[p.net]` where no variable of that name hides the operator."""
     base, wanted = (fn.base, fn.subscripts) if isinstance(fn, tree.Index) else (fn, ())
-    if not isinstance(base, tree.Name) or base.id not in TRANSFORMS or cx.scope.find(base.id) is not None:
+    if not isinstance(base, tree.Name) or base.id not in TRANSFORMS or named_by_the_program(cx, base.id):
         return None
     return base.id, tuple(written_wrt(cx, w) for w in wanted) or ((0,),)
+
+
+def named_by_the_program(cx: Context, name: str) -> bool:
+    """Whether a program gives this name a meaning of its own."""
+    module = cx.module
+    declared = name in module.fns or name in module.records
+    return declared or cx.scope.find(name) is not None or module.host.get(name) is not None
 
 
 def written_wrt(cx: Context, e: tree.Expr) -> Wrt:

@@ -128,7 +128,7 @@ def mean(cx: Context, args: Args, name: str) -> Term:
     return averaged(cx, x, chosen(cx, took, x, args), args.span, keep=took.flag("keepdims"))
 
 
-@builtin("var", "std")
+@builtin("variance", "std")
 def variance(cx: Context, args: Args, name: str) -> Term:
     """The mean squared distance from the mean, and its root (whose derivative at 0 is 0)."""
     took = Taken(cx, args, name, "x axis? keepdims?")
@@ -139,7 +139,7 @@ def variance(cx: Context, args: Args, name: str) -> Term:
     away = elementwise(cx, "sub", args.span, (x, center))
     squares = array(cx, elementwise(cx, "mul", args.span, (away, away)), args.span)
     result = averaged(cx, squares, axes, args.span, keep=took.flag("keepdims"))
-    return result if name == "var" else root(cx, result, args.span)
+    return result if name == "variance" else root(cx, result, args.span)
 
 
 def root(cx: Context, square: Array, span: Span) -> Array:

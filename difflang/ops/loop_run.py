@@ -85,7 +85,7 @@ def no_history() -> DifflangError:
         Diagnostic(
             "DL0801",
             "reverse mode of a loop without a bound on its steps is not compiled yet",
-            helps=("use `for` with a bound and `break`, or forward mode (`jvp`), or run it on the interpreter",),
+            helps=("go over a size, `for i in 0..n` with `n: dim`, take `jvp`, or run it with `--engine interpret`",),
         )
     )
 

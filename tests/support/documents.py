@@ -1,0 +1,194 @@
+"""The fenced blocks of a document, and what running one says. What they must say is tested in `tests/docs`.
+
+A `dfl` block is a program: checked and run, as if it stood beside the examples. `dfl continue` goes on from the last
+block that ran, `dfl name.dfl` is also a file that the commands of its document find. A `python` block runs (and
+`python continue` goes on). A `sh` block is a list of commands; those that begin with `difflang` run in process. The
+next block, if it is a `text` block, is what the block above it prints, long numbers to one unit in their last digit; a
+block without one prints nothing, and nothing is reported of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import runpy
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from difflang.base.diagnostics import DifflangError, render
+from difflang.base.source import Source
+from difflang.cli import main
+from difflang.driver import program
+from difflang.driver.engine import Engine
+
+ROOT = Path(__file__).parents[2]
+RUNNABLE = ("dfl", "python", "sh")
+KNOWN = (*RUNNABLE, "text")
+SHORT = 6  # numbers of fewer digits are compared as they are
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]*\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language and options, the line it begins on, what it must print."""
+
+    document: str
+    line: int
+    language: str
+    options: tuple[str, ...]
+    text: str
+    expected: str = ""
+    before: str = ""  # the blocks that it continues
+    below: int = 0  # the line on which the block of what it prints begins
+
+    @property
+    def name(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    @property
+    def file(self) -> str:
+        """What the program is called in reports."""
+        return next((o for o in self.options if o.endswith(".dfl")), "example.dfl")
+
+
+def documents() -> list[Path]:
+    """Every document whose programs run; the pages of error codes have tests of their own."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [d for d in found if not d.is_relative_to(ROOT / "docs" / "errors")]
+
+
+def blocks(text: str, document: str) -> list[Block]:
+    """The runnable blocks of a document, each with what it must print. Errors: ValueError for what is no such block."""
+    fences = list(fenced(text, document))
+    found: list[Block] = []
+    last: dict[str, str] = {}
+    for i, block in enumerate(fences):
+        if block.language not in RUNNABLE:
+            continue
+        following = fences[i + 1] if i + 1 < len(fences) else None
+        expected = following.text if following is not None and following.language == "text" else ""
+        before = last.get(block.language, "") if "continue" in block.options else ""
+        if "continue" in block.options and not before:
+            raise ValueError(f"{block.name}: there is no block to continue")
+        if "error[" not in expected:
+            last[block.language] = before + block.text
+        below = following.line if following is not None and following.language == "text" else 0
+        found.append(replace(block, expected=expected.rstrip("\n"), before=before, below=below))
+    return found
+
+
+def fenced(text: str, document: str) -> list[Block]:
+    found: list[Block] = []
+    opened, info, lines = 0, [""], list[str]()
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.startswith("```"):
+            lines.append(line)
+        elif opened:
+            found.append(Block(document, opened, info[0], tuple(info[1:]), "".join(f"{part}\n" for part in lines)))
+            opened = 0
+        else:
+            opened, info, lines = number, line.removeprefix("```").split() or [""], []
+    if opened:
+        raise ValueError(f"{document}:{opened}: this block never ends")
+    return found
+
+
+# ---- Running
+
+
+def run_dfl(block: Block) -> str:
+    """What a program prints and what is reported of it, beyond what the blocks before it print."""
+    whole, earlier = run_program(block.before + block.text, block.file), ""
+    if block.before:
+        earlier = run_program(block.before, block.file)
+        assert whole.startswith(earlier), f"{block.name} changes what the blocks above it print"
+    return whole.removeprefix(earlier).rstrip("\n")
+
+
+def run_program(text: str, name: str = "example.dfl", engine: str = "xla") -> str:
+    """Everything that running a program shows: reports of the check, its output, the failure that ended it."""
+    shown = io.StringIO()
+    checked = program.check(Source(name, text))
+    if checked.diagnostics:
+        print(render(checked.diagnostics), file=shown)
+    if not checked.errors:
+        access = program.access_to(ROOT / "examples" / name)
+        try:
+            program.run(checked, Engine(engine), access, 0, lambda line: print(line, file=shown))  # type: ignore[arg-type]
+        except DifflangError as error:
+            print(render(error.diagnostics), file=shown)
+    return shown.getvalue()
+
+
+def run_python(block: Block, folder: Path) -> str:
+    """What a Python block prints."""
+    earlier = python_output(block.before, folder) if block.before else ""
+    return python_output(block.before + block.text, folder).removeprefix(earlier).rstrip("\n")
+
+
+def python_output(text: str, folder: Path) -> str:
+    path = folder / "block.py"
+    path.write_text(text, encoding="utf-8")
+    shown = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(shown):
+        runpy.run_path(str(path))
+    return shown.getvalue()
+
+
+def run_sh(block: Block, folder: Path) -> str:
+    """What the `difflang` commands of a block show; the others are not run."""
+    shown: list[str] = []
+    for line in block.text.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] != ["difflang"]:
+            continue
+        with contextlib.chdir(folder):
+            result = CliRunner().invoke(main, words[1:])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        wrong = "error[" in block.expected or "Error:" in block.expected
+        assert (result.exit_code != 0) == wrong, f"`{line}` ends with {result.exit_code}:\n{result.output}"
+        shown.append(result.output)
+    return "".join(shown).rstrip("\n")
+
+
+# ---- Comparing
+
+
+def same_text(expected: str, shown: str) -> bool:
+    """Whether two texts are the same; long numbers up to one unit in the last digit that is written."""
+    if NUMBER.split(expected) != NUMBER.split(shown):
+        return False
+    pairs = zip(NUMBER.findall(expected), NUMBER.findall(shown), strict=True)
+    return all(same_number(a, b) for a, b in pairs)
+
+
+def same_number(expected: str, shown: str) -> bool:
+    """Elementary functions differ in their last digits from one processor to the next; short numbers do not show it."""
+    if expected == shown:
+        return True
+    digits, _, exponent = expected.partition("e")
+    if "." not in digits or "." not in shown or len(digits.lstrip("-0.").replace(".", "")) < SHORT:
+        return False
+    unit = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+    return abs(float(expected) - float(shown)) <= 1.001 * unit
+
+
+# ---- Accepting
+
+
+def accepted(path: Path) -> str:
+    """The document with every `text` block below a program saying what the program shows now."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.split("\n")
+    for block in reversed(blocks(text, path.name)):
+        if block.language != "dfl" or not block.below:
+            continue
+        end = lines.index("```", block.below)
+        shown = run_dfl(block)
+        if not same_text(block.expected, shown):
+            lines[block.below : end] = shown.split("\n")
+    return "\n".join(lines)
