@@ -36,6 +36,13 @@ def stdlib_files() -> tuple[Path, ...]:
     return tuple(sorted(folder("stdlib").glob("*.dfl")))
 
 
+def error_page(code: str) -> str:
+    """The page of a code, as Markdown. Errors: FileNotFoundError if there is none, which means a broken installation."""
+    checkout = PACKAGE.parent / "docs" / "errors"
+    pages = checkout if (PACKAGE.parent / "pyproject.toml").is_file() else PACKAGE / "_errors"
+    return (pages / f"{code}.md").read_text(encoding="utf-8")
+
+
 def cache_folder() -> Path:
     """The user's folder for what can be made again: `$XDG_CACHE_HOME/difflang` or the platform's custom."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
