@@ -33,7 +33,10 @@ _HOMES = {
     ),
 }
 
-__all__ = [*_HOMES]
+__all__ = [
+    "ArgumentError", "AssertionFailure", "CheckError", "DTypeError", "DataError", "DifferentiationError", "DifflangError",
+    "DifflangWarning", "Function", "IndexFailure", "Module", "ParseError", "ShapeError", "load", "loads",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

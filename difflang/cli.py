@@ -4,19 +4,62 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 import click
 
+from difflang.base.codes import CODES, nearest
+from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.base.resources import error_page
 from difflang.base.source import Source
 
 ENGINES = click.Choice(["xla", "interpret"])
 FLOATS = click.Choice(["f16", "bf16", "f32", "f64"])
+STAGES = ("ast", "typed", "ir", "derived", "optimized", "jaxpr", "stablehlo", "json")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """Proposes the nearest command, and turns a fault of ours into a report, a paragraph and exit code 70."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = nearest(args[0], self.list_commands(ctx)) if args else None
+            hint = f" Did you mean '{near}'?" if near else ""
+            raise click.UsageError(error.message + hint, ctx) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(130)
+        except Exception as error:  # noqa: BLE001 - the door: nobody is shown a bare traceback
+            if ctx.meta.get(FULL):
+                traceback.print_exception(error)
+            click.echo(crashed(error), err=True)
+            sys.exit(70)
+
+
+FULL = "difflang.full_traceback"
+
+
+def remember_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[FULL] = value
+
+
+full_traceback = click.option(
+    "--full-traceback", is_flag=True, expose_value=False, callback=remember_traceback, help="Show Python's frames too."
+)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="difflang", prog_name="difflang")
 def main() -> None:
     """A small language for differentiable programs, compiled to XLA."""
@@ -45,6 +88,7 @@ def source_of(file: str) -> tuple[Source, Path | None]:
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @click.option("--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read.")
+@full_traceback
 def run(
     file: str, engine: Any, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...]
 ) -> None:
@@ -63,20 +107,66 @@ def run(
 
 
 @main.command()
+@click.argument("program", metavar="FILE[:ENTRY]")
+@click.option("--stage", type=click.Choice(STAGES), required=True, help="How far the program has come.")
+@click.option(
+    "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
+)
+@click.option("--wrt", help="Show the gradient in this parameter, `w` or `m.w`.")
+@click.option("--platform", type=click.Choice(["cpu", "cuda", "rocm", "tpu"]), help="For which platform StableHLO is.")
+@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+def emit(
+    program: str, stage: str, told: tuple[str, ...], wrt: str | None, platform: str | None, default_float: str | None
+) -> None:
+    """Show a program, or one function of it, at a stage between its text and XLA."""
+    from difflang.driver import emit as emitting
+    from difflang.driver.program import check
+
+    if wrong := [t for t in told if not t.partition("=")[0].isidentifier() or not t.partition("=")[2]]:
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME=TYPE", param_hint="--arg")
+    if platform is not None and stage != "stablehlo":
+        raise click.UsageError("--platform is for --stage stablehlo")
+    with reported():
+        file, entry = emitting.split_entry(program)
+        source, path = source_of(file)
+        checked = check(source, default_float)
+        report(checked.diagnostics)
+        if checked.errors:
+            sys.exit(1)
+        pairs = {t.partition("=")[0]: t.partition("=")[2] for t in told}
+        text, left = emitting.emit(checked, path, emitting.Wanted(stage, entry, pairs, wrt, platform))
+        click.echo(text, nl=False)
+        report(left)
+
+
+@main.command()
 @click.argument("files", nargs=-1, required=True)
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@full_traceback
 def check(files: tuple[str, ...], default_float: str | None) -> None:
     """Check FILES without running them."""
     from difflang.driver import program
 
-    wrong = 0
+    found: list[Diagnostic] = []
     for file in files:
-        with reported():
-            checked = program.check(source_of(file)[0], default_float)
-            report(checked.diagnostics)
-            wrong += bool(checked.errors)
-    if wrong:
+        try:
+            found += program.check(source_of(file)[0], default_float).diagnostics
+        except DifflangError as error:
+            found += error.diagnostics
+    report(found)
+    if any(d.severity == "error" for d in found):
         sys.exit(1)
+
+
+@main.command()
+@click.argument("code")
+def explain(code: str) -> None:
+    """What CODE of a report means: its cause, a wrong example and a right one."""
+    wanted = code.upper() if code.upper().startswith("DL") else f"DL{code:0>4}"
+    if wanted not in CODES:
+        near = nearest(wanted, CODES)
+        raise click.UsageError(f"there is no code '{code}'." + (f" Did you mean '{near}'?" if near else ""))
+    click.echo(error_page(wanted).rstrip())
 
 
 class reported:

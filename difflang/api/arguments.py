@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from difflang.api.records import declaration
-from difflang.driver.specs import parsed_type
+from difflang.api.records import declaration, is_text
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations, mistake
@@ -24,11 +23,13 @@ from difflang.check.types import (
     RecordType,
     TextType,
     TupleType,
+    leaf_types,
     literal_dtype,
     pruned,
     show_type,
 )
 from difflang.check.unify import Unifier
+from difflang.driver.specs import parsed_type
 from difflang.elaborate.names import free_names
 from difflang.ir.types import BOOL, C128, COMPLEXES, DTYPES, DType, Tensor
 from difflang.runtime import trees, values
@@ -53,6 +54,8 @@ class Reader:
 
     def written(self, value: Any, written: tree.TypeExpr | None, path: str) -> LangType:
         """The type of a value for which this type is written. Errors: DL12."""
+        if self.specs and isinstance(value, Slot) and isinstance(value.value, str) and not is_text(written):
+            return self.spelled(value, written, path)
         match written:
             case None:
                 return self.plain(value, path)
@@ -60,7 +63,9 @@ class Reader:
                 return self.written(value, only, path)
             case tree.TypeTuple(items=items):
                 parts = self.parts(value, len(items), written.span.text, path)
-                return TupleType(tuple(self.written(v, w, f"{path}.{i}") for i, (v, w) in enumerate(zip(parts, items, strict=True))))
+                return TupleType(
+                    tuple(self.written(v, w, f"{path}.{i}") for i, (v, w) in enumerate(zip(parts, items, strict=True)))
+                )
             case tree.TypeCall(path=("D",), args=(inner,)):
                 return self.tangent(value, inner, path)
             case tree.TypeFn():
@@ -69,6 +74,15 @@ class Reader:
                 return self.named(value, name, written, path)
             case _:
                 return self.plain(value, path)
+
+    def spelled(self, value: Slot, written: tree.TypeExpr | None, path: str) -> LangType:
+        """The type that a spec spells."""
+        type = parsed_type(value.value, self.module)
+        self.order += [value.index] * len(leaf_types(type))
+        want = DTYPES.get(written.path[0]) if isinstance(written, (tree.TypeName, tree.TypeApply)) else None
+        if isinstance(type, Tensor) and want is not None and type.dtype is not want:
+            raise self.refused(path, written.span.text if written is not None else "", value)
+        return type
 
     def named(self, value: Any, name: str, written: tree.TypeExpr, path: str) -> LangType:
         record = self.module.records.get(name)
@@ -105,13 +119,17 @@ class Reader:
         match inner:
             case tree.TypeTuple(items=items) if len(items) != 1:
                 parts = self.parts(value, len(items), f"D({inner.span.text})", path)
-                return TupleType(tuple(self.tangent(v, w, f"{path}.{i}") for i, (v, w) in enumerate(zip(parts, items, strict=True))))
+                return TupleType(
+                    tuple(self.tangent(v, w, f"{path}.{i}") for i, (v, w) in enumerate(zip(parts, items, strict=True)))
+                )
             case tree.TypeTuple(items=(only,)):
                 return self.tangent(value, only, path)
             case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)) if name in self.module.records:
                 decl = self.module.records[name]
                 fields = [f for f in decl.fields if has_tangent(f.type, self.module)]
-                given = self.fields(value, f"D({decl.name})", [f.name for f in fields], path, [f.name for f in decl.fields])
+                given = self.fields(
+                    value, f"D({decl.name})", [f.name for f in fields], path, [f.name for f in decl.fields]
+                )
                 outer, self.generics = self.generics, {g.name: g.bound for g in decl.generics}
                 types = tuple(self.tangent(given[f.name], f.type, f"{path}.{f.name}") for f in fields)
                 self.generics = outer
@@ -131,7 +149,9 @@ class Reader:
                 return type
             case TupleType(items=items):
                 parts = self.parts(value, len(items), show_type(type), path)
-                return TupleType(tuple(self.typed(v, t, f"{path}.{i}") for i, (v, t) in enumerate(zip(parts, items, strict=True))))
+                return TupleType(
+                    tuple(self.typed(v, t, f"{path}.{i}") for i, (v, t) in enumerate(zip(parts, items, strict=True)))
+                )
             case RecordType():
                 names = [f.name for f in type.decl.fields] or list(type.names)
                 given = self.fields(value, str(type), list(type.names), path, names)
@@ -149,7 +169,7 @@ class Reader:
         """A value whose type only the value says: arrays, numbers, tuples, functions and records of this module."""
         found = declaration(value)
         if found is not None and found[0] is not None:
-            decl, tangent = found
+            decl, tangent = found[0], found[1]
             if not tangent:
                 return self.record(value, decl, path)
             return self.tangent(value, tree.TypeName(decl.name_span, (decl.name,)), path)
@@ -173,8 +193,8 @@ class Reader:
         if isinstance(value, dict):
             given = value
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
-            given = value._asdict()  # type: ignore[attr-defined]
-        elif declaration(value) is not None or hasattr(value, "__dataclass_fields__") and not isinstance(value, Slot):
+            given = {n: getattr(value, n) for n in value._fields}  # pyright: ignore[reportAttributeAccessIssue]
+        elif declaration(value) is not None or (hasattr(value, "__dataclass_fields__") and not isinstance(value, Slot)):
             given = {n: getattr(value, n) for n in value.__dataclass_fields__}
         else:
             raise self.refused(path, shown, value)
@@ -188,7 +208,9 @@ class Reader:
     def function(self, value: Any, shown: str, path: str) -> LangType:
         type = getattr(value, "function_type", None)
         if not isinstance(type, ClosureType):
-            raise self.refused(path, shown or "a function", value, "functions of a loaded module are taken, and what they return")
+            raise self.refused(
+                path, shown or "a function", value, "functions of a loaded module are taken, and what they return"
+            )
         self.order += [leaf.index for leaf in value.captured]
         return type
 
@@ -205,11 +227,6 @@ class Reader:
             raise self.refused(path, shown or "an array", value)
         self.order.append(value.index)
         given = value.value
-        if self.specs and isinstance(given, str):
-            type = parsed_type(given, self.module)
-            if not isinstance(type, Tensor):
-                raise self.refused(path, shown or "an array", value)
-            return self.fitting(type.dtype, type.shape, want, given, shown, path)
         if given.__class__ in (bool, int, float, complex):
             return self.number(given, want, path)
         found = trees.array_type(given)
@@ -231,13 +248,17 @@ class Reader:
             return Tensor(DTypeVar(COMPLEXES, C128))
         return Tensor(literal_dtype(given, self.module.default_float))
 
-    def fitting(self, dtype: DType, shape: tuple[Any, ...], want: DType | None, given: Any, shown: str, path: str) -> Tensor:
+    def fitting(
+        self, dtype: DType, shape: tuple[Any, ...], want: DType | None, given: Any, shown: str, path: str
+    ) -> Tensor:
         if want is None or dtype is want or (dtype.kind == want.kind and dtype.bits < want.bits):
             return Tensor(want or dtype, shape)
         if trees.is_weak(given) and want.differentiable and dtype.kind in ("int", "float", want.kind):
             return Tensor(want, shape)
         write = f"write `{path}.astype({values.numpy_name(want)})`"
-        raise self.error("DL1201", f"`{path}` is declared {shown}, and {show_type(Tensor(dtype, shape))} was given", write)
+        raise self.error(
+            "DL1201", f"`{path}` is declared {shown}, and {show_type(Tensor(dtype, shape))} was given", write
+        )
 
     # ---- refusals
 
@@ -252,12 +273,16 @@ class Reader:
         code = "DL1202" if isinstance(value, Slot) and trees.array_type(value.value) is not None else "DL1206"
         return self.error(code, f"`{path}` is declared {shown}, and {found} was given", help)
 
-    def misfit(self, path: str, written: tree.TypeExpr, type: LangType, annotations: Annotations, span: Span) -> DifflangError:
+    def misfit(
+        self, path: str, written: tree.TypeExpr, type: LangType, annotations: Annotations, span: Span
+    ) -> DifflangError:
         """A value whose type does not fit what is written, and what the names in it stand for by now."""
         names = sorted(n for n in free_names(written) if n in annotations.bound)
         story = ", ".join(f"{n} is {annotations.bound[n]}" for n in names)
         text = "declared here" + (f", and {story} by the arguments before it" if story else "")
-        return mistake("DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text))
+        return mistake(
+            "DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text)
+        )
 
 
 def has_tangent(written: tree.TypeExpr, module: Module) -> bool:
@@ -281,7 +306,13 @@ def as_slot(value: Any) -> Any:
 def described(value: Any) -> str:
     """What was given, for a message."""
     if not isinstance(value, Slot):
-        return "a function" if hasattr(value, "function_type") else f"a {type(value).__name__}" if value is not None else "None"
+        return (
+            "a function"
+            if hasattr(value, "function_type")
+            else f"a {type(value).__name__}"
+            if value is not None
+            else "None"
+        )
     given = value.value
     found = trees.array_type(given)
     if found is not None and found[0] is not None:
@@ -289,4 +320,3 @@ def described(value: Any) -> str:
     if given.__class__ in (bool, int, float, complex):
         return f"the {given.__class__.__name__} {given}"
     return f"a {type(given).__name__}"
-

@@ -17,10 +17,11 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import classified
 from difflang.check.annotations import mistake
-from difflang.check.closures import DerivativeCode, PullbackCode, Wrt
+from difflang.check.closures import DerivativeCode, FnCode, PullbackCode, Wrt
 from difflang.check.types import ClosureType, LangType
 from difflang.driver.entry import Entry
 from difflang.driver.pipeline import staged
+from difflang.driver.specs import declared_arguments
 from difflang.driver.units import raise_failure
 from difflang.elaborate.context import Session
 from difflang.ir.evaluate import evaluate
@@ -37,7 +38,7 @@ class Specialization:
     """A function for arguments of certain types: its program, and the way from given leaves to a value."""
 
     def __init__(self, owner: Function, given: Given) -> None:
-        loaded = owner._loaded
+        loaded = owner.loaded
         typed = loaded.typed(owner.__name__, owner.signature, given)
         self.loaded = loaded
         self.order, self.keys = typed.order, typed.keys
@@ -68,7 +69,9 @@ class Specialization:
         if key is not None:
             return key_words(key)
         if trees.traced(arrays) or trees.in_trace():
-            raise mistake("DL1208", "a random function inside a JAX transformation needs a key", help="give it one: `key=key`")
+            raise mistake(
+                "DL1208", "a random function inside a JAX transformation needs a key", help="give it one: `key=key`"
+            )
         return self.loaded.next_key()
 
     def run(self, leaves: Sequence[Any], key: Any = None) -> Any:
@@ -129,10 +132,10 @@ class Function:
     def __init__(
         self, loaded: Loaded, type: ClosureType, captured: tuple[Any, ...] = (), expected: LangType | None = None
     ) -> None:
-        self._loaded = loaded
+        self.loaded = loaded
         self.function_type = type
         self.captured = captured
-        self._expected = expected if isinstance(type.code, PullbackCode) else None
+        self.expected = expected if isinstance(type.code, PullbackCode) else None
         self.signature: Signature = signature_of(type)
         self.__name__ = self.__qualname__ = name_of(type)
         self.__module__ = loaded.name
@@ -185,7 +188,7 @@ class Function:
         key = given.key
         found = self._table.found.get(key)
         if found is None:
-            with self._loaded.lock:
+            with self.loaded.lock:
                 found = self._table.found.get(key)
                 if found is None:
                     found = self._table.found[key] = Specialization(self, given)
@@ -204,7 +207,7 @@ class Function:
         dims = tuple((n, size_of(n, named[n])) for n in named if n in self._dims)
         values = tuple(v for n, v in named.items() if n not in self._dims)
         leaves, structure = trees.flatten((self.captured, values))
-        return Given(tuple(named), dims, leaves, structure, self._expected), key
+        return Given(tuple(named), dims, leaves, structure, self.expected), key
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter, in the parameters' order. Errors: DL1207."""
@@ -223,7 +226,11 @@ class Function:
             if name in named:
                 raise wrong_arguments(self, f"is given `{name}` twice")
             named[name] = value
-        missing = [p for p in signature.parameters if p.name not in named and not (p.optional and may_miss(signature, p, named))]
+        missing = [
+            p
+            for p in signature.parameters
+            if p.name not in named and not (p.optional and may_miss(signature, p, named))
+        ]
         if missing:
             raise wrong_arguments(self, "needs " + ", ".join(f"`{p.name}`" for p in missing) + " too")
         return {n: named[n] for n in names if n in named}
@@ -254,49 +261,61 @@ class Function:
         with doorway():
             places = tuple(self._place(w) for w in (*wanted, *more))
             type = ClosureType(DerivativeCode(operator, places), (self.function_type,))
-            return Function(self._loaded, type, self.captured)
+            return Function(self.loaded, type, self.captured)
 
     def _place(self, wrt: int | str) -> Wrt:
         """A parameter, and a path of fields in it. Errors: DL0403."""
         names = self.signature.names
         if isinstance(wrt, int):
             if self.signature.fixed and not -len(names) <= wrt < len(names):
-                raise mistake("DL0403", f"`{self.__name__}` has no parameter {wrt}", help=f"it has {', '.join(names) or 'none'}")
+                raise mistake(
+                    "DL0403", f"`{self.__name__}` has no parameter {wrt}", help=f"it has {', '.join(names) or 'none'}"
+                )
             return (wrt % len(names) if self.signature.fixed else wrt,)
         first, *path = wrt.split(".")
         if first not in names:
             near = nearest(first, names)
-            raise mistake("DL0403", f"`{self.__name__}` has no parameter `{first}`",
-                          help=f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}")  # fmt: skip
+            help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
+            raise mistake("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
         return (first, *path)
 
     # ---- the levels below
 
     def _entry(self, specs: tuple[Any, ...], named: dict[str, Any]) -> Entry:
-        """The graph for arguments described by specs, made anew."""
-        given, _ = self._given(specs, dict(named))
-        typed = self._loaded.typed(self.__name__, self.signature, given, specs=True)
-        return self._loaded.entry(self.__name__, self.function_type, typed.arguments, Session())
+        """The graph for arguments described by specs, made anew; without any, for those that the declaration says."""
+        loaded, base = self.loaded, innermost(self.function_type)
+        if (
+            not specs
+            and not named
+            and isinstance(base.code, FnCode)
+            and self.signature.names == signature_of(base).names
+        ):
+            arguments = declared_arguments(loaded.module, base.code.decl, {})
+        else:
+            given, _ = self._given(specs, dict(named))
+            arguments = loaded.typed(self.__name__, self.signature, given, specs=True).arguments
+        return loaded.entry(self.__name__, self.function_type, arguments, Session())
 
     def lower(self, *specs: Any, platform: str | None = None, **named: Any) -> Lowered:
         """The program for such arguments, lowered for XLA: made anew from the checked source each time.
 
-        A spec is an array, a `jax.ShapeDtypeStruct`, or a string such as `"f32[3, 4]"`.
+        A spec is an array, a `jax.ShapeDtypeStruct`, or a string such as `"f32[3, 4]"` or `"Mlp[64, 32, 10]"`. None
+        are needed where the declaration says every size.
         """
         with doorway():
             entry = self._entry(specs, named)
-            graph = self._loaded.finished(entry)
+            graph = self.loaded.finished(entry)
             return Lowered(graph, lower(graph, platform), entry)
 
     def ir(self, stage: str = "ir", *specs: Any, **named: Any) -> str:
-        """The program's graph as text: as elaborated (`ir`), without derivative operators (`derived`), or `optimized`."""
+        """The program's graph as text: elaborated (`ir`), without derivative operators (`derived`), or `optimized`."""
         with doorway():
             return to_text(staged(self._entry(specs, named).graph, stage))
 
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX's primitives."""
         with doorway():
-            return jaxpr_text(self._loaded.finished(self._entry(specs, named)))
+            return jaxpr_text(self.loaded.finished(self._entry(specs, named)))
 
     def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
         """The program as XLA reads it."""
@@ -323,7 +342,9 @@ def size_of(name: str, value: Any) -> int:
             raise TypeError
         return operator.index(value)
     except TypeError:
-        raise mistake("DL1206", f"`{name}` is a dim: a Python integer is needed, known before the program runs") from None
+        raise mistake(
+            "DL1206", f"`{name}` is a dim: a Python integer is needed, known before the program runs"
+        ) from None
 
 
 def key_words(key: Any) -> Any:
@@ -351,7 +372,7 @@ def name_of(type: ClosureType) -> str:
 
 
 def taken_apart(f: Function) -> tuple[tuple[Any, ...], Any]:
-    return f.captured, (f._loaded, f.function_type, f._expected)
+    return f.captured, (f.loaded, f.function_type, f.expected)
 
 
 def put_together(rest: Any, captured: Any) -> Function:

@@ -6,7 +6,7 @@ A call finds its specialization by a cheap key and runs it; here one is made, on
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,7 @@ Dims = tuple[tuple[str, int], ...]
 
 
 @contextmanager
-def doorway() -> Iterator[None]:
+def doorway() -> Generator[None]:
     """Errors leave as the class that their code stands for."""
     try:
         yield
@@ -111,7 +111,9 @@ class Loaded:
             arguments.append(Argument(parameter.name, types[parameter.name], sizes.get(parameter.name), gap))
         return Typed(tuple(reader.order), tuple(arguments), tuple(reader.keys))
 
-    def entry(self, name: str, type: ClosureType, arguments: Sequence[Argument], session: Session | None = None) -> Entry:
+    def entry(
+        self, name: str, type: ClosureType, arguments: Sequence[Argument], session: Session | None = None
+    ) -> Entry:
         """The graph of a call, and what it needs of the file's values."""
         with self.lock:
             return elaborated(session or self.checked.session, self.module, name, type, arguments)

@@ -39,7 +39,10 @@ class Records:
 
         shown = f"D_{name}" if tangent and decl is not None else name
         written = {f.name: f for f in decl.fields} if decl is not None else {}
-        space: dict[str, Any] = {"__doc__": decl.doc if decl is not None and not tangent else None, MARK: (decl, tangent)}
+        space: dict[str, Any] = {
+            "__doc__": decl.doc if decl is not None and not tangent else None,
+            MARK: (decl, tangent),
+        }
         if tangent and decl is not None:
             space["__doc__"] = f"How a small change of `{name}` is given: the fields that have a tangent."
         cls = make_dataclass(shown, [(n, Any) for n in names], frozen=True, eq=False, namespace=space)
@@ -49,7 +52,7 @@ class Records:
         return cls
 
 
-def is_text(written: tree.TypeExpr) -> bool:
+def is_text(written: tree.TypeExpr | None) -> bool:
     return isinstance(written, tree.TypeName) and written.path == ("str",)
 
 

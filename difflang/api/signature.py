@@ -34,7 +34,7 @@ class Parameter:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Signature:
-    """The parameters of a function in order. `fixed` says that no others may be given; of a builtin nothing is known."""
+    """The parameters of a function in order. Without `fixed` nothing is known of them, as of a builtin's."""
 
     parameters: tuple[Parameter, ...] = ()
     module: Module | None = None
@@ -76,7 +76,9 @@ def signature_of(type: ClosureType) -> Signature:
             return replace(inner, parameters=(*inner.parameters, *tangents), result=None, gaps=False)
         case VmapCode():
             inner = signature_of(function_in(type))
-            return replace(inner, parameters=tuple(Parameter(p.name, None, p.span) for p in inner.parameters), result=None)
+            return replace(
+                inner, parameters=tuple(Parameter(p.name, None, p.span) for p in inner.parameters), result=None
+            )
         case PullbackCode():
             return Signature((Parameter("ct"),))
         case _:
@@ -97,4 +99,6 @@ def tangent(inner: Signature, wrt: Wrt) -> Parameter:
     first, *path = wrt
     position = first if isinstance(first, int) else inner.names.index(first)
     base = inner.parameters[position] if position < len(inner.parameters) else Parameter(f"_{position}")
-    return Parameter("d_" + "_".join([base.name, *map(str, path)]), None, base.span, tangent_of=(position, tuple(map(str, path))))
+    return Parameter(
+        "d_" + "_".join([base.name, *map(str, path)]), None, base.span, tangent_of=(position, tuple(map(str, path)))
+    )

@@ -23,13 +23,13 @@ from difflang.syntax import tree
 class Captured(dict[str, HostVar]):
     """A module's top-level names as they are asked for. Errors: DL1209 for what only running the file gives."""
 
-    def __init__(self, checked: Checked, path: Path | None) -> None:
+    def __init__(self, checked: Checked, path: Path | None, engine: Engine | None = None) -> None:
         super().__init__()
         module = checked.module
         self.items_of_file = checked.items
         self.lets: dict[str, list[int]] = {}  # the statements that bind a name, in order
         self.done: set[int] = set()
-        self.runner = Runner(checked.session, module, Engine(), access_to(path), 0, lambda _: None)
+        self.runner = Runner(checked.session, module, engine or Engine(), access_to(path), 0, lambda _: None)
         for i, item in enumerate(checked.items):
             if isinstance(item, (tree.Let, tree.Var)):
                 for name in bound_names(item.pattern):
@@ -53,8 +53,9 @@ class Captured(dict[str, HostVar]):
         for i in self.lets[name]:
             item = self.items_of_file[i]
             if isinstance(item, tree.Var):
-                raise mistake("DL1209", f"`{name}` is a variable: it has a value only while the file runs", (item.span, "declared here"),
-                              help=f"make it a parameter of the function, or `let {name}`")  # fmt: skip
+                message = f"`{name}` is a variable: it has a value only while the file runs"
+                way = f"make it a parameter of the function, or `let {name}`"
+                raise mistake("DL1209", message, (item.span, "declared here"), help=way)
             self.bind(i, item)
 
     def bind(self, i: int, item: tree.Node) -> None:

@@ -37,13 +37,13 @@ class Argument:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Entry:
-    """Its graph takes the leaves of what the function captured, of the arguments, a key if it is random, and globals."""
+    """A graph of the leaves of what the function captured, of the arguments, a key if it is random, and globals."""
 
     graph: Graph
     type: LangType
     globals: tuple[str, ...]
     random: bool
-    fails: bool  # the last result is a failure word
+    fails: bool  # the last three results are a failure
     effects: frozenset[str]
 
 
@@ -83,11 +83,18 @@ def applied(cx: Context, name: str, function: ClosureType, arguments: Sequence[A
     result = run(apply(cx, term, args))
     if isinstance(result, Poison) or cx.session.errors > errors:
         raise Reported
-    word = leaves(cx.word.term) if isinstance(cx.word.term, Array) and cx.word.term is not fresh else []
+    word = leaves(cx.failure) if cx.word.term is not fresh else []
     order = [*params, *([root.key] if root.key else []), *[v for t in root.globals.values() for v in leaves(t)]]
     graph = root.builder.finish([*leaves(result), *word], params=order, name=name)
     settle(graph)
-    return Entry(graph, settled_type(type_of(result)), tuple(root.globals), root.key is not None, bool(word), frozenset(root.effects))
+    return Entry(
+        graph,
+        settled_type(type_of(result)),
+        tuple(root.globals),
+        root.key is not None,
+        bool(word),
+        frozenset(root.effects),
+    )
 
 
 def parameter(cx: Context, type: LangType, name: str, params: list[Value]) -> Term:
@@ -106,6 +113,8 @@ def written_call(name: str, arguments: Sequence[Argument]) -> Args:
     source = Source("<call>", text + ")")
     spans = [Span(source, *place) for place in places]
     nothing: Term = Poison()
-    items = [(nothing, s) for a, s in zip(arguments, spans, strict=True) if not a.named]
-    named = {a.name: (nothing, s) for a, s in zip(arguments, spans, strict=True) if a.named}
+    items: list[tuple[Term, Span]] = [(nothing, s) for a, s in zip(arguments, spans, strict=True) if not a.named]
+    named: dict[str, tuple[Term, Span]] = {
+        a.name: (nothing, s) for a, s in zip(arguments, spans, strict=True) if a.named
+    }
     return Args(Span(source, 0, len(source.text)), items, named)

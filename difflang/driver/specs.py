@@ -1,15 +1,21 @@
-"""Types written outside a program, such as `f32[3, 4]` or `Mlp[64, 32, 10]`: what an argument will be."""
+"""Types written outside a program, such as `f32[3, 4]` or `Mlp[64, 32, 10]`: what arguments will be."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.check.annotations import Annotations, mistake
+from difflang.check.annotations import Annotations, Undecided, mistake
 from difflang.check.modules import Module
-from difflang.check.types import LangType
+from difflang.check.types import UNIT, FnType, LangType, TextType, show_type
 from difflang.check.unify import Unifier
+from difflang.driver.entry import Argument
+from difflang.elaborate.functions import is_dim
+from difflang.elaborate.names import free_names
 from difflang.ir.types import DTYPES, Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
@@ -39,3 +45,73 @@ def parsed_type(text: str, module: Module) -> LangType:
 def no_type(text: str, why: str = "") -> DifflangError:
     message = f"`{text}` is no type of an argument" + (f": {why}" if why else "")
     return mistake("DL1210", message, help="write `f32[3, 4]`, or `f32` for a number")
+
+
+def declared_arguments(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> tuple[Argument, ...]:
+    """The arguments of a function by its declaration: `told` gives types of parameters, and numbers for sizes.
+
+    Errors: DL1210 for what is told wrongly, or not told and needed; DL1207 for a name that is not there.
+    """
+    bound: dict[str, Any] = {n: int(t) for n, t in told.items() if t.strip().isdecimal()}
+    annotations = Annotations(Unifier(), module.records.get, bound, {g.name: g.bound for g in decl.generics})
+    types: dict[str, LangType] = {}
+    names = [p.name for p in decl.params]
+    sizes = {n for p in decl.params if p.type is not None for n in free_names(p.type)}
+    for name, text in told.items():
+        if name not in names and not (name in sizes and name in bound):
+            near = nearest(name, [*names, *sizes])
+            raise mistake("DL1207", f"`{decl.name}` has no parameter or size `{name}`",
+                          help=f"did you mean `{near}`?" if near else f"it has {', '.join(names)}")  # fmt: skip
+        if name not in bound:
+            types[name] = fitting(decl, name, parsed_type(text, module), annotations)
+    arguments: list[Argument] = []
+    gap = False
+    for param in decl.params:
+        if is_dim(param.type) and param.name in bound:
+            arguments.append(Argument(param.name, UNIT, bound[param.name], gap))
+        elif (type := types.get(param.name) or declared_type(param, annotations)) is not None:
+            arguments.append(Argument(param.name, type, None, gap))
+        elif param.default is not None:
+            gap = True
+        else:
+            raise untold(decl, param, annotations)
+    return tuple(arguments)
+
+
+def fitting(decl: tree.Fn, name: str, type: LangType, annotations: Annotations) -> LangType:
+    written = next(p.type for p in decl.params if p.name == name)
+    if written is not None and not annotations.match(written, type):
+        raise mistake(
+            "DL1210",
+            f"`{name}` is told to be {show_type(type)}, and declared {written.span.text}",
+            (written.span, "here"),
+        )
+    return type
+
+
+def declared_type(param: tree.Param, annotations: Annotations) -> LangType | None:
+    """The declared type, if it says everything."""
+    if param.type is None or is_dim(param.type):
+        return None
+    try:
+        type = annotations.type(param.type)
+    except (DifflangError, Undecided):
+        return None
+    return None if isinstance(type, FnType) or type == TextType() else type
+
+
+def untold(decl: tree.Fn, param: tree.Param, annotations: Annotations) -> DifflangError:
+    written = param.type
+    named = [] if written is None else [n for n in free_names(written) if n not in annotations.bound and n.islower()]
+    missing = [n for n in named if n not in DTYPES and n not in ("dim", "str", "key")]
+    what = (
+        f"{'the size' if len(missing) == 1 else 'the sizes'} {', '.join(missing)}"
+        if missing
+        else f"the type of `{param.name}`"
+    )
+    example = f"--arg {missing[0]}=3" if missing else f"--arg {param.name}=f32[3]"
+    if is_dim(written):
+        what, example = f"the size {param.name}", f"--arg {param.name}=3"
+    return mistake(
+        "DL1210", f"{what} must be told to write down `{decl.name}`", (param.span, ""), help=f"for example `{example}`"
+    )

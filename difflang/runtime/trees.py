@@ -105,7 +105,11 @@ def is_weak(value: Any) -> bool:
 
 def key_data(value: Any) -> Any:
     """The two words of one of JAX's typed random keys; anything else as it is."""
-    if isinstance(value, jax.Array) and not is_dtype(value.dtype) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if (
+        isinstance(value, jax.Array)
+        and not is_dtype(value.dtype)
+        and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    ):
         return jax.random.key_data(value)
     return value
 
@@ -124,7 +128,9 @@ def poisoned(results: Sequence[Any], word: Any) -> list[Any]:
     with jax.enable_x64(True):
         failed = jax.numpy.any(word != 0)
         return [
-            jax.numpy.where(failed, jax.numpy.asarray(np.nan, x.dtype), x) if jax.numpy.issubdtype(x.dtype, np.inexact) else x
+            jax.numpy.where(failed, jax.numpy.asarray(np.nan, x.dtype), x)
+            if jax.numpy.issubdtype(x.dtype, np.inexact)
+            else x
             for x in results
         ]
 
@@ -133,5 +139,3 @@ def on_device(array: Any) -> Any:
     """A JAX array, its element type kept, also inside a JAX transformation."""
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
         return jax.numpy.asarray(array)
-
-

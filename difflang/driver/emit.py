@@ -1,0 +1,210 @@
+"""What `difflang emit` shows: a program at each stage of its road, as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+from difflang.base.codes import nearest
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.source import Span
+from difflang.check.annotations import mistake
+from difflang.check.closures import DerivativeCode, FnCode, Wrt
+from difflang.check.types import ClosureType, show_type
+from difflang.driver.captured import Captured
+from difflang.driver.engine import Engine
+from difflang.driver.entry import elaborated
+from difflang.driver.pipeline import STAGES, finished, staged
+from difflang.driver.program import Checked
+from difflang.driver.specs import declared_arguments
+from difflang.elaborate.context import Session
+from difflang.ir.graph import Graph
+from difflang.ir.json import to_json
+from difflang.ir.text import to_text
+from difflang.syntax import tree
+
+ALL_STAGES = ("ast", "typed", *STAGES, "jaxpr", "stablehlo", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to show: a stage; of one function or all; for arguments of these types; of its gradient; for a platform."""
+
+    stage: str
+    entry: str | None = None
+    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    wrt: str | None = None
+    platform: str | None = None
+
+
+def split_entry(text: str) -> tuple[str, str | None]:
+    """`FILE:entry` in its two parts. A file of the whole name is that file, and `C:\\x.dfl` has no entry."""
+    file, colon, entry = text.rpartition(":")
+    if not colon or not entry.isidentifier() or Path(text).exists():
+        return text, None
+    if len(file) == 1 and file != "-" and not Path(file).exists():
+        return text, None
+    return file, entry
+
+
+def emit(checked: Checked, path: Path | None, wanted: Wanted) -> tuple[str, tuple[Diagnostic, ...]]:
+    """The text, and why functions were left out of it. Errors: DL0201 for an unknown entry, DL1210, DL04."""
+    decls = entries(checked, wanted.entry)
+    match wanted.stage:
+        case "ast":
+            nodes: Sequence[tree.Node] = decls if wanted.entry is not None else checked.items
+            return "".join(map(tree_text, nodes)), ()
+        case "typed":
+            return "".join(f"{typed(checked, decl)}\n" for decl in decls), ()
+        case _:
+            return graphs(checked, path, wanted, decls)
+
+
+def entries(checked: Checked, entry: str | None) -> list[tree.Fn]:
+    """The function of that name, or all."""
+    fns = checked.module.fns
+    if entry is None:
+        return list(fns.values())
+    if entry not in fns:
+        near = nearest(entry, fns)
+        raise mistake("DL0201", f"there is no function `{entry}` in {checked.module.source.name}",
+                      help=f"did you mean `{near}`?" if near else f"it has {', '.join(fns) or 'none'}")  # fmt: skip
+    return [fns[entry]]
+
+
+# ---- Graphs
+
+
+def graphs(
+    checked: Checked, path: Path | None, wanted: Wanted, decls: Sequence[tree.Fn]
+) -> tuple[str, tuple[Diagnostic, ...]]:
+    Captured(checked, path, Engine("interpret"))
+    shown: dict[str, str] = {}
+    left: list[Diagnostic] = []
+    for decl in decls:
+        if decl.host:
+            if wanted.entry is not None:
+                raise mistake(
+                    "DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, "")
+                )
+            continue
+        try:
+            graph = graph_of(checked, decl, wanted)
+        except DifflangError as error:
+            if wanted.entry is not None or error.diagnostics[0].code not in ("DL1210", "DL1207"):
+                raise
+            left += [replace(d, severity="warning") for d in error.diagnostics]
+            continue
+        shown[decl.name] = text_of(graph, wanted)
+    if not shown and left:
+        raise DifflangError(*[replace(d, severity="error") for d in left])
+    if wanted.stage == "json" and wanted.entry is None:
+        return json.dumps({name: json.loads(text) for name, text in shown.items()}) + "\n", tuple(left)
+    return "\n".join(shown.values()), tuple(left)
+
+
+def graph_of(checked: Checked, decl: tree.Fn, wanted: Wanted) -> Graph:
+    """The elaborated graph of a function, or of its gradient."""
+    arguments = declared_arguments(checked.module, decl, wanted.told)
+    type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
+    if wanted.wrt is not None:
+        type, name = ClosureType(DerivativeCode("grad", (place(decl, wanted.wrt),)), (type,)), f"grad_{name}"
+    return elaborated(Session(), checked.module, name, type, arguments).graph
+
+
+def place(decl: tree.Fn, wrt: str) -> Wrt:
+    """`w`, `m.w` or a position. Errors: DL0403."""
+    first, *path = wrt.split(".")
+    names = [p.name for p in decl.params]
+    if first.isdecimal() and int(first) < len(names):
+        return (int(first), *path)
+    if first not in names:
+        near = nearest(first, names)
+        raise mistake("DL0403", f"`{decl.name}` has no parameter `{first}`", (decl.name_span, ""),
+                      help=f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}")  # fmt: skip
+    return (first, *path)
+
+
+def text_of(graph: Graph, wanted: Wanted) -> str:
+    match wanted.stage:
+        case "json":
+            return to_json(graph) + "\n"
+        case "jaxpr":
+            from difflang.runtime.texts import jaxpr_text
+
+            return jaxpr_text(finished(graph))
+        case "stablehlo":
+            from difflang.runtime.texts import lower
+
+            return lower(finished(graph), wanted.platform).as_text()
+        case stage:
+            return to_text(staged(graph, stage))
+
+
+# ---- Signatures
+
+
+def typed(checked: Checked, decl: tree.Fn) -> str:
+    """The signature of a function with what was inferred: its result and its effects."""
+    generics = ", ".join(g.name + (f": {g.bound}" if g.bound else "") for g in decl.generics)
+    params = ", ".join(p.span.text for p in decl.params)
+    found = checked.session.found.get(decl)
+    result = decl.result.span.text if decl.result is not None else show_type(found.type) if found is not None else "_"
+    head = f"{'host ' if decl.host else ''}fn {decl.name}{f'[{generics}]' if generics else ''}({params}) -> {result}"
+    effects = sorted(effects_of(checked, decl))
+    return head + (f"  # {', '.join(effects)}" if effects else "")
+
+
+def effects_of(checked: Checked, decl: tree.Fn) -> set[str]:
+    """The effects of a function and of everything that it calls."""
+    effects: set[str] = {"io"} if decl.host else set()
+    seen: set[tree.Fn] = set()
+    todo = [decl]
+    while todo:
+        current = todo.pop()
+        found = checked.session.found.get(current)
+        if found is None or current in seen:
+            continue
+        seen.add(current)
+        effects |= found.effects
+        todo += found.calls
+    return effects
+
+
+# ---- Trees
+
+
+def tree_text(root: tree.Node) -> str:
+    """A tree, one node a line: its kind, what it holds, where it stands. Deep trees are no matter."""
+    lines: list[str] = []
+    todo: list[tuple[str, tree.Node, int]] = [("", root, 0)]
+    while todo:
+        label, node, depth = todo.pop()
+        held: list[str] = []
+        inner: list[tuple[str, tree.Node, int]] = []
+        for name in (f.name for f in fields(node)):
+            value = getattr(node, name)
+            parts = members(value)
+            if parts:
+                inner += [(name if len(parts) == 1 else f"{name}.{i}", part, depth + 1) for i, part in enumerate(parts)]
+            elif value not in (None, False, ()) and not isinstance(value, Span):
+                held.append(f"{name}={value!r}")
+        line, column = node.span.position
+        words = [f"{label}:" if label else "", type(node).__name__, *held, f"@{line}:{column}"]
+        lines.append("  " * depth + " ".join(w for w in words if w))
+        todo += reversed(inner)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def members(value: object) -> list[tree.Node]:
+    """The nodes that a field holds, in order."""
+    if isinstance(value, tree.Node):
+        return [value]
+    if not isinstance(value, tuple):
+        return []
+    found: list[tree.Node] = []
+    for part in value:
+        found += members(part)
+    return found
