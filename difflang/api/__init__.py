@@ -78,7 +78,7 @@ def load(path: str | Path, *, seed: int = 0) -> Module:
     """
     with doorway():
         place = Path(path)
-        return loaded(read(place, str(path)), place.stem, place, seed)
+        return module_of(read(place, str(path)), place.stem, place, seed)
 
 
 def loads(source: str, name: str = "<string>", origin: tuple[str, int] | None = None, *, seed: int = 0) -> Module:
@@ -89,11 +89,11 @@ def loads(source: str, name: str = "<string>", origin: tuple[str, int] | None = 
     with doorway():
         if origin is not None:
             file, line = origin
-            return loaded(Source(file, "\n" * (line - 1) + source), name, None, seed)
-        return loaded(Source(name, source), name, None, seed)
+            return module_of(Source(file, "\n" * (line - 1) + source), name, None, seed)
+        return module_of(Source(name, source), name, None, seed)
 
 
-def loaded(source: Source, name: str, path: Path | None, seed: int) -> Module:
+def module_of(source: Source, name: str, path: Path | None, seed: int) -> Module:
     checked = program.check(source)
     if checked.errors:
         raise DifflangError(*checked.diagnostics)

@@ -5,6 +5,7 @@ Nothing is traced or converted here. What does not fit is refused with the decla
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,7 +65,7 @@ class Reader:
             case tree.TypeTuple(items=items):
                 parts = self.parts(value, len(items), written.span.text, path)
                 return TupleType(
-                    tuple(self.written(v, w, f"{path}.{i}") for i, (v, w) in enumerate(zip(parts, items, strict=True)))
+                    tuple(self.written(v, w, f"{path}[{i}]") for i, (v, w) in enumerate(zip(parts, items, strict=True)))
                 )
             case tree.TypeCall(path=("D",), args=(inner,)):
                 return self.tangent(value, inner, path)
@@ -120,7 +121,7 @@ class Reader:
             case tree.TypeTuple(items=items) if len(items) != 1:
                 parts = self.parts(value, len(items), f"D({inner.span.text})", path)
                 return TupleType(
-                    tuple(self.tangent(v, w, f"{path}.{i}") for i, (v, w) in enumerate(zip(parts, items, strict=True)))
+                    tuple(self.tangent(v, w, f"{path}[{i}]") for i, (v, w) in enumerate(zip(parts, items, strict=True)))
                 )
             case tree.TypeTuple(items=(only,)):
                 return self.tangent(value, only, path)
@@ -150,7 +151,7 @@ class Reader:
             case TupleType(items=items):
                 parts = self.parts(value, len(items), show_type(type), path)
                 return TupleType(
-                    tuple(self.typed(v, t, f"{path}.{i}") for i, (v, t) in enumerate(zip(parts, items, strict=True)))
+                    tuple(self.typed(v, t, f"{path}[{i}]") for i, (v, t) in enumerate(zip(parts, items, strict=True)))
                 )
             case RecordType():
                 names = [f.name for f in type.decl.fields] or list(type.names)
@@ -176,7 +177,7 @@ class Reader:
         if isinstance(getattr(value, "function_type", None), ClosureType):
             return self.function(value, "", path)
         if isinstance(value, tuple):
-            return TupleType(tuple(self.plain(v, f"{path}.{i}") for i, v in enumerate(value)))
+            return TupleType(tuple(self.plain(v, f"{path}[{i}]") for i, v in enumerate(value)))
         if isinstance(value, Slot) and isinstance(value.value, str) and not self.specs:
             return TextType(value.value)
         return self.tensor(value, None, "", path)
@@ -192,12 +193,10 @@ class Reader:
         """The fields of a dict, a NamedTuple or a dataclass; `also` are names that may be there."""
         if isinstance(value, dict):
             given = value
-        elif isinstance(value, tuple) and hasattr(value, "_fields"):
-            given = {n: getattr(value, n) for n in value._fields}  # pyright: ignore[reportAttributeAccessIssue]
-        elif declaration(value) is not None or (hasattr(value, "__dataclass_fields__") and not isinstance(value, Slot)):
-            given = {n: getattr(value, n) for n in value.__dataclass_fields__}
-        else:
+        elif isinstance(value, Slot) or (listed := field_names(value)) is None:
             raise self.refused(path, shown, value)
+        else:
+            given = {n: getattr(value, n) for n in listed}
         missing = [n for n in names if n not in given]
         extra = [n for n in given if n not in names and n not in also]
         if missing or extra:
@@ -283,6 +282,13 @@ class Reader:
         return mistake(
             "DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text)
         )
+
+
+def field_names(value: Any) -> Sequence[str] | None:
+    """The fields of a dataclass or a NamedTuple."""
+    if dataclasses.is_dataclass(value):
+        return [f.name for f in dataclasses.fields(value)]
+    return getattr(value, "_fields", None) if isinstance(value, tuple) else None
 
 
 def has_tangent(written: tree.TypeExpr, module: Module) -> bool:

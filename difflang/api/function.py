@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,9 @@ from difflang.check.annotations import mistake
 from difflang.check.closures import DerivativeCode, FnCode, PullbackCode, Wrt
 from difflang.check.types import ClosureType, LangType
 from difflang.driver.entry import Entry
+from difflang.driver.guard import explain, guarded
 from difflang.driver.pipeline import staged
 from difflang.driver.specs import declared_arguments
-from difflang.driver.units import raise_failure
 from difflang.elaborate.context import Session
 from difflang.ir.evaluate import evaluate
 from difflang.ir.text import to_text
@@ -47,8 +48,8 @@ class Specialization:
         with loaded.lock:
             self.graph = loaded.finished(self.entry)
             self.constants = loaded.constants(self.entry)
-        self.executable: Executable = compile(self.graph)
         self.random, self.fails = self.entry.random, self.entry.fails
+        self.executable: Executable = compile(guarded(self.graph) if self.fails else self.graph)
         expected = result_pair(self.entry.type) if owner.operator == "vjp" else None
         self.make = maker(
             self.entry.type, loaded.records, lambda type, leaves: Function(loaded, type, leaves, expected)
@@ -75,13 +76,14 @@ class Specialization:
         return self.loaded.next_key()
 
     def run(self, leaves: Sequence[Any], key: Any = None) -> Any:
-        results = self.executable(*self.arrays(leaves, key))
+        arrays = self.arrays(leaves, key)
+        results = self.executable(*arrays)
         if self.fails:
-            word = results.pop()
-            if trees.traced((word,)):
-                results = trees.poisoned(results, word)
-            else:
-                raise_failure(self.loaded.checked.session, word)
+            site = results.pop()
+            if trees.traced((site,)):
+                results = trees.poisoned(results, site)
+            elif number := site.item():
+                raise explain(self.loaded.checked.session, number, compile(self.graph), arrays)
         return self.make(iter(results))
 
     def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
@@ -91,8 +93,8 @@ class Specialization:
             raise mistake("DL1206", "the interpreter takes arrays, not values inside a JAX transformation")
         converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
         results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
-        if self.fails:
-            raise_failure(self.loaded.checked.session, results.pop())
+        if self.fails and (site := results[-3].item()):
+            raise explain(self.loaded.checked.session, site, partial(evaluate, self.graph), converted)
         return self.make(iter(results))
 
     def fast(self, leaves: Sequence[Any]) -> Fast:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from difflang.base.collection import paused
+from difflang.driver.guard import Program, guarded
 from difflang.driver.pipeline import finished
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
 from difflang.ir.types import Tensor
 
-Program = Callable[..., Sequence[Any]]
 SMALL = 24  # equations of a host expression on numbers that are not worth a compilation
 
 
@@ -23,10 +23,13 @@ class Engine:
     name: Literal["xla", "interpret"] = "xla"
     device: str | None = None
 
-    def program(self, graph: Graph) -> Program:
-        """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine."""
+    def program(self, graph: Graph, *, guard: bool = False) -> Program:
+        """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
+
+        With `guard` the last result is the number of the check that failed, in place of the whole failure.
+        """
         with paused():
-            ready = finished(graph)
+            ready = guarded(finished(graph)) if guard else finished(graph)
         if self.name == "interpret" or small(ready):
             return interpreted(ready)
         from difflang.runtime.compile import compile

@@ -14,7 +14,7 @@ from difflang.elaborate.calls import Args, apply
 from difflang.elaborate.context import Context, Reported, Session
 from difflang.elaborate.functions import leaf_hints
 from difflang.elaborate.settle import settle
-from difflang.elaborate.terms import Array, Poison, Term, leaves, rebuild, type_of
+from difflang.elaborate.terms import Poison, Term, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import run
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Graph, Value
@@ -112,9 +112,10 @@ def written_call(name: str, arguments: Sequence[Argument]) -> Args:
         text += argument.text
     source = Source("<call>", text + ")")
     spans = [Span(source, *place) for place in places]
-    nothing: Term = Poison()
-    items: list[tuple[Term, Span]] = [(nothing, s) for a, s in zip(arguments, spans, strict=True) if not a.named]
-    named: dict[str, tuple[Term, Span]] = {
-        a.name: (nothing, s) for a, s in zip(arguments, spans, strict=True) if a.named
-    }
-    return Args(Span(source, 0, len(source.text)), items, named)
+    args, nothing = Args(Span(source, 0, len(source.text))), Poison()
+    for argument, span in zip(arguments, spans, strict=True):
+        if argument.named:
+            args.named[argument.name] = (nothing, span)
+        else:
+            args.items.append((nothing, span))
+    return args

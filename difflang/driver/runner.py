@@ -51,7 +51,7 @@ class Runner(Host):
         if unit is None:
             unit, staging = self.staged(node, body)
             given = [leaf for _, leaves in staging.given for leaf in leaves or ()]
-            unit = replace(unit, program=self.units.engine.program(unit.graph))
+            unit = replace(unit, program=self.units.engine.program(unit.graph, guard=unit.fails))
             if unit.reusable and not self.binds_sizes(node):
                 self.units.keep(node, unit)
         arguments = [leaf for name in unit.reads for leaf in self.values[name].leaves or ()]

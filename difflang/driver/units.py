@@ -6,18 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from difflang.base.collection import paused
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.check.annotations import Annotations
 from difflang.check.modules import HostVar, Module
 from difflang.check.types import LangType, leaf_types, settled_type
 from difflang.check.unify import Unifier
 from difflang.driver.engine import Engine, Program
+from difflang.driver.guard import explain
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Context, Reported, Root, Scope, Session
-from difflang.elaborate.failure import Site
 from difflang.elaborate.names import free_names
 from difflang.elaborate.settle import settle
 from difflang.elaborate.terms import Array, Term, leaves, type_of
@@ -99,7 +96,7 @@ def stage(
         host.staging.pop()
     if session.errors > errors:
         raise Reported
-    word = leaves(cx.word.term) if isinstance(cx.word.term, Array) and cx.word.term is not fresh else []
+    word = leaves(cx.failure) if cx.word.term is not fresh else []
     order = [v for t in cx.root.globals.values() for v in leaves(t)]
     order += [v for params, _ in staging.given for v in params] + ([cx.root.key] if cx.root.key else [])
     graph = cx.root.builder.finish([*[v for t in terms for v in leaves(t)], *word], params=order)
@@ -148,8 +145,8 @@ class Units:
         arrays = [*arguments, *([key] if unit.random else [])]
         assert unit.program is not None
         results = list(unit.program(*arrays))
-        if unit.fails:
-            raise_failure(self.session, results.pop())
+        if unit.fails and (site := results.pop().item()):
+            raise explain(self.session, site, self.engine.program(unit.graph), arrays)
         values: list[HostValue] = []
         for type, static in zip(unit.types, unit.statics, strict=True):
             count = len(leaf_types(type))
@@ -160,20 +157,3 @@ class Units:
 
 def same(var: HostVar | None, type: LangType, static: Any) -> bool:
     return var is not None and var.type == type and var.static == static
-
-
-def raise_failure(session: Session, word: Any) -> None:
-    """The error that a failure word stands for, if it is one."""
-    site, first, second = np.asarray(word).tolist()
-    if not site:
-        return
-    found: Site = session.sites[site - 1]
-    if found.message:
-        raise DifflangError(Diagnostic("DL0901", found.message, (Label(found.span, "this does not hold"),)))
-    raise DifflangError(
-        Diagnostic(
-            "DL0902",
-            f"index {first} is out of range",
-            (Label(found.span, f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"),),
-        )
-    )

@@ -11,7 +11,7 @@ from difflang.check.annotations import mistake
 from difflang.check.closures import BuiltinCode
 from difflang.check.types import leaf_types, mapped, pruned, show_type
 from difflang.elaborate.calls import Args, apply, bind_pattern
-from difflang.elaborate.context import WORD_TYPE, Context, Reported, walk, walks
+from difflang.elaborate.context import WORD, Context, Reported, walk, walks
 from difflang.elaborate.control import Branch, Source, branch, closed, joined, row, source
 from difflang.elaborate.failure import absorb_lanes
 from difflang.elaborate.names import bound_names, nodes
@@ -79,7 +79,7 @@ def mapping(cx: Context, span: Span, over: Source, body: Callable[[Array, list[V
         lane = Lane(builder, length)
         try:
             value = yield body(Array(index, below=length, lane=lane), rows)
-            word = leaves(cx.word.term) if cx.word.term is not fresh else []
+            word = leaves(cx.failure) if cx.word.term is not fresh else []
         finally:
             cx.word.term = outer_word
             cx.keys.pop()
@@ -90,13 +90,11 @@ def mapping(cx: Context, span: Span, over: Source, body: Callable[[Array, list[V
     consts, (graph,) = closed([builder], [[*leaves(value), *word]], [builder.params], [0])
     cx.builder.span = span
     operands = tuple(map(cx.builder.own, [*consts, iota, *over.arrays, *lane.arrays]))
-    types = tuple(
-        [Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[WORD_TYPE] * len(word)]]
-    )
+    types = tuple([Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[WORD] * len(word)]])
     results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
     if word:
-        absorb_lanes(cx, results[-1], span)
-        results = results[:-1]
+        absorb_lanes(cx, results[-3:], span)
+        results = results[:-3]
     return rebuild(mapped(type_of(value), lambda t: Tensor(t.dtype, (length, *t.shape))), results)
 
 

@@ -15,7 +15,7 @@ from difflang.check.modules import HostVar, Module
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.spelling import spelled, way_out
-from difflang.elaborate.terms import Array, Poison, Static, Term, rebuild, type_of
+from difflang.elaborate.terms import Array, Poison, Static, Term, Tuple, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from difflang.check.closures import FnCode
 
 
-WORD_TYPE = Tensor(I32, (3,))  # a failure: which check, and the two numbers it was about; zero while all is well
+WORD = Tensor(I32)  # a failure is three of these; zero while all is well
 
 
 class Reported(Exception):
@@ -83,7 +83,7 @@ class Instance:
     type: LangType
     globals: tuple[tuple[str, LangType], ...] = ()
     random: bool = False
-    fails: bool = False  # its last result is a failure word
+    fails: bool = False  # its last three results are a failure
     effects: frozenset[str] = frozenset()
     calls: frozenset[tree.Fn] = frozenset()
 
@@ -162,13 +162,13 @@ class Context:
         self.word = Binding("failure", self.no_failure(), mutable=True)
 
     @property
-    def failure(self) -> Array:
-        """The failure word as it is now."""
-        assert isinstance(self.word.term, Array)
+    def failure(self) -> Tuple:
+        """The first failure so far: the number of the check, and the two numbers it was about."""
+        assert isinstance(self.word.term, Tuple)
         return self.word.term
 
-    def no_failure(self) -> Array:
-        return Array(self.builder.const(0, WORD_TYPE), static=0)
+    def no_failure(self) -> Tuple:
+        return Tuple((Array(self.builder.const(0, WORD), static=0),) * 3)
 
     # ---- graphs and scopes
 
@@ -288,7 +288,7 @@ class Context:
     # ---- randomness
 
     @contextmanager
-    def keyed(self, key: Value | None) -> Iterator[None]:
+    def keyed(self, key: Value | None) -> Generator[None, None, None]:
         """Draws come from this key, counted from 0; with None, as they do around here."""
         if key is None:
             yield

@@ -11,6 +11,7 @@ from difflang.check.annotations import mistake
 from difflang.check.types import ClosureType, TextType, leaf_types, mapped, show_type
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.failure import all_is_well
 from difflang.elaborate.names import assigned, last
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.terms import (
@@ -309,8 +310,7 @@ def step(
     with cx.region(e.span) as builder:
         index = builder.param(INDEX, "step")
         enter(builder, variables)
-        entered = cx.word.term
-        assert isinstance(entered, Array)
+        entered = cx.failure
         rows = [builder.param(row(v)) for v in items]
         cx.keys.append((builder, index))
         cx.loops.append([])
@@ -322,7 +322,8 @@ def step(
                     yield walk(cx, stmt)
             after = [b.term for b in variables]
             if after[-1] is entered:  # nothing in the body can fail: the word is not carried
-                builder.params.remove(leaves(entered)[0])
+                for value in leaves(entered):
+                    builder.params.remove(value)
                 variables, after = variables[:-1], after[:-1]
         finally:
             cx.keys.pop()
@@ -392,9 +393,7 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
 
 def still_well(cx: Context, condition: Array, span: Span) -> Value:
     """The condition, and no failure so far."""
-    assert isinstance(cx.word.term, Array)
-    clear = cx.emit("eq", span, cx.word.term.value, cx.emit("const", span, value=0, type=cx.word.term.tensor))
-    return cx.emit("logical_and", span, condition.value, cx.emit("reduce_all", span, clear, axes=(0,)))
+    return cx.emit("logical_and", span, condition.value, all_is_well(cx, span))
 
 
 def emit_loop(

@@ -290,7 +290,7 @@ def differentiated(
     all_types = (*results, *[t for t in types if isinstance(t, Tensor)])
     found = cx.builder.append(OPS[op], operands, all_types, (traced.graph,), wrt=wrt)
     if traced.fails:
-        absorb(cx, found[len(results) - 1], span)
+        absorb(cx, found[len(results) - 3 : len(results)], span)
     return found[: len(results)], found[len(results) :]
 
 

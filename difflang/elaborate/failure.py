@@ -1,20 +1,22 @@
 """Checks that wait for the run: an index that nothing proves in range, an assertion.
 
-A failure is a value: a word of three numbers, zero while all is well, that travels as a hidden variable through
-branches, loops, maps and calls and leaves the program beside its results. The first check that fails writes it; nothing
-is clamped, and the host turns the word into an error at the user's line.
+A failure is a value: the number of a check and two numbers that it was about, zero while all is well. It travels as a
+hidden variable through branches, loops, maps and calls and leaves the program beside its results. The first check that
+fails writes it; nothing is clamped, and the host turns it into an error at the user's line. What usually runs computes
+the number of the check only; the other two are asked for when it is not zero.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Span
 from difflang.check.annotations import Undecided
 from difflang.check.types import Spread
-from difflang.elaborate.context import WORD_TYPE, Context
+from difflang.elaborate.context import WORD, Context
 from difflang.elaborate.operators import elementwise
-from difflang.elaborate.terms import Array
+from difflang.elaborate.terms import Array, Tuple, leaves
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.types import BOOL, I32, Tensor
@@ -74,44 +76,47 @@ def proved(index: Array, size: Dim) -> bool:
 
 
 def fail(cx: Context, bad: Value, site: Site, span: Span, *numbers: Value) -> None:
-    """Write the word if `bad`, unless an earlier check has."""
-    number = cx.session.site(site)
-    parts = [cx.emit("const", span, value=number, type=Tensor(I32, (1,)))]
-    for operand in numbers or (cx.emit("const", span, value=0, type=Tensor(I32)),) * 2:
-        if operand.type != Tensor(I32):
-            operand = cx.emit("truncate", span, operand, dtype=I32)
-        parts.append(cx.emit("reshape", span, operand, shape=(1,)))
-    new = cx.emit("concat", span, *parts, axis=0)
-    merge(cx, cx.emit("broadcast", span, bad, shape=(3,), axes=()), new, span)
+    """Write the failure if `bad`, unless an earlier check has."""
+    word = [cx.emit("const", span, value=cx.session.site(site), type=WORD)]
+    for number in numbers or (cx.emit("const", span, value=0, type=WORD),) * 2:
+        word.append(number if number.type == WORD else cx.emit("truncate", span, number, dtype=I32))
+    merge(cx, bad, word, span)
 
 
-def merge(cx: Context, happened: Value, word: Value, span: Span) -> None:
+def merge(cx: Context, happened: Value, word: Sequence[Value], span: Span) -> None:
     """The first failure stays."""
-    old, take = cx.failure, happened
-    if old.static is None:
-        clear = cx.emit("eq", span, old.value, cx.emit("const", span, value=0, type=WORD_TYPE))
-        all_clear = cx.emit("broadcast", span, cx.emit("reduce_all", span, clear, axes=(0,)), shape=(3,), axes=())
-        take = cx.emit("logical_and", span, all_clear, happened)
-    cx.word.term = Array(cx.emit("select", span, take, word, old.value))
+    old = leaves(cx.failure)
+    if not is_fresh(cx):
+        happened = cx.emit("logical_and", span, all_is_well(cx, span), happened)
+    cx.word.term = Tuple(tuple(Array(cx.emit("select", span, happened, w, o)) for w, o in zip(word, old, strict=True)))
 
 
-def absorb(cx: Context, word: Value, span: Span) -> None:
-    """Take over the word of a call, a lane or a derivative."""
-    if cx.failure.static is not None:
-        cx.word.term = Array(word)
+def is_fresh(cx: Context) -> bool:
+    """Whether nothing here can have failed so far."""
+    site = cx.failure.items[0]
+    return isinstance(site, Array) and site.static is not None
+
+
+def all_is_well(cx: Context, span: Span) -> Value:
+    """No check has failed so far."""
+    return cx.emit("eq", span, leaves(cx.failure)[0], cx.emit("const", span, value=0, type=WORD))
+
+
+def absorb(cx: Context, word: Sequence[Value], span: Span) -> None:
+    """Take over the failure of a call, a lane or a derivative."""
+    if is_fresh(cx):
+        cx.word.term = Tuple(tuple(map(Array, word)))
     else:
-        merge(cx, cx.emit("const", span, value=True, type=Tensor(BOOL, (3,))), word, span)
+        merge(cx, cx.emit("const", span, value=True, type=Tensor(BOOL)), word, span)
 
 
-def absorb_lanes(cx: Context, words: Value, span: Span) -> None:
-    """The word of the first lane that failed."""
-    assert isinstance(words.type, Tensor)
-    lanes = words.type.shape[0]
-    if lanes == 0:
+def absorb_lanes(cx: Context, words: Sequence[Value], span: Span) -> None:
+    """The failure of one of the lanes that failed: of the last check among theirs, the first lane."""
+    sites = words[0]
+    assert isinstance(sites.type, Tensor)
+    if sites.type.shape == (0,):
         return
-    zero = cx.emit("const", span, value=0, type=words.type)
-    failed = cx.emit("reduce_any", span, cx.emit("ne", span, words, zero), axes=(1,))
-    first = cx.emit("argmax", span, cx.emit("truncate", span, failed, dtype=I32), axis=0)
-    origin = cx.emit("const", span, value=0, type=Tensor(I32))
-    word = cx.emit("dynamic_slice", span, words, first, origin, sizes=(1, 3))
-    absorb(cx, cx.emit("reshape", span, word, shape=(3,)), span)
+    lane = cx.emit("argmax", span, sites, axis=0)
+    numbers = [cx.emit("dynamic_slice", span, w, lane, sizes=(1,)) for w in words[1:]]
+    site = cx.emit("reduce_max", span, sites, axes=(0,))
+    absorb(cx, [site, *[cx.emit("reshape", span, n, shape=()) for n in numbers]], span)

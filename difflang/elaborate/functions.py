@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.base.codes import nearest
 from difflang.check.annotations import Annotations, Undecided, mistake, not_this_type, too_deep, written_type
 from difflang.check.closures import (
     FnCode,
@@ -370,7 +370,7 @@ def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], 
     types = tuple(r.type for r in instance.graph.results)
     results = cx.builder.append(OPS["call"], owned, types, (instance.graph,), name=code.decl.name)
     if instance.fails:
-        absorb(cx, results[-1], span)
+        absorb(cx, results[-3:], span)
     return like(instance.result, iter(results))
 
 

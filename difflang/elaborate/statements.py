@@ -222,7 +222,9 @@ def widened(cx: Context, value: Array, old: Array, span: Span) -> Array:
 def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding: Binding | None = None) -> None:
     if not cx.unifier.same(type_of(old), type_of(new)):
         if isinstance(old, Closure) and isinstance(new, Closure):
-            raise cx.not_yet("a variable that holds one function after another is", span, "choose inside one function's body")
+            raise cx.not_yet(
+                "a variable that holds one function after another is", span, "choose inside one function's body"
+            )
         labels = [(span, f"this is {show_type(type_of(new))}")]
         if binding is not None and binding.span is not None:
             labels.append((binding.span, f"{what} is {show_type(type_of(old))}"))

@@ -1,0 +1,30 @@
+"""Programs that can fail: what usually runs says which check failed; the full program says what it was about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.elaborate.context import Session
+from difflang.elaborate.failure import Site
+from difflang.ir.graph import Graph
+from difflang.passes.optimize import optimize
+
+Program = Callable[..., Sequence[Any]]
+NUMBERS = 2  # the last results of a program that can fail: what a failure was about
+
+
+def guarded(graph: Graph) -> Graph:
+    """The same program without what its failures were about: its last result is the number of a check, or zero."""
+    return optimize(graph.with_results(graph.results[:-NUMBERS]))
+
+
+def explain(session: Session, site: int, full: Program, arrays: Sequence[Any]) -> DifflangError:
+    """The error that a failure is: the full program is run again for the numbers in it."""
+    first, second = [int(n) for n in list(full(*arrays))[-NUMBERS:]]
+    found: Site = session.sites[site - 1]
+    if found.message:
+        return DifflangError(Diagnostic("DL0901", found.message, (Label(found.span, "this does not hold"),)))
+    room = f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"
+    return DifflangError(Diagnostic("DL0902", f"index {first} is out of range", (Label(found.span, room),)))
