@@ -14,6 +14,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.driver.engine import Engine, Program
 from difflang.driver.files import Access
+from difflang.driver.guard import guarded
 from difflang.driver.pipeline import finished
 from difflang.driver.program import Checked, check, run
 from difflang.driver.values import HostValue
@@ -28,8 +29,10 @@ HERE = Path(__file__).resolve().parent
 class Twice(Engine):
     """Evaluates every graph as it was elaborated and as it would be lowered; the answers are the same."""
 
-    def program(self, graph: Graph) -> Program:
+    def program(self, graph: Graph, *, guard: bool = False) -> Program:
         plain, ready = differentiate(graph), finished(graph)
+        if guard:
+            plain, ready = guarded(plain), guarded(ready)
         verify(plain)
         verify(ready)
 

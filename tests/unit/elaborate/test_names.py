@@ -1,4 +1,4 @@
-"""Names that a program declares hide those of the language."""
+"""Names that a program declares: operators they hide, sizes in host functions, texts in records."""
 
 from __future__ import annotations
 
@@ -28,3 +28,23 @@ def test_a_top_level_let_hides_an_operator_in_python_too() -> None:
 
 def test_variance_can_be_called() -> None:
     assert run_program("print(variance([1.0, 2.0, 3.0, 4.0]), std([1.0, 3.0]))\n") == "1.25 1.0\n"
+
+
+def test_a_host_function_knows_the_sizes_of_its_parameters() -> None:
+    """And only those: a size of the same name outside is another one."""
+    program = """let x: f32[n] = [1.0, 2.0, 3.0]
+host fn show(a: f32[n], b: f32[n]) {
+  print(n, sum(a + b))
+}
+show([1.0, 2.0], [3.0, 4.0])
+print(n)
+"""
+    assert run_program(program) == "2 10.0\n3\n"
+    wrong = run_program(program.replace("[3.0, 4.0]", "[3.0]"))
+    assert "error[DL0304]: the argument `b` does not fit" in wrong
+    assert "2 10.0" not in wrong
+
+
+def test_a_text_in_a_record_is_replaced() -> None:
+    program = 'record P { x: f32, name: str }\nlet p = P(x = 1.0, name = "a")\nprint((p with (name = "b")).name)\n'
+    assert run_program(program) == "b\n"
