@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +43,25 @@ def check(source: Source, default_float: str | None = None) -> Checked:
     with paused():
         module, parsed = declare(source, session, default_float)
         Checker(session, module).check(parsed.items)
+    broken = [d for d in session.diagnostics if d.code.startswith("DL01")]
+    others = [d for d in session.diagnostics if not d.code.startswith("DL01")]
+    session.diagnostics[:] = [*broken, *independent(broken, others)]
     module.host.clear()
     return Checked(module, parsed.items, session)
+
+
+def independent(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:
+    """What checking found that does not follow from a mistake in the syntax of the same line, or of a name's own."""
+    lines = {(m.span.source, m.span.position[0]) for d in broken for m in d.labels}
+    words = {w for source, line in lines for w in re.findall(r"\w+", source.line(line))}
+    kept: list[Diagnostic] = []
+    for diagnostic in found:
+        span = diagnostic.span
+        here = span is not None and (span.source, span.position[0]) in lines
+        lost = span is not None and diagnostic.code in ("DL0201", "DL0202") and span.text in words
+        if not here and not lost:
+            kept.append(diagnostic)
+    return kept
 
 
 def run(checked: Checked, engine: Engine, access: Access, seed: int, write: Callable[[str], None]) -> Runner:

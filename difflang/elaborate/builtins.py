@@ -10,6 +10,7 @@ from difflang.base.codes import nearest
 from difflang.base.source import Span
 from difflang.check.annotations import Undecided
 from difflang.check.types import pruned, show_type
+from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.terms import (
@@ -254,6 +255,8 @@ def converted(cx: Context, dtype: DType, args: Args) -> Walk[Term]:
 def converted_static(cx: Context, dtype: DType, x: Array, span: Span) -> Array:
     """A number known already, of the type asked for."""
     value: Any = x.static
+    if x.literal and isinstance(value, int) and not isinstance(value, bool):
+        unified(x.tensor.dtype, dtype)  # the number as written is of this type from the start
     if isinstance(value, float) and dtype.is_integer:
         value = int(value)
     if dtype is BOOL and not isinstance(value, Poly):

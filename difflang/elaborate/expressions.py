@@ -288,7 +288,8 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
         name = tree.Member(arg.span, e.base, arg.name or "", arg.span)
         old = field(cx, base, name)
         assert isinstance(base, Record)
-        if not cx.unifier.same(type_of(old), type_of(value)):
+        texts = isinstance(old, Text) and isinstance(value, Text)  # what a text says is part of its type
+        if not texts and not cx.unifier.same(type_of(old), type_of(value)):
             raise cx.error(
                 "DL0304",
                 f"the field `{arg.name}` is {show_type(type_of(old))}",
@@ -341,5 +342,5 @@ def match_(cx: Context, e: tree.Match) -> Walk[Term]:
 
 @walks(tree.Slice, tree.Dots)
 def slice_(cx: Context, e: tree.Slice) -> Walk[Term]:
-    raise cx.error("DL0318", "an open range is an index only", e.span, "", "write both ends: `a..b`")
+    raise cx.error("DL0313", "an open range is an index only", e.span, "", "write both ends: `a..b`")
     yield

@@ -121,6 +121,9 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
         cx.unifier, code.module.records.get, captured_sizes(code, captures), {g.name: g.bound for g in decl.generics}
     )
     terms = match_parameters(cx, decl, given, annotations)
+    if cx.root.definition and cx.host is not None and known_sizes(annotations, captures, terms):
+        instance = yield instantiated_now(cx, code, captures, terms, annotations, args.span)
+        return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
     if cx.root.definition and decl.result is not None and not has_open_names(decl):
         result = annotations.type(decl.result)
         if not isinstance(result, FnType):
@@ -128,6 +131,24 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
             return detached(cx, result)
     instance = yield instantiate(cx, code, captures, terms, annotations, args.span)
     return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
+
+
+def known_sizes(annotations: Annotations, captures: tuple[Term, ...], terms: Mapping[str, Term]) -> bool:
+    """Whether a call has numbers for all its sizes: then it can be proved before anything runs."""
+    types = [leaf for t in (*captures, *terms.values()) for leaf in leaf_types(type_of(t))]
+    bound = [size for size in annotations.bound.values() if isinstance(size, Dim)]
+    return all(isinstance(d, int) for d in (*bound, *[d for t in types for d in t.shape]))
+
+
+def instantiated_now(
+    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
+) -> Walk[Instance]:
+    """A call in host code that is being checked, specialized as it will be when it runs."""
+    cx.root.definition = False
+    try:
+        return (yield instantiate(cx, code, captures, terms, annotations, span))
+    finally:
+        cx.root.definition = True
 
 
 def captured_sizes(code: FnCode, captures: tuple[Term, ...]) -> dict[str, Any]:
@@ -159,7 +180,7 @@ def match_parameters(
     """Bind the signature's names from the arguments. Errors: DL0304 with both places, DL0305."""
     terms: dict[str, Term] = {}
     stories: dict[str, tuple[Span, str]] = {}
-    for param in decl.params:
+    for param in sorted(decl.params, key=lambda p: told_by_others(p, annotations)):
         term, span = given[param.name]
         known = set(annotations.bound)
         if is_dim(param.type):
@@ -170,7 +191,20 @@ def match_parameters(
         for name in annotations.bound.keys() - known:
             stories[name] = (span, f"{name} is {annotations.bound[name]}: this is {show_type(type_of(term))}")
         terms[param.name] = term
-    return terms
+    return {p.name: terms[p.name] for p in decl.params if p.name in terms}
+
+
+def told_by_others(param: tree.Param, annotations: Annotations) -> int:
+    """When to match a parameter: sizes given as numbers first, formulas of several sizes last."""
+    if param.type is None or is_dim(param.type):
+        return 0
+    todo, several = [param.type], False
+    while todo:
+        part = todo.pop()
+        if isinstance(part, tree.TypeApply):
+            todo += [a for a in part.args if not isinstance(a, tree.AnyShape)]
+        several = several or (isinstance(part, tree.DimBinary) and len(free_names(part) - annotations.bound.keys()) > 1)
+    return 2 if several else 1
 
 
 def is_dim(written: tree.TypeExpr | None) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Undecided, mistake
-from difflang.check.types import DTypeVar, Spread, dtype_text, pruned, show_type
+from difflang.check.types import DTypeVar, Spread, dtype_text, literal_dtype, pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.spelling import quoted, spelled
@@ -366,6 +366,8 @@ def logical(cx: Context, name: str, span: Span, terms: tuple[Term, Term], spans:
 
 @walks(tree.Unary)
 def unary(cx: Context, e: tree.Unary) -> Walk[Term]:
+    if e.op == "-" and isinstance(e.operand, tree.Int) and e.operand.value <= 2**63:
+        return cx.literal(-e.operand.value, e.span, literal_dtype(0), -e.operand.value)
     operand = yield walk(cx, e.operand)
     if e.op == "not":
         if isinstance(operand, Array) and isinstance(operand.static, bool):
