@@ -34,8 +34,9 @@ _HOMES = {
 }
 
 __all__ = [
-    "ArgumentError", "AssertionFailure", "CheckError", "DTypeError", "DataError", "DifferentiationError", "DifflangError",
-    "DifflangWarning", "Function", "IndexFailure", "Module", "ParseError", "ShapeError", "load", "loads",
+    "ArgumentError", "AssertionFailure", "CheckError", "DTypeError", "DataError", "DifferentiationError",
+    "DifflangError", "DifflangWarning", "Function", "IndexFailure", "Module", "ParseError", "ShapeError", "load",
+    "loads",
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from difflang.driver.engine import Engine
 from difflang.driver.entry import elaborated
 from difflang.driver.pipeline import STAGES, finished, staged
 from difflang.driver.program import Checked
-from difflang.driver.specs import declared_arguments
+from difflang.driver.specs import declared_arguments, known_names
 from difflang.elaborate.context import Session
 from difflang.ir.graph import Graph
 from difflang.ir.json import to_json
@@ -83,6 +83,7 @@ def graphs(
     Captured(checked, path, Engine("interpret"))
     shown: dict[str, str] = {}
     left: list[Diagnostic] = []
+    everywhere = {n for decl in decls for n in known_names(decl)}
     for decl in decls:
         if decl.host:
             if wanted.entry is not None:
@@ -91,9 +92,11 @@ def graphs(
                 )
             continue
         try:
-            graph = graph_of(checked, decl, wanted)
+            here = known_names(decl) if wanted.entry is None else everywhere
+            told = {n: t for n, t in wanted.told.items() if n in here or n not in everywhere}
+            graph = graph_of(checked, decl, replace(wanted, told=told))
         except DifflangError as error:
-            if wanted.entry is not None or error.diagnostics[0].code not in ("DL1210", "DL1207"):
+            if wanted.entry is not None or error.diagnostics[0].code != "DL1210":
                 raise
             left += [replace(d, severity="warning") for d in error.diagnostics]
             continue

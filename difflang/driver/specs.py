@@ -101,17 +101,25 @@ def declared_type(param: tree.Param, annotations: Annotations) -> LangType | Non
 
 
 def untold(decl: tree.Fn, param: tree.Param, annotations: Annotations) -> DifflangError:
-    written = param.type
-    named = [] if written is None else [n for n in free_names(written) if n not in annotations.bound and n.islower()]
-    missing = [n for n in named if n not in DTYPES and n not in ("dim", "str", "key")]
-    what = (
-        f"{'the size' if len(missing) == 1 else 'the sizes'} {', '.join(missing)}"
-        if missing
-        else f"the type of `{param.name}`"
-    )
-    example = f"--arg {missing[0]}=3" if missing else f"--arg {param.name}=f32[3]"
-    if is_dim(written):
-        what, example = f"the size {param.name}", f"--arg {param.name}=3"
-    return mistake(
-        "DL1210", f"{what} must be told to write down `{decl.name}`", (param.span, ""), help=f"for example `{example}`"
-    )
+    """What has to be told of a function, all at once."""
+    if is_dim(param.type):
+        missing = [param.name]
+    else:
+        written = [p.type for p in decl.params if p.type is not None and p.default is None and not is_dim(p.type)]
+        named = dict.fromkeys(n for w in written for n in sizes_in(w, annotations))
+        missing = [n for n in named if n not in annotations.bound]
+    what = f"the size{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else f"the type of `{param.name}`"
+    example = " ".join(f"--arg {n}=3" for n in missing) or f"--arg {param.name}=f32[3]"
+    message = f"{what} must be told to write down `{decl.name}`"
+    return mistake("DL1210", message, (param.span, ""), help=f"say `{example}`")
+
+
+def sizes_in(written: tree.TypeExpr, annotations: Annotations) -> list[str]:
+    """The names in a written type that stand for sizes."""
+    others = {*DTYPES, "dim", "str", "key", "D", *annotations.generics}
+    return [n for n in free_names(written) if n not in others and annotations.records(n) is None]
+
+
+def known_names(decl: tree.Fn) -> set[str]:
+    """The parameters of a function, and the names in their types."""
+    return {n for p in decl.params for n in (p.name, *(free_names(p.type) if p.type is not None else ()))}

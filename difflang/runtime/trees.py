@@ -54,7 +54,7 @@ def key(leaf: Any) -> Hashable:
     if kind is str:
         return leaf
     try:
-        weak = isinstance(leaf, Tracer) and leaf.aval.weak_type
+        weak = isinstance(leaf, Tracer) and getattr(leaf.aval, "weak_type", False)
         return kind, leaf.shape, leaf.dtype, weak
     except AttributeError:
         return kind
@@ -108,7 +108,7 @@ def key_data(value: Any) -> Any:
     if (
         isinstance(value, jax.Array)
         and not is_dtype(value.dtype)
-        and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
     ):
         return jax.random.key_data(value)
     return value

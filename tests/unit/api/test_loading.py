@@ -1,0 +1,136 @@
+"""Files and texts loaded: what is wrong is raised by class, a file's own values are found when they are needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import difflang
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "code"),
+    [
+        ("fn f(x: f32) = (", difflang.ParseError, "DL0103"),
+        ("fn f(x: f32) = y", difflang.CheckError, "DL0201"),
+        ("fn f(x: f32[2], y: f32[3]) = x + y", difflang.ShapeError, "DL0310"),
+        ("fn f(x: f32, y: f64) = x + y", difflang.DTypeError, "DL0311"),
+        ("fn f(x: i32) -> f32 = 1.0\nfn g(x: i32) = grad(f)(x)", difflang.DifferentiationError, "DL0401"),
+    ],
+)
+def test_a_wrong_program_is_raised_as_what_it_is(source: str, kind: type, code: str) -> None:
+    with pytest.raises(kind) as error:
+        difflang.loads(source, name="wrong.dfl")
+    assert isinstance(error.value, difflang.DifflangError) and isinstance(error.value, SyntaxError)
+    assert error.value.diagnostics[0].code == code
+    assert error.value.filename == "wrong.dfl" and error.value.lineno == source.count("\n") + 1
+    assert code in error.value.render() and code in str(error.value)
+    assert error.value.to_json()[0]["code"] == code
+
+
+def test_reports_point_into_the_file_that_a_text_comes_from() -> None:
+    with pytest.raises(difflang.CheckError) as error:
+        difflang.loads("fn f(x: f32) = y", origin=("model.py", 41))
+    assert error.value.filename == "model.py" and error.value.lineno == 41
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(difflang.DataError) as error:
+        difflang.load(tmp_path / "nothing.dfl")
+    assert isinstance(error.value, OSError)
+
+
+FILE = """
+let data: f64[n, 2] = read_csv("data.csv")
+let unused: f64[k] = read_npy("not there.npy")
+let (low, high) = (1.0, 10.0)
+let weights = data[.., 0] * scale(2.0)
+var counter: f64 = 0.0
+let after = counter + 1.0
+print("this is not run")
+assert false
+fn scale(x: f64) -> f64 = x * f64(high)
+fn total(x: f64) -> f64 = x * sum(weights)
+fn rows() -> i32 = n
+fn local(unused: f64) -> f64 { let counter = unused
+  counter }
+fn later() -> f64 = after
+fn missing() -> f64 = sum(unused)
+"""
+
+
+def test_top_level_values_are_evaluated_when_a_function_needs_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model.dfl"
+    path.write_text(FILE)
+    (tmp_path / "data.csv").write_text("1,2\n3,4\n")
+    m = difflang.load(path)
+    assert float(m.local(2.0)) == 2, "a parameter of that name is no top-level value"
+    assert float(m.total(1.0)) == 80 and float(m.total.grad()(1.0)) == 80 and m.rows() == 2
+    assert m.total.interpret(0.5) == 40
+    with pytest.raises(difflang.ArgumentError, match="is a variable"):
+        m.later()
+    for _ in range(2):
+        with pytest.raises(difflang.DataError, match="no such file"):
+            m.missing()
+    assert m.__name__ == "model" and m.__file__ == str(path)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_only_the_folder_of_the_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "secret.csv").write_text("1\n")
+    path = tmp_path / "inner" / "model.dfl"
+    path.write_text('let x: f64[n] = read_csv("../secret.csv")\nfn f() -> f64 = sum(x)\n')
+    with pytest.raises(difflang.DataError) as error:
+        difflang.load(path).f()
+    assert error.value.diagnostics[0].code == "DL0702"
+
+
+def test_importing_the_package_is_light() -> None:
+    program = "import sys, difflang; assert not {'jax', 'numpy', 'lark'} & set(sys.modules), 'heavy'; dir(difflang)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert {"load", "loads", "DifflangError", "IndexFailure"} <= set(dir(difflang))
+    with pytest.raises(AttributeError):
+        difflang.nothing  # noqa: B018
+
+
+# ---- The levels below
+
+
+def test_a_program_is_lowered_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from difflang.api import loaded
+
+    made: list[str] = []
+    original = loaded.elaborated
+    monkeypatch.setattr(loaded, "elaborated", lambda *args: made.append(args[2]) or original(*args))
+    m = difflang.loads("fn f(x: f32[n], y: f32 = 2.0) -> f32 = y * sum(sin(x))")
+    for _ in range(3):
+        text = m.f.lower("f32[3]").as_text()
+    assert made == ["f"] * 3 and "stablehlo.sine" in text and "tensor<3xf32>" in text
+    compiled = m.f.lower(np.ones(3, np.float32)).compile()
+    (value,) = compiled(np.ones(3, np.float32))
+    assert value == pytest.approx(2 * 3 * np.sin(1), rel=1e-6)
+    assert "stablehlo" in m.f.stablehlo("f32[3]", platform="tpu")
+
+
+def test_the_graph_is_shown_at_its_stages() -> None:
+    m = difflang.loads("record P[d] { w: f32[d] }\nfn f(x: f32) = x * x\nfn g(p: P[d], s: f32) = s * sum(p.w)")
+    assert "call %x" in m.f.ir() and "vjp" in m.f.grad().ir() and "vjp" not in m.f.grad().ir("derived")
+    assert "mul" in m.f.ir("optimized", "f32") and "mul" in m.f.jaxpr("f32")
+    assert "f32[4]" in m.g.ir("ir", "P[4]", "f32") and "f32[4]" in m.g.ir("ir", {"w": "f32[4]"}, s="f32")
+    with pytest.raises(ValueError, match="no stage"):
+        m.f.ir("planned")
+    for spec in ("f32[", "q7", "f32[n]", ""):
+        with pytest.raises(difflang.ArgumentError) as error:
+            m.f.ir("ir", spec)
+        assert error.value.diagnostics[0].code == "DL1210", spec
+    with pytest.raises(difflang.ArgumentError):
+        m.f.ir("ir", "f64")
+    with pytest.raises(difflang.ArgumentError, match=r"sizes? d"):
+        m.g.ir()
