@@ -9,10 +9,11 @@ from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import mistake
+from difflang.check.annotations import Annotations, mistake
 from difflang.check.closures import FnCode
 from difflang.check.modules import HostVar, Module
 from difflang.check.types import RangeType, TextType, TupleType, show_type
+from difflang.check.unify import Unifier
 from difflang.driver.files import READERS
 from difflang.driver.units import Staging, Unit, stage
 from difflang.driver.values import HostValue
@@ -358,25 +359,23 @@ class Host(ABC):
                 (decl.name_span, "declared here"),
             )
         values = [self.evaluate(a.value) for a in e.args if not isinstance(a.value, tree.Comprehension)]
-        with self.nested(e.span), self.scope():
-            for param, value in zip(decl.params, values, strict=True):
-                self.bind(tree.NamePattern(param.span, param.name), self.checked(param, value, e.span), False, e.span)
-            body = decl.body
-            return self.block(body) if isinstance(body, tree.Block) else self.evaluate(body)
-
-    def checked(self, param: tree.Param, value: HostValue, span: Span) -> HostValue:
-        if param.type is not None:
-            from difflang.driver.units import context
-
-            cx = context(self.session, self.module, self.demand, None, definition=self.definition)
-            if not cx.annotations.match(param.type, value.type):
+        signature = Annotations(Unifier(), self.module.records.get, {}, {g.name: g.bound for g in decl.generics})
+        for param, value, arg in zip(decl.params, values, e.args, strict=True):
+            if param.type is not None and not signature.match(param.type, value.type):
                 raise mistake(
                     "DL0304",
                     f"the argument `{param.name}` does not fit",
-                    (span, f"this is {show_type(value.type)}"),
+                    (arg.span, f"this is {show_type(value.type)}"),
                     (param.span, "declared here"),
                 )
-        return value
+        with self.nested(e.span), self.scope():
+            for name, size in signature.bound.items():
+                if isinstance(size, (int, Poly)):
+                    self.bind_size(name, size, decl.name_span)
+            for param, value in zip(decl.params, values, strict=True):
+                self.bind(tree.NamePattern(param.span, param.name), value, False, e.span)
+            body = decl.body
+            return self.block(body) if isinstance(body, tree.Block) else self.evaluate(body)
 
     def call(self, cx: Context, code: FnCode, args: Args) -> Walk[Term]:
         """A host function called inside a larger expression."""

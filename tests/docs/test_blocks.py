@@ -67,7 +67,7 @@ def test_a_python_block(block: Block, tmp_path: Path) -> None:
 def test_commands(block: Block, tmp_path: Path) -> None:
     """The commands that begin with `difflang`, but for those that train: these are the examples' tests."""
     lines = [line for line in block.text.splitlines(keepends=True) if not line.startswith("difflang run examples/")]
-    short = Block(block.document, block.line, "sh", (), "".join(lines), block.expected)
+    short = Block(block.document, block.line, "sh", (), "".join(lines), block.expected, "", block.below)
     compare(block, run_sh(short, folder_of(block, tmp_path)))
 
 

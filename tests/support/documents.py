@@ -4,7 +4,7 @@ A `dfl` block is a program: checked and run, as if it stood beside the examples.
 block that ran, `dfl name.dfl` is also a file that the commands of its document find. A `python` block runs (and
 `python continue` goes on). A `sh` block is a list of commands; those that begin with `difflang` run in process. The
 next block, if it is a `text` block, is what the block above it prints, long numbers to one unit in their last digit; a
-block without one prints nothing, and nothing is reported of it.
+block without one prints nothing, and nothing is reported of it; of commands without one only their success counts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import io
 import re
 import runpy
 import shlex
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -152,7 +153,7 @@ def run_sh(block: Block, folder: Path) -> str:
         wrong = "error[" in block.expected or "Error:" in block.expected
         assert (result.exit_code != 0) == wrong, f"`{line}` ends with {result.exit_code}:\n{result.output}"
         shown.append(result.output)
-    return "".join(shown).rstrip("\n")
+    return "".join(shown).rstrip("\n") if block.below else ""
 
 
 # ---- Comparing
@@ -185,10 +186,11 @@ def accepted(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     lines = text.split("\n")
     for block in reversed(blocks(text, path.name)):
-        if block.language != "dfl" or not block.below:
+        if block.language == "sh" or not block.below:
             continue
         end = lines.index("```", block.below)
-        shown = run_dfl(block)
+        with tempfile.TemporaryDirectory() as folder:
+            shown = run_dfl(block) if block.language == "dfl" else run_python(block, Path(folder))
         if not same_text(block.expected, shown):
             lines[block.below : end] = shown.split("\n")
     return "\n".join(lines)
