@@ -1,6 +1,6 @@
 """Every code of a diagnostic is registered and has a page, whose wrong example yields it and whose right one does not.
 
-On a page, a block marked `wrong` gives exactly the page's code and one marked `right` gives nothing: ```` ```dfl ```` is
+On a page, a block marked `wrong` gives exactly its code and one marked `right` gives nothing: ```` ```dfl ```` is
 checked, with `run` run too (its options follow), ```` ```python ```` is executed. A ```` ```csv ```` block is a file.
 """
 

@@ -5,7 +5,6 @@ How a code comes about, and the way out, is told by its page, `docs/errors/DLnnn
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 FAMILIES = {
@@ -166,5 +165,25 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     by_case = {candidate.casefold(): candidate for candidate in reversed(known)}
     if word.casefold() in by_case:
         return by_case[word.casefold()]
-    found = difflib.get_close_matches(word, known, n=1, cutoff=0.6 if len(word) > 2 else 0.5)
-    return found[0] if found else None
+    most = 1 if len(word) <= 4 else 2 if len(word) <= 8 else 3
+    best = min(
+        ((distance(word, c, most), abs(len(c) - len(word)), i) for i, c in enumerate(known)), default=(most + 1, 0, 0)
+    )
+    close = best[0] <= most and (len(word) > 2 or 1 < len(word) <= len(known[best[2]]))
+    return known[best[2]] if close else None
+
+
+def distance(a: str, b: str, most: int) -> int:
+    """How many letters were added, left out, changed or swapped with their neighbour; beyond `most`, just more."""
+    if abs(len(a) - len(b)) > most or (len(a) == len(b) == 1):
+        return most + 1
+    before, row = list[int](), list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        earlier, before, row = before, row, [i]
+        for j, y in enumerate(b, 1):
+            steps = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            swapped = i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y
+            row.append(min(steps, earlier[j - 2] + 1) if swapped else steps)
+        if min(row) > most:
+            return most + 1
+    return row[-1]

@@ -37,7 +37,7 @@ def stdlib_files() -> tuple[Path, ...]:
 
 
 def error_page(code: str) -> str:
-    """The page of a code, as Markdown. Errors: FileNotFoundError if there is none, which means a broken installation."""
+    """The page of a code, as Markdown. Errors: FileNotFoundError if the installation is broken."""
     checkout = PACKAGE.parent / "docs" / "errors"
     pages = checkout if (PACKAGE.parent / "pyproject.toml").is_file() else PACKAGE / "_errors"
     return (pages / f"{code}.md").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.check.types import (
     KEY,
+    UNIT,
     DTypeParam,
     FnType,
     LangType,
@@ -415,4 +416,5 @@ def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str
         f"{what} is declared {written_type(written)} but is {show_type(found)}",
         (span, f"this is {show_type(found)}"),
         (written.span, "declared here"),
+        help="end with the value: a declaration, a loop or an `if` without `else` has none" if found == UNIT else "",
     )

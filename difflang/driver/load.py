@@ -7,7 +7,7 @@ from pathlib import Path
 
 from difflang.base import resources
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.source import Source
+from difflang.base.source import Source, Span
 from difflang.check.annotations import mistake
 from difflang.check.modules import Module
 from difflang.elaborate import calls, comprehension, control, expressions, functions, indexing, operators, statements
@@ -82,6 +82,7 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                     )
                 )
             module.fns[name] = item
+            no_doubles([(p.name, p.span) for p in item.params], session)
         case tree.Record(name=name, name_span=span):
             taken = module.fns.get(name) or module.records.get(name)
             if taken is not None:
@@ -91,8 +92,10 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                     )
                 )
             module.records[name] = item
+            no_doubles([(f.name, f.span) for f in item.fields], session)
         case tree.Enum(name=name, name_span=span):
-            module.later[name] = item
+            module.records.setdefault(name, tree.Record(item.span, name, span, item.generics, ()))
+            module.later |= {variant.name: item for variant in item.variants}
             session.report(not_yet("`enum` is", span, "use a record, or an `if`"))
         case tree.Import():
             for name in (*item.names, item.alias or item.module):
@@ -109,9 +112,18 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
             pass
 
 
-def not_yet(what: str, where: tree.Node | object, way: str = "") -> DifflangError:
-    from difflang.base.source import Span
+def no_doubles(names: list[tuple[str, Span]], session: Session) -> None:
+    """Parameters and fields of one list have different names. Errors are reported: DL0210."""
+    first: dict[str, Span] = {}
+    for name, span in names:
+        place = Span(span.source, span.start, span.start + len(name))
+        if name in first and name != "_":
+            labels = ((place, "here again"), (first[name], "here first"))
+            session.report(mistake("DL0210", f"`{name}` is there twice", *labels))
+        first.setdefault(name, place)
 
+
+def not_yet(what: str, where: tree.Node | object, way: str = "") -> DifflangError:
     span = where.span if isinstance(where, tree.Node) else where
     assert isinstance(span, Span)
     first = Span(span.source, span.start, min(span.end, span.start + len(span.text.split("\n")[0])))

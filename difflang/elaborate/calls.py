@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations, mistake, not_this_type
@@ -154,7 +155,25 @@ def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) 
     if len(e.args) != 1 or e.args[0].name is not None or isinstance(e.args[0].value, tree.Comprehension):
         raise cx.error("DL0205", f"`{operator}` takes one function: `{operator}(f)(x)`", e.span)
     fn = function(cx, (yield walk(cx, e.args[0].value)), e.args[0].span)
+    if isinstance(e.fn, tree.Index):
+        known_parameters(cx, fn, wrt, e.fn.subscripts)
     return Closure(VmapCode() if operator == "vmap" else DerivativeCode(operator, wrt), (fn,))
+
+
+def known_parameters(cx: Context, fn: Term, wrt: tuple[Wrt, ...], written: tuple[tree.Expr, ...]) -> None:
+    """What a derivative is asked in are parameters of the function, where it is known. Errors: DL0403."""
+    from difflang.elaborate.derivatives import parameter_names
+
+    names = parameter_names(fn)
+    for (first, *_), place in zip(wrt, written, strict=True):
+        if not names or first in names or (isinstance(first, int) and first < len(names)):
+            continue
+        near = nearest(first, names) if isinstance(first, str) else None
+        what = (
+            f"parameter `{first}`" if isinstance(first, str) else f"parameter {first}: they are 0 to {len(names) - 1}"
+        )
+        way = f"did you mean `{near}`?" if near else f"it has {', '.join(n or '_' for n in names)}"
+        raise cx.error("DL0403", f"the function has no {what}", place.span, "", way)
 
 
 def function(cx: Context, term: Term, span: Span) -> Closure | Opaque:

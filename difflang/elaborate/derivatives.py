@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations
+from difflang.check.annotations import Annotations, mistake
 from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, PullbackCode, Wrt
 from difflang.check.types import (
     UNIT,
@@ -79,7 +79,7 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         case "deriv":
             return slope(cx, traced, args)
         case _:
-            return gradient(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
+            return gradient(cx, f, traced, args, wrt, code, with_value=operator == "value_and_grad")
 
 
 def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
@@ -199,7 +199,9 @@ def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value]
     """The argument with its differentiable numbers (under a path of fields) made params of the region."""
     if path:
         if not isinstance(term, Record) or path[0] not in term.type.names:
-            raise cx.error("DL0403", f"{show_type(type_of(term))} has no field `{path[0]}`", span)
+            has = f"it has {', '.join(term.type.names)}" if isinstance(term, Record) else "it is no record"
+            what = show_type(type_of(term))
+            raise cx.error("DL0403", f"{what} has no field `{path[0]}`", span, f"this is {what}", has)
         return term.with_field(path[0], replaced(cx, term.field(path[0]), path[1:], points, span))
     match term:
         case Array():
@@ -234,8 +236,15 @@ def settle_results(cx: Context, result: Term) -> None:
 # ---- Reverse mode
 
 
+def declared_result(f: Term) -> list[tuple[Span, str]]:
+    """Where a function says what it gives."""
+    declared = f.code.decl.result if isinstance(f, Closure) and isinstance(f.code, FnCode) else None
+    return [(declared.span, "declared here")] if declared is not None else []
+
+
 def gradient(
     cx: Context,
+    f: Term,
     traced: Traced,
     args: Args,
     wrt: Sequence[tuple[int, tuple[str, ...]]],
@@ -245,12 +254,12 @@ def gradient(
 ) -> Term:
     result = traced.result
     if not isinstance(result, Array) or result.tensor.shape or not pruned(result.tensor.dtype).is_float:
-        raise cx.error(
+        raise mistake(
             "DL0402",
             f"`{code.operator}` takes a function with a real number as its result",
-            args.span,
-            f"this one gives {show_type(type_of(result))}",
-            "take a `sum` of it, or use `vjp`",
+            (args.span, f"this one gives {show_type(type_of(result))}"),
+            *declared_result(f),
+            help="take a `sum` of it, or use `vjp`",
         )
     cx.builder.span = args.span
     one = cx.builder.const(1, result.tensor)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from difflang.base.codes import nearest
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Undecided
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
@@ -12,7 +14,7 @@ from difflang.check.modules import HostVar
 from difflang.check.types import literal_dtype, show_type
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
-from difflang.elaborate.names import free_names
+from difflang.elaborate.names import free_names, nodes
 from difflang.elaborate.operators import array
 from difflang.elaborate.terms import Array, Closure, Poison, Record, Term, Text, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
@@ -157,6 +159,21 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
     if id in PACKAGES:
         way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
     return cx.error("DL0201", f"there is no `{id}` here", span, "", ELSEWHERE.get(id, way))
+
+
+def unknown_in(cx: Context, decl: tree.Fn) -> Iterator[DifflangError]:
+    """The unknown names of a function that could not be checked by itself, wherever they stand in it."""
+    parts = nodes(decl)
+    bound = {p.name for p in parts if isinstance(p, (tree.NamePattern, tree.Param, tree.Fn, tree.Generic))}
+    bound |= {name for p in parts if isinstance(p, tree.TypeName) for name in p.path} | {"newaxis"}
+    for part in parts:
+        if isinstance(part, tree.Name) and part.id not in bound and part.id not in TRANSFORMS:
+            try:
+                lookup(cx, part.id, part.span)
+            except DifflangError as error:
+                yield error
+            except Reported:
+                pass
 
 
 # ---- Functions as values

@@ -27,6 +27,7 @@ from difflang.check.types import (
 )
 from difflang.check.unify import Unifier
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk
+from difflang.elaborate.expressions import unknown_in
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.names import free_names
 from difflang.elaborate.settle import settle
@@ -465,7 +466,8 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
         found = pruned_type(type_of(result))
         session.found[decl] = Found(found, frozenset(cx.root.effects), frozenset(cx.root.calls))
     except Undecided:
-        pass
+        for error in unknown_in(cx, decl):
+            session.report(error)
     except DifflangError as error:
         session.report(error)
     except Reported:

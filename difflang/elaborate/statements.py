@@ -88,6 +88,9 @@ def let(cx: Context, e: tree.Let | tree.Var) -> Walk[Term]:
         value = yield loop_expression(cx, e.value)
     else:
         value = yield walk(cx, e.value)
+    if isinstance(value, Tuple) and not value.items and isinstance(e.value, tree.If):
+        way = "give it an `else`, and a value at the end of each side"
+        raise cx.error("DL0327", "this `if` has no value to bind", e.value.condition.span, "", way)
     if e.type is not None:
         value = declared(cx, e.type, value, e.value.span, "the value")
     mutable = isinstance(e, tree.Var)
