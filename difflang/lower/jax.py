@@ -7,7 +7,7 @@ is decided in `chains`, what it adds up to in `regions`. JAX's differentiation i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -16,12 +16,26 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from difflang.base.diagnostics import DifflangError, InternalError, Label
 from difflang.base.source import NOWHERE
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.types import Tensor
 from difflang.lower.chains import Chains, Segment, Step
 from difflang.lower.locations import Frames
 from difflang.lower.regions import Census, census, refuse_too_large
 
 Array = Any
 Env = dict[Value, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Splat:
+    """An array full of one number that nothing has asked for as an array yet."""
+
+    eqn: Eqn
+    number: Any
+
+
+def splattable(eqn: Eqn) -> bool:
+    """Whether the one result of an equation is an array of numbers: an empty history is not."""
+    return isinstance(eqn.results[0].type, Tensor)
 
 
 class Lowering:
@@ -47,7 +61,24 @@ class Lowering:
             refuse_too_large(graph, self.counted)
         env: Env = dict(zip(graph.params, arrays, strict=True))
         self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env)
-        return [env[r] for r in graph.results]
+        return [self.array(r, env) for r in graph.results]
+
+    def array(self, value: Value, env: Env) -> Array:
+        """A value as an array; one full of a single number is made when it is first asked for as such."""
+        found = env[value]
+        if isinstance(found, Splat):
+            eqn = found.eqn
+            found = env[value] = self.frames.at(eqn.span)(eqn.op.lower, self.jax, [], eqn.attrs)
+        return found
+
+    def operands(self, eqn: Eqn, env: Env) -> list[Array]:
+        """What an equation reads; numbers in place of arrays full of them where its lowering takes those."""
+        found = [env[v] for v in eqn.operands]
+        if not any(isinstance(x, Splat) for x in found):
+            return found
+        if eqn.op.splats and not all(isinstance(x, Splat) for x in found):
+            return [x.number if isinstance(x, Splat) else x for x in found]
+        return [self.array(v, env) for v in eqn.operands]
 
     def steps(self, steps: Iterable[Step], env: Env) -> None:
         jax, at = self.jax, self.frames.at
@@ -55,7 +86,10 @@ class Lowering:
             if isinstance(step, Segment):
                 self.segment(step, env)
                 continue
-            arrays = [env[v] for v in step.operands]
+            if step.op.splat is not None and splattable(step):
+                env[step.results[0]] = Splat(step, step.op.splat(**step.attrs))
+                continue
+            arrays = self.operands(step, env)
             try:
                 if step.regions:
                     found = at(step.span)(step.op.lower, self, arrays, {**step.attrs, "regions": step.regions})
@@ -76,10 +110,10 @@ class Lowering:
         def part(*arrays: Array) -> list[Array]:
             inner: Env = dict(zip(segment.operands, arrays, strict=True))
             self.steps(segment.eqns, inner)
-            return [inner[r] for r in segment.results]
+            return [self.array(r, inner) for r in segment.results]
 
         with set_xla_metadata(inlineable="false"):
-            found = self.jax.jit(part)(*[env[v] for v in segment.operands])
+            found = self.jax.jit(part)(*[self.array(v, env) for v in segment.operands])
         env.update(zip(segment.results, found, strict=True))
 
     def call(self, body: Graph, *arrays: Array) -> list[Array]:

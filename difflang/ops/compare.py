@@ -14,6 +14,7 @@ eq = comparison(
     "eq",
     reference=np.equal,
     lower=lambda jax, x, y: jax.lax.eq(x, y),
+    splats=True,
     accepts=(*BOOLS, *NUMBERS),
     doc="""Equal; NaN equals nothing.""",
 )
@@ -21,6 +22,7 @@ ne = comparison(
     "ne",
     reference=np.not_equal,
     lower=lambda jax, x, y: jax.lax.ne(x, y),
+    splats=True,
     accepts=(*BOOLS, *NUMBERS),
     doc="""Not equal.""",
 )
@@ -28,6 +30,7 @@ lt = comparison(
     "lt",
     reference=np.less,
     lower=lambda jax, x, y: jax.lax.lt(x, y),
+    splats=True,
     accepts=REALS,
     doc="""Less; false beside a NaN.""",
 )
@@ -35,6 +38,7 @@ le = comparison(
     "le",
     reference=np.less_equal,
     lower=lambda jax, x, y: jax.lax.le(x, y),
+    splats=True,
     accepts=REALS,
     doc="""Less or equal; false beside a NaN.""",
 )
@@ -42,6 +46,7 @@ gt = comparison(
     "gt",
     reference=np.greater,
     lower=lambda jax, x, y: jax.lax.gt(x, y),
+    splats=True,
     accepts=REALS,
     doc="""Greater; false beside a NaN.""",
 )
@@ -49,6 +54,7 @@ ge = comparison(
     "ge",
     reference=np.greater_equal,
     lower=lambda jax, x, y: jax.lax.ge(x, y),
+    splats=True,
     accepts=REALS,
     doc="""Greater or equal; false beside a NaN.""",
 )
@@ -108,6 +114,7 @@ max_ = binary(
     jvp=(lambda d, z, x, y: share(d, z, x, y, gt), lambda d, z, x, y: share(d, z, y, x, gt)),
     reference=np.maximum,
     lower=lambda jax, x, y: jax.lax.max(x, y),
+    splats=True,
     accepts=REALS,
     samples=(Uniform(-2.0, 2.0), Uniform(-2.0, 2.0)),
     doc="""The greater; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
@@ -117,6 +124,7 @@ min_ = binary(
     jvp=(lambda d, z, x, y: share(d, z, x, y, lt), lambda d, z, x, y: share(d, z, y, x, lt)),
     reference=np.minimum,
     lower=lambda jax, x, y: jax.lax.min(x, y),
+    splats=True,
     accepts=REALS,
     samples=(Uniform(-2.0, 2.0), Uniform(-2.0, 2.0)),
     doc="""The lesser; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",

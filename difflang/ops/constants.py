@@ -25,7 +25,11 @@ def const_reference(*, value: complex, type: Tensor) -> Array:
 
 
 def const_lower(jax: Any, *, value: complex, type: Tensor) -> Any:
-    return jax.lax.full(type.shape, np.asarray(value, dtype=array_dtype(type.dtype)))
+    return jax.lax.full(type.shape, const_splat(value=value, type=type))
+
+
+def const_splat(*, value: complex, type: Tensor) -> Any:
+    return np.asarray(value, dtype=array_dtype(type.dtype))[()]
 
 
 def dense_type(same: Solver, *, data: tuple[Any, ...], type: Tensor) -> Tensor:
@@ -58,6 +62,7 @@ const = inactive(
     type=given_type,
     reference=const_reference,
     lower=const_lower,
+    splat=const_splat,
     samples=tuple(
         Example((), {"value": v, "type": Tensor(d, s)})
         for v, d, s in ((True, BOOL, ()), (-7, I32, (3,)), (1.5, F32, (2, 0)), (2.5, F64, (2, 1)), (1 + 2j, C64, (2,)))

@@ -129,9 +129,12 @@ def binary(
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
     samples: Samples = (Uniform(), Uniform()),
+    splats: bool = False,
 ) -> Op:
     """An elementwise function of two arrays of one type. The rules are `(d, z, x, y) -> dz`."""
-    return elementwise(name, jvp=jvp, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples)
+    return elementwise(
+        name, jvp=jvp, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples, splats=splats
+    )
 
 
 def elementwise(name: str, *, reference: Rule, accepts: tuple[DType, ...], samples: Samples, **facts: Any) -> Op:
@@ -156,7 +159,14 @@ def rounding(name: str, *, reference: Rule, lower: Rule, doc: str, accepts: tupl
 
 
 def comparison(
-    name: str, *, reference: Rule, lower: Rule, doc: str, accepts: tuple[DType, ...] = NUMBERS, count: int = 2
+    name: str,
+    *,
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    accepts: tuple[DType, ...] = NUMBERS,
+    count: int = 2,
+    splats: bool = False,
 ) -> Op:
     """An elementwise question about `count` arrays: no derivative."""
 
@@ -167,7 +177,10 @@ def comparison(
         return np.asarray(reference(*arrays), dtype=np.bool_)
 
     samples = (Uniform(),) * count
-    op = Op(name, type, answer, lower, doc, inactive=True, elementwise=True, accepts=accepts, samples=samples)
+    op = Op(
+        name, type, answer, lower, doc,
+        inactive=True, elementwise=True, accepts=accepts, samples=samples, splats=splats,
+    )  # fmt: skip
     return OPS.declare(op)
 
 
