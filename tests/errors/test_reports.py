@@ -1,0 +1,41 @@
+"""Wrong programs and what is said of them, word by word: `DLnnnn/name.dfl` beside `name.txt`.
+
+A program whose first line is `# run` goes wrong only when it runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.base.source import Source
+from difflang.driver import program
+from difflang.driver.engine import Engine
+from support.golden import accept
+
+PROGRAMS = sorted(Path(__file__).parent.glob("DL*/*.dfl"))
+
+
+def reports(path: Path) -> tuple[Diagnostic, ...]:
+    text = path.read_text(encoding="utf-8")
+    checked = program.check(Source(f"{path.parent.name}/{path.name}", text))
+    if not text.startswith("# run"):
+        return checked.diagnostics
+    assert not checked.diagnostics
+    with pytest.raises(DifflangError) as raised:
+        program.run(checked, Engine("interpret"), program.access_to(path), 0, lambda text: None)
+    return raised.value.diagnostics
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_what_is_said_of_a_wrong_program(path: Path) -> None:
+    found = reports(path)
+    assert {d.code for d in found} == {path.parent.name}
+    assert all(d.span is not None and d.span.text for d in found), "every report has a place"
+    accept(path.with_suffix(".txt"), render(found) + "\n")
+
+
+def test_there_are_many() -> None:
+    assert len(PROGRAMS) >= 140
