@@ -172,11 +172,14 @@ def indexed_size(cx: Context, e: tree.Index, name: str) -> Walk[tuple[Dim, Span]
     if place is None:
         return None
     before = [s for s in e.subscripts[:place] if not (isinstance(s, tree.Name) and s.id == "newaxis")]
+    before_word, draws = cx.word.term, cx.root.draws
     try:
-        with cx.region(e.span):
+        with cx.region(e.span):  # asked for its shape only, and thrown away with its checks and draws
             base = yield walk(cx, e.base)
     except (DifflangError, Reported):
         return None  # named inside the body: its extent follows from what it is made of
+    finally:
+        cx.word.term, cx.root.draws = before_word, draws
     if not isinstance(base, Array):
         return None
     shape = base.tensor.shape

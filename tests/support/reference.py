@@ -47,6 +47,8 @@ BUILTINS: dict[str, Callable[..., Value]] = {
     "map": lambda f, xs: np.array([f(x) for x in xs]),
 }  # fmt: skip
 
+NOTHING = {"max": -math.inf, "min": math.inf, "any": False, "all": True}  # of nothing
+
 ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {
     "+": lambda a, b: added(a, b, 1), "-": lambda a, b: added(a, b, -1), "*": lambda a, b: times(a, b), "/": lambda a, b: np.divide(a, b), "//": lambda a, b: a // b,
     "%": lambda a, b: a % b, "@": lambda a, b: a @ b, "^": lambda a, b: np.asarray(a, float) ** b, "max": lambda a, b: b if b > a else a, "min": lambda a, b: b if b < a else a,
@@ -204,7 +206,8 @@ class Reference:
         if name in self.records:
             return {f.name: named[f.name] for f in self.records[name].fields}
         if len(e.args) == 1 and isinstance(e.args[0].value, tree.Comprehension):
-            return BUILTINS[name](np.array(list(self.items(e.args[0].value, scopes))))
+            found = list(self.items(e.args[0].value, scopes))
+            return BUILTINS[name](np.array(found)) if found or name in ("sum", "prod") else NOTHING[name]
         args = [self.value(a.value, scopes) for a in e.args if a.name is None]
         if name in TRANSFORMS:
             return TRANSFORMS[name](*args)

@@ -125,3 +125,9 @@ KNOWN = ["v[3]", "v[-4]", "v[1..4]", "v[2..1]", "v[n]", "v[n + 1]"]
 @pytest.mark.parametrize("text", KNOWN)
 def test_an_index_known_to_be_out_of_range_is_an_error_before_the_run(text: str) -> None:
     assert [c for c, _ in codes(f"fn f(v: f64[n]) = {text}\nlet r = f([1.0, 2.0, 3.0])\n")] == ["DL0326"]
+
+
+def test_a_checked_base_of_a_comprehension_is_checked_where_it_is_used() -> None:
+    source = "fn f(v: f64[3], i: i32[2]) -> f64[2] = [for k => (v[i])[k] + 1]"
+    np.testing.assert_allclose(answer("f([1, 2, 3], [2, 0])", source), [4, 2])
+    assert codes(f"float f64\n{source}\nlet r = f([1, 2, 3], [2, 3])\n") == [("DL0902", 2)]
