@@ -307,6 +307,7 @@ class Function:
         with doorway():
             entry = self._entry(specs, named)
             graph = self.loaded.finished(entry)
+            graph = guarded(graph) if entry.fails else graph
             return Lowered(graph, lower(graph, platform), entry)
 
     def ir(self, stage: str = "ir", *specs: Any, **named: Any) -> str:

@@ -28,9 +28,32 @@ class Checker(Host):
     def check(self, items: tuple[tree.Item, ...]) -> None:
         """Every item in the order of the file: a function may use the top-level names above it."""
         for item in items:
-            if isinstance(item, tree.Fn):
+            if isinstance(item, tree.Fn) and item.host:
+                self.host_definition(item)
+            elif isinstance(item, tree.Fn):
                 check_definition(self.module, item, self.session)
             self.attempt(item)
+
+    def host_definition(self, decl: tree.Fn) -> None:
+        """A `host fn` by itself, its parameters known by their types; without those, each call is checked instead."""
+        cx = context(self.session, self.module, self.demand, None, definition=True)
+        with self.scope():
+            try:
+                for param in decl.params:
+                    if param.type is None:
+                        return
+                    pattern = tree.NamePattern(param.span, param.name)
+                    self.bind(pattern, HostValue(cx.annotations.type(param.type), None), False, param.span)
+                for name, size in cx.annotations.bound.items():
+                    if isinstance(size, Poly) and name not in self.module.host:
+                        self.bind_size(name, size, decl.name_span)
+            except DifflangError as error:
+                self.session.report(error)
+                return
+            except Undecided:
+                return
+            body = decl.body if isinstance(decl.body, tree.Block) else tree.Block(decl.body.span, (decl.body,))
+            self.block(body)
 
     def attempt(self, stmt: tree.Node, *, last: bool = False) -> HostValue:
         """One statement; what it was to bind is broken if it is wrong."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from difflang.ad.differentiate import differentiate
 from difflang.ir.graph import Graph
-from difflang.passes.optimize import optimize
+from difflang.passes.optimize import optimize, tidied
 
 
 def finished(graph: Graph) -> Graph:
     """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing."""
-    return optimize(differentiate(optimize(graph)))
+    return optimize(derived(graph))
+
+
+def derived(graph: Graph) -> Graph:
+    """The graph without derivative equations. What they differentiate is tidied first, so that little is derived."""
+    return differentiate(tidied(graph))
 
 
 STAGES = ("ir", "derived", "optimized")
@@ -24,7 +29,7 @@ def staged(graph: Graph, stage: str) -> Graph:
         case "ir":
             return graph
         case "derived":
-            return differentiate(optimize(graph))
+            return derived(graph)
         case "optimized":
             return finished(graph)
         case _:

@@ -306,6 +306,8 @@ def binary(cx: Context, e: tree.Binary) -> Walk[Term]:
     if e.op == "^" and (power := written_integer(e.rhs)) is not None:
         return integer_power(cx, e, lhs, power)
     rhs = yield walk(cx, e.rhs)
+    if e.op == "^" and isinstance(rhs, Array) and rhs.literal and isinstance(rhs.static, int):
+        return integer_power(cx, e, lhs, rhs.static)
     spans = (e.lhs.span, e.rhs.span)
     if e.op == "@":
         return matmul(cx, e.span, array(cx, lhs, spans[0]), array(cx, rhs, spans[1]), spans)

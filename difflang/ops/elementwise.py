@@ -11,7 +11,7 @@ from difflang.ir.graph import Value
 from difflang.ir.types import COMPLEXES, FLOATS
 from difflang.ops.arithmetic import one_minus_square, sign
 from difflang.ops.compare import eq, ge, le, logical_and
-from difflang.ops.families import Array, Uniform, binary, like, unary, zeros_at
+from difflang.ops.families import Array, Uniform, binary, like, number_like, unary, zeros_at
 from difflang.ops.linear import select
 from difflang.ops.roots import hypot, rsqrt
 
@@ -49,8 +49,8 @@ def positive_reciprocal_reference(x: Array) -> Array:
 
 def positive_reciprocal_lower(jax: Any, x: Any) -> Any:
     lax = jax.lax
-    negative = lax.lt(x, lax.full_like(x, 0))
-    return lax.select(negative, lax.full_like(x, np.nan), lax.div(lax.full_like(x, 1), lax.abs(x)))
+    negative = lax.lt(x, number_like(x, 0))
+    return lax.select(negative, lax.full_like(x, np.nan), lax.div(number_like(x, 1), lax.abs(x)))
 
 
 positive_reciprocal = unary(
@@ -182,9 +182,9 @@ def sech2_reference(x: Array) -> Array:
 
 def sech2_lower(jax: Any, x: Any) -> Any:
     lax = jax.lax
-    e = lax.exp(lax.mul(lax.full_like(x, -2), lax.abs(x)))
-    whole = lax.add(lax.full_like(x, 1), e)
-    return lax.div(lax.mul(lax.full_like(x, 4), e), lax.mul(whole, whole))
+    e = lax.exp(lax.mul(number_like(x, -2), lax.abs(x)))
+    whole = lax.add(number_like(x, 1), e)
+    return lax.div(lax.mul(number_like(x, 4), e), lax.mul(whole, whole))
 
 
 sech2 = unary(
@@ -242,7 +242,7 @@ relu = unary(
     "relu",
     jvp=relu_jvp,
     reference=lambda x: np.maximum(x, 0),
-    lower=lambda jax, x: jax.lax.max(x, jax.lax.full_like(x, 0)),
+    lower=lambda jax, x: jax.lax.max(x, number_like(x, 0)),
     samples=Uniform(-2.0, 2.0, avoid=(0.0,)),
     doc="""The positive part. Units: u -> u. Kinks: 0 at 0, unlike `max(x, 0)`.""",
 )
@@ -250,7 +250,7 @@ relu = unary(
 
 def softplus_lower(jax: Any, x: Any) -> Any:
     lax = jax.lax
-    return lax.add(lax.max(x, lax.full_like(x, 0)), lax.log1p(lax.exp(lax.neg(lax.abs(x)))))
+    return lax.add(lax.max(x, number_like(x, 0)), lax.log1p(lax.exp(lax.neg(lax.abs(x)))))
 
 
 softplus = unary(

@@ -250,3 +250,8 @@ def zeros_at(value: Value, type: Type) -> Value:
 def axes_but(rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
     """The axes that are not in `axes`, in order."""
     return tuple(i for i in range(rank) if i not in axes)
+
+
+def number_like(x: Array, value: float) -> Any:
+    """A number of an array's element type, for lowerings: JAX's operators take it beside the array."""
+    return np.asarray(value, x.dtype)[()]

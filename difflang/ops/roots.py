@@ -8,7 +8,7 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ops.compare import eq
-from difflang.ops.families import Array, Uniform, binary, like, unary
+from difflang.ops.families import Array, Uniform, binary, like, number_like, unary
 from difflang.ops.linear import select
 
 POSITIVE = Uniform(0.2, 3.0)
@@ -19,7 +19,7 @@ def rsqrt_reference(x: Array) -> Array:
 
 
 def rsqrt_lower(jax: Any, x: Any) -> Any:
-    zero = jax.lax.full_like(x, 0)
+    zero = number_like(x, 0)
     return jax.lax.select(jax.lax.eq(x, zero), jax.lax.full_like(x, np.inf), jax.lax.rsqrt(x))
 
 
@@ -58,9 +58,9 @@ def hypot_lower(jax: Any, x: Any, y: Any) -> Any:
     """Scaled by the larger leg, so that squares neither overflow nor vanish."""
     lax = jax.lax
     long, short = lax.max(lax.abs(x), lax.abs(y)), lax.min(lax.abs(x), lax.abs(y))
-    flat = lax.bitwise_or(lax.eq(long, lax.full_like(x, 0)), lax.eq(long, lax.full_like(x, np.inf)))
+    flat = lax.bitwise_or(lax.eq(long, number_like(x, 0)), lax.eq(long, number_like(x, np.inf)))
     ratio = lax.div(short, lax.select(flat, lax.full_like(x, 1), long))
-    grown = lax.mul(long, lax.sqrt(lax.add(lax.full_like(x, 1), lax.mul(ratio, ratio))))
+    grown = lax.mul(long, lax.sqrt(lax.add(number_like(x, 1), lax.mul(ratio, ratio))))
     return lax.select(flat, long, grown)
 
 

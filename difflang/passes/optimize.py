@@ -15,6 +15,13 @@ ROUND = (inline, simplify, cse, fuse, cse, hoist, dce)
 ROUNDS = 3
 
 
+def tidied(graph: Graph) -> Graph:
+    """One quick round, for a graph that will be optimized once more."""
+    for rewrite in (dce, inline, simplify, cse):
+        graph = verified(rewrite(graph), after=rewrite.__name__)
+    return graph
+
+
 def optimize(graph: Graph) -> Graph:
     """A graph that computes the same, bit for bit, with less.
 
