@@ -6,7 +6,7 @@ What happens at a mistake lives in `recover` and `mistakes`; what a rule makes o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,26 +73,38 @@ def parse_expression(source: Source) -> ParsedExpression:
     return ParsedExpression(value, tuple(reports), recovery.incomplete)
 
 
+class Callbacks(dict[int, Callback]):
+    """What to do with the symbols of each rule, by its number."""
+
+    def __init__(self, build: Build, rules: Sequence[Rule]) -> None:
+        super().__init__()
+        self.build, self.rules = build, rules
+
+    def __missing__(self, number: int) -> Callback:
+        made = self[number] = _callback(self.build, self.rules[number])
+        return made
+
+
 class Parser:
     """An LALR(1) parser of `source` from `start` to `end`: four parallel stacks and a lexer."""
 
     def __init__(
-        self, source: Source, start: int, end: int, reports: list[Diagnostic], callbacks: list[Callback] | None = None
+        self, source: Source, start: int, end: int, reports: list[Diagnostic], callbacks: Callbacks | None = None
     ) -> None:
         self.source = source
         self.reports = reports
         self.lexer = Lexer(source, start, end)
         self.tables = tables()
-        self.callbacks = callbacks or self._callbacks()
+        self.callbacks = callbacks or self._callbacks()  # one a rule, made when the rule is first used
         self.states: list[int] = []
         self.values: list[Any] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.recent: deque[Token] = deque(maxlen=4)
 
-    def _callbacks(self) -> list[Callback]:
+    def _callbacks(self) -> Callbacks:
         build = Build(self.source, self.reports, lambda at: self.lexer.doc(at), self._within)
-        return [_callback(build, rule) for rule in self.tables.rules]
+        return Callbacks(build, self.tables.rules)
 
     def _within(self, span: Span) -> tree.Expr | None:
         """The expression that a part of the source spells: what a string holds in braces."""
