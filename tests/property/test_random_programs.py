@@ -15,8 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import difflang.elaborate.control
+import difflang.elaborate.statements
+import difflang.ops.loop
 from derivatives import composed
 from difflang.ad.differentiate import differentiate
+from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.check.closures import FnCode
 from difflang.check.types import ClosureType
 from difflang.driver.entry import Argument, elaborated
@@ -202,7 +206,15 @@ def test_compiled_is_interpreted(first: int) -> None:
     slopes = ", ".join(f"jvp[0, 1, 2]({n})(x, y, z, k, 0.5, -0.7, 0.9)" for n in names)
     whole = f"fn all(x: f64, y: f64, z: f64, k: i32) = ({calls}, {slopes})\n"
     found = checked(HEADER + functions + whole)
-    ready = finished(elaborated(found.session, found.module, "all", ClosureType(FnCode(found.module.fns["all"], found.module), ()), ARGUMENTS).graph)
+    ready = finished(
+        elaborated(
+            found.session,
+            found.module,
+            "all",
+            ClosureType(FnCode(found.module.fns["all"], found.module), ()),
+            ARGUMENTS,
+        ).graph
+    )
     arrays = point(first).arrays
     want, got = evaluate(ready, *arrays), compile(ready)(*arrays)
     same_numbers(want, [np.asarray(a) for a in got], 1e-9)
@@ -220,3 +232,33 @@ def test_a_second_implementation_gives_the_same(seed: int) -> None:
         assert close(want, got, 1.0, 1e-12 if exact else 1e-5), (want, got)
         return
     ROUGH.append(seed)
+
+
+def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cotangents of what a loop only reads, not summed over its steps; and an update that is not stored."""
+    monkeypatch.setattr(difflang.ops.loop, "add", lambda x, y: y)
+    seeds = range(40)
+    assert sum(differs(seed) for seed in seeds) > 8
+    monkeypatch.undo()
+    assert sum(differs(seed) for seed in seeds) == 0
+    monkeypatch.setattr(difflang.elaborate.statements, "forgetting", lambda value: value)
+    monkeypatch.setattr(difflang.elaborate.control, "again", lambda old, values: old)
+    assert sum(computes_otherwise(seed) for seed in seeds) > 20
+
+
+def differs(seed: int) -> bool:
+    """Whether forward and reverse mode of a program disagree."""
+    f, at = graph_of(HEADER + random_program(seed)), point(seed)
+    _, dy = pushed(composed("J", f), at)
+    _, cts = pulled(composed("V", f), at)
+    terms = [c * d for c, d in zip(cts, at.dxs, strict=True)]
+    return not close(dy, sum(terms), sum(map(abs, terms)), 1e-9)
+
+
+def computes_otherwise(seed: int) -> bool:
+    source, at = HEADER + random_program(seed), point(seed)
+    try:
+        found = value(differentiate(graph_of(source)), at)
+    except (DifflangError, InternalError, ValueError, StopIteration):
+        return True
+    return not close(found, float(Reference(source).top["f"](*at.arrays)), 1.0, 1e-5)

@@ -41,7 +41,9 @@ class Twice(Engine):
             want, got = evaluate(plain, *given), evaluate(ready, *given)
             for a, b in zip(want, got, strict=True):
                 assert a.dtype == b.dtype and a.shape == b.shape
-                np.testing.assert_allclose(b, a, rtol=1e-5 if a.dtype == np.float32 else 1e-12, atol=1e-6 if a.dtype == np.float32 else 1e-14)
+                np.testing.assert_allclose(
+                    b, a, rtol=1e-5 if a.dtype == np.float32 else 1e-12, atol=1e-6 if a.dtype == np.float32 else 1e-14
+                )
             return got
 
         return program

@@ -4,6 +4,8 @@ It shares nothing with the checker, the elaborator or the IR. Derivatives are di
 programs use, and not the rest of the language.
 """
 
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
 from __future__ import annotations
 
 import math
@@ -24,7 +26,9 @@ Scope = dict[str, Value]
 
 def vector(f: Callable[..., Value]) -> Callable[..., Value]:
     """A reduction with `axis` and `keepdims` as NumPy has them."""
-    return lambda x, **how: f(np.asarray(x), **{k: v if isinstance(v, (bool, tuple)) else int(v) for k, v in how.items()})
+    return lambda x, **how: f(
+        np.asarray(x), **{k: v if isinstance(v, (bool, tuple)) else int(v) for k, v in how.items()}
+    )
 
 
 def greater(f: Callable[..., Value], reduce: Callable[..., Value]) -> Callable[..., Value]:

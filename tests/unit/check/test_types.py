@@ -1,5 +1,7 @@
 """Types as programs meet them: literals, conversion, sizes, generics, records, tangents. Source, call, value or code."""
 
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
 from __future__ import annotations
 
 import numpy as np
@@ -84,7 +86,9 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("declarations", "expression", "value"), VALUES, ids=[f"{d[:40]} {e[:20]}".replace("\n", " ") for d, e, _ in VALUES])
+@pytest.mark.parametrize(
+    ("declarations", "expression", "value"), VALUES, ids=[f"{d[:40]} {e[:20]}".replace("\n", " ") for d, e, _ in VALUES]
+)
 def test_value(declarations: str, expression: str, value: object) -> None:
     compare(answer(expression, declarations), value)
 

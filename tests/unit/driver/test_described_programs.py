@@ -1,5 +1,7 @@
 """The programs of the language's description: those whose constructs exist run and are right, the others say what is missing."""
 
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
 from __future__ import annotations
 
 import math
@@ -23,7 +25,9 @@ def value(name: str, statements: str, without: tuple[str, ...] = ()) -> list[np.
 def test_a_model_is_fitted() -> None:
     data = "let x: f32[4, 2] = [[1, 0], [0, 1], [1, 1], [0, 0]]\nlet y: f32[4] = [1, 0, 1, 0]\n"
     start = 'let m = Model(w = [f32(0), 0], b = f32(0), name = "n")\n'
-    before, after = value("chapter1/model.dfl", f"{data}{start}let answer = (nll(m, x, y), nll(fit(m, x, y, 0.5, 50), x, y))\n")
+    before, after = value(
+        "chapter1/model.dfl", f"{data}{start}let answer = (nll(m, x, y), nll(fit(m, x, y, 0.5, 50), x, y))\n"
+    )
     assert before == pytest.approx(math.log(2))
     assert after < 0.3
 
@@ -44,13 +48,19 @@ def test_histograms() -> None:
     data = f"let x = {X.tolist()}\nlet w = {W.tolist()}\n"
     (found,) = value("chapter7/histogram.dfl", f"{data}let answer = soft_hist(x, w, 0.0, 1.0, 4)\n")
     np.testing.assert_allclose(found, histogram(X, W, 4))
-    (slope,) = value("chapter7/histogram.dfl", f"{data}let answer = grad[x](|x| sum(soft_hist(x, w, 0.0, 1.0, 4)^2))(x)\n".replace("grad[x](|x|", "grad(|x|"))
+    (slope,) = value(
+        "chapter7/histogram.dfl",
+        f"{data}let answer = grad[x](|x| sum(soft_hist(x, w, 0.0, 1.0, 4)^2))(x)\n".replace("grad[x](|x|", "grad(|x|"),
+    )
     for i in range(len(X)):
         moved = [np.sum(histogram(X + h * np.eye(5)[i], W, 4) ** 2) for h in (1e-6, -1e-6)]
         assert slope[i] == pytest.approx((moved[0] - moved[1]) / 2e-6, abs=1e-6)
     (worst,) = value("chapter7/histogram.dfl", f"{data}let answer = worst(x, [0, 1, 0, 1, 2], 3)\n")
     np.testing.assert_array_equal(worst, [0.8, 1.7, -0.3])
-    (slope,) = value("chapter7/histogram.dfl", f"{data}let answer = grad(|x| sum(worst(x, [0, 1, 0, 1, 2], 3) * [1.0, 10.0, 100.0]))(x)\n")
+    (slope,) = value(
+        "chapter7/histogram.dfl",
+        f"{data}let answer = grad(|x| sum(worst(x, [0, 1, 0, 1, 2], 3) * [1.0, 10.0, 100.0]))(x)\n",
+    )
     np.testing.assert_array_equal(slope, [0, 0, 1, 10, 100])
 
 
@@ -63,7 +73,12 @@ fn far(v: f64[3]) -> f64 = miss(v, q, goal, 0.1, 3)
     v = np.array([0.3, -0.2, 0.4])
     (slope,) = value("chapter7/n_body.dfl", f"{start}let answer = grad(far)({v.tolist()})\n", ("@checkpoint",))
     for i in range(3):
-        up, down = (value("chapter7/n_body.dfl", f"{start}let answer = far({(v + h * np.eye(3)[i]).tolist()})\n", ("@checkpoint",))[0] for h in (1e-5, -1e-5))
+        up, down = (
+            value(
+                "chapter7/n_body.dfl", f"{start}let answer = far({(v + h * np.eye(3)[i]).tolist()})\n", ("@checkpoint",)
+            )[0]
+            for h in (1e-5, -1e-5)
+        )
         assert slope[i] == pytest.approx(float((up - down) / 2e-5), rel=1e-7)
 
 

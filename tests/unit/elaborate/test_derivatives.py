@@ -1,5 +1,7 @@
 """Derivative operators in programs: which parameter, what they give, nesting, closures, branches, loops, randomness."""
 
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
 from __future__ import annotations
 
 import math
@@ -59,7 +61,11 @@ OPERATORS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("declarations", "expression", "value"), OPERATORS, ids=[f"{d[:30]} {e}".replace("\n", " ") for d, e, _ in OPERATORS])
+@pytest.mark.parametrize(
+    ("declarations", "expression", "value"),
+    OPERATORS,
+    ids=[f"{d[:30]} {e}".replace("\n", " ") for d, e, _ in OPERATORS],
+)
 def test_operator(declarations: str, expression: str, value: object) -> None:
     got = answer(expression, declarations)
     compare(got, value if not isinstance(value, tuple) or len(value) > 1 else value[0])
@@ -92,7 +98,9 @@ BRANCHES = [
 def test_branch(body: str, points: dict[float, float]) -> None:
     for x, slope in points.items():
         declarations = f"fn f(x: f64) -> f64 = {body}\n"
-        compare(answer(f"(f'({x}), grad(f)({x}), vmap(f')([{x}])[0], vmap(grad(f))([{x}])[0])", declarations), (slope,) * 4)
+        compare(
+            answer(f"(f'({x}), grad(f)({x}), vmap(f')([{x}])[0], vmap(grad(f))([{x}])[0])", declarations), (slope,) * 4
+        )
 
 
 LOOPS = [
@@ -100,9 +108,15 @@ LOOPS = [
     ("var s = 0.0\n for i in 0..{n} { s += x * f64(i) }", lambda x, n: sum(range(n))),
     ("var s = 1.0\n for v in fill({n}, x) { s *= v }", lambda x, n: n * x ** (n - 1) if n else 0.0),
     ("let ys = for i in 0..{n} { yield x * x }\n let s = sum(ys)", lambda x, n: 2 * n * x),
-    ("var s = x\n let ys = for i in 0..{n} { s = s * x\n yield s }\n s = sum(ys)", lambda x, n: sum((k + 2) * x ** (k + 1) for k in range(n))),
+    (
+        "var s = x\n let ys = for i in 0..{n} { s = s * x\n yield s }\n s = sum(ys)",
+        lambda x, n: sum((k + 2) * x ** (k + 1) for k in range(n)),
+    ),
     ("var s = x\n var k = 0\n while k < {n} { s = s * x\n k += 1 }", lambda x, n: (n + 1) * x**n),
-    ("var a = zeros({n} + 1)\n a[0] = x\n for i in 0..{n} { a[i + 1] = a[i] * x }\n let s = a[{n}]", lambda x, n: (n + 1) * x**n),
+    (
+        "var a = zeros({n} + 1)\n a[0] = x\n for i in 0..{n} { a[i + 1] = a[i] * x }\n let s = a[{n}]",
+        lambda x, n: (n + 1) * x**n,
+    ),
     ("var s = x\n for i in 0..k { s = s * x }", lambda x, n: (n + 1) * x**n),
     ("let s = prod([for i in 0..{n} => x])", lambda x, n: n * x ** (n - 1) if n else 0.0),
 ]
@@ -113,7 +127,13 @@ LOOPS = [
 def test_loop(body: str, slope: object, n: int) -> None:
     declarations = f"fn f(x: f64, k: i32) -> f64 {{\n {body.replace('{n}', str(n))}\n s\n}}\n"
     want = float(slope(1.25, n))  # type: ignore[operator]
-    compare(answer(f"(grad(f)(1.25, {n}), jvp(f)(1.25, {n}, 1) |> |(a, b)| b, vmap(|x| grad(f)(x, {n}))([1.25])[0])", declarations), (want,) * 3)
+    compare(
+        answer(
+            f"(grad(f)(1.25, {n}), jvp(f)(1.25, {n}, 1) |> |(a, b)| b, vmap(|x| grad(f)(x, {n}))([1.25])[0])",
+            declarations,
+        ),
+        (want,) * 3,
+    )
 
 
 REFUSED = [
@@ -188,10 +208,14 @@ def test_a_derivative_sees_the_draws_of_its_value(source: str) -> None:
     compare(slope, value)
     value, slope = answer("jvp(f)(1, 1)", source)
     compare(slope, value)
-    pulled = f"{source}\nfn pulled(x: f64) -> (f64, f64, f64) {{\n let (y, pull) = vjp(f)(x)\n (y, pull(1), pull(2) / 2)\n}}"
+    pulled = (
+        f"{source}\nfn pulled(x: f64) -> (f64, f64, f64) {{\n let (y, pull) = vjp(f)(x)\n (y, pull(1), pull(2) / 2)\n}}"
+    )
     value, slope, again = answer("pulled(1)", pulled)
     compare((slope, again), (value, value))
-    several = pulled + "\nfn many() -> f64[3, 3] {\n for _ in 0..3 {\n let (y, a, b) = pulled(1)\n yield [y, a, b]\n }\n}"
+    several = (
+        pulled + "\nfn many() -> f64[3, 3] {\n for _ in 0..3 {\n let (y, a, b) = pulled(1)\n yield [y, a, b]\n }\n}"
+    )
     drawn = np.asarray(answer("many()", several))
     assert len(set(drawn[:, 0].tolist())) == 3
     compare(drawn, drawn[:, :1] * np.ones((1, 3)))

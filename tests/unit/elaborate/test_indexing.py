@@ -1,5 +1,7 @@
 """Reading by every kind of index is NumPy's; an index out of range is an error at its line, on the path taken only."""
 
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
 from __future__ import annotations
 
 import numpy as np
@@ -74,7 +76,9 @@ FAILS = [
 def line_of(source: str) -> int:
     """The line that holds the last index by a run-time number, as the rows are written."""
     marks = ("[i", "[k", "v[", "w[", "i]", "v[s", "[-1")
-    return max(n for n, line in enumerate(source.splitlines(), 1) if any(m in line for m in marks) and "f64[3]" not in line)
+    return max(
+        n for n, line in enumerate(source.splitlines(), 1) if any(m in line for m in marks) and "f64[3]" not in line
+    )
 
 
 @pytest.mark.parametrize("source", FAILS)
@@ -86,7 +90,9 @@ def test_an_index_out_of_range_is_an_error_at_its_line(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", [s for s in FAILS if "while" not in s])
-@pytest.mark.parametrize("operator", ["grad(f)(v, {})", "jvp(f)(v, {}, v)", "grad(|u| grad(f)(u, {})[0] + f(u, {}))(v)"])
+@pytest.mark.parametrize(
+    "operator", ["grad(f)(v, {})", "jvp(f)(v, {}, v)", "grad(|u| grad(f)(u, {})[0] + f(u, {}))(v)"]
+)
 def test_a_derivative_fails_where_the_function_does(source: str, operator: str) -> None:
     program = f"float f64\n{source}\nlet v: f64[3] = [1.0, 2.0, 3.0]\nlet r = {operator}\n"
     assert codes(program.replace("{}", "3")) == [("DL0902", line_of(source) + 1)]
@@ -112,7 +118,9 @@ NOT_TAKEN = [
 
 @pytest.mark.parametrize("source", NOT_TAKEN)
 @pytest.mark.parametrize("call", ["f(v, 3)", "grad(f)(v, 3)", "jvp(f)(v, 3, v)"])
-@pytest.mark.parametrize("engine", [INTERPRETER, pytest.param(Engine(), marks=pytest.mark.slow)], ids=["interpreter", "compiled"])
+@pytest.mark.parametrize(
+    "engine", [INTERPRETER, pytest.param(Engine(), marks=pytest.mark.slow)], ids=["interpreter", "compiled"]
+)
 def test_an_index_on_a_path_not_taken_is_no_error(source: str, call: str, engine: Engine) -> None:
     if engine is not INTERPRETER and "3..i" in source and "grad" in call:
         pytest.skip("reverse mode through a loop of run-time length is interpreted only")

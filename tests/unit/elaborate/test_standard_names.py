@@ -1,5 +1,7 @@
 """The standard names against NumPy, SciPy and Python's math: scalars, arrays, axes, empty and single axes, f32 and f64."""
 
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
 from __future__ import annotations
 
 import math
@@ -89,7 +91,9 @@ AXES = [("", None, False), (", axis = 0", 0, False), (", axis = 1", 1, False), (
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reduction(name: str, text: str, axis: object, keep: bool) -> None:
     xs = np.stack([A, A * 2 - 0.3, A**2])
-    compare(answer(f"{name}([a, a * 2 - 0.3, a^2]{text})", GIVEN), REDUCTIONS[name](xs, axis=axis, keepdims=keep), 1e-12)
+    compare(
+        answer(f"{name}([a, a * 2 - 0.3, a^2]{text})", GIVEN), REDUCTIONS[name](xs, axis=axis, keepdims=keep), 1e-12
+    )
 
 
 @pytest.mark.parametrize("name", ["all", "any"])

@@ -1,5 +1,7 @@
 """Statements and expressions mean what the language's description says: source, call, value."""
 
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
 from __future__ import annotations
 
 import numpy as np
@@ -162,7 +164,9 @@ FUNCTIONS = [
 ROWS = [*BINDING, *UPDATES, *BRANCHES, *LOOPS, *COMPREHENSIONS, *FUNCTIONS]
 
 
-@pytest.mark.parametrize(("declarations", "expression", "value"), ROWS, ids=[f"{d[:40]} {e[:20]}".replace("\n", " ") for d, e, _ in ROWS])
+@pytest.mark.parametrize(
+    ("declarations", "expression", "value"), ROWS, ids=[f"{d[:40]} {e[:20]}".replace("\n", " ") for d, e, _ in ROWS]
+)
 def test_value(declarations: str, expression: str, value: object) -> None:
     compare(answer(expression, declarations), value)
 
