@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from support.random_expressions import Expressions, F, matrix, vector
+from support.random_expressions import INT, Expressions, F, matrix, vector
 
 HEADER = """float f64
 record P[n] { x: f64, v: f64[n], k: i32, tag: str }
