@@ -135,6 +135,8 @@ CODES: dict[str, str] = {
     "DL1002": "nested too deep",
     "DL1003": "calls nested too deep",
     "DL1004": "a program that is too large",
+    "DL1005": "an array with too many axes",
+    "DL1006": "not enough memory",
     "DL1010": "more equations than the back end takes at once",
     "DL1011": "the back end gave up",
     # ---- 12: Python and artifacts

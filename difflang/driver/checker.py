@@ -66,8 +66,9 @@ class Checker(Host):
         except (Reported, Undecided):
             pass
         if isinstance(stmt, (tree.Let, tree.Var)):
-            for name in [*bound_names(stmt.pattern), *sizes_in(stmt.type)]:
-                if name not in self.module.host or name in bound_names(stmt.pattern):
+            names = dict.fromkeys(bound_names(stmt.pattern))
+            for name in [*names, *sizes_in(stmt.type)]:
+                if name not in self.module.host or name in names:
                     self.module.host[name] = HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span)
         return HostValue(TupleType(()), None)
 

@@ -47,6 +47,13 @@ class Runner(Host):
     # ---- units
 
     def unit(self, node: tree.Node, body: Any) -> tuple[list[HostValue], Unit]:
+        try:
+            return self.carried_out(node, body)
+        except MemoryError as error:
+            way = "smaller arrays, or fewer of them at a time"
+            raise mistake("DL1006", "there is not enough memory for this", (node.span, ""), help=way) from error
+
+    def carried_out(self, node: tree.Node, body: Any) -> tuple[list[HostValue], Unit]:
         unit, given = self.units.find(node, self.module, self.demand), []
         if unit is None:
             unit, staging = self.staged(node, body)

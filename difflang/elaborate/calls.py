@@ -249,11 +249,14 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
             (args.span, ""),
             (code.decl.span, "defined here"),
         )
+    if cx.lambdas >= 100:
+        way = "move an inner part into a function of its own"
+        raise cx.error("DL1002", "lambdas call each other deeper than 100 levels", args.span, "", way)
     outer, module = cx.scope, cx.module
     scope = Scope()
     for name, term in zip(code.names, captures, strict=True):
         scope.bind(name, term)
-    cx.scope, cx.module = Scope(scope), code.module
+    cx.scope, cx.module, cx.lambdas = Scope(scope), code.module, cx.lambdas + 1
     try:
         for param, (term, span) in zip(params, args.items, strict=True):
             if param.type is not None and not cx.annotations.match(param.type, type_of(term)):
@@ -261,7 +264,7 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
             bind_pattern(cx, param.pattern, term, span)
         return (yield walk(cx, code.decl.body))
     finally:
-        cx.scope, cx.module = outer, module
+        cx.scope, cx.module, cx.lambdas = outer, module, cx.lambdas - 1
 
 
 def bind_pattern(cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, mutable: bool = False) -> None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
 
 
+MOST_AXES = 32  # NumPy ends at 64, compilers earlier
+
+
 class Reported(Exception):
     """What went wrong has been said already; whoever depends on it says nothing more."""
 
@@ -155,6 +158,7 @@ class Context:
     keys: list[tuple[Builder, Value]] = field(default_factory=list[Any])  # loop indices that random draws fold in
     host: Any = None  # how calls that only the host can make are carried out; None inside functions
     depth: int = 0  # nested control flow
+    lambdas: int = 0  # nested calls of lambdas
     loops: list[list[Term] | None] = field(default_factory=list[Any])  # what the loops around here yield
     word: Binding = field(init=False)  # the hidden variable that holds the first failure
 
@@ -199,9 +203,13 @@ class Context:
             self.builder, self.scope, self.depth = outer, scope, self.depth - 1
 
     def emit(self, name: str, span: Span, *operands: Value, **attrs: Any) -> Value:
-        """The one result of an op. Errors: TypeMismatch."""
+        """The one result of an op. Errors: TypeMismatch, DL1005."""
         self.builder.span = span
-        return self.builder.one(name, *operands, **attrs)
+        value = self.builder.one(name, *operands, **attrs)
+        if isinstance(value.type, Tensor) and len(value.type.shape) > MOST_AXES:
+            way = "put axes together with `reshape`"
+            raise self.error("DL1005", f"an array has at most {MOST_AXES} axes", span, "this has more", way)
+        return value
 
     def op(self, name: str, span: Span, *operands: Array, spans: tuple[Span, ...] = (), **attrs: Any) -> Array:
         """An op on arrays, its refusal turned into a report with the type of each operand under it."""

@@ -13,7 +13,7 @@ from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode
 from difflang.check.modules import HostVar
 from difflang.check.types import literal_dtype, show_type
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
-from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks
 from difflang.elaborate.names import free_names, nodes
 from difflang.elaborate.operators import array
 from difflang.elaborate.terms import Array, Closure, Poison, Record, Term, Text, Tuple, rebuilt_record, type_of
@@ -252,6 +252,8 @@ def literal_rows(e: tree.ArrayExpr) -> tuple[tuple[int, ...], list[float]] | Non
     level: list[tree.Expr] = [e]
     shape: list[int] = []
     while all(isinstance(item, tree.ArrayExpr) for item in level):
+        if len(shape) > MOST_AXES:
+            return None
         lengths = {len(item.items) for item in level if isinstance(item, tree.ArrayExpr)}
         if len(lengths) != 1 or 0 in lengths:
             return None

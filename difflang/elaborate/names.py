@@ -122,9 +122,15 @@ def last(node: tree.Node) -> tree.Node:
 
 def bound_names(pattern: tree.Pattern) -> list[str]:
     """The names of a pattern."""
-    if isinstance(pattern, tree.NamePattern):
-        return [] if pattern.name == "_" else [pattern.name]
-    return [name for item in pattern.items for name in bound_names(item)]
+    found: list[str] = []
+    todo = [pattern]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, tree.TuplePattern):
+            todo += reversed(part.items)
+        elif part.name != "_":
+            found.append(part.name)
+    return found
 
 
 @lru_cache(maxsize=4096)
