@@ -16,6 +16,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from difflang.base.diagnostics import DifflangError, InternalError, Label
 from difflang.base.source import NOWHERE
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.same import Keys
 from difflang.ir.types import Tensor
 from difflang.lower.chains import Chains, Segment, Step
 from difflang.lower.locations import Frames
@@ -41,7 +42,7 @@ def splattable(eqn: Eqn) -> bool:
 class Lowering:
     """Lowers one program. `platform` decides what is cut; shared functions are traced once."""
 
-    __slots__ = ("chains", "counted", "frames", "functions", "jax", "platform")
+    __slots__ = ("chains", "counted", "frames", "functions", "jax", "keys", "parts", "platform")
 
     def __init__(self, jax: ModuleType, platform: str = "cpu") -> None:
         self.jax = jax
@@ -49,6 +50,8 @@ class Lowering:
         self.frames = Frames()
         self.chains = Chains()
         self.functions: dict[Graph, Callable[..., Any]] = {}
+        self.keys = Keys()
+        self.parts: dict[int, Callable[..., Any]] = {}
         self.counted: Census | None = None
 
     def graph(self, graph: Graph, *arrays: Array) -> list[Array]:
@@ -103,17 +106,22 @@ class Lowering:
                 bind(step, found, env)
 
     def segment(self, segment: Segment, env: Env) -> None:
-        """A part of a long chain, kept apart."""
+        """A part of a long chain, kept apart. Parts that compute the same share one function, compiled once."""
         if not segment.results:
             return
+        body = Graph(segment.operands, segment.eqns, segment.results)
+        key = self.keys.of(body)
+        function = self.parts.get(key)
+        if function is None:
 
-        def part(*arrays: Array) -> list[Array]:
-            inner: Env = dict(zip(segment.operands, arrays, strict=True))
-            self.steps(segment.eqns, inner)
-            return [self.array(r, inner) for r in segment.results]
+            def part(*arrays: Array) -> list[Array]:
+                inner: Env = dict(zip(segment.operands, arrays, strict=True))
+                self.steps(segment.eqns, inner)
+                return [self.array(r, inner) for r in segment.results]
 
+            function = self.parts[key] = self.jax.jit(part)
         with set_xla_metadata(inlineable="false"):
-            found = self.jax.jit(part)(*[self.array(v, env) for v in segment.operands])
+            found = function(*[self.array(v, env) for v in segment.operands])
         env.update(zip(segment.results, found, strict=True))
 
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
