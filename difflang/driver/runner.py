@@ -49,7 +49,9 @@ class Runner(Host):
     def unit(self, node: tree.Node, body: Any) -> tuple[list[HostValue], Unit]:
         try:
             return self.carried_out(node, body)
-        except MemoryError as error:
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):  # how XLA says it
+                raise
             way = "smaller arrays, or fewer of them at a time"
             raise mistake("DL1006", "there is not enough memory for this", (node.span, ""), help=way) from error
 
