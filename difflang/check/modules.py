@@ -35,4 +35,5 @@ class Module:
     records: dict[str, tree.Record] = field(default_factory=dict[str, tree.Record])
     later: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])  # declared, but of a kind not there yet
     host: dict[str, HostVar] = field(default_factory=dict[str, HostVar])
+    used: dict[str, Span] = field(default_factory=dict[str, Span])  # top-level names that functions read, and where
     prelude: Module | None = None

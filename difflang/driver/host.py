@@ -212,9 +212,24 @@ class Host(ABC):
             for i, item in enumerate(pattern.items):
                 self.bind(item, value.part(i), mutable, span)
         elif pattern.name != "_":
+            self.not_in_use(pattern)
             static = None if mutable else value.static
             self.module.host[pattern.name] = HostVar(pattern.name, value.type, mutable, static, pattern.span)
             self.values[pattern.name] = value
+
+    def not_in_use(self, pattern: tree.NamePattern) -> None:
+        """A function keeps the value it was written under: nothing else takes the name of a value that one reads."""
+        old, used = self.module.host.get(pattern.name), self.module.used.get(pattern.name)
+        if old is None or used is None or old.span == pattern.span or old.span is None:
+            return
+        raise mistake(
+            "DL0212",
+            f"`{pattern.name}` is bound again, and a function uses it as it was",
+            (pattern.span, "bound again here"),
+            (used, "used here"),
+            (old.span, "bound here first"),
+            help="give the new value another name, or pass it to the function",
+        )
 
     def assign(self, e: tree.Assign | tree.Update) -> None:
         """An assignment to top-level variables, as one unit: their new values are its results."""

@@ -102,6 +102,8 @@ def bound_term(cx: Context, binding: Binding, span: Span) -> Term:
 def host_term(cx: Context, var: HostVar, span: Span) -> Term:
     if var.broken:
         raise Reported
+    if cx.root.demand is None:
+        cx.module.used.setdefault(var.name, span)
     if var.static is not None and not var.mutable and isinstance(var.type, Tensor):
         value = cx.emit("const", span, value=var.static, type=var.type)
         return Array(value, var.static)
