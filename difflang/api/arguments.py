@@ -12,8 +12,9 @@ from typing import Any
 from difflang.api.records import declaration, is_text
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations, mistake
+from difflang.check.annotations import Annotations
 from difflang.check.modules import Module
+from difflang.check.reports import mistake
 from difflang.check.types import (
     KEY,
     UNIT,

@@ -17,8 +17,8 @@ from difflang.api.signature import Parameter, Signature, signature_of
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import classified
-from difflang.check.annotations import mistake
 from difflang.check.closures import DerivativeCode, FnCode, PullbackCode, Wrt
+from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, LangType
 from difflang.driver.entry import Entry
 from difflang.driver.guard import explain, guarded

@@ -19,7 +19,8 @@ from difflang.api.records import Records
 from difflang.api.signature import Parameter, Signature
 from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import classified
-from difflang.check.annotations import Annotations, mistake
+from difflang.check.annotations import Annotations
+from difflang.check.reports import mistake
 from difflang.check.types import (
     UNIT,
     ClosureType,

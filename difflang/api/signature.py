@@ -9,7 +9,7 @@ from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, PullbackCode, VmapCode, Wrt
 from difflang.check.modules import Module
 from difflang.check.types import ClosureType
-from difflang.elaborate.functions import is_dim
+from difflang.elaborate.signatures import is_dim
 from difflang.syntax import tree
 
 

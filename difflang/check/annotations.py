@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.reports import Undecided, mistake, unbound_size
 from difflang.check.types import (
     KEY,
-    UNIT,
     DTypeParam,
     FnType,
     LangType,
@@ -20,7 +20,6 @@ from difflang.check.types import (
     TextType,
     TupleType,
     pruned,
-    show_type,
     tangent_type,
 )
 from difflang.check.unify import Unifier
@@ -43,15 +42,6 @@ ELSEWHERE: Mapping[str, str] = {
 }
 BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
 Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
-
-
-class Undecided(Exception):
-    """A definition says too little to be checked by itself; every use of it is checked instead."""
-
-
-def mistake(code: str, message: str, *labels: tuple[Span, str], help: str = "") -> DifflangError:
-    marks = tuple(Label(span, text) for span, text in labels)
-    return DifflangError(Diagnostic(code, message, marks, (help,) if help else ()))
 
 
 @dataclass(slots=True)
@@ -376,18 +366,6 @@ def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
     return mistake("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
 
 
-def too_deep(span: Span) -> DifflangError:
-    """Types and patterns are read with Python's stack; what is deeper than that is nothing a person wrote."""
-    line = Span(span.source, span.start, min(span.end, span.start + len(span.text.split("\n", 1)[0])))
-    way = "move an inner part into a function or a record"
-    return mistake("DL1002", "this is nested too deep", (line, ""), help=way)
-
-
-def unbound_size(span: Span, name: str) -> DifflangError:
-    way = "a size is bound where a parameter's type first names it"
-    return mistake("DL0203", f"the size `{name}` is not bound here", (span, ""), help=way)
-
-
 def free_names(written: tree.TypeExpr) -> set[str]:
     """The names in a written size."""
     match written:
@@ -403,18 +381,3 @@ def free_names(written: tree.TypeExpr) -> set[str]:
 
 def generics_of(record: tree.Record) -> dict[str, str | None]:
     return {g.name: g.bound for g in record.generics}
-
-
-def written_type(written: tree.TypeExpr) -> str:
-    return written.span.text
-
-
-def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str) -> DifflangError:
-    """A value whose type is not the declared one."""
-    return mistake(
-        "DL0304",
-        f"{what} is declared {written_type(written)} but is {show_type(found)}",
-        (span, f"this is {show_type(found)}"),
-        (written.span, "declared here"),
-        help="end with the value: a declaration, a loop or an `if` without `else` has none" if found == UNIT else "",
-    )

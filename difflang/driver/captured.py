@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from difflang.check.annotations import mistake
 from difflang.check.modules import HostVar
+from difflang.check.reports import mistake
 from difflang.driver.checker import sizes_in
 from difflang.driver.engine import Engine
 from difflang.driver.program import Checked, access_to

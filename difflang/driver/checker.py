@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from difflang.base.diagnostics import DifflangError
-from difflang.check.annotations import Undecided, mistake, too_deep
 from difflang.check.modules import HostVar
+from difflang.check.reports import Undecided, mistake, too_deep
 from difflang.check.types import TextType, TupleType, show_type
 from difflang.driver.host import Host
 from difflang.driver.load import check_definition

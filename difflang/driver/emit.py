@@ -10,8 +10,8 @@ from pathlib import Path
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import mistake
 from difflang.check.closures import DerivativeCode, FnCode, Wrt
+from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, show_type
 from difflang.driver.captured import Captured
 from difflang.driver.engine import Engine

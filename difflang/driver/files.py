@@ -12,7 +12,7 @@ import numpy as np
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import mistake
+from difflang.check.reports import mistake
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.types import DType, Tensor
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations, mistake
+from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
 from difflang.check.modules import HostVar, Module
+from difflang.check.reports import mistake
 from difflang.check.types import RangeType, TextType, TupleType, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.files import READERS

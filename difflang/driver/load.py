@@ -8,8 +8,8 @@ from pathlib import Path
 from difflang.base import resources
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
-from difflang.check.annotations import mistake
 from difflang.check.modules import Module
+from difflang.check.reports import mistake
 from difflang.elaborate import calls, comprehension, control, expressions, functions, indexing, operators, statements
 from difflang.elaborate.context import Session
 from difflang.elaborate.trampoline import run

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.check.annotations import mistake
 from difflang.check.modules import Module
+from difflang.check.reports import mistake
 from difflang.check.types import RangeType, TextType, show_type
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access, read

@@ -9,13 +9,14 @@ from typing import Any
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.check.annotations import Annotations, Undecided, mistake
+from difflang.check.annotations import Annotations
 from difflang.check.modules import Module
+from difflang.check.reports import Undecided, mistake
 from difflang.check.types import UNIT, FnType, LangType, TextType, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.entry import Argument
-from difflang.elaborate.functions import is_dim
 from difflang.elaborate.names import free_names
+from difflang.elaborate.signatures import is_dim
 from difflang.ir.types import DTYPES, Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse

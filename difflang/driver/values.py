@@ -10,8 +10,8 @@ import numpy as np
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import mistake
 from difflang.check.modules import Static
+from difflang.check.reports import mistake
 from difflang.check.types import (
     ClosureType,
     LangType,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.check.annotations import Undecided
+from difflang.check.reports import Undecided
 from difflang.check.types import UNIT, Spread, literal_dtype, show_type, tangent_type
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.codes import nearest
 from difflang.base.source import Span
-from difflang.check.annotations import Undecided
+from difflang.check.reports import Undecided
 from difflang.check.types import pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported

@@ -8,7 +8,7 @@ from typing import Any
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations, mistake, not_this_type
+from difflang.check.annotations import Annotations
 from difflang.check.closures import (
     BuiltinCode,
     ConvertCode,
@@ -20,6 +20,7 @@ from difflang.check.closures import (
     VmapCode,
     Wrt,
 )
+from difflang.check.reports import mistake, not_this_type
 from difflang.check.types import (
     FnType,
     LangType,
@@ -29,8 +30,9 @@ from difflang.check.types import (
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted, refuse_later
 from difflang.elaborate.context import Context, Reported, Scope, walk, walks
 from difflang.elaborate.expressions import field as field_of
-from difflang.elaborate.functions import call_fn, counted, detached, matched_arguments
+from difflang.elaborate.functions import call_fn, detached
 from difflang.elaborate.names import bound_names
+from difflang.elaborate.signatures import counted, matched_arguments
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -162,7 +164,7 @@ def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) 
 
 def known_parameters(cx: Context, fn: Term, wrt: tuple[Wrt, ...], written: tuple[tree.Expr, ...]) -> None:
     """What a derivative is asked in are parameters of the function, where it is known. Errors: DL0403."""
-    from difflang.elaborate.derivatives import parameter_names
+    from difflang.elaborate.wrt import parameter_names
 
     names = parameter_names(fn)
     for (first, *_), place in zip(wrt, written, strict=True):

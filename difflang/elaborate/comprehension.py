@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import mistake
 from difflang.check.closures import BuiltinCode
+from difflang.check.reports import mistake
 from difflang.check.types import leaf_types, mapped, pruned, show_type
 from difflang.elaborate.calls import Args, apply, bind_pattern
 from difflang.elaborate.context import WORD, Context, Reported, walk, walks
-from difflang.elaborate.control import Branch, Source, branch, closed, joined, row, source
+from difflang.elaborate.control import Branch, branch, closed, joined, row
 from difflang.elaborate.failure import absorb_lanes
 from difflang.elaborate.names import bound_names, nodes
 from difflang.elaborate.operators import array
+from difflang.elaborate.sources import Source, source
 from difflang.elaborate.terms import Array, Closure, Lane, Poison, Term, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim

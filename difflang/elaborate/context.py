@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations, mistake
+from difflang.check.annotations import Annotations
 from difflang.check.modules import HostVar, Module
+from difflang.check.reports import mistake
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.spelling import spelled, way_out

@@ -7,35 +7,32 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from difflang.base.source import Span
-from difflang.check.annotations import mistake
+from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, TextType, leaf_types, mapped, show_type
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.failure import all_is_well
 from difflang.elaborate.names import assigned, last
-from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.operators import array
+from difflang.elaborate.sources import INDEX, Source, source
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
     Lane,
     Poison,
-    Range,
     Term,
-    Tuple,
-    Zip,
     leaves,
     rebuild,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
-from difflang.ir.dims import Dim, Poly, floor_div
+from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.types import BOOL, I32, Tensor, stacked
+from difflang.ir.types import BOOL, Tensor, stacked
 from difflang.syntax import tree
 
-INDEX = Tensor(I32)
 FOREVER = 2**31 - 1
 
 
@@ -187,102 +184,6 @@ def loop_expression(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
     """The walk of a loop; what it yields, stacked, is its value."""
     cx.attributes(e.attributes)
     return for_loop(cx, e) if isinstance(e, tree.For) else while_loop(cx, e)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What a loop goes through: its length if it is a size, else how many steps; the arrays it reads; its items."""
-
-    length: Dim | None
-    limit: Array
-    arrays: list[Value]
-    item: Callable[[Array, list[Value]], Term]
-
-
-@walks(tree.Range)
-def range_(cx: Context, e: tree.Range) -> Walk[Term]:
-    start = array(cx, (yield walk(cx, e.start)), e.start.span, "the start of a range")
-    stop = array(cx, (yield walk(cx, e.stop)), e.stop.span, "the end of a range")
-    step = array(cx, (yield walk(cx, e.step)), e.step.span, "the step of a range") if e.step else None
-    for end, part in ((start, e.start), (stop, e.stop), *(((step, e.step),) if step and e.step else ())):
-        if not cx.unifier.same(end.tensor, INDEX):
-            raise cx.error("DL0313", "the ends of a range are i32", part.span, f"this is {show_type(end.tensor)}")
-    if step is not None and not (isinstance(step.static, int) and step.static > 0):
-        raise cx.error(
-            "DL0328",
-            "the step of a range is a positive number known before the run",
-            e.step.span if e.step else e.span,
-            f"this is {show_type(step.tensor)}" if step.static is None else f"this is {step.static}",
-        )
-    return Range(start, stop, None if step is None or step.static == 1 else step)
-
-
-def range_length(start: Dim, stop: Dim, step: int) -> Dim:
-    """How many numbers there are from `start` below `stop`."""
-    length = floor_div(stop - start + (step - 1), step)
-    return max(length, 0) if isinstance(length, int) else length
-
-
-def source(cx: Context, term: Term, span: Span) -> Source:
-    """How to go through a term. Errors: DL0329 if nothing can."""
-    match term:
-        case Range():
-            return range_source(cx, term, span)
-        case Array() if term.tensor.shape:
-            length = term.tensor.shape[0]
-            return Source(length, cx.integer(length, span), [term.value], lambda _, items: Array(items[0]))
-        case Zip():
-            return zip_source(cx, term, span)
-        case Poison():
-            raise Reported
-        case _:
-            raise cx.error(
-                "DL0329", "a loop goes through a range or an array", span, f"this is {show_type(type_of(term))}"
-            )
-
-
-def range_source(cx: Context, term: Range, span: Span) -> Source:
-    step = term.step.static if term.step is not None else 1
-    assert isinstance(step, int)
-    start, stop = term.start.static, term.stop.static
-
-    def item(index: Array, _: list[Value]) -> Term:
-        if step != 1:
-            scaled = elementwise(cx, "mul", span, (index, cx.integer(step, span)))
-            index = Array(scaled.value) if isinstance(scaled, Array) else index
-        elif start == 0:
-            return index
-        moved = elementwise(cx, "add", span, (index, term.start))
-        below = stop if isinstance(start, int) and start >= 0 and isinstance(stop, (int, Poly)) else None
-        return replace(moved, below=below) if isinstance(moved, Array) else moved
-
-    if isinstance(start, (int, Poly)) and isinstance(stop, (int, Poly)):
-        length = range_length(start, stop, step)
-        return Source(length, cx.integer(length, span), [], item)
-    distance = elementwise(cx, "sub", span, (term.stop, term.start))
-    if step != 1:
-        distance = elementwise(cx, "add", span, (distance, cx.integer(step - 1, span)))
-        distance = elementwise(cx, "floor_div", span, (distance, cx.integer(step, span)))
-    limit = elementwise(cx, "max", span, (distance, cx.integer(0, span)))
-    assert isinstance(limit, Array)
-    return Source(None, limit, [], item)
-
-
-def zip_source(cx: Context, term: Zip, span: Span) -> Source:
-    parts = [source(cx, item, span) for item in term.items]
-    first = parts[0]
-    for part in parts[1:]:
-        if part.length is None or first.length is None or not cx.unifier.equal(first.length, part.length):
-            raise cx.error("DL0330", "what is zipped has one length", span, f"{first.length} and {part.length}")
-
-    def item(index: Array, items: list[Value]) -> Term:
-        found: list[Term] = [index] if term.counted else []
-        rest = iter(items)
-        for part in parts:
-            found.append(part.item(index, [next(rest) for _ in part.arrays]))
-        return Tuple(tuple(found))
-
-    return Source(first.length, first.limit, [a for p in parts for a in p.arrays], item)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations, mistake
-from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, PullbackCode, Wrt
+from difflang.check.annotations import Annotations
+from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, PullbackCode
+from difflang.check.reports import mistake
 from difflang.check.types import (
     UNIT,
     DTypeVar,
@@ -23,7 +24,8 @@ from difflang.elaborate.calls import Args, apply
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.control import closed
 from difflang.elaborate.failure import absorb
-from difflang.elaborate.functions import captured_sizes, is_dim, like
+from difflang.elaborate.functions import like
+from difflang.elaborate.signatures import captured_sizes, is_dim
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
@@ -38,6 +40,7 @@ from difflang.elaborate.terms import (
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.wrt import by_position, located
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import Tensor
@@ -111,50 +114,6 @@ def with_pullback(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Wal
             value = yield apply(cx, f, Args(args.span, list(args.items)))
     terms = [f, *[t for t, _ in args.items], *([] if key is None else [Key(key)])]
     return Tuple((value, Closure(PullbackCode(code.wrt, key is not None), tuple(terms))))
-
-
-def by_position(cx: Context, f: Term, args: Args) -> list[tuple[Term, Span]]:
-    names = parameter_names(f)
-    items = list(args.items)
-    for name in names[len(items) :]:
-        if name not in args.named:
-            break
-        items.append(args.named[name])
-    if len(items) != len(args.items) + len(args.named):
-        raise cx.error(
-            "DL0319", "these arguments by name do not fit the function", args.span, f"it takes {', '.join(names)}"
-        )
-    return items
-
-
-def parameter_names(f: Term) -> list[str]:
-    """What a function calls its parameters."""
-    match f:
-        case Closure(code=FnCode(decl=decl)):
-            return [p.name for p in decl.params]
-        case Closure(code=LambdaCode(decl=decl)):
-            return [p.pattern.name if isinstance(p.pattern, tree.NamePattern) else "" for p in decl.params]
-        case Closure(code=DerivativeCode(), captures=(inner,)):
-            return parameter_names(inner)
-        case _:
-            return []
-
-
-def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> tuple[int, tuple[str, ...]]:
-    """A parameter's position, and the path of fields in it."""
-    first, *path = wrt
-    if isinstance(first, int):
-        return first, tuple(map(str, path))
-    names = parameter_names(f)
-    if first not in names:
-        raise cx.error(
-            "DL0403",
-            f"the function has no parameter `{first}`",
-            span,
-            "",
-            f"it has {', '.join(names) or 'none by name'}",
-        )
-    return names.index(first), tuple(map(str, path))
 
 
 # ---- The graph of the function

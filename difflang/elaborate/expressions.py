@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import Undecided
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
 from difflang.check.modules import HostVar
+from difflang.check.reports import Undecided
 from difflang.check.types import literal_dtype, show_type
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Span
-from difflang.check.annotations import Undecided
+from difflang.check.reports import Undecided
 from difflang.check.types import Spread
 from difflang.elaborate.context import WORD, Context
 from difflang.elaborate.operators import elementwise

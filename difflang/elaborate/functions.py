@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations, Undecided, mistake, not_this_type, too_deep, written_type
+from difflang.check.annotations import Annotations
 from difflang.check.closures import (
     FnCode,
 )
 from difflang.check.modules import Module
+from difflang.check.reports import Undecided, mistake, not_this_type, too_deep
 from difflang.check.types import (
     ClosureType,
     DTypeVar,
@@ -21,16 +21,21 @@ from difflang.check.types import (
     RecordType,
     TupleType,
     leaf_types,
-    pruned,
     pruned_type,
-    show_type,
 )
 from difflang.check.unify import Unifier
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk
 from difflang.elaborate.expressions import unknown_in
 from difflang.elaborate.failure import absorb
-from difflang.elaborate.names import free_names
 from difflang.elaborate.settle import settle
+from difflang.elaborate.signatures import (
+    captured_sizes,
+    has_open_names,
+    is_dim,
+    known_sizes,
+    match_parameters,
+    matched_arguments,
+)
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -56,43 +61,6 @@ if TYPE_CHECKING:
 
 
 # ---- Declared functions
-
-
-def matched_arguments(
-    cx: Context, args: Args, what: str, names: Sequence[str], defaults: dict[str, Any], declared: Span
-) -> dict[str, tuple[Term, Span]]:
-    """Arguments by parameter name; those left out are missing from the result if they have a default."""
-    if len(args.items) > len(names):
-        raise mistake(
-            "DL0319",
-            f"`{what}` takes {counted(len(names))}, not {len(args.items)}",
-            (args.items[len(names)][1], "one too many"),
-            (declared, f"it takes {', '.join(names) or 'none'}"),
-        )
-    given = dict(zip(names, args.items, strict=False))
-    for name, (term, span) in args.named.items():
-        if name not in names:
-            near = nearest(name, names)
-            raise mistake(
-                "DL0319",
-                f"`{what}` has no `{name}`",
-                (args.name_spans.get(name, span), ""),
-                (declared, f"it takes {', '.join(names)}"),
-                help=f"did you mean `{near}`?" if near else "",
-            )
-        if name in given:
-            raise mistake("DL0319", f"`{name}` is given twice", (span, "again"), (given[name][1], "by position"))
-        given[name] = (term, span)
-    missing = [n for n in names if n not in given and n not in defaults]
-    if missing:
-        some = ", ".join(f"`{m}`" for m in missing)
-        labels = ((args.span, ""), (declared, f"it takes {', '.join(names)}"))
-        raise mistake("DL0319", f"`{what}` needs {some} too", *labels)
-    return given
-
-
-def counted(count: int) -> str:
-    return f"{count} argument{'s' * (count != 1)}"
 
 
 def detached(cx: Context, type: LangType) -> Term:
@@ -134,13 +102,6 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
     return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
 
 
-def known_sizes(annotations: Annotations, captures: tuple[Term, ...], terms: Mapping[str, Term]) -> bool:
-    """Whether a call has numbers for all its sizes: then it can be proved before anything runs."""
-    types = [leaf for t in (*captures, *terms.values()) for leaf in leaf_types(type_of(t))]
-    bound = [size for size in annotations.bound.values() if isinstance(size, Dim)]
-    return all(isinstance(d, int) for d in (*bound, *[d for t in types for d in t.shape]))
-
-
 def instantiated_now(
     cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
 ) -> Walk[Instance]:
@@ -152,20 +113,6 @@ def instantiated_now(
         cx.root.definition = True
 
 
-def captured_sizes(code: FnCode, captures: tuple[Term, ...]) -> dict[str, Any]:
-    pairs = zip(code.names, captures, strict=True)
-    return {
-        n: t.static
-        for n, t in pairs
-        if isinstance(t, Array) and t.static is not None and not isinstance(t.static, (bool, float))
-    }
-
-
-def has_open_names(decl: tree.Fn) -> bool:
-    """Whether the declared result may hold what only the body says: functions, or no annotation on a parameter."""
-    return any(p.type is None for p in decl.params)
-
-
 def default_value(cx: Context, code: FnCode, default: tree.Expr) -> Walk[Term]:
     outer, module = cx.scope, cx.module
     cx.scope, cx.module = Scope(), code.module
@@ -173,74 +120,6 @@ def default_value(cx: Context, code: FnCode, default: tree.Expr) -> Walk[Term]:
         return (yield walk(cx, default))
     finally:
         cx.scope, cx.module = outer, module
-
-
-def match_parameters(
-    cx: Context, decl: tree.Fn, given: dict[str, tuple[Term, Span]], annotations: Annotations
-) -> dict[str, Term]:
-    """Bind the signature's names from the arguments. Errors: DL0304 with both places, DL0305."""
-    terms: dict[str, Term] = {}
-    stories: dict[str, tuple[Span, str]] = {}
-    for param in sorted(decl.params, key=lambda p: told_by_others(p, annotations)):
-        term, span = given[param.name]
-        known = set(annotations.bound)
-        if is_dim(param.type):
-            annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
-            continue
-        if param.type is not None and not annotations.match(param.type, type_of(term)):
-            raise wrong_argument(decl, param, term, span, annotations, stories)
-        for name in annotations.bound.keys() - known:
-            stories[name] = (span, f"{name} is {annotations.bound[name]}: this is {show_type(type_of(term))}")
-        terms[param.name] = term
-    return {p.name: terms[p.name] for p in decl.params if p.name in terms}
-
-
-def told_by_others(param: tree.Param, annotations: Annotations) -> int:
-    """When to match a parameter: sizes given as numbers first, formulas of several sizes last."""
-    if param.type is None or is_dim(param.type):
-        return 0
-    todo, several = [param.type], False
-    while todo:
-        part = todo.pop()
-        if isinstance(part, tree.TypeApply):
-            todo += [a for a in part.args if not isinstance(a, tree.AnyShape)]
-        several = several or (isinstance(part, tree.DimBinary) and len(free_names(part) - annotations.bound.keys()) > 1)
-    return 2 if several else 1
-
-
-def is_dim(written: tree.TypeExpr | None) -> bool:
-    return isinstance(written, tree.TypeName) and written.path == ("dim",)
-
-
-def wrong_argument(
-    decl: tree.Fn,
-    param: tree.Param,
-    term: Term,
-    span: Span,
-    annotations: Annotations,
-    stories: Mapping[str, tuple[Span, str]],
-) -> DifflangError:
-    """An argument that does not fit: what it is, what was declared, and what the names stand for by now."""
-    assert param.type is not None
-    found = show_type(type_of(term))
-    names = free_names(param.type)
-    bound = [f"{n} is {d}" for n, d in annotations.bound.items() if n in names and n != str(d)]
-    story = f"declared {written_type(param.type)}" + (f", and {', '.join(bound)} here" if bound else "")
-    labels = [(span, f"this is {found}"), (param.span, story)]
-    labels += [stories[n] for n in sorted(names & stories.keys())]
-    if isinstance(term, Array) and term.origin is not None:
-        labels.append((term.origin, "its type was declared here"))
-    way = ""
-    if (
-        isinstance(term, Array)
-        and not isinstance(pruned(term.tensor.dtype), DTypeVar)
-        and isinstance(param.type, (tree.TypeName, tree.TypeApply))
-        and param.type.path[0] in ("f16", "f32", "f64", "bf16", "i32", "i64")
-    ):
-        wanted = param.type.path[0]
-        if wanted != pruned(term.tensor.dtype).name:
-            way = f"there is no implicit conversion: write `{wanted}({span.text})`"
-    return mistake("DL0304", f"the argument `{param.name}` of `{decl.name}` does not fit", *labels, help=way)
 
 
 def instantiate(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from difflang.check.annotations import Undecided
+from difflang.check.reports import Undecided
 from difflang.check.types import show_type
 from difflang.check.unify import unified
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context
-from difflang.elaborate.operators import elementwise, no_conversion
+from difflang.elaborate.mismatches import no_conversion
+from difflang.elaborate.operators import elementwise
 from difflang.elaborate.terms import Array, Term, Text, Tuple
 
 if TYPE_CHECKING:

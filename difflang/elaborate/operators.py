@@ -6,13 +6,14 @@ import operator as python
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import Undecided, mistake
-from difflang.check.types import DTypeVar, Spread, dtype_text, literal_dtype, pruned, show_type
+from difflang.check.reports import Undecided
+from difflang.check.types import Spread, literal_dtype, pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported, walk, walks
-from difflang.elaborate.spelling import quoted, spelled
+from difflang.elaborate.mismatches import no_broadcast, no_conversion
+from difflang.elaborate.products import matmul
+from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import Array, Poison, Record, Static, Term, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
@@ -90,35 +91,6 @@ def merge(cx: Context, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...
     return tuple(merged)
 
 
-def no_broadcast(terms: Sequence[Array], spans: Sequence[Span], span: Span, i: int, j: int) -> DifflangError:
-    a, b = terms[i].tensor, terms[j].tensor
-    rank = min(a.rank, b.rank)
-    differ = [(m, n) for m, n in zip(a.shape[-rank:], b.shape[-rank:], strict=True) if m != n and 1 not in (m, n)]
-    m, n = differ[0] if differ else (a.shape, b.shape)
-    first, second = (spans[i], spans[j]) if spans else (span, span)
-    labels = [
-        (second, f"{story(second)} is {show_type(b)}: here it is {n}"),
-        (first, f"{story(first)} is {show_type(a)}: here it is {m}"),
-    ]
-    return mistake(
-        "DL0310",
-        f"sizes {m} and {n} do not fit together",
-        *labels,
-        *origins([terms[i], terms[j]]),
-        help="trailing axes must be equal or literally 1; different names are different sizes",
-    )
-
-
-def origins(terms: Sequence[Array]) -> list[tuple[Span, str]]:
-    """Where the types of the operands were declared."""
-    return [(t.origin, "declared here") for t in terms if t.origin is not None]
-
-
-def story(span: Span) -> str:
-    text = span.text
-    return f"`{text}`" if len(text) <= 24 and "\n" not in text else "this"
-
-
 def broadcast_to(cx: Context, term: Array, shape: tuple[Dim, ...], span: Span) -> Array:
     """The array written larger: a literal is simply written at that size."""
     tensor = term.tensor
@@ -167,31 +139,6 @@ def shifted(name: str, arrays: Sequence[Array], result: Array) -> Array:
     offset = a.offset + b.static if name == "add" else a.offset - b.static
     below = a.lane.length + offset if isinstance(offset, int) and offset >= 0 else None
     return Array(result.value, below=below, lane=a.lane, offset=offset)
-
-
-def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans: Sequence[Span]) -> DifflangError:
-    first, other = arrays[0], next(a for a in arrays if pruned(a.tensor.dtype) is not pruned(arrays[0].tensor.dtype))
-    at = spans[arrays.index(other)] if spans else span
-    labels = [
-        (at, f"{story(at)} is {show_type(other.tensor)}"),
-        (spans[0] if spans else span, f"{story(spans[0]) if spans else 'the other'} is {show_type(first.tensor)}"),
-    ]
-    one, two = dtype_text(first.tensor.dtype), dtype_text(other.tensor.dtype)
-    way = (
-        f"there is no implicit conversion: {conversion(first, other, spans[0], at)}" if spans else "convert one of them"
-    )
-    return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way)
-
-
-def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> str:
-    """What to write where two element types meet: an integer becomes a float, else the second becomes the first."""
-    a, b = pruned(first.tensor.dtype), pruned(other.tensor.dtype)
-    if a.is_float and b.is_integer and isinstance(a, DTypeVar):
-        return f"write `f32({quoted(other_span)})`"
-    if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
-        wanted = "f32" if isinstance(b, DTypeVar) else dtype_text(b)
-        return f"write `{wanted}({quoted(first_span)})`"
-    return f"write `{dtype_text(a)}({quoted(other_span)})`"
 
 
 def folded(name: str, arrays: Sequence[Array]) -> Static:
@@ -410,52 +357,3 @@ def compared(cx: Context, op: str, span: Span, left: Term, right: Term, spans: t
 
 
 # ---- The matrix product
-
-
-def matmul(cx: Context, span: Span, x: Array, y: Array, spans: tuple[Span, Span]) -> Array:
-    """`x @ y`: the last axis of x with the last but one of y; a vector stands for a row or a column."""
-    a, b = x.tensor, y.tensor
-    if any(isinstance(d, Spread) for d in (*a.shape, *b.shape)):
-        raise Undecided
-    for term, at in ((x, spans[0]), (y, spans[1])):
-        if not term.tensor.shape:
-            raise cx.error(
-                "DL0313",
-                "`@` takes vectors and matrices",
-                at,
-                f"this is {show_type(term.tensor)}",
-                "a number multiplies with `*`",
-            )
-    if not unified(a.dtype, b.dtype):
-        raise no_conversion(cx, "@", span, [x, y], spans)
-    inner = b.rank - 2 if b.rank > 1 else 0
-    if not cx.unifier.equal(a.shape[-1], b.shape[inner]):
-        raise inner_sizes_differ(x, y, inner, spans)
-    batch = min(max(a.rank - 2, 0), max(b.rank - 2, 0))
-    if (batch and a.rank != b.rank) or any(
-        not cx.unifier.equal(m, n) for m, n in zip(a.shape[:batch], b.shape[:batch], strict=True)
-    ):
-        raise cx.error(
-            "DL0310", "the leading axes of a batched product must be equal", span, f"{show_type(a)} @ {show_type(b)}"
-        )
-    lead = tuple(range(batch))
-    product = cx.op("dot_general", span, x, y, spans=spans, contract=((a.rank - 1,), (inner,)), batch=(lead, lead))
-    if not batch and b.rank > 2 and a.rank > 1:  # x was the same for the whole batch: its rows come after the batch
-        rows = a.rank - 1
-        order = (*range(rows, rows + b.rank - 2), *range(rows), rows + b.rank - 2)
-        return cx.op("transpose", span, product, perm=order)
-    return product
-
-
-def inner_sizes_differ(x: Array, y: Array, inner: int, spans: tuple[Span, Span]) -> DifflangError:
-    size, other = x.tensor.shape[-1], y.tensor.shape[inner]
-    taken = {str(d) for d in (*x.tensor.shape, *y.tensor.shape)}
-    k = next(letter for letter in "kpqrstuvw" if letter not in taken)
-    labels = [
-        (spans[1], f"{k} is {other} here: {story(spans[1])} is {show_type(y.tensor)}"),
-        (spans[0], f"{k} is {size} here: {story(spans[0])} is {show_type(x.tensor)}"),
-    ]
-    way = f"`@` takes f[*b, n, {k}] and f[*b, {k}, m]"
-    if y.tensor.rank == 2 and size == y.tensor.shape[1]:
-        way += f"; `{quoted(spans[0])} @ transpose({quoted(spans[1], 'y')})` fits"
-    return mistake("DL0312", f"the two sizes called `{k}` differ", *labels, *origins([x, y]), help=way)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.check.annotations import Undecided
+from difflang.check.reports import Undecided
 from difflang.check.types import Spread, show_type
 from difflang.elaborate.arrays import total
 from difflang.elaborate.builtins import Taken, builtin

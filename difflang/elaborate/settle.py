@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from difflang.base.source import Span
-from difflang.check.annotations import mistake
+from difflang.check.reports import mistake
 from difflang.check.types import DTypeVar, settled
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import DType, History, Tensor, Type

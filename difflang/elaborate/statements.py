@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.annotations import mistake, not_this_type, too_deep
 from difflang.check.closures import FnCode
+from difflang.check.reports import mistake, not_this_type, too_deep
 from difflang.check.types import show_type
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks

@@ -172,9 +172,7 @@ def test_branches_share_residual_slots() -> None:
 
 
 def test_a_branch_result_without_any_tangent_has_none() -> None:
-    pick = lambda x, y: choose(
-        op("gt", x, y), lambda x, y: [x * x, y], lambda x, y: [y, y], x, y
-    )
+    pick = lambda x, y: choose(op("gt", x, y), lambda x, y: [x * x, y], lambda x, y: [y, y], x, y)
     assert linearized(region([FLOAT, FLOAT], pick), True, False).active == (True, False)
 
 

@@ -1,0 +1,48 @@
+"""What the checker says of wrong programs, and what it says when a definition leaves a question open."""
+
+from __future__ import annotations
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Span
+from difflang.check.types import (
+    UNIT,
+    LangType,
+    show_type,
+)
+from difflang.syntax import tree
+
+
+class Undecided(Exception):
+    """A definition says too little to be checked by itself; every use of it is checked instead."""
+
+
+def mistake(code: str, message: str, *labels: tuple[Span, str], help: str = "") -> DifflangError:
+    marks = tuple(Label(span, text) for span, text in labels)
+    return DifflangError(Diagnostic(code, message, marks, (help,) if help else ()))
+
+
+def too_deep(span: Span) -> DifflangError:
+    """Types and patterns are read with Python's stack; what is deeper than that is nothing a person wrote."""
+    line = Span(span.source, span.start, min(span.end, span.start + len(span.text.split("\n", 1)[0])))
+    way = "move an inner part into a function or a record"
+    return mistake("DL1002", "this is nested too deep", (line, ""), help=way)
+
+
+def unbound_size(span: Span, name: str) -> DifflangError:
+    way = "a size is bound where a parameter's type first names it"
+    return mistake("DL0203", f"the size `{name}` is not bound here", (span, ""), help=way)
+
+
+def written_type(written: tree.TypeExpr) -> str:
+    return written.span.text
+
+
+def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str) -> DifflangError:
+    """A value whose type is not the declared one."""
+    return mistake(
+        "DL0304",
+        f"{what} is declared {written_type(written)} but is {show_type(found)}",
+        (span, f"this is {show_type(found)}"),
+        (written.span, "declared here"),
+        help="end with the value: a declaration, a loop or an `if` without `else` has none" if found == UNIT else "",
+    )

@@ -1,0 +1,67 @@
+"""Operands that do not fit together: what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.check.reports import mistake
+from difflang.check.types import DTypeVar, dtype_text, pruned, show_type
+from difflang.elaborate.context import Context
+from difflang.elaborate.spelling import quoted
+from difflang.elaborate.terms import Array
+
+
+def no_broadcast(terms: Sequence[Array], spans: Sequence[Span], span: Span, i: int, j: int) -> DifflangError:
+    a, b = terms[i].tensor, terms[j].tensor
+    rank = min(a.rank, b.rank)
+    differ = [(m, n) for m, n in zip(a.shape[-rank:], b.shape[-rank:], strict=True) if m != n and 1 not in (m, n)]
+    m, n = differ[0] if differ else (a.shape, b.shape)
+    first, second = (spans[i], spans[j]) if spans else (span, span)
+    labels = [
+        (second, f"{story(second)} is {show_type(b)}: here it is {n}"),
+        (first, f"{story(first)} is {show_type(a)}: here it is {m}"),
+    ]
+    return mistake(
+        "DL0310",
+        f"sizes {m} and {n} do not fit together",
+        *labels,
+        *origins([terms[i], terms[j]]),
+        help="trailing axes must be equal or literally 1; different names are different sizes",
+    )
+
+
+def origins(terms: Sequence[Array]) -> list[tuple[Span, str]]:
+    """Where the types of the operands were declared."""
+    return [(t.origin, "declared here") for t in terms if t.origin is not None]
+
+
+def story(span: Span) -> str:
+    text = span.text
+    return f"`{text}`" if len(text) <= 24 and "\n" not in text else "this"
+
+
+def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans: Sequence[Span]) -> DifflangError:
+    first, other = arrays[0], next(a for a in arrays if pruned(a.tensor.dtype) is not pruned(arrays[0].tensor.dtype))
+    at = spans[arrays.index(other)] if spans else span
+    labels = [
+        (at, f"{story(at)} is {show_type(other.tensor)}"),
+        (spans[0] if spans else span, f"{story(spans[0]) if spans else 'the other'} is {show_type(first.tensor)}"),
+    ]
+    one, two = dtype_text(first.tensor.dtype), dtype_text(other.tensor.dtype)
+    way = (
+        f"there is no implicit conversion: {conversion(first, other, spans[0], at)}" if spans else "convert one of them"
+    )
+    return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way)
+
+
+def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> str:
+    """What to write where two element types meet: an integer becomes a float, else the second becomes the first."""
+    a, b = pruned(first.tensor.dtype), pruned(other.tensor.dtype)
+    if a.is_float and b.is_integer and isinstance(a, DTypeVar):
+        return f"write `f32({quoted(other_span)})`"
+    if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
+        wanted = "f32" if isinstance(b, DTypeVar) else dtype_text(b)
+        return f"write `{wanted}({quoted(first_span)})`"
+    return f"write `{dtype_text(a)}({quoted(other_span)})`"

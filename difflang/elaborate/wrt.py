@@ -1,0 +1,57 @@
+"""In what a derivative is taken: parameters by name or position, and paths of fields."""
+
+from __future__ import annotations
+
+from difflang.base.source import Span
+from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, Wrt
+from difflang.elaborate.calls import Args
+from difflang.elaborate.context import Context
+from difflang.elaborate.terms import (
+    Closure,
+    Term,
+)
+from difflang.syntax import tree
+
+
+def by_position(cx: Context, f: Term, args: Args) -> list[tuple[Term, Span]]:
+    names = parameter_names(f)
+    items = list(args.items)
+    for name in names[len(items) :]:
+        if name not in args.named:
+            break
+        items.append(args.named[name])
+    if len(items) != len(args.items) + len(args.named):
+        raise cx.error(
+            "DL0319", "these arguments by name do not fit the function", args.span, f"it takes {', '.join(names)}"
+        )
+    return items
+
+
+def parameter_names(f: Term) -> list[str]:
+    """What a function calls its parameters."""
+    match f:
+        case Closure(code=FnCode(decl=decl)):
+            return [p.name for p in decl.params]
+        case Closure(code=LambdaCode(decl=decl)):
+            return [p.pattern.name if isinstance(p.pattern, tree.NamePattern) else "" for p in decl.params]
+        case Closure(code=DerivativeCode(), captures=(inner,)):
+            return parameter_names(inner)
+        case _:
+            return []
+
+
+def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> tuple[int, tuple[str, ...]]:
+    """A parameter's position, and the path of fields in it."""
+    first, *path = wrt
+    if isinstance(first, int):
+        return first, tuple(map(str, path))
+    names = parameter_names(f)
+    if first not in names:
+        raise cx.error(
+            "DL0403",
+            f"the function has no parameter `{first}`",
+            span,
+            "",
+            f"it has {', '.join(names) or 'none by name'}",
+        )
+    return names.index(first), tuple(map(str, path))
