@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from difflang.syntax import tree
 from difflang.syntax.parse import parse, parse_expression
 from support.programs import programs
 from support.trees import nodes, shape
+from support.work import work
 
 
 def module(text: str) -> tree.Module:
@@ -238,12 +238,15 @@ def test_nothing_is_too_deep(text: str) -> None:
 
 
 @pytest.mark.slow
-def test_speed() -> None:
-    """A parser that has slowed down by a factor is noticed; the aim is 0.8 s on a machine of its own."""
-    text = "let x0 = 1.0\n" + "".join(f"let x{i + 1} = sin(x{i}) * 2.0 + x{i}\n" for i in range(5000))
-    start = time.perf_counter()
-    assert len(module(text).items) == 5001
-    assert time.perf_counter() - start < 4
+def test_a_line_costs_the_same_wherever_it_stands() -> None:
+    def of(lines: int) -> int:
+        text = "let x0 = 1.0\n" + "".join(f"let x{i + 1} = sin(x{i}) * 2.0 + x{i}\n" for i in range(lines))
+        return work(lambda: module(text))
+
+    of(10)
+    short, long = of(1000), of(4000)
+    assert long < 4.1 * short
+    assert long < 4000 * 500, "a parser that does much more a line is noticed"
 
 
 @pytest.mark.slow
