@@ -73,26 +73,17 @@ def declare(source: Source, session: Session, default_float: str | None = None) 
 def enter(module: Module, item: tree.Item, session: Session) -> None:
     """One declaration. Errors are reported: a name declared twice, a kind of declaration that is not there yet."""
     match item:
-        case tree.Fn(name=name, name_span=span):
-            taken = module.fns.get(name) or module.records.get(name)
+        case tree.Fn() | tree.Record():
+            name, taken = item.name, module.fns.get(item.name) or module.records.get(item.name)
             if taken is not None:
-                session.report(
-                    mistake(
-                        "DL0210", f"`{name}` is declared twice", (span, "here again"), (taken.name_span, "here first")
-                    )
-                )
-            module.fns[name] = item
-            no_doubles([(p.name, p.span) for p in item.params], session)
-        case tree.Record(name=name, name_span=span):
-            taken = module.fns.get(name) or module.records.get(name)
-            if taken is not None:
-                session.report(
-                    mistake(
-                        "DL0210", f"`{name}` is declared twice", (span, "here again"), (taken.name_span, "here first")
-                    )
-                )
-            module.records[name] = item
-            no_doubles([(f.name, f.span) for f in item.fields], session)
+                again, first = (item.name_span, "here again"), (taken.name_span, "here first")
+                session.report(mistake("DL0210", f"`{name}` is declared twice", again, first))
+            if isinstance(item, tree.Fn):
+                module.fns[name] = item
+            else:
+                module.records[name] = item
+            parts = item.params if isinstance(item, tree.Fn) else item.fields
+            no_doubles([(p.name, p.span) for p in parts], session)
         case tree.Enum(name=name, name_span=span):
             module.records.setdefault(name, tree.Record(item.span, name, span, item.generics, ()))
             module.later |= {variant.name: item for variant in item.variants}
