@@ -29,6 +29,8 @@ class Records:
         return self.find(decl, decl.name, tuple(f.name for f in decl.fields), False)
 
     def find(self, decl: tree.Record | None, name: str, names: tuple[str, ...], tangent: bool) -> type:
+        if tangent and decl is not None and names == tuple(f.name for f in decl.fields):
+            tangent = False  # every field has a tangent: a change is held as a value is, as optimizers expect
         key = (decl, name, names, tangent)
         if key not in self.known:
             self.known.setdefault(key, self.make(decl, name, names, tangent))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from difflang.base.codes import nearest
@@ -275,6 +275,12 @@ class Annotations:
             ):
                 pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
                 return len(args) == len(type.args) and all([self.match_argument(a, t, waiting) for a, t in pairs])
+            case tree.TypeCall(path=("D",), args=(arg,)), Tensor():
+                return self.matched(arg, type, waiting)
+            case tree.TypeCall(path=("D",), args=(tree.TypeApply() as arg,)), RecordType() if type.tangent:
+                return self.matched(
+                    arg, replace(type, tangent=False, args=type.args or self.told_by_fields(type)), waiting
+                )
             case tree.TypeTuple(items=items), TupleType() if len(items) == len(type.items):
                 return all([self.matched(w, t, waiting) for w, t in zip(items, type.items, strict=True)])
             case tree.TypeTuple(items=(only,)), _:
@@ -283,6 +289,15 @@ class Annotations:
                 return not isinstance(type, (Tensor, TupleType, RecordType, TextType))
             case _:
                 return self.unifier.same(self.type(written), type)
+
+    def told_by_fields(self, type: RecordType) -> tuple[object, ...]:
+        """What a record is applied to, by the types of the fields that are there."""
+        generics = generics_of(type.decl)
+        inner = Annotations(self.unifier, self.records, {}, generics)
+        written = {f.name: f.type for f in type.decl.fields}
+        for name, found in zip(type.names, type.fields, strict=True):
+            inner.match(written[name], found)
+        return tuple(inner.bound.get(name) for name in generics)
 
     def match_argument(self, arg: object, found: object, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
         if isinstance(found, (int, Poly)) and isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):

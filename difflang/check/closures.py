@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from difflang.ir.types import DType
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
+    from difflang.base.source import Span
     from difflang.check.modules import Module
+    from difflang.check.types import FnType
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +102,27 @@ class ConvertCode:
         return self.dtype.name
 
 
-Code = ConvertCode | FnCode | LambdaCode | BuiltinCode | RecordCode | DerivativeCode | PullbackCode | VmapCode
+@dataclass(frozen=True, slots=True)
+class AscribedCode:
+    """A function held to the type of the parameter that it was given for; captures the function."""
+
+    type: FnType
+    name: str
+    given: Span = field(compare=False)
+    declared: Span = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Code = (
+    AscribedCode
+    | ConvertCode
+    | FnCode
+    | LambdaCode
+    | BuiltinCode
+    | RecordCode
+    | DerivativeCode
+    | PullbackCode
+    | VmapCode
+)

@@ -10,7 +10,8 @@ from difflang.base.source import Source, Span
 from difflang.check.modules import Module
 from difflang.check.types import ClosureType, LangType, leaf_types, settled_type, show_type
 from difflang.driver.units import context
-from difflang.elaborate.calls import Args, apply
+from difflang.elaborate.arguments import Args
+from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context, Reported, Session
 from difflang.elaborate.functions import leaf_hints
 from difflang.elaborate.settle import settle

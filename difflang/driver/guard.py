@@ -9,7 +9,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.elaborate.context import Session
 from difflang.elaborate.failure import Site
 from difflang.ir.graph import Graph
-from difflang.passes.optimize import optimize
+from difflang.passes.dce import dce
 
 Program = Callable[..., Sequence[Any]]
 NUMBERS = 2  # the last results of a program that can fail: what a failure was about
@@ -17,7 +17,7 @@ NUMBERS = 2  # the last results of a program that can fail: what a failure was a
 
 def guarded(graph: Graph) -> Graph:
     """The same program without what its failures were about: its last result is the number of a check, or zero."""
-    return optimize(graph.with_results(graph.results[:-NUMBERS]))
+    return dce(graph.with_results(graph.results[:-NUMBERS]))
 
 
 def explain(session: Session, site: int, full: Program, arrays: Sequence[Any]) -> DifflangError:

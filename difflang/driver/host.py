@@ -18,7 +18,7 @@ from difflang.check.unify import Unifier
 from difflang.driver.files import READERS
 from difflang.driver.units import Staging, Unit, stage
 from difflang.driver.values import HostValue
-from difflang.elaborate.calls import Args
+from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context, Reported, Session, walk
 from difflang.elaborate.names import targets
 from difflang.elaborate.statements import VALUELESS, declared

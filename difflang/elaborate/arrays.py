@@ -25,7 +25,7 @@ from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.types import I32, DType, Tensor
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls import Args
+    from difflang.elaborate.arguments import Args
 
 
 def shape_of(cx: Context, items: Sequence[tuple[Term, Span]]) -> tuple[Dim, ...]:

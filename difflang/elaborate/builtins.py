@@ -28,7 +28,7 @@ from difflang.ir.dims import Dim, Poly
 from difflang.ir.types import BOOL, DType, Tensor
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls import Args
+    from difflang.elaborate.arguments import Args
 
 TRANSFORMS = (
     "grad",
@@ -279,7 +279,7 @@ def enumerate_(cx: Context, args: Args, name: str) -> Term:
 
 def map_(cx: Context, args: Args) -> Walk[Term]:
     """`map(f, xs)`: f on each item."""
-    from difflang.elaborate.calls import Args as Arguments
+    from difflang.elaborate.arguments import Args as Arguments
     from difflang.elaborate.comprehension import vmapped
 
     took = Taken(cx, args, "map", "f xs")

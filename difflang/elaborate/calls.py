@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import (
+    AscribedCode,
     BuiltinCode,
     ConvertCode,
     DerivativeCode,
@@ -27,6 +25,7 @@ from difflang.check.types import (
     RecordType,
     show_type,
 )
+from difflang.elaborate.arguments import Args
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted, refuse_later
 from difflang.elaborate.context import Context, Reported, Scope, walk, walks
 from difflang.elaborate.expressions import field as field_of
@@ -46,19 +45,6 @@ from difflang.elaborate.terms import (
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
-
-
-@dataclass(slots=True)
-class Args:
-    """The arguments of a call, evaluated. `lead` counts the axes that a comprehension argument iterates over."""
-
-    span: Span
-    items: list[tuple[Term, Span]] = field(default_factory=list[Any])
-    named: dict[str, tuple[Term, Span]] = field(default_factory=dict[str, Any])
-    lead: int = 0
-    name_spans: dict[str, Span] = field(default_factory=dict[str, Span])
-    fn_span: Span | None = None
-
 
 # ---- The walks
 
@@ -207,6 +193,8 @@ def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
             return converted(cx, dtype, args)
         case Closure(code=FnCode() as code, captures=captures):
             return call_fn(cx, code, captures, args)
+        case Closure(code=AscribedCode() as code, captures=(f,)):
+            return held(cx, code, f, args)
         case Closure(code=LambdaCode() as code, captures=captures):
             return call_lambda(cx, code, captures, args)
         case Closure(code=RecordCode() as code):
@@ -240,6 +228,24 @@ def fits(cx: Context, wanted: LangType, term: Term) -> bool:
     if isinstance(wanted, FnType):
         return isinstance(term, (Closure, Opaque))
     return cx.unifier.same(wanted, type_of(term))
+
+
+def held(cx: Context, code: AscribedCode, f: Term, args: Args) -> Walk[Term]:
+    """Apply a function to what its declared type takes, and see that it gives what that type says."""
+    for (term, span), wanted in zip(args.items, code.type.params, strict=False):
+        if not fits(cx, wanted, term):
+            found = f"this is {show_type(type_of(term))}"
+            raise cx.error("DL0304", f"`{code.name}` takes {show_type(wanted)} here", span, found)
+    result = yield apply(cx, f, args)
+    if not fits(cx, code.type.result, result):
+        found, wanted = show_type(type_of(result)), show_type(code.type.result)
+        raise mistake(
+            "DL0304",
+            f"the function given for `{code.name}` gives {found}, not {wanted}",
+            (code.given, "given here"),
+            (code.declared, f"declared {code.declared.text}"),
+        )
+    return result
 
 
 def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:

@@ -10,7 +10,8 @@ from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode
 from difflang.check.reports import mistake
 from difflang.check.types import leaf_types, mapped, pruned, show_type
-from difflang.elaborate.calls import Args, apply, bind_pattern
+from difflang.elaborate.arguments import Args
+from difflang.elaborate.calls import apply, bind_pattern
 from difflang.elaborate.context import WORD, Context, Reported, walk, walks
 from difflang.elaborate.control import Branch, branch, closed, joined, row
 from difflang.elaborate.failure import absorb_lanes

@@ -33,7 +33,7 @@ from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, Tensor, stacked
 from difflang.syntax import tree
 
-FOREVER = 2**31 - 1
+FOREVER = -1  # the limit of a loop that only its condition ends
 
 
 def carried(cx: Context, *parts: tree.Node | None) -> list[Binding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, PullbackCode
+from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, PullbackCode
 from difflang.check.reports import mistake
 from difflang.check.types import (
     UNIT,
@@ -20,7 +20,8 @@ from difflang.check.types import (
     tangent_type,
 )
 from difflang.check.unify import narrow
-from difflang.elaborate.calls import Args, apply
+from difflang.elaborate.arguments import Args
+from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.control import closed
 from difflang.elaborate.failure import absorb
@@ -90,6 +91,10 @@ def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
     while isinstance(f, Closure) and isinstance(f.code, DerivativeCode):
         (f,) = f.captures
     match f:
+        case Closure(code=AscribedCode(type=type)):
+            for wanted, (term, _) in zip(type.params, items, strict=False):
+                cx.unifier.same(wanted, type_of(term))
+            return
         case Closure(code=FnCode() as code, captures=captures):
             generics = {g.name: g.bound for g in code.decl.generics}
             sizes = captured_sizes(code, captures)

@@ -29,6 +29,7 @@ from difflang.elaborate.expressions import unknown_in
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import (
+    both_size_and_value,
     captured_sizes,
     has_open_names,
     is_dim,
@@ -57,7 +58,7 @@ from difflang.ir.op import OPS
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls import Args
+    from difflang.elaborate.arguments import Args
 
 
 # ---- Declared functions
@@ -338,6 +339,9 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
                 cx.scope.bind(
                     param.name, Array(term.value, origin=param.type.span) if isinstance(term, Array) else term
                 )
+        for param in decl.params:
+            if isinstance(cx.annotations.bound.get(param.name), Dim) and not is_dim(param.type):
+                raise both_size_and_value(param)
         for name, size in cx.annotations.bound.items():
             if isinstance(size, Dim):
                 cx.scope.bind(name, size)

@@ -14,7 +14,7 @@ from difflang.elaborate.operators import elementwise
 from difflang.elaborate.terms import Array, Term, Text, Tuple
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls import Args
+    from difflang.elaborate.arguments import Args
 
 Pair = tuple[int, int]
 

@@ -200,7 +200,7 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
 
     def child(index: int) -> Term:
         parts = [t if isinstance(t, Array) else children(t)[index] for t in terms]
-        return elementwise(cx, name, span, parts, **attrs)
+        return elementwise(cx, name, span, parts, spans, **attrs)
 
     parts = tuple(child(i) for i in range(len(children(whole))))
     return Tuple(parts) if isinstance(whole, Tuple) else rebuilt_record(whole.type, parts)

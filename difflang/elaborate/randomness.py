@@ -11,7 +11,7 @@ from difflang.elaborate.context import Context
 from difflang.elaborate.terms import Array, Term
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls import Args
+    from difflang.elaborate.arguments import Args
 
 
 @builtin("normal", "uniform")

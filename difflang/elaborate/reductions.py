@@ -18,7 +18,7 @@ from difflang.ir.op import TypeMismatch
 from difflang.ir.types import FLOATS
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls import Args
+    from difflang.elaborate.arguments import Args
 
 OPS = {
     "sum": "reduce_sum",

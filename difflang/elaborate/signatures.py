@@ -9,12 +9,11 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.closures import (
-    FnCode,
-)
-from difflang.check.reports import mistake, written_type
+from difflang.check.closures import AscribedCode, FnCode
+from difflang.check.reports import Undecided, mistake, written_type
 from difflang.check.types import (
     DTypeVar,
+    FnType,
     leaf_types,
     pruned,
     show_type,
@@ -23,14 +22,16 @@ from difflang.elaborate.context import Context
 from difflang.elaborate.names import free_names
 from difflang.elaborate.terms import (
     Array,
+    Closure,
     Term,
     type_of,
 )
+from difflang.elaborate.wrt import parameter_names
 from difflang.ir.dims import Dim
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls import Args
+    from difflang.elaborate.arguments import Args
 
 
 def matched_arguments(
@@ -108,6 +109,9 @@ def match_parameters(
         for name in annotations.bound.keys() - known:
             stories[name] = (span, f"{name} is {annotations.bound[name]}: this is {show_type(type_of(term))}")
         terms[param.name] = term
+    for param in decl.params:
+        if isinstance(param.type, tree.TypeFn):  # now that every size in it is known
+            terms[param.name] = ascribed(param, *given[param.name], annotations)
     return {p.name: terms[p.name] for p in decl.params if p.name in terms}
 
 
@@ -157,3 +161,36 @@ def wrong_argument(
         if wanted != pruned(term.tensor.dtype).name:
             way = f"there is no implicit conversion: write `{wanted}({span.text})`"
     return mistake("DL0304", f"the argument `{param.name}` of `{decl.name}` does not fit", *labels, help=way)
+
+
+def both_size_and_value(param: tree.Param) -> DifflangError:
+    """One name for a size of the signature and for a parameter that is none."""
+    return mistake(
+        "DL0210",
+        f"`{param.name}` is a parameter and a size of another one",
+        (param.span, "a value here"),
+        help=f"give one of them another name, or write `{param.name}: dim`",
+    )
+
+
+def ascribed(param: tree.Param, term: Term, span: Span, annotations: Annotations) -> Term:
+    """A function given for a parameter of a written function type: it is held to that type wherever it is applied."""
+    assert isinstance(param.type, tree.TypeFn)
+    try:
+        type = annotations.type(param.type)
+    except (DifflangError, Undecided):
+        return term  # it names sizes that only the body binds
+    if not isinstance(term, Closure) or not isinstance(type, FnType):
+        return term
+    if isinstance(term.code, AscribedCode) and term.code.type == type:
+        return term
+    names = parameter_names(term)
+    if names and len(names) != len(type.params):
+        count = f"it takes {len(names)} argument{'s' * (len(names) != 1)}"
+        raise mistake(
+            "DL0304",
+            f"the function given for `{param.name}` takes another number of arguments",
+            (span, count),
+            (param.type.span, f"declared {param.type.span.text}"),
+        )
+    return Closure(AscribedCode(type, param.name, span, param.type.span), (term,))

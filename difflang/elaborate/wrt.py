@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from difflang.base.source import Span
-from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, Wrt
-from difflang.elaborate.calls import Args
+from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
+from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context
 from difflang.elaborate.terms import (
     Closure,
@@ -34,7 +34,7 @@ def parameter_names(f: Term) -> list[str]:
             return [p.name for p in decl.params]
         case Closure(code=LambdaCode(decl=decl)):
             return [p.pattern.name if isinstance(p.pattern, tree.NamePattern) else "" for p in decl.params]
-        case Closure(code=DerivativeCode(), captures=(inner,)):
+        case Closure(code=DerivativeCode() | AscribedCode(), captures=(inner,)):
             return parameter_names(inner)
         case _:
             return []

@@ -34,7 +34,7 @@ def loop_reference(
     if isinstance(length, int) and (steps > length or (exact and steps != length)):
         raise InternalError(f"loop: {steps} steps, but its length is {length}")
     count = 0
-    while count < steps:
+    while steps < 0 or count < steps:
         index = np.asarray(steps - 1 - count if reverse else count, np.int32)
         if go and not evaluate(go[0], index, *fixed, *state)[0]:
             break
@@ -125,11 +125,14 @@ def while_looped(
     outputs: list[Tensor] = [r.type for r in step.results[nk:] if isinstance(r.type, Tensor)]
     buffers = [lax.full((length, *t.shape), zero_of(Tensor(t.dtype))) for t in outputs]
 
+    endless = lax.lt(limit, np.asarray(0, np.int32))
+
     def goes_on(state: Any) -> Any:
         count, carried, _ = state
         within = lax.lt(count, limit)
         if not go:
             return within
+        within = lax.bitwise_or(within, endless)
         return lax.bitwise_and(within, lowering.graph(go[0], count, *fixed, *carried)[0])
 
     def body(state: Any) -> Any:

@@ -1,0 +1,23 @@
+"""The arguments of a call, evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from difflang.base.source import Span
+from difflang.elaborate.terms import (
+    Term,
+)
+
+
+@dataclass(slots=True)
+class Args:
+    """The arguments of a call, evaluated. `lead` counts the axes that a comprehension argument iterates over."""
+
+    span: Span
+    items: list[tuple[Term, Span]] = field(default_factory=list[Any])
+    named: dict[str, tuple[Term, Span]] = field(default_factory=dict[str, Any])
+    lead: int = 0
+    name_spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    fn_span: Span | None = None
