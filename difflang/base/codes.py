@@ -116,6 +116,7 @@ CODES: dict[str, str] = {
     "DL0502": "a second `yield`",
     "DL0503": "an assertion that is false before the run",
     "DL0504": "a loop without end",
+    "DL0505": "a condition of a loop that assigns",
     # ---- 06: devices and sharding
     "DL0601": "a device that is not here",
     # ---- 07: modules, files and data

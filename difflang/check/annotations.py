@@ -275,6 +275,8 @@ class Annotations:
             ):
                 pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
                 return len(args) == len(type.args) and all([self.match_argument(a, t, waiting) for a, t in pairs])
+            case tree.TypeName(path=(name,)), _ if name in self.generics:
+                return False
             case tree.TypeCall(path=("D",), args=(arg,)), Tensor():
                 return self.matched(arg, type, waiting)
             case tree.TypeCall(path=("D",), args=(tree.TypeApply() as arg,)), RecordType() if type.tangent:

@@ -33,6 +33,9 @@ HOST_FUNCTIONS = ("print", "progress", *READERS)
 UNIT_VALUE = HostValue(TupleType(()), ())
 
 
+Kept = tuple[HostVar | None, HostValue | None]
+
+
 class Host(ABC):
     """Goes through host statements. `definition` says that types are all there is: nothing is computed."""
 
@@ -43,6 +46,7 @@ class Host(ABC):
         self.values: dict[str, HostValue] = {}
         self.staging: list[Staging] = []
         self.depth = 0
+        self.shadowed: list[dict[str, Kept]] = []  # for each block, what the names bound in it stood for
 
     # ---- what the two do differently
 
@@ -138,24 +142,47 @@ class Host(ABC):
     @contextmanager
     def scope(self) -> Generator[None, None, None]:
         """Names bound inside are forgotten at the end; variables around keep what was assigned to them."""
-        before = dict(self.module.host)
-        values = dict(self.values)
         self.depth += 1
+        self.shadowed.append({})
         try:
             yield
         finally:
             self.depth -= 1
-            for name in list(self.module.host):
-                if before.get(name) is not self.module.host[name]:
-                    self.restore(name, before, values)
+            for name, kept in self.shadowed.pop().items():
+                self.put_back(name, kept)
 
-    def restore(self, name: str, before: dict[str, HostVar], values: dict[str, HostValue]) -> None:
-        del self.module.host[name]
+    def put_back(self, name: str, kept: Kept) -> None:
+        var, value = kept
+        self.module.host.pop(name, None)
         self.values.pop(name, None)
-        if name in before:
-            self.module.host[name] = before[name]
-            if name in values:
-                self.values[name] = values[name]
+        if var is not None:
+            self.module.host[name] = var
+        if value is not None:
+            self.values[name] = value
+
+    def shadow(self, name: str) -> None:
+        """A name is about to be bound in the innermost block: what it stands for until then is kept."""
+        if self.shadowed and name not in self.shadowed[-1]:
+            self.shadowed[-1][name] = self.module.host.get(name), self.values.get(name)
+
+    @contextmanager
+    def top_level(self) -> Generator[None, None, None]:
+        """Inside stand the names of the file alone, not those of the blocks around a call."""
+        blocks, self.shadowed = self.shadowed, []
+        first: dict[str, dict[str, Kept]] = {}
+        for block in blocks:
+            for name in block:
+                first.setdefault(name, block)
+        here = {name: (self.module.host.get(name), self.values.get(name)) for name in first}
+        for name, block in first.items():
+            self.put_back(name, block[name])
+        try:
+            yield
+        finally:
+            for name, block in first.items():
+                block[name] = self.module.host.get(name), self.values.get(name)
+                self.put_back(name, here[name])
+            self.shadowed = blocks
 
     # ---- let, var, assignment
 
@@ -199,6 +226,7 @@ class Host(ABC):
         return value
 
     def bind_size(self, name: str, size: Dim, span: Span) -> None:
+        self.shadow(name)
         self.module.host[name] = HostVar(name, Tensor(I32), static=size, span=span)
 
     def bind(self, pattern: tree.Pattern, value: HostValue, mutable: bool, span: Span) -> None:
@@ -214,6 +242,7 @@ class Host(ABC):
                 self.bind(item, value.part(i), mutable, span)
         elif pattern.name != "_":
             self.not_in_use(pattern)
+            self.shadow(pattern.name)
             static = None if mutable else value.static
             self.module.host[pattern.name] = HostVar(pattern.name, value.type, mutable, static, pattern.span)
             self.values[pattern.name] = value
@@ -384,7 +413,7 @@ class Host(ABC):
                     (arg.span, f"this is {show_type(value.type)}"),
                     (param.span, "declared here"),
                 )
-        with self.nested(e.span), self.scope():
+        with self.nested(e.span), self.top_level(), self.scope():
             for name, size in signature.bound.items():
                 if isinstance(size, (int, Poly)):
                     self.bind_size(name, size, decl.name_span)

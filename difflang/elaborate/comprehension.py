@@ -73,6 +73,7 @@ def mapping(cx: Context, span: Span, over: Source, body: Callable[[Array, list[V
     if cx.loops:
         cx.loops.append(None)
     with cx.region(span) as builder:
+        cx.scope.wall = True
         index = builder.param(Tensor(I32), "lane")
         rows = [builder.param(row(v)) for v in over.arrays]
         cx.keys.append((builder, index))
@@ -177,6 +178,7 @@ def indexed_size(cx: Context, e: tree.Index, name: str) -> Walk[tuple[Dim, Span]
     before_word, draws = cx.word.term, cx.root.draws
     try:
         with cx.region(e.span):  # asked for its shape only, and thrown away with its checks and draws
+            cx.scope.wall = True
             base = yield walk(cx, e.base)
     except (DifflangError, Reported):
         return None  # named inside the body: its extent follows from what it is made of

@@ -55,7 +55,8 @@ class Scope:
     """Names in a block, inside the names around it."""
 
     outer: Scope | None = None
-    names: dict[str, Binding] = field(default_factory=dict)
+    names: dict[str, Binding] = field(default_factory=dict[str, Binding])
+    wall: bool = False  # what is outside can be read here, not assigned
 
     def find(self, name: str) -> Binding | None:
         scope: Scope | None = self
@@ -64,6 +65,15 @@ class Scope:
                 return scope.names[name]
             scope = scope.outer
         return None
+
+    def assignable(self, name: str) -> bool:
+        """Whether an assignment here reaches the variable of that name."""
+        scope: Scope | None = self
+        while scope is not None and name not in scope.names:
+            if scope.wall:
+                return False
+            scope = scope.outer
+        return True
 
     def bind(self, name: str, term: Term | Dim, *, mutable: bool = False, span: Span | None = None) -> None:
         if name != "_":
@@ -310,7 +320,10 @@ class Context:
             (root.key, root.draws), self.keys = before, keys
 
     def draw(self, span: Span) -> Value:
-        """A fresh key: the function's own; the index of each loop around and the ordinal of this draw are folded in."""
+        """A fresh key: the function's own, with the index of each loop around and the ordinal of this draw folded in.
+
+        An index i is folded in as 2 i + 1 and an ordinal o as 2 o, so that no loop's draw is a called function's.
+        """
         self.root.effects.add("rand")
         if self.root.key is None:
             self.root.key = self.root.builder.param(Tensor(U32, (2,)), "key")
@@ -318,9 +331,9 @@ class Context:
         for builder, index in self.keys:
             builder.span = span
             bits = builder.one("truncate", index, dtype=U32)
-            key = builder.one("fold_in", key, bits)
+            key = builder.one("fold_in", key, bits * 2 + 1)
         self.root.draws += 1
-        ordinal = self.emit("const", span, value=self.root.draws - 1, type=Tensor(U32))
+        ordinal = self.emit("const", span, value=2 * (self.root.draws - 1), type=Tensor(U32))
         return self.emit("fold_in", span, key, ordinal)
 
 

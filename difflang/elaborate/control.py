@@ -265,19 +265,26 @@ def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
 
 def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
     """A loop of unknown length. It also ends at the first failure in its body, which may have spoilt the condition."""
+    for binding in carried(cx, e.condition)[:-1]:
+        message = f"the condition of a loop assigns `{binding.name}`"
+        raise cx.error("DL0505", message, e.condition.span, "a condition only asks", "assign it in the loop's body")
     variables = carried(cx, e.condition, e.body)
     body: Step = yield step(cx, e, variables, [], lambda _index, _rows: None, None)
     failing = cx.word in body.variables
     before = [b.term for b in variables]
     with cx.region(e.condition.span) as builder:
-        builder.param(INDEX, "step")
+        cx.keys.append((builder, builder.param(INDEX, "step")))
         enter(builder, body.variables)
         fresh = cx.word.term = cx.word.term if failing else cx.no_failure()
+        draws = cx.root.draws
         try:
             condition = array(cx, (yield walk(cx, e.condition)), e.condition.span, "a condition")
             checked = cx.word.term is not fresh
             go = still_well(cx, condition, e.condition.span) if failing or checked else condition.value
+            if checked and cx.root.draws > draws:
+                raise cx.not_yet("a draw in a condition that may fail is", e.condition.span, "draw in the loop's body")
         finally:
+            cx.keys.pop()
             for binding, term in zip(variables, before, strict=True):
                 binding.term = term
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):

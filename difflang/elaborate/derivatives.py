@@ -41,7 +41,7 @@ from difflang.elaborate.terms import (
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
-from difflang.elaborate.wrt import by_position, located
+from difflang.elaborate.wrt import apart, by_position, located
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import Tensor
@@ -64,6 +64,7 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
     if args.named:
         args = Args(args.span, by_position(cx, f, args))
     wrt, operator = [located(cx, f, w, args.span) for w in code.wrt], code.operator
+    apart(cx, code.wrt, wrt, args.span)
     tangents: list[tuple[Term, Span]] = []
     if operator == "jvp":
         tangents = args.items[len(args.items) - len(wrt) :] if len(args.items) > len(wrt) else []

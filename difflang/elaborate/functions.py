@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -131,7 +131,7 @@ def instantiate(
     if session.checked.get(code.decl) is False:
         raise Reported  # what is wrong with it was said where it is defined
     types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
-    statics = tuple(getattr(t, "static", None) if isinstance(t, Array) else None for t in captures)
+    statics = tuple(map(known_of, captures))
     sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
     key = (code, types, statics, sizes, cx.root.definition)
     found = session.instances.get(key)
@@ -160,6 +160,21 @@ def instantiate(
     if not any(isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)):
         session.instances[key] = instance
     return instance
+
+
+def known_of(term: Term) -> Hashable:
+    """What specialization knows of a captured value, leaf by leaf: all that `like` keeps of it inside the function."""
+    match term:
+        case Array():
+            return type(term.static), repr(term.static), term.below
+        case Tuple() | Zip():
+            return tuple(map(known_of, term.items))
+        case Record():
+            return tuple(map(known_of, term.fields))
+        case Closure():
+            return tuple(map(known_of, term.captures))
+        case _:
+            return None
 
 
 def current_global(module: Module, name: str) -> LangType | None:

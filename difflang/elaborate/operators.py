@@ -12,12 +12,13 @@ from difflang.check.types import Spread, literal_dtype, pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.mismatches import no_broadcast, no_conversion
+from difflang.elaborate.names import nodes
 from difflang.elaborate.products import matmul
 from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import Array, Poison, Record, Static, Term, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
-from difflang.ir.op import TypeMismatch
+from difflang.ir.op import OPS, TypeMismatch
 from difflang.ir.types import BOOL, FLOATS, Tensor
 from difflang.syntax import tree
 
@@ -252,6 +253,11 @@ def binary(cx: Context, e: tree.Binary) -> Walk[Term]:
     lhs = yield walk(cx, e.lhs)
     if e.op == "^" and (power := written_integer(e.rhs)) is not None:
         return integer_power(cx, e, lhs, power)
+    if e.op in LOGICAL and isinstance(lhs, Array) and not lhs.tensor.shape:
+        if isinstance(lhs.static, bool) and lhs.static == (e.op == "or"):
+            return lhs
+        if may_act(e.rhs):
+            return (yield short_circuit(cx, e, lhs))
     rhs = yield walk(cx, e.rhs)
     if e.op == "^" and isinstance(rhs, Array) and rhs.literal and isinstance(rhs.static, int):
         return integer_power(cx, e, lhs, rhs.static)
@@ -264,6 +270,34 @@ def binary(cx: Context, e: tree.Binary) -> Walk[Term]:
     if e.op in ("//", "%"):
         check_divisor(cx, array(cx, rhs, spans[1]), spans[1])
     return result
+
+
+def may_act(e: tree.Expr) -> bool:
+    """Whether an expression could fail, assign or draw, so that it matters whether it is evaluated."""
+    for part in nodes(e):
+        if isinstance(part, (tree.Index, tree.Block)):
+            return True
+        if isinstance(part, tree.Call) and not (isinstance(part.fn, tree.Name) and part.fn.id in OPS):
+            return True
+    return False
+
+
+def short_circuit(cx: Context, e: tree.Binary, lhs: Array) -> Walk[Term]:
+    """`a and b`, `a or b` of single conditions: b is evaluated only where a leaves the answer open."""
+    from difflang.elaborate.control import Branch, branch, carried, joined
+
+    if not cx.unifier.same(lhs.tensor, Tensor(BOOL)):
+        raise cx.error("DL0313", f"`{e.op}` joins conditions", e.lhs.span, f"this is {show_type(lhs.tensor)}")
+    variables = carried(cx, e.rhs)
+    rest = yield branch(cx, lambda: walk(cx, e.rhs), variables, e.rhs.span)
+    value = array(cx, rest.value, e.rhs.span, "a condition")
+    if not cx.unifier.same(value.tensor, Tensor(BOOL)):
+        raise cx.error("DL0313", f"`{e.op}` joins conditions", e.rhs.span, f"this is {show_type(value.tensor)}")
+    with cx.region(e.span) as other:
+        answer = Array(other.const(e.op == "or", Tensor(BOOL)))
+        stay = Branch(other, answer, [b.term for b in variables if not isinstance(b.term, (int, Poly))], e.span)
+    sides = (rest, stay) if e.op == "and" else (stay, rest)
+    return joined(cx, lhs, *sides, variables, e.span)
 
 
 def check_divisor(cx: Context, divisor: Array, span: Span) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import FnCode
@@ -129,6 +131,55 @@ def forgetting(value: Term) -> Term:
 # ---- Assignment
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an assignment writes to, its indices evaluated once: a variable, a field or an element of another place."""
+
+    node: tree.Expr
+    value: Term | None  # what stands there, None for an element until it is read
+    base: Place | None = None
+    subs: Subscripts | None = None
+
+
+def place(cx: Context, target: tree.Expr) -> Walk[Place]:
+    match target:
+        case tree.Name():
+            return Place(target, (yield walk(cx, target)))
+        case tree.Member(base=base):
+            inside = yield place(cx, base)
+            return Place(target, field(cx, current(cx, inside), target), inside)
+        case tree.Index(base=base):
+            inside = yield place(cx, base)
+            return Place(target, None, inside, (yield subscripts(cx, target, current(cx, inside))))
+        case _:
+            raise cx.error(
+                "DL0207", "this cannot be assigned to", target.span, "", "a variable, a field or an element can"
+            )
+
+
+def current(cx: Context, at: Place) -> Term:
+    """What stands at a place."""
+    if at.value is not None:
+        return at.value
+    assert at.subs is not None
+    return read(cx, at.subs)
+
+
+def write(cx: Context, at: Place, value: Term, span: Span) -> None:
+    """Make a place stand for a new value: every value around it is new as well."""
+    if isinstance(at.node, tree.Name):
+        rebind(cx, at.node, value, span)
+        return
+    assert at.base is not None
+    if at.subs is not None:
+        write(cx, at.base, written(cx, at.subs, value, span, accumulate=False), span)
+    elif isinstance(at.node, tree.Member) and at.value is not None:
+        old = current(cx, at.base)
+        assert isinstance(old, Record)
+        same_type(cx, at.value, value, span, f"the field `{at.node.name}`")
+        write(cx, at.base, old.with_field(at.node.name, value), span)
+
+
 @walks(tree.Assign)
 def assign(cx: Context, e: tree.Assign) -> Walk[Term]:
     value = yield walk(cx, e.value)
@@ -136,57 +187,40 @@ def assign(cx: Context, e: tree.Assign) -> Walk[Term]:
     return UNIT_TERM
 
 
+def store(cx: Context, target: tree.Expr, value: Term, span: Span) -> Walk[None]:
+    """Assign a value to a place, or a tuple's items to places."""
+    if isinstance(value, Poison):
+        raise Reported
+    if isinstance(target, tree.Name):
+        rebind(cx, target, value, span)
+    elif isinstance(target, tree.TupleExpr):
+        if not isinstance(value, Tuple) or len(value.items) != len(target.items):
+            found = f"this is {show_type(type_of(value))}"
+            raise cx.error("DL0321", f"a tuple of {len(target.items)} is expected here", span, found)
+        for item, part in zip(target.items, value.items, strict=True):
+            yield store(cx, item, part, span)
+    else:
+        write(cx, (yield place(cx, target)), value, span)
+
+
 @walks(tree.Update)
 def update(cx: Context, e: tree.Update) -> Walk[Term]:
     """`x += e`; on an indexed place with `+=` and `-=` an accumulation over positions, repeated ones too."""
-    if isinstance(e.target, tree.Index) and e.op in ("+", "-"):
-        base = yield walk(cx, e.target.base)
-        change = yield walk(cx, e.value)
-        if e.op == "-":
-            change = elementwise(cx, "neg", e.span, (change,), (e.value.span,))
-        subs: Subscripts = yield subscripts(cx, e.target, base)
-        yield store(cx, e.target.base, written(cx, subs, change, e.value.span, accumulate=True), e.span)
-        return UNIT_TERM
-    old = yield walk(cx, e.target)
+    at: Place = yield place(cx, e.target)
     value = yield walk(cx, e.value)
     spans = (e.target.span, e.value.span)
+    if at.subs is not None and at.base is not None and e.op in ("+", "-"):
+        change = elementwise(cx, "neg", e.span, (value,), spans[1:]) if e.op == "-" else value
+        write(cx, at.base, written(cx, at.subs, change, e.value.span, accumulate=True), e.span)
+        return UNIT_TERM
+    old = current(cx, at)
     if e.op in ("max", "min"):
         better = elementwise(cx, "gt" if e.op == "max" else "lt", e.span, (value, old), spans[::-1])
         new = elementwise(cx, "select", e.span, (better, value, old))
     else:
         new = elementwise(cx, ARITHMETIC[e.op], e.span, (old, value), spans)
-    yield store(cx, e.target, new, e.span)
+    write(cx, at, new, e.span)
     return UNIT_TERM
-
-
-def store(cx: Context, target: tree.Expr, value: Term, span: Span) -> Walk[None]:
-    """Make a variable, a field or an element of one stand for a new value."""
-    if isinstance(value, Poison):
-        raise Reported
-    match target:
-        case tree.Name():
-            rebind(cx, target, value, span)
-        case tree.Member(base=base):
-            old = yield walk(cx, base)
-            inner = field(cx, old, target)
-            assert isinstance(old, Record)
-            same_type(cx, inner, value, span, f"the field `{target.name}`")
-            yield store(cx, base, old.with_field(target.name, value), span)
-        case tree.Index(base=base):
-            old = yield walk(cx, base)
-            subs: Subscripts = yield subscripts(cx, target, old)
-            yield store(cx, base, written(cx, subs, value, span, accumulate=False), span)
-        case tree.TupleExpr(items=items):
-            if not isinstance(value, Tuple) or len(value.items) != len(items):
-                raise cx.error(
-                    "DL0321", f"a tuple of {len(items)} is expected here", span, f"this is {show_type(type_of(value))}"
-                )
-            for item, part in zip(items, value.items, strict=True):
-                yield store(cx, item, part, span)
-        case _:
-            raise cx.error(
-                "DL0207", "this cannot be assigned to", target.span, "", "a variable, a field or an element can"
-            )
 
 
 def rebind(cx: Context, target: tree.Name, value: Term, span: Span) -> None:
@@ -200,6 +234,10 @@ def rebind(cx: Context, target: tree.Name, value: Term, span: Span) -> None:
         raise mistake(
             "DL0208", f"`{target.id}` is not a variable", *labels, help=f"declare it with `var {target.id} = …`"
         )
+    if not cx.scope.assignable(target.id):
+        labels = [(target.span, "assigned here")] + ([(binding.span, "outside it")] if binding.span else [])
+        message = f"a comprehension cannot assign `{target.id}`: its items have no order"
+        raise mistake("DL0208", message, *labels, help="use a `for` loop")
     assert not isinstance(binding.term, (int, Poly))
     if isinstance(value, Array) and isinstance(binding.term, Array):
         value = widened(cx, value, binding.term, span)

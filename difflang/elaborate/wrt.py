@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from difflang.base.source import Span
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
 from difflang.elaborate.arguments import Args
@@ -55,3 +57,17 @@ def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> tuple[int, tuple[str,
             f"it has {', '.join(names) or 'none by name'}",
         )
     return names.index(first), tuple(map(str, path))
+
+
+def apart(cx: Context, asked: Sequence[Wrt], places: Sequence[tuple[int, tuple[str, ...]]], span: Span) -> None:
+    """No parameter is differentiated in twice, and each derivative has a name of its own."""
+    for i, (position, path) in enumerate(places):
+        for j, (other, longer) in enumerate(places[:i]):
+            short = min(len(path), len(longer))
+            if position == other and path[:short] == longer[:short]:
+                raise cx.error(
+                    "DL0403", "a derivative is asked for twice in one place", span, "", "name each part once"
+                )
+            if asked[i][-1] == asked[j][-1]:
+                message = f"two derivatives would both be called `{asked[i][-1]}`"
+                raise cx.error("DL0403", message, span, "", "take them in the whole records, or one at a time")

@@ -84,3 +84,97 @@ def test_a_while_loop_has_no_limit() -> None:
 def test_what_only_a_mistake_would_give_is_refused() -> None:
     with pytest.raises(DifflangError, match="gives f32, not f32"):
         checked("fn s(f: (f32[d]) -> f32[d], x: f32[d]) -> f32[d] = x + f(x)\nprint(s(|x| sum(x), [1.0, 2.0]))\n")
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        (  # what a nested function captures is part of what it is specialized to
+            "record C { k: i32, s: f32 }\n"
+            "fn st(k: dim, x: f32) -> f32 {\n  let c = C(k, 2.0)\n"
+            "  fn inner(y: f32) -> f32 { if c.k == 2 { y } else { y * 100.0 } }\n  inner(x)\n}\n"
+            "print(st(2, 1.0), st(3, 1.0))\n",
+            "1.0 100.0",
+        ),
+        (
+            "fn mk(k: dim) { |x: f32| sum(zeros(k) + x) }\n"
+            "fn outer(k: dim, y: f32) -> f32 {\n  let f = mk(k)\n  fn inner(x: f32) -> f32 { f(x) }\n  inner(y)\n}\n"
+            "print(outer(2, 1.0), outer(3, 1.0))\n",
+            "2.0 3.0",
+        ),
+        (  # the target of an update is evaluated once
+            "fn u() -> i32[3] {\n  var a = [1, 2, 3]\n  var k = 0\n  a[{ k += 1\n  k }] *= 10\n  a\n}\nprint(u())\n",
+            "[1, 20, 3]",
+        ),
+        (  # a name bound again in a block is another one
+            "var s = 1.0\nif s > 0.0 {\n  s += 1.0\n  let s = 9.0\n  print(s)\n}\nprint(s)\n",
+            "9.0\n2.0",
+        ),
+        (  # a host function sees the names of the file
+            "let a = 1.0\nhost fn h() { print(a) }\nhost fn g(a: f32) { h() }\ng(7.0)\nh()\n",
+            "1.0\n1.0",
+        ),
+        (  # what stands right of `and` and `or` is evaluated only where it matters
+            "fn f(x: f64[n]) -> i32 {\n  var i = 0\n  while i < n and x[i] > 0.0 { i += 1 }\n  i\n}\n"
+            "fn g(x: f64[n], i: i32) -> bool = i >= n or x[i] > 0.0\n"
+            "print(f([1.0, 2.0]), f([1.0, -2.0]), g([1.0], 1), g([-1.0], 0))\n",
+            "2 1 true false",
+        ),
+    ],
+)
+def test_scopes_and_evaluation(program: str, shown: str) -> None:
+    assert run_program(program).strip() == shown
+
+
+def test_a_check_is_not_lost_between_specializations() -> None:
+    source = """fn outer(k: dim, x: f32[5]) -> f32 {
+  var s = 0.0
+  for i in 0..k {
+    fn h() -> f32 { x[i] }
+    s += h()
+  }
+  s
+}
+"""
+    outer = difflang.loads(source).outer
+    x = np.arange(1, 6, dtype=np.float32)
+    assert float(outer(3, x)) == 6.0
+    with pytest.raises(IndexError, match="index 5 is out of range"):
+        outer(9, x)
+
+
+def test_each_draw_has_a_key_of_its_own() -> None:
+    """In a condition each step draws anew; a loop's first draw is not a called function's second."""
+    source = """fn count() -> i32 {
+  var n = 0
+  while uniform() < 0.9 { n += 1 }
+  n
+}
+fn two() -> f32[2] = [uniform(), uniform()]
+fn both() -> (f32[2], f32[3], f32[3]) {
+  let a = two()
+  var b = zeros(3)
+  for i in 0..3 { b[i] = uniform() }
+  (a, b, [for i in 0..3 => uniform()])
+}
+"""
+    module = difflang.loads(source)
+    assert len({int(module.count(key=k)) for k in range(8)}) > 2
+    draws = np.concatenate([np.asarray(x) for x in module.both(key=0)])
+    assert len(np.unique(draws)) == 8
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("fn f(x: f32) -> f32 {\n  var y = x\n  while { y *= 2.0\n  y < 9.0 } { y += 1.0 }\n  y\n}\n", "DL0505"),
+        ("fn f(x: f32[n]) -> f32 {\n  var s = 0.0\n  sum([for i => { s += x[i]\n  s }])\n}\n", "DL0208"),
+        ("fn sq[T: num](x: T) -> T = x * x\nprint(sq([1.0, 2.0]))\n", "DL0304"),
+        ("fn f(x: f32, y: f32) -> f32 = x * y\nprint(grad[x, x](f)(1.0, 2.0))\n", "DL0403"),
+        ("record P { a: f32 }\nfn f(p: P, q: P) -> f32 = p.a * q.a\n"
+         "print(grad[p.a, q.a](f)(P(a = 1.0), P(a = 2.0)))\n", "DL0403"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(program: str, code: str) -> None:
+    with pytest.raises(DifflangError, match=code):
+        checked(program)
