@@ -290,7 +290,8 @@ loop = OPS.declare(
         transpose_region=transpose,
         layout=loop_layout,
         doc="""loop(limit, *consts, *carry, *xs) {step} [{go}]: at most `limit` steps, and only while `go`. It gives the
-        number of steps taken, the carry after them, and what each step gave besides, zero beyond the last.
+        number of steps taken, the carry after them, and what each step gave besides, zero beyond the last. With a `go`
+        a negative limit is none; without one it is no step.
         Kinks: the derivative is that of the steps taken.""",
     )
 )

@@ -33,8 +33,8 @@ def loop_reference(
     steps = int(limit)
     if isinstance(length, int) and (steps > length or (exact and steps != length)):
         raise InternalError(f"loop: {steps} steps, but its length is {length}")
-    count = 0
-    while steps < 0 or count < steps:
+    count, endless = 0, bool(go) and steps < 0  # then only the condition ends it
+    while endless or count < steps:
         index = np.asarray(steps - 1 - count if reverse else count, np.int32)
         if go and not evaluate(go[0], index, *fixed, *state)[0]:
             break
