@@ -16,6 +16,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import RangeType, TextType, TupleType, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.files import READERS
+from difflang.driver.scopes import Scopes
 from difflang.driver.units import Staging, Unit, stage
 from difflang.driver.values import HostValue
 from difflang.elaborate.arguments import Args
@@ -33,20 +34,15 @@ HOST_FUNCTIONS = ("print", "progress", *READERS)
 UNIT_VALUE = HostValue(TupleType(()), ())
 
 
-Kept = tuple[HostVar | None, HostValue | None]
-
-
-class Host(ABC):
+class Host(Scopes, ABC):
     """Goes through host statements. `definition` says that types are all there is: nothing is computed."""
 
     definition: bool
 
     def __init__(self, session: Session, module: Module) -> None:
-        self.session, self.module = session, module
-        self.values: dict[str, HostValue] = {}
+        super().__init__(module)
+        self.session = session
         self.staging: list[Staging] = []
-        self.depth = 0
-        self.shadowed: list[dict[str, Kept]] = []  # for each block, what the names bound in it stood for
 
     # ---- what the two do differently
 
@@ -138,51 +134,6 @@ class Host(ABC):
             yield
         finally:
             self.depth -= 1
-
-    @contextmanager
-    def scope(self) -> Generator[None, None, None]:
-        """Names bound inside are forgotten at the end; variables around keep what was assigned to them."""
-        self.depth += 1
-        self.shadowed.append({})
-        try:
-            yield
-        finally:
-            self.depth -= 1
-            for name, kept in self.shadowed.pop().items():
-                self.put_back(name, kept)
-
-    def put_back(self, name: str, kept: Kept) -> None:
-        var, value = kept
-        self.module.host.pop(name, None)
-        self.values.pop(name, None)
-        if var is not None:
-            self.module.host[name] = var
-        if value is not None:
-            self.values[name] = value
-
-    def shadow(self, name: str) -> None:
-        """A name is about to be bound in the innermost block: what it stands for until then is kept."""
-        if self.shadowed and name not in self.shadowed[-1]:
-            self.shadowed[-1][name] = self.module.host.get(name), self.values.get(name)
-
-    @contextmanager
-    def top_level(self) -> Generator[None, None, None]:
-        """Inside stand the names of the file alone, not those of the blocks around a call."""
-        blocks, self.shadowed = self.shadowed, []
-        first: dict[str, dict[str, Kept]] = {}
-        for block in blocks:
-            for name in block:
-                first.setdefault(name, block)
-        here = {name: (self.module.host.get(name), self.values.get(name)) for name in first}
-        for name, block in first.items():
-            self.put_back(name, block[name])
-        try:
-            yield
-        finally:
-            for name, block in first.items():
-                block[name] = self.module.host.get(name), self.values.get(name)
-                self.put_back(name, here[name])
-            self.shadowed = blocks
 
     # ---- let, var, assignment
 

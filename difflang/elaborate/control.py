@@ -83,20 +83,11 @@ def if_(cx: Context, e: tree.If) -> Walk[Term]:
         taken = e.then if predicate.static else e.orelse
         return (yield walk(cx, taken)) if taken is not None else UNIT_TERM
     variables = carried(cx, e.then, e.orelse)
-    lenient, cx.unifier.lenient = cx.unifier.lenient, cx.unifier.lenient or is_static(predicate)
-    try:
-        then = yield branch(cx, lambda: walk(cx, e.then), variables, e.then.span)
-        other = yield branch(cx, (lambda: walk(cx, orelse)) if (orelse := e.orelse) else None, variables, e.span)
-    finally:
-        cx.unifier.lenient = lenient
+    then = yield branch(cx, lambda: walk(cx, e.then), variables, e.then.span)
+    other = yield branch(cx, (lambda: walk(cx, orelse)) if (orelse := e.orelse) else None, variables, e.span)
     if not agree(cx, then, other, e):
         then, other = replace(then, value=UNIT_TERM), replace(other, value=UNIT_TERM)
     return joined(cx, predicate, then, other, variables, e.span)
-
-
-def is_static(predicate: Array) -> bool:
-    """A question about sizes that the definition leaves open and the specialization will answer."""
-    return isinstance(predicate.static, Poly)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.types import DType, Tensor, Type
 
 if TYPE_CHECKING:
-    from difflang.ir.builder import Builder
     from difflang.ir.layout import Layout
 
 
@@ -160,8 +159,3 @@ def result_types(
     """The result types of one use of an op. Errors: TypeMismatch."""
     found = op.type(solver, *types, **({"regions": regions} if regions else {}), **attrs)
     return found if isinstance(found, tuple) else (found,)
-
-
-def rebuilt(eqn: Eqn, home: Builder, operands: Sequence[Value]) -> Values:
-    """The same equation on other operands, emitted in `home`."""
-    return home.emit(eqn.op, operands, eqn.regions, span=eqn.span, **eqn.attrs)

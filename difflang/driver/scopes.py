@@ -1,0 +1,66 @@
+"""The names of host code: what each stands for, forgotten at the end of its block."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from difflang.check.modules import HostVar, Module
+from difflang.driver.values import HostValue
+
+Kept = tuple[HostVar | None, HostValue | None]
+
+
+class Scopes:
+    """Top-level names and, while a block runs, those bound in it: types in the module, values here."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.values: dict[str, HostValue] = {}
+        self.depth = 0
+        self.shadowed: list[dict[str, Kept]] = []  # for each block, what the names bound in it stood for
+
+    @contextmanager
+    def scope(self) -> Generator[None, None, None]:
+        """Names bound inside are forgotten at the end; variables around keep what was assigned to them."""
+        self.depth += 1
+        self.shadowed.append({})
+        try:
+            yield
+        finally:
+            self.depth -= 1
+            for name, kept in self.shadowed.pop().items():
+                self.put_back(name, kept)
+
+    def put_back(self, name: str, kept: Kept) -> None:
+        var, value = kept
+        self.module.host.pop(name, None)
+        self.values.pop(name, None)
+        if var is not None:
+            self.module.host[name] = var
+        if value is not None:
+            self.values[name] = value
+
+    def shadow(self, name: str) -> None:
+        """A name is about to be bound in the innermost block: what it stands for until then is kept."""
+        if self.shadowed and name not in self.shadowed[-1]:
+            self.shadowed[-1][name] = self.module.host.get(name), self.values.get(name)
+
+    @contextmanager
+    def top_level(self) -> Generator[None, None, None]:
+        """Inside stand the names of the file alone, not those of the blocks around a call."""
+        blocks, self.shadowed = self.shadowed, []
+        first: dict[str, dict[str, Kept]] = {}
+        for block in blocks:
+            for name in block:
+                first.setdefault(name, block)
+        here = {name: (self.module.host.get(name), self.values.get(name)) for name in first}
+        for name, block in first.items():
+            self.put_back(name, block[name])
+        try:
+            yield
+        finally:
+            for name, block in first.items():
+                block[name] = self.module.host.get(name), self.values.get(name)
+                self.put_back(name, here[name])
+            self.shadowed = blocks
