@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from difflang.api.loaded import Given, Loaded, doorway, result_pair, seed_words
+from difflang.api.loaded import Given, Loaded, doorway
 from difflang.api.lowered import Lowered
-from difflang.api.results import maker
 from difflang.api.signature import Parameter, Signature, signature_of
+from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import classified
@@ -21,106 +18,15 @@ from difflang.check.closures import DerivativeCode, FnCode, PullbackCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, LangType
 from difflang.driver.entry import Entry
-from difflang.driver.guard import explain, guarded
+from difflang.driver.guard import guarded
 from difflang.driver.pipeline import staged
 from difflang.driver.specs import declared_arguments
 from difflang.elaborate.context import Session
-from difflang.ir.evaluate import evaluate
 from difflang.ir.text import to_text
 from difflang.runtime import trees
-from difflang.runtime.compile import Executable, compile
 from difflang.runtime.texts import jaxpr_text, lower
 
-Fast = Callable[[Sequence[Any]], Any]
 WrtGiven = int | str | Sequence[int | str]
-
-
-class Specialization:
-    """A function for arguments of certain types: its program, and the way from given leaves to a value."""
-
-    def __init__(self, owner: Function, given: Given) -> None:
-        loaded = owner.loaded
-        typed = loaded.typed(owner.__name__, owner.signature, given)
-        self.loaded = loaded
-        self.order, self.keys = typed.order, typed.keys
-        self.plain = typed.order == tuple(range(len(given.leaves)))  # the program takes the leaves as they come
-        self.entry: Entry = loaded.entry(owner.__name__, owner.function_type, typed.arguments)
-        with loaded.lock:
-            self.graph = loaded.finished(self.entry)
-            self.constants = loaded.constants(self.entry)
-        self.random, self.fails = self.entry.random, self.entry.fails
-        self.executable: Executable = compile(guarded(self.graph) if self.fails else self.graph)
-        expected = result_pair(self.entry.type) if owner.operator == "vjp" else None
-        self.make = maker(
-            self.entry.type, loaded.records, lambda type, leaves: Function(loaded, type, leaves, expected)
-        )
-
-    def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
-        """What the program takes."""
-        arrays = list(leaves) if self.plain else [leaves[i] for i in self.order]
-        for i in self.keys:
-            arrays[i] = key_words(arrays[i])
-        if self.random:
-            arrays.append(self.key(key, arrays))
-        elif key is not None:
-            raise mistake("DL1207", "a key is given, and this function draws nothing")
-        return [*arrays, *self.constants]
-
-    def key(self, key: Any, arrays: Sequence[Any]) -> Any:
-        if key is not None:
-            return key_words(key)
-        if trees.traced(arrays) or trees.in_trace():
-            raise mistake(
-                "DL1208", "a random function inside a JAX transformation needs a key", help="give it one: `key=key`"
-            )
-        return self.loaded.next_key()
-
-    def run(self, leaves: Sequence[Any], key: Any = None) -> Any:
-        arrays = self.arrays(leaves, key)
-        results = self.executable(*arrays)
-        if self.fails:
-            site = results.pop()
-            if trees.traced((site,)):
-                results = trees.poisoned(results, site)
-            elif number := site.item():
-                raise explain(self.loaded.checked.session, number, compile(self.graph), arrays)
-        return self.make(iter(results))
-
-    def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
-        """The same in NumPy, by the reference of each op."""
-        arrays = self.arrays(leaves, key)
-        if trees.traced(arrays):
-            raise mistake("DL1206", "the interpreter takes arrays, not values inside a JAX transformation")
-        converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
-        results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
-        if self.fails and (site := results[-3].item()):
-            raise explain(self.loaded.checked.session, site, partial(evaluate, self.graph), converted)
-        return self.make(iter(results))
-
-    def fast(self, leaves: Sequence[Any]) -> Fast:
-        """The way for leaves that are like these in class, shape and element type."""
-        executable, compiled = self.executable, self.executable.compiled
-        simple = self.plain and not self.random and not self.fails and not self.constants and self.make is next
-        if not simple or compiled is None or not executable.plain.issuperset(map(type, leaves)):
-            return self.run
-
-        def call(leaves: Sequence[Any]) -> Any:
-            try:
-                return compiled(*leaves)[0]
-            except (TypeError, ValueError):  # on another device
-                return executable(*leaves)[0]
-
-        return call
-
-
-class Table:
-    """The specializations of a function."""
-
-    __slots__ = ("fast", "found")
-
-    def __init__(self) -> None:
-        self.found: dict[Any, Specialization] = {}
-        self.fast: dict[Any, Fast] = {}  # by the quick key of arguments given by position
 
 
 class Function:
@@ -145,7 +51,6 @@ class Function:
         self._dims = frozenset(p.name for p in self.signature.parameters if p.is_dim)
         with loaded.lock:
             self._table: Table = loaded.tables.setdefault(type, Table())
-        self._fast = {} if captured else self._table.fast
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -154,8 +59,7 @@ class Function:
     @property
     def operator(self) -> str:
         """The derivative operator that made it, or nothing."""
-        code = self.function_type.code
-        return code.operator if isinstance(code, DerivativeCode) else ""
+        return operator_of(self.function_type)
 
     def __repr__(self) -> str:
         return f"<difflang function {self.__name__}{self.signature.python}>"
@@ -164,20 +68,19 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Its value. Errors: ArgumentError before anything is traced; IndexFailure, AssertionFailure afterwards."""
-        if self._fast and not kwargs:
-            quick, leaves = trees.quick(args)
-            fast = self._fast.get(quick)
-            if fast is not None:
-                try:
-                    return fast(leaves)
-                except DifflangError as error:
-                    raise classified(error) from None
+        if not kwargs and not self.captured:
+            try:
+                value = self._table.call(args)
+            except DifflangError as error:
+                raise classified(error) from None
+            if value is not UNKNOWN:
+                return value
         with doorway():
             given, key = self._given(args, kwargs)
             found = self._found(given)
             value = found.run(given.leaves, key)
             if not kwargs and not self.captured and not self._dims:
-                self._learn(found, args)
+                self._table.learn(found, args)
             return value
 
     def interpret(self, *args: Any, **kwargs: Any) -> Any:
@@ -193,14 +96,11 @@ class Function:
             with self.loaded.lock:
                 found = self._table.found.get(key)
                 if found is None:
-                    found = self._table.found[key] = Specialization(self, given)
+                    found = Specialization(
+                        self.loaded, self.__name__, self.signature, self.function_type, given, Function
+                    )
+                    self._table.found[key] = found
         return found
-
-    def _learn(self, found: Specialization, args: tuple[Any, ...]) -> None:
-        """Let the next call with such arguments take the short way."""
-        quick, leaves = trees.quick(args)
-        if quick is not None and not trees.traced(leaves):
-            self._table.fast[quick] = found.fast(leaves)
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Given, Any]:
         """The arguments by name, the sizes among them apart, the rest as leaves."""
@@ -348,13 +248,6 @@ def size_of(name: str, value: Any) -> int:
         raise mistake(
             "DL1206", f"`{name}` is a dim: a Python integer is needed, known before the program runs"
         ) from None
-
-
-def key_words(key: Any) -> Any:
-    """A random key from what was given: a seed, or a key."""
-    if isinstance(key, int) and not isinstance(key, bool):
-        return seed_words(key)
-    return trees.key_data(key)
 
 
 def innermost(type: ClosureType) -> ClosureType:

@@ -15,6 +15,7 @@ from difflang.runtime.values import NAMES
 
 Tracer = jax.core.Tracer
 NUMBERS = (bool, int, float, complex)
+tree_flatten = jax.tree_util.tree_flatten
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -60,17 +61,13 @@ def key(leaf: Any) -> Hashable:
         return kind
 
 
-def quick(args: tuple[Any, ...]) -> tuple[Hashable, Sequence[Any]]:
-    """A key for arguments by position and their leaves, found fast; no key where a closer look is needed."""
-    try:
-        return tuple([(x.__class__, x.shape, x.dtype) for x in args]), args
-    except AttributeError:
-        leaves, structure = jax.tree_util.tree_flatten(args)
+def quick(leaves: Sequence[Any], structure: Any) -> Hashable:
+    """A key for leaves and their structure, found fast; none where a closer look is needed."""
     try:
         kinds = [x.__class__ if x.__class__ in NUMBERS else (x.__class__, x.shape, x.dtype) for x in leaves]
     except AttributeError:
-        return None, leaves
-    return (structure, tuple(kinds)), leaves
+        return None
+    return structure, tuple(kinds)
 
 
 def traced(leaves: Sequence[Any]) -> bool:

@@ -1,0 +1,159 @@
+"""Specializations of a function: the program for arguments of certain types, and the ways that calls find it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from difflang.api.loaded import Given, Loaded, result_pair, seed_words
+from difflang.api.results import maker
+from difflang.api.signature import Signature
+from difflang.check.closures import DerivativeCode
+from difflang.check.reports import mistake
+from difflang.check.types import ClosureType
+from difflang.driver.entry import Entry
+from difflang.driver.guard import explain, guarded
+from difflang.ir.evaluate import evaluate
+from difflang.runtime import trees
+from difflang.runtime.compile import Executable, compile
+from difflang.runtime.waiting import Waiter
+
+UNKNOWN = object()
+
+
+class Specialization:
+    """A function for arguments of certain types: its program, and the way from given leaves to a value.
+
+    `function` makes what is given back where a result is a function.
+    """
+
+    def __init__(
+        self, loaded: Loaded, name: str, signature: Signature, type: ClosureType, given: Given, function: Any
+    ) -> None:
+        typed = loaded.typed(name, signature, given)
+        self.loaded = loaded
+        self.order, self.keys = typed.order, typed.keys
+        self.plain = typed.order == tuple(range(len(given.leaves)))  # the program takes the leaves as they come
+        self.entry: Entry = loaded.entry(name, type, typed.arguments)
+        with loaded.lock:
+            self.graph = loaded.finished(self.entry)
+            self.constants = loaded.constants(self.entry)
+        self.random, self.fails = self.entry.random, self.entry.fails
+        self.executable: Executable = compile(guarded(self.graph) if self.fails else self.graph)
+        self.waiter = Waiter()
+        self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
+        expected = result_pair(self.entry.type) if operator_of(type) == "vjp" else None
+        self.make = maker(
+            self.entry.type, loaded.records, lambda type, leaves: function(loaded, type, leaves, expected)
+        )
+
+    def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
+        """What the program takes."""
+        arrays = list(leaves) if self.plain else [leaves[i] for i in self.order]
+        for i in self.keys:
+            arrays[i] = key_words(arrays[i])
+        if self.random:
+            arrays.append(self.key(key, arrays))
+        elif key is not None:
+            raise mistake("DL1207", "a key is given, and this function draws nothing")
+        return [*arrays, *self.constants]
+
+    def key(self, key: Any, arrays: Sequence[Any]) -> Any:
+        if key is not None:
+            return key_words(key)
+        if trees.traced(arrays) or trees.in_trace():
+            raise mistake(
+                "DL1208", "a random function inside a JAX transformation needs a key", help="give it one: `key=key`"
+            )
+        return self.loaded.next_key()
+
+    def run(self, leaves: Sequence[Any], key: Any = None) -> Any:
+        arrays = self.arrays(leaves, key)
+        return self.value(self.executable(*arrays), arrays)
+
+    def value(self, results: list[Any], arrays: Sequence[Any]) -> Any:
+        """The value that the program's results are, if no check failed."""
+        if self.fails:
+            site = results.pop()
+            if isinstance(site, trees.Tracer):
+                results = trees.poisoned(results, site)
+            elif number := self.waiter.item(site):
+                raise explain(self.loaded.checked.session, number, compile(self.graph), arrays)
+        return self.make(iter(results))
+
+    def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
+        """The same in NumPy, by the reference of each op."""
+        arrays = self.arrays(leaves, key)
+        if trees.traced(arrays):
+            raise mistake("DL1206", "the interpreter takes arrays, not values inside a JAX transformation")
+        converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
+        results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
+        if self.fails and (site := results[-3].item()):
+            raise explain(self.loaded.checked.session, site, partial(evaluate, self.graph), converted)
+        return self.make(iter(results))
+
+
+class Table:
+    """The specializations of a function, and the short ways to them for arguments given by position.
+
+    Most calls are like the one before: the last specialization for a structure is tried first, since its compiled
+    program compares the types of arrays itself, faster than anything written here.
+    """
+
+    __slots__ = ("concrete", "found", "known", "last")
+
+    def __init__(self) -> None:
+        self.found: dict[Any, Specialization] = {}
+        self.last: dict[Any, Specialization] = {}  # by structure
+        self.known: dict[Any, Specialization] = {}  # by structure and types
+        self.concrete: frozenset[type] = frozenset()  # the class of JAX's concrete arrays
+
+    def call(self, args: tuple[Any, ...]) -> Any:
+        """The value for such arguments; `UNKNOWN` where a closer look is needed."""
+        leaves, structure, concrete = self.taken_apart(args)
+        last = self.last.get(structure)
+        if last is None:
+            return UNKNOWN
+        compiled = last.executable.compiled
+        if concrete and last.direct and compiled is not None:
+            try:
+                results = compiled(*leaves)
+            except (TypeError, ValueError):  # other types, or on another device
+                pass
+            else:
+                return last.value(results, leaves)
+        known = self.known.get(trees.quick(leaves, structure))
+        if known is None:
+            return UNKNOWN
+        self.last[structure] = known
+        return known.run(leaves)
+
+    def taken_apart(self, args: tuple[Any, ...]) -> tuple[Sequence[Any], Any, bool]:
+        """The leaves, what tells their structure from others, and whether all are JAX's concrete arrays."""
+        if self.concrete.issuperset(map(type, args)):
+            return args, len(args), True
+        leaves, structure = trees.tree_flatten(args)
+        return leaves, structure, self.concrete.issuperset(map(type, leaves))
+
+    def learn(self, found: Specialization, args: tuple[Any, ...]) -> None:
+        """Let the next call with such arguments take a short way."""
+        self.concrete = found.executable.plain
+        leaves, structure, _ = self.taken_apart(args)
+        quick = trees.quick(leaves, structure)
+        if quick is not None and not trees.traced(leaves):
+            self.known[quick] = self.last[structure] = found
+
+
+def operator_of(type: ClosureType) -> str:
+    """The derivative operator that made a function, or nothing."""
+    return type.code.operator if isinstance(type.code, DerivativeCode) else ""
+
+
+def key_words(key: Any) -> Any:
+    """A random key from what was given: a seed, or a key."""
+    if isinstance(key, int) and not isinstance(key, bool):
+        return seed_words(key)
+    return trees.key_data(key)
