@@ -4,6 +4,7 @@ resolved above. What an index out of range gives all the same is said in each de
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -143,25 +144,13 @@ def inside(indices: tuple[Array, ...], sizes: Ints) -> Array:
     return np.logical_and.reduce([(i >= 0) & (i < n) for i, n in zip(indices, sizes, strict=True)])
 
 
-def fill_value(dtype: np.dtype[Any]) -> Any:
-    """What a read out of range gives: something no one takes for data."""
-    if dtype.kind == "b":
-        return True
-    if dtype.kind in "iu":
-        return np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
-    return np.nan
-
-
 def indexed_first(x: Array, axes: Ints) -> Array:
     return x.transpose(*axes, *axes_but(x.ndim, axes))
 
 
 def gather_reference(x: Array, *indices: Array, axes: Ints) -> Array:
     front = indexed_first(x, axes)
-    good = inside(indices, front.shape[: len(axes)])
-    result = np.full((*good.shape, *front.shape[len(axes) :]), fill_value(x.dtype), x.dtype)
-    result[good] = front[tuple(i[good] for i in indices)]
-    return result
+    return front[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, front.shape, strict=False))]
 
 
 def scatter_reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
@@ -203,13 +192,21 @@ def scatter_dims(jax: Any, rank: int, indices: tuple[Any, ...], axes: Ints) -> A
 
 
 def gather_lower(jax: Any, x: Any, *indices: Any, axes: Ints) -> Any:
+    """In this mode JAX adds nothing to XLA's own gather, which moves an index out of range to the nearest in range."""
     lax = jax.lax
     batch, rest = indices[0].ndim, x.ndim - len(axes)
     dims = lax.GatherDimensionNumbers(tuple(range(batch, batch + rest)), axes, axes)
     sizes = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    return lax.gather(
-        x, columns(jax, indices), dims, sizes, mode=lax.GatherScatterMode.FILL_OR_DROP, fill_value=fill_value(x.dtype)
-    )
+    return lax.gather(x, columns(jax, indices), dims, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def inside_lower(jax: Any, indices: tuple[Any, ...], sizes: Ints) -> Any:
+    lax = jax.lax
+    good = [
+        lax.bitwise_and(lax.ge(i, i.dtype.type(0)), lax.lt(i, i.dtype.type(n)))
+        for i, n in zip(indices, sizes, strict=True)
+    ]
+    return reduce(lax.bitwise_and, good)
 
 
 def last_writes_lower(jax: Any, *indices: Any, sizes: Ints) -> Any:
@@ -222,7 +219,8 @@ def last_writes_lower(jax: Any, *indices: Any, sizes: Ints) -> Any:
         lax.full(sizes, np.int32(-1)), columns(jax, indices), ordinals, scatter_dims(jax, len(sizes), indices, axes),
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
-    return lax.eq(gather_lower(jax, winners, *indices, axes=axes), ordinals)
+    stays = lax.eq(gather_lower(jax, winners, *indices, axes=axes), ordinals)
+    return lax.bitwise_and(inside_lower(jax, indices, sizes), stays)
 
 
 def scatter_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
@@ -273,8 +271,7 @@ gather = linear(
         Example(((3, 0), DUPLICATES), {"axes": (0,)}),
     ),
     doc="""Items of `x` at the indices, `indices[k]` along axis `axes[k]`: the indices' shape comes first, then the
-    other axes. Out of range it gives NaN, the least signed or the greatest unsigned integer, or true.
-    Units: u -> u.""",
+    other axes. An index out of range is moved to the nearest in range. Units: u -> u.""",
 )
 scatter = linear(
     "scatter",
