@@ -72,12 +72,16 @@ def loop_lower(
 ) -> list[Array]:
     fixed, state, xs = arrays[:consts], arrays[consts : consts + carry], arrays[consts + carry :]
     if exact:
-        return scanned(lowering, regions[0], fixed, state, xs, length, reverse)
-    if any(isinstance(v.type, History) for v in (*regions[0].params, *regions[0].results)):
-        raise no_history()
-    if length is None and (xs or len(regions[0].results) > carry):
+        limit = np.asarray(length, np.int32)
+    elif collects(regions[0], xs, carry, length):
         raise no_history()
     return while_looped(lowering, limit, regions, fixed, state, xs, length, reverse)
+
+
+def collects(step: Graph, xs: Any, carry: int, length: Dim | None) -> bool:
+    """Whether what the steps give or read grows with their number."""
+    histories = any(isinstance(v.type, History) for v in (*step.params, *step.results))
+    return histories or (length is None and (bool(xs) or len(step.results) > carry))
 
 
 def no_history() -> DifflangError:
@@ -90,25 +94,6 @@ def no_history() -> DifflangError:
     )
 
 
-def scanned(
-    lowering: Any, step: Graph, fixed: Any, state: Any, xs: Any, length: Dim | None, reverse: bool
-) -> list[Array]:
-    """Every step is taken. The index is read as an item, and only where the step reads it."""
-    jax = lowering.jax
-    index = step.params[0]
-    counts = index in step.results or any(index in e.operands for e in step.eqns)
-    zero = np.asarray(0, np.int32)
-
-    def body(carried: Any, items: Any) -> Any:
-        i, rest = (items[0], items[1:]) if counts else (zero, items)
-        outs = lowering.graph(step, i, *fixed, *carried, *rest)
-        return tuple(outs[: len(carried)]), tuple(outs[len(carried) :])
-
-    steps = (jax.lax.iota(np.int32, length),) if counts else ()
-    last, ys = jax.lax.scan(body, tuple(state), (*steps, *xs), length=length, reverse=reverse)
-    return [np.asarray(length, np.int32), *last, *ys]
-
-
 def while_looped(
     lowering: Any,
     limit: Array,
@@ -119,32 +104,45 @@ def while_looped(
     length: Dim | None,
     reverse: bool,
 ) -> list[Array]:
-    """Steps are counted; what they give is written in place, in arrays that begin as zeros."""
+    """Steps are counted; what they give is written in place, in arrays that begin as zeros.
+
+    JAX's `scan` is the same loop; here its counter has 32 bits whatever the process says, and less is traced.
+    """
     jax, (step, *go) = lowering.jax, regions
     lax, nk = jax.lax, len(state)
     outputs: list[Tensor] = [r.type for r in step.results[nk:] if isinstance(r.type, Tensor)]
     buffers = [lax.full((length, *t.shape), zero_of(Tensor(t.dtype))) for t in outputs]
-
-    endless = lax.lt(limit, np.asarray(0, np.int32))
+    one = np.asarray(1, np.int32)
 
     def goes_on(state: Any) -> Any:
         count, carried, _ = state
         within = lax.lt(count, limit)
         if not go:
             return within
-        within = lax.bitwise_or(within, endless)
+        within = lax.bitwise_or(within, lax.lt(limit, np.asarray(0, np.int32)))
         return lax.bitwise_and(within, lowering.graph(go[0], count, *fixed, *carried)[0])
 
     def body(state: Any) -> Any:
         count, carried, ys = state
-        i = lax.sub(lax.sub(limit, count), np.asarray(1, np.int32)) if reverse else count
-        items = [lax.dynamic_index_in_dim(x, i, 0, keepdims=False) for x in xs]
-        outs = lowering.graph(step, i, *fixed, *carried, *items)
-        new = tuple([lax.dynamic_update_index_in_dim(y, v, i, 0) for y, v in zip(ys, outs[nk:], strict=True)])
-        return lax.add(count, np.asarray(1, np.int32)), tuple(outs[:nk]), new
+        i = lax.sub(lax.sub(limit, count), one) if reverse else count
+        outs = lowering.graph(step, i, *fixed, *carried, *[item(lax, x, i) for x in xs])
+        new = tuple([written(lax, y, v, i) for y, v in zip(ys, outs[nk:], strict=True)])
+        return lax.add(count, one), tuple(outs[:nk]), new
 
     start = np.asarray(0, np.int32), tuple(state), tuple(buffers)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
         return [start[0], *state, *buffers]
     count, last, ys = lax.while_loop(goes_on, body, start)
     return [count, *last, *ys]
+
+
+def item(lax: Any, x: Array, i: Array) -> Array:
+    """`x[i]`."""
+    starts = (i, *[np.asarray(0, np.int32)] * (x.ndim - 1))
+    return lax.squeeze(lax.dynamic_slice(x, starts, (1, *x.shape[1:]), allow_negative_indices=False), (0,))
+
+
+def written(lax: Any, ys: Array, y: Array, i: Array) -> Array:
+    """`ys` with `y` at `i`."""
+    starts = (i, *[np.asarray(0, np.int32)] * y.ndim)
+    return lax.dynamic_update_slice(ys, lax.expand_dims(y, (0,)), starts, allow_negative_indices=False)

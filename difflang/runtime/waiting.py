@@ -1,4 +1,4 @@
-"""Waiting for one small result. A short program is waited for awake: to sleep and be woken takes longer than it runs."""
+"""Waiting for one small result: awake if that is soon there, since to sleep and be woken takes longer than it runs."""
 
 from __future__ import annotations
 
