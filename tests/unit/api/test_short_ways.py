@@ -1,0 +1,61 @@
+"""The short way of a call finds the same program as the long one, whatever the calls before it were."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import difflang
+
+SOURCE = """
+record P[n] { a: f32[n], b: f32 }
+fn f(x: f32[n], i: i32) -> f32 = x[i] * f32(n)
+fn g(p: P[n]) -> f32 = sum(p.a) * p.b
+"""
+MODULE = difflang.loads(SOURCE, name="short")
+
+
+class Pair(NamedTuple):
+    a: jax.Array
+    b: jax.Array
+
+
+def ones(n: int) -> jax.Array:
+    return jnp.ones(n, jnp.float32)
+
+
+CALLS = {
+    "jax 2": (lambda: MODULE.f(ones(2), jnp.int32(1)), 2.0),
+    "jax 3": (lambda: MODULE.f(ones(3), jnp.int32(1)), 3.0),
+    "numpy": (lambda: MODULE.f(np.ones(3, np.float32), 2), 3.0),
+    "jit": (lambda: jax.jit(MODULE.f)(ones(4), jnp.int32(1)), 4.0),
+    "named": (lambda: MODULE.f(ones(2), i=jnp.int32(0)), 2.0),
+}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(CALLS, 3)), ids="-".join)
+def test_calls_in_any_order(order: tuple[str, ...]) -> None:
+    for name in (*order, *order):
+        call, expected = CALLS[name]
+        assert float(call()) == expected, name
+
+
+def test_a_failure_is_told_on_the_short_way_too() -> None:
+    for _ in range(3):
+        with pytest.raises(difflang.IndexFailure, match="index 2 is out of range"):
+            MODULE.f(ones(2), jnp.int32(2))
+        assert float(MODULE.f(ones(2), jnp.int32(1))) == 2.0
+
+
+def test_records_of_several_kinds() -> None:
+    own = MODULE.P(a=ones(2), b=jnp.float32(2))
+    for _ in range(2):
+        for given in (own, Pair(ones(2), jnp.float32(2)), {"a": ones(2), "b": 2.0}):
+            assert float(MODULE.g(given)) == 4.0
+        with pytest.raises(difflang.ArgumentError):
+            MODULE.g(Pair(jnp.ones(2, jnp.int32), jnp.float32(2)))
