@@ -6,7 +6,8 @@ is decided in `chains`, what it adds up to in `regions`. JAX's differentiation i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -17,10 +18,11 @@ from difflang.base.diagnostics import DifflangError, InternalError, Label
 from difflang.base.source import NOWHERE
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.same import Keys
-from difflang.ir.types import Tensor
+from difflang.ir.types import History, Tensor
 from difflang.lower.chains import Chains, Segment, Step
 from difflang.lower.locations import Frames
 from difflang.lower.regions import Census, census, refuse_too_large
+from difflang.passes.dce import dce
 
 Array = Any
 Env = dict[Value, Array]
@@ -42,7 +44,7 @@ def splattable(eqn: Eqn) -> bool:
 class Lowering:
     """Lowers one program. `platform` decides what is cut; shared functions are traced once."""
 
-    __slots__ = ("chains", "counted", "frames", "functions", "jax", "keys", "parts", "platform")
+    __slots__ = ("chains", "counted", "frames", "functions", "jax", "keys", "lanes", "parts", "platform", "shares")
 
     def __init__(self, jax: ModuleType, platform: str = "cpu") -> None:
         self.jax = jax
@@ -53,6 +55,8 @@ class Lowering:
         self.keys = Keys()
         self.parts: dict[int, Callable[..., Any]] = {}
         self.counted: Census | None = None
+        self.lanes = 1  # how many copies of what is lowered run side by side
+        self.shares: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
 
     def graph(self, graph: Graph, *arrays: Array) -> list[Array]:
         """The graph's results. The first graph lowered is the program.
@@ -65,6 +69,22 @@ class Lowering:
         env: Env = dict(zip(graph.params, arrays, strict=True))
         self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env)
         return [self.array(r, env) for r in graph.results]
+
+    def restricted(self, region: Graph, results: Sequence[Value]) -> Graph:
+        """A region giving other results, without what they do not need."""
+        key = (region, tuple(results))
+        found = self.shares.get(key)
+        if found is None:
+            found = self.shares[key] = region if key[1] == region.results else dce(region.with_results(results))
+        return found
+
+    @contextmanager
+    def in_lanes(self, count: int) -> Generator[None]:
+        before, self.lanes = self.lanes, self.lanes * max(count, 1)
+        try:
+            yield
+        finally:
+            self.lanes = before
 
     def array(self, value: Value, env: Env) -> Array:
         """A value as an array; one full of a single number is made when it is first asked for as such."""
@@ -109,6 +129,8 @@ class Lowering:
         """A part of a long chain, kept apart. Parts that compute the same share one function, compiled once."""
         if not segment.results:
             return
+        if any(isinstance(v.type, History) for v in (*segment.operands, *segment.results)):
+            return self.steps(segment.eqns, env)
         body = Graph(segment.operands, segment.eqns, segment.results)
         key = self.keys.of(body)
         function = self.parts.get(key)

@@ -23,6 +23,7 @@ from difflang.ops.regions import (
     spread,
     zeros,
 )
+from difflang.ops.saved import Again, Branches, Given, Saved, merged, part, split
 
 TRUTH = Tensor(BOOL)
 
@@ -44,10 +45,26 @@ def cond_reference(evaluate: Any, pred: Any, *arrays: Any, regions: tuple[Graph,
 
 
 def cond_lower(lowering: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Graph]) -> list[Any]:
-    then, other = regions
-    return lowering.jax.lax.cond(
-        pred, lambda *xs: lowering.graph(then, *xs), lambda *xs: lowering.graph(other, *xs), *arrays
-    )
+    """`lax.cond`. Histories do not cross it: who reads one runs the branch again, see `saved`."""
+    types = [r.type for r in regions[0].results]
+    tensors, histories = split(types)
+    parts = [part(lowering, r, tensors) for r in regions] if histories else regions
+    places = [i for i, x in enumerate(arrays) if not isinstance(x, Saved)]
+
+    def branch(number: int) -> Any:
+        def taken(*xs: Any) -> list[Any]:
+            again = Again(lambda run: lowering.graph(run.regions[number], *run.arrays))
+            known = dict(zip(places, xs, strict=True))
+            given = [known[i] if i in known else again(x) for i, x in enumerate(arrays)]
+            return lowering.graph(parts[number], *given)
+
+        return taken
+
+    found = lowering.jax.lax.cond(pred, branch(0), branch(1), *[arrays[i] for i in places])
+    if not histories:
+        return found
+    run = Branches(tuple([part(lowering, r, histories) for r in regions]), arrays)
+    return merged(found, [Given(run, i) for i in range(len(histories))], types)
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:

@@ -1,4 +1,4 @@
-"""How a loop runs: step by step in NumPy, and on XLA as `scan` where every step is taken, else as `while_loop`."""
+"""How a loop runs: step by step in NumPy, and on XLA as `while_loop`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.ir.dims import Dim
 from difflang.ir.evaluate import full_of_zeros, item_at, zero_of
 from difflang.ir.graph import Graph
-from difflang.ir.types import History, Tensor, Type
+from difflang.ir.types import History, Tensor, Type, stacked
+from difflang.ops.saved import Given, Saved, merged, split
+from difflang.ops.tape import Reader, Source, Steps, Tape, View, last, one, put, zero
 
 Array = Any
 
@@ -71,78 +73,94 @@ def loop_lower(
     reverse: bool,
 ) -> list[Array]:
     fixed, state, xs = arrays[:consts], arrays[consts : consts + carry], arrays[consts + carry :]
+    if any(isinstance(x, Saved) for x in state):
+        raise no_history()
     if exact:
         limit = np.asarray(length, np.int32)
-    elif collects(regions[0], xs, carry, length):
-        raise no_history()
-    return while_looped(lowering, limit, regions, fixed, state, xs, length, reverse)
-
-
-def collects(step: Graph, xs: Any, carry: int, length: Dim | None) -> bool:
-    """Whether what the steps give or read grows with their number."""
-    histories = any(isinstance(v.type, History) for v in (*step.params, *step.results))
-    return histories or (length is None and (bool(xs) or len(step.results) > carry))
+    looped = Looped(lowering, limit, regions, (fixed, state, xs), length, reverse)
+    if length == 0:  # no step can be taken, and there is no item to read while tracing one
+        return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
+    return looped.run(exact)
 
 
 def no_history() -> DifflangError:
     return DifflangError(
         Diagnostic(
             "DL0801",
-            "reverse mode of a loop without a bound on its steps is not compiled yet",
+            "this derivative of a loop without a bound on its steps is not compiled yet",
             helps=("go over a size, `for i in 0..n` with `n: dim`, take `jvp`, or run it with `--engine interpret`",),
         )
     )
 
 
-def while_looped(
-    lowering: Any,
-    limit: Array,
-    regions: tuple[Graph, ...],
-    fixed: Any,
-    state: Any,
-    xs: Any,
-    length: Dim | None,
-    reverse: bool,
-) -> list[Array]:
-    """Steps are counted; what they give is written in place, in arrays that begin as zeros.
+class Looped:
+    """A loop being lowered: steps are counted; what they give is written in place, in arrays that begin as zeros.
 
-    JAX's `scan` is the same loop; here its counter has 32 bits whatever the process says, and less is traced.
+    JAX's `scan` is the same loop; here its counter has 32 bits whatever the process says, and less is traced. Where
+    the steps give histories, the loop keeps a tape of its states.
     """
-    jax, (step, *go) = lowering.jax, regions
-    lax, nk = jax.lax, len(state)
-    outputs: list[Tensor] = [r.type for r in step.results[nk:] if isinstance(r.type, Tensor)]
-    buffers = [lax.full((length, *t.shape), zero_of(Tensor(t.dtype))) for t in outputs]
-    one = np.asarray(1, np.int32)
 
-    def goes_on(state: Any) -> Any:
-        count, carried, _ = state
-        within = lax.lt(count, limit)
-        if not go:
-            return within
-        within = lax.bitwise_or(within, lax.lt(limit, np.asarray(0, np.int32)))
-        return lax.bitwise_and(within, lowering.graph(go[0], count, *fixed, *carried)[0])
+    def __init__(
+        self, lowering: Any, limit: Array, regions: tuple[Graph, ...], given: tuple[Any, Any, Any],
+        length: Dim | None, reverse: bool,
+    ) -> None:  # fmt: skip
+        self.lowering, self.limit, self.reverse = lowering, limit, reverse
+        self.fixed, state, self.xs = given
+        step, *self.go = regions
+        self.carry, lax = len(state), lowering.jax.lax
+        self.types = [stacked(r.type, length) for r in step.results[self.carry :]]
+        written, saved = split(self.types)
+        self.step = lowering.restricted(
+            step, [*step.results[: self.carry], *[step.results[self.carry + i] for i in written]]
+        )
+        room = [lax.full(t.shape, zero_of(Tensor(t.dtype))) for t in self.types if isinstance(t, Tensor)]
+        self.tape: Tape | None = None
+        kept = None
+        if saved:
+            source = Source.of(
+                lowering, step, len(self.fixed), self.carry, [self.carry + i for i in saved],
+                (list(self.fixed), list(self.xs)), reverse, length is not None,
+            )  # fmt: skip
+            self.tape = Tape(lowering, source, list(state), length if isinstance(length, int) else None)
+            kept = self.tape.start
+        self.start = (tuple(state), tuple(room), kept)
 
-    def body(state: Any) -> Any:
-        count, carried, ys = state
-        i = lax.sub(lax.sub(limit, count), one) if reverse else count
-        outs = lowering.graph(step, i, *fixed, *carried, *[item(lax, x, i) for x in xs])
-        new = tuple([written(lax, y, v, i) for y, v in zip(ys, outs[nk:], strict=True)])
-        return lax.add(count, one), tuple(outs[:nk]), new
+    def run(self, exact: bool) -> list[Array]:
+        lax, reader = self.lowering.jax.lax, Reader(self.lowering, self.xs)
+        if self.go:
+            count, state = lax.while_loop(
+                self.goes_on,
+                lambda at: (lax.add(at[0], one()), self.taken(at[0], reader.view(at[0], zero(), {}), at[1])),
+                (zero(), self.start),
+            )
+        else:
+            top = lax.sub(self.limit, one()) if self.reverse else None
+            state = reader.through(None, self.limit, top, self.start, self.taken)
+            count = self.limit if exact else lax.max(self.limit, zero())
+        return [count, *state[0], *self.outputs(state, count)]
 
-    start = np.asarray(0, np.int32), tuple(state), tuple(buffers)
-    if length == 0:  # no step can be taken, and there is no item to read while tracing one
-        return [start[0], *state, *buffers]
-    count, last, ys = lax.while_loop(goes_on, body, start)
-    return [count, *last, *ys]
+    def goes_on(self, at: Any) -> Array:
+        lax, (count, (carried, _, _)) = self.lowering.jax.lax, at
+        within = lax.bitwise_or(lax.lt(count, self.limit), lax.lt(self.limit, zero()))
+        return lax.bitwise_and(within, self.lowering.graph(self.go[0], count, *self.fixed, *carried)[0])
 
+    def taken(self, i: Array, view: View, state: Any) -> Any:
+        """One step."""
+        lax, (carried, ys, kept) = self.lowering.jax.lax, state
+        if self.tape:
+            ordinal = lax.sub(lax.sub(self.limit, one()), i) if self.reverse else i
+            kept = self.tape.written(kept, ordinal, list(carried))
+        items = last(self.step.params, len(self.xs))
+        reads = [view.item(x, p.type) for x, p in zip(self.xs, items, strict=True)]
+        outs = self.lowering.graph(self.step, i, *self.fixed, *carried, *reads)
+        ys = tuple([put(lax, y, v, i) for y, v in zip(ys, outs[self.carry :], strict=True)])
+        return tuple(outs[: self.carry]), ys, kept
 
-def item(lax: Any, x: Array, i: Array) -> Array:
-    """`x[i]`."""
-    starts = (i, *[np.asarray(0, np.int32)] * (x.ndim - 1))
-    return lax.squeeze(lax.dynamic_slice(x, starts, (1, *x.shape[1:]), allow_negative_indices=False), (0,))
-
-
-def written(lax: Any, ys: Array, y: Array, i: Array) -> Array:
-    """`ys` with `y` at `i`."""
-    starts = (i, *[np.asarray(0, np.int32)] * y.ndim)
-    return lax.dynamic_update_slice(ys, lax.expand_dims(y, (0,)), starts, allow_negative_indices=False)
+    def outputs(self, state: Any, count: Array) -> list[Any]:
+        """What the steps gave: arrays, and histories."""
+        _, ys, kept = state
+        histories: list[Any] = []
+        if self.tape:
+            run = Steps(self.tape.source, kept[0], list(kept[1]), count)
+            histories = [Given(run, i) for i in range(len(self.types) - len(ys))]
+        return merged(ys, histories, self.types)

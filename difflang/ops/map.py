@@ -26,6 +26,7 @@ from difflang.ops.regions import (
     spread,
     zeros,
 )
+from difflang.ops.saved import Again, Given, Lanes, Saved, Sum, merged, part, split
 
 
 def map_type(same: Solver, *types: Type, regions: tuple[Graph], consts: int, length: Dim) -> tuple[Type, ...]:
@@ -58,15 +59,65 @@ def in_one(items: list[Any], type: Type) -> Any:
 
 
 def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, length: Dim) -> list[Any]:
-    """`jax.vmap`, at the very end. Lanes are counted where there is nothing to read along them."""
+    """`jax.vmap`, at the very end. Lanes are counted where there is nothing to read along them.
+
+    Histories do not cross it: who reads one runs the lane again, see `saved`.
+    """
     jax, (body,) = lowering.jax, regions
+    assert isinstance(length, int)
     fixed, xs = arrays[:consts], arrays[consts:]
+    types = [stacked(r.type, length) for r in body.results]
+    tensors, histories = split(types)
+    inner = part(lowering, body, tensors) if histories else body
+    sequences, rebuilt = lanes_of(lowering, xs)
 
     def lane(_: Any, *items: Any) -> Any:
-        return tuple(lowering.graph(body, *fixed, *items))
+        return tuple(lowering.graph(inner, *fixed, *rebuilt(items)))
 
     counts = jax.lax.iota(np.int32, length)
-    return list(jax.vmap(lane, axis_size=length)(counts, *xs))
+    with lowering.in_lanes(length):
+        found = list(jax.vmap(lane, axis_size=length)(counts, *sequences))
+    if not histories:
+        return found
+    run = Lanes(part(lowering, body, histories), fixed, xs)
+    return merged(found, [Given(run, i) for i in range(len(histories))], types)
+
+
+def lanes_of(lowering: Any, xs: Any) -> tuple[list[Any], Any]:
+    """The arrays that the lanes read items of, and a function from their items to one item for each of `xs`."""
+    sequences = [x for x in xs if not isinstance(x, Saved)]
+    if len(sequences) == len(xs):
+        return sequences, lambda items: items
+    inner: dict[Any, tuple[int, int, Any]] = {}  # a run: where its arrays begin and end, and how it is rebuilt
+    for run in runs_of(xs):
+        arrays, rebuilt = lanes_of(lowering, run.xs)
+        inner[run] = (len(sequences), len(sequences) + len(arrays), rebuilt)
+        sequences += arrays
+
+    def items_of(items: Any) -> list[Any]:
+        def run_again(run: Any) -> Any:
+            first, last, rebuilt = inner[run]
+            return lowering.graph(run.body, *run.fixed, *rebuilt(items[first:last]))
+
+        again, rest = Again(run_again), iter(items)
+        return [again(x) if isinstance(x, Saved) else next(rest) for x in xs]
+
+    return sequences, items_of
+
+
+def runs_of(xs: Any) -> list[Lanes]:
+    """The maps that these histories come from."""
+    found: dict[Lanes, None] = {}
+    todo = list(xs)
+    while todo:
+        match todo.pop():
+            case Given(Lanes() as run, _):
+                found[run] = None
+            case Sum(x, y):
+                todo += [x, y]
+            case _:
+                pass
+    return list(found)
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:

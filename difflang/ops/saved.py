@@ -1,0 +1,117 @@
+"""What a history is while a program is lowered: no array, but a way to have its items again.
+
+The one that makes a history keeps little (a loop some of its states, a branch or a map nothing), and the one that reads
+it runs that part again. So memory does not grow with the number of steps, and nothing of run-time length crosses a
+region. `tape` keeps the states of loops; here are the other kinds, and sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from difflang.ir.evaluate import zero_of
+from difflang.ir.graph import Graph
+from difflang.ir.types import History, Tensor, Type
+
+Array = Any
+
+
+class Saved:
+    """A history."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Empty(Saved):
+    """It reads zero everywhere."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sum(Saved):
+    """Item by item."""
+
+    x: Saved
+    y: Saved
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Given(Saved):
+    """What number `index` of the histories that a run gives is."""
+
+    run: Run
+    index: int
+
+
+class Run:
+    """An equation with regions that gives histories, and what it was given."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Branches(Run):
+    """A cond: the branch that was taken is run again where the history is read, in the same branch."""
+
+    regions: tuple[Graph, ...]  # giving the histories alone
+    arrays: Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lanes(Run):
+    """A map: each lane is run again where it is read, in the same lane."""
+
+    body: Graph  # giving the histories alone
+    fixed: Sequence[Any]
+    xs: Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Again:
+    """Histories in a place where their makers can be run again, each once."""
+
+    run_again: Callable[[Run], Sequence[Any]]
+    done: dict[Run, Sequence[Any]] = field(default_factory=dict)
+
+    def __call__(self, x: Any) -> Any:
+        match x:
+            case Given(run, index) if isinstance(run, (Branches, Lanes)):
+                if run not in self.done:
+                    self.done[run] = self.run_again(run)
+                return self.done[run][index]
+            case Sum(a, b):
+                return Sum(self(a), self(b))
+            case _:
+                return x
+
+
+def split(types: Sequence[Type]) -> tuple[list[int], list[int]]:
+    """The places of tensors and of histories."""
+    places = range(len(types))
+    return [i for i in places if isinstance(types[i], Tensor)], [i for i in places if isinstance(types[i], History)]
+
+
+def merged(tensors: Sequence[Any], histories: Sequence[Any], types: Sequence[Type]) -> list[Any]:
+    """Both again in their places."""
+    rest, saved = iter(tensors), iter(histories)
+    return [next(rest) if isinstance(t, Tensor) else next(saved) for t in types]
+
+
+def part(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
+    """The region giving only some of its results."""
+    return lowering.restricted(region, [region.results[i] for i in places])
+
+
+def zero_item(jax: Any, type: Type) -> Any:
+    if isinstance(type, History):
+        return Empty()
+    return jax.lax.full(type.shape, zero_of(Tensor(type.dtype)))
+
+
+def plus(jax: Any, x: Any, y: Any) -> Any:
+    """The sum of two items."""
+    if isinstance(x, Saved):
+        return y if isinstance(x, Empty) else x if isinstance(y, Empty) else Sum(x, y)
+    return jax.lax.add(x, y)
