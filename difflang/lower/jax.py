@@ -20,6 +20,7 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.same import Keys
 from difflang.ir.types import History, Tensor
 from difflang.lower.chains import Chains, Segment, Step
+from difflang.lower.histories import refuse_strays
 from difflang.lower.locations import Frames
 from difflang.lower.regions import Census, census, refuse_too_large
 from difflang.passes.dce import dce
@@ -66,6 +67,7 @@ class Lowering:
         if self.counted is None:
             self.counted = census(graph)
             refuse_too_large(graph, self.counted)
+        refuse_strays(graph)
         env: Env = dict(zip(graph.params, arrays, strict=True))
         self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env)
         return [self.array(r, env) for r in graph.results]

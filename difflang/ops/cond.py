@@ -53,7 +53,10 @@ def cond_lower(lowering: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Gra
 
     def branch(number: int) -> Any:
         def taken(*xs: Any) -> list[Any]:
-            again = Again(lambda run: lowering.graph(run.regions[number], *run.arrays))
+            def run_again(run: Any) -> Any:
+                return lowering.graph(run.regions[number], *map(again, run.arrays))
+
+            again = Again(run_again)
             known = dict(zip(places, xs, strict=True))
             given = [known[i] if i in known else again(x) for i, x in enumerate(arrays)]
             return lowering.graph(parts[number], *given)

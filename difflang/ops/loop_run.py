@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
+from difflang.base.diagnostics import InternalError
 from difflang.ir.dims import Dim
 from difflang.ir.evaluate import full_of_zeros, item_at, zero_of
 from difflang.ir.graph import Graph
 from difflang.ir.types import History, Tensor, Type, stacked
-from difflang.ops.saved import Given, Saved, merged, split
+from difflang.ops.saved import Given, Saved, merged, no_history, split
 from difflang.ops.tape import Reader, Source, Steps, Tape, View, last, one, put, zero
 
 Array = Any
@@ -81,16 +81,6 @@ def loop_lower(
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
     return looped.run(exact)
-
-
-def no_history() -> DifflangError:
-    return DifflangError(
-        Diagnostic(
-            "DL0801",
-            "this derivative of a loop without a bound on its steps is not compiled yet",
-            helps=("go over a size, `for i in 0..n` with `n: dim`, take `jvp`, or run it with `--engine interpret`",),
-        )
-    )
 
 
 class Looped:

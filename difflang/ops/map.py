@@ -26,7 +26,7 @@ from difflang.ops.regions import (
     spread,
     zeros,
 )
-from difflang.ops.saved import Again, Given, Lanes, Saved, Sum, merged, part, split
+from difflang.ops.saved import Again, Given, Lanes, Saved, Sum, merged, no_history, part, split
 
 
 def map_type(same: Solver, *types: Type, regions: tuple[Graph], consts: int, length: Dim) -> tuple[Type, ...]:
@@ -115,6 +115,8 @@ def runs_of(xs: Any) -> list[Lanes]:
                 found[run] = None
             case Sum(x, y):
                 todo += [x, y]
+            case Given():
+                raise no_history()
             case _:
                 pass
     return list(found)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.ir.evaluate import zero_of
 from difflang.ir.graph import Graph
 from difflang.ir.types import History, Tensor, Type
@@ -115,3 +116,13 @@ def plus(jax: Any, x: Any, y: Any) -> Any:
     if isinstance(x, Saved):
         return y if isinstance(x, Empty) else x if isinstance(y, Empty) else Sum(x, y)
     return jax.lax.add(x, y)
+
+
+def no_history() -> DifflangError:
+    return DifflangError(
+        Diagnostic(
+            "DL0801",
+            "this derivative of a loop without a bound on its steps is not compiled yet",
+            helps=("go over a size, `for i in 0..n` with `n: dim`, take `jvp`, or run it with `--engine interpret`",),
+        )
+    )

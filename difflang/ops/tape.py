@@ -20,7 +20,7 @@ import numpy as np
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.graph import Graph, Value
 from difflang.ir.types import Tensor, Type
-from difflang.ops.saved import Given, Run, Saved, Sum, plus, zero_item
+from difflang.ops.saved import Empty, Given, Run, Saved, Sum, no_history, plus, zero_item
 
 Array = Any
 Arrays = list[Any]
@@ -40,10 +40,15 @@ class Size:
     @classmethod
     def of(cls, types: Sequence[Type], lanes: int) -> Size:
         """For states of these types, so many of them at a time."""
-        bytes = lanes * sum(prod(t.shape) * numpy_dtype(t.dtype).itemsize for t in types if isinstance(t, Tensor)) or 1
+        bytes = max(1, lanes * sum([bytes_of(t) for t in types]))
         fitting = min(MOST_SLOTS // lanes, STATES // bytes)
         slots = 1 << max(fitting, FEWEST_SLOTS).bit_length() - 1
         return cls(slots, max(FEWEST_STEPS, min(MOST_STEPS // lanes, CHUNK // bytes)))
+
+
+def bytes_of(type: Type) -> int:
+    assert isinstance(type, Tensor), "the state of a loop is made of arrays"
+    return numpy_dtype(type.dtype).itemsize * prod([n for n in type.shape if isinstance(n, int)])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -152,8 +157,10 @@ class View:
                 return self.given[run][index]
             case Sum(a, b):
                 return plus(jax, self.item(a, type), self.item(b, type))
-            case Saved():
+            case Empty():
                 return zero_item(jax, type)
+            case Saved():
+                raise no_history()
             case _:
                 return get(jax.lax, x, self.index)
 
