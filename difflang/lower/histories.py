@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from difflang.base.diagnostics import DifflangError
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import History
+from difflang.lower.locations import placed
 from difflang.ops.cond import cond
 from difflang.ops.loop import Form, loop
 from difflang.ops.map import map_
@@ -23,7 +25,10 @@ def refuse_strays(graph: Graph) -> None:
     for maker in makers:
         for made in maker.results:
             if isinstance(made.type, History):
-                follow(graph, made, maker, steps_of(maker))
+                try:
+                    follow(graph, made, maker, steps_of(maker))
+                except DifflangError as error:
+                    raise placed(error, maker) from None
 
 
 def steps_of(maker: Eqn) -> Value | None:

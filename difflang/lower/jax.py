@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from difflang.base.diagnostics import DifflangError, InternalError, Label
-from difflang.base.source import NOWHERE
+from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.same import Keys
 from difflang.ir.types import History, Tensor
 from difflang.lower.chains import Chains, Segment, Step
 from difflang.lower.histories import refuse_strays
-from difflang.lower.locations import Frames
+from difflang.lower.locations import Frames, placed
 from difflang.lower.regions import Census, census, refuse_too_large
 from difflang.passes.dce import dce
 
@@ -171,11 +170,3 @@ def bind(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
     if len(found) != len(eqn.results):
         raise InternalError(f"{eqn.op} lowered to {len(found)} results, not {len(eqn.results)}")
     env.update(zip(eqn.results, found, strict=True))
-
-
-def placed(error: DifflangError, eqn: Eqn) -> DifflangError:
-    """The same refusal, at the equation that met it, unless it already says where."""
-    if eqn.span == NOWHERE:
-        return error
-    label = (Label(eqn.span),)
-    return DifflangError(*[d if d.labels else replace(d, labels=label) for d in error.diagnostics])

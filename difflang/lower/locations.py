@@ -8,13 +8,16 @@ by `jax.extend.source_info_util`. So tracebacks, StableHLO, HLO and profiles all
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
 import jax.extend.source_info_util
 
-from difflang.base.source import Source, Span
+from difflang.base.diagnostics import DifflangError, Label
+from difflang.base.source import NOWHERE, Source, Span
+from difflang.ir.graph import Eqn
 
 Frame = Callable[[Callable[..., Any], Any, Sequence[Any], Mapping[str, Any]], Any]
 
@@ -97,3 +100,11 @@ def varint(n: int) -> bytes:
         n >>= 6
     digits.append(n)
     return bytes(digits)
+
+
+def placed(error: DifflangError, eqn: Eqn) -> DifflangError:
+    """The same refusal, at the equation that met it, unless it already says where."""
+    if eqn.span == NOWHERE:
+        return error
+    label = (Label(eqn.span),)
+    return DifflangError(*[d if d.labels else replace(d, labels=label) for d in error.diagnostics])

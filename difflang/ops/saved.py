@@ -123,6 +123,6 @@ def no_history() -> DifflangError:
         Diagnostic(
             "DL0801",
             "this derivative of a loop without a bound on its steps is not compiled yet",
-            helps=("go over a size, `for i in 0..n` with `n: dim`, take `jvp`, or run it with `--engine interpret`",),
+            helps=("take `jvp` where one direction is enough, or run it with `--engine interpret`",),
         )
     )

@@ -130,18 +130,18 @@ def test_programs_lower_for_machines_that_are_not_here(platform: str) -> None:
     assert "f64" in text
 
 
-def test_a_history_is_refused_at_its_place() -> None:
+def test_a_history_read_over_other_steps_is_refused_at_its_place() -> None:
     source = Source("loop.dfl", "while x < 20 { }")
     span = Span(source, 0, 5)
     builder = Builder()
-    limit, x = builder.param(INDEX), builder.param(SCALAR)
+    limit, y_count, x = builder.param(INDEX), builder.param(INDEX), builder.param(SCALAR)
     body = region([INDEX, SCALAR], lambda i, x: [x * x, x])
-    count, y, saved = builder.emit(
+    _, y, saved = builder.emit(
         OPS["loop"], [limit, x], (body,), span=span, consts=0, carry=1, length=None, exact=False, reverse=False
     )
     back = region([INDEX, SCALAR, SCALAR], lambda i, ct, x: [ct * x])
     _, ct = builder.emit(
-        OPS["loop"], [count, y, saved], (back,), span=span, consts=0, carry=1, length=None, exact=False, reverse=True
+        OPS["loop"], [y_count, y, saved], (back,), span=span, consts=0, carry=1, length=None, exact=False, reverse=True
     )
     with pytest.raises(DifflangError) as caught:
         compile(builder.finish([ct])).build()

@@ -1,0 +1,115 @@
+"""Tapes: what is had again from few states is what it was, whatever the number of steps and the order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import difflang
+from derivative_programs import Program, programs
+from derivatives import composed
+from difflang.ir.evaluate import evaluate
+from difflang.ir.types import F64, Tensor
+from difflang.lower.jax import Lowering
+from difflang.ops import tape
+from difflang.ops.tape import Size, slot_of
+
+PROGRAMS = {p.name: p for p in programs()}
+LONG = ("rotation-while-50", "rotation-exact-50", "while-in-while-7", "branchy-50", "early-50", "lanes-4", "calls-7")
+SHORT = ("newton-0", "rotation-while-0", "rotation-while-1", "while-in-while-1", "branchy-1")
+
+
+@pytest.fixture(params=[(2, 1), (4, 3)], ids=["2 slots", "4 slots"])
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tapes so small that 50 steps fill them many times."""
+    for name, number in zip(("SLOTS", "STEPS"), request.param, strict=True):
+        monkeypatch.setattr(tape, f"MOST_{name}", number)
+        monkeypatch.setattr(tape, f"FEWEST_{name}", number)
+
+
+def agrees(program: Program, order: str) -> None:
+    graph = composed(order, program.graph)
+    rng = np.random.default_rng(0)
+    xs = [np.asarray(x, np.float64) for x in program.arguments]
+    xs += [rng.normal(size=p.type.shape) for p in graph.params[len(xs) :]]
+    with jax.enable_x64(True):
+        found = jax.jit(lambda *xs: Lowering(jax).graph(graph, *xs))(*xs)
+    for got, want in zip(found, evaluate(graph, *xs), strict=True):
+        scale = max(1e-9, float(np.max(np.abs(want), initial=0.0)))
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("order", ["V", "JV", "VV"])
+@pytest.mark.parametrize("name", [*LONG, *SHORT])
+@pytest.mark.usefixtures("small")
+def test_small_tapes_give_the_same(name: str, order: str) -> None:
+    agrees(PROGRAMS[name], order)
+
+
+@pytest.mark.parametrize("order", ["VJV", "JVV", pytest.param("VVV", marks=pytest.mark.slow)])
+def test_third_order(order: str) -> None:
+    agrees(PROGRAMS["rotation-while-7"], order)
+
+
+def test_states_stay_in_their_slots_when_every_second_is_dropped() -> None:
+    """Written step by step with the slots' own rule, every state that is kept is found again."""
+    slots, level, held = 8, 0, dict[int, int]()
+    for step in range(1000):
+        if step % (1 << level) == 0:
+            if step >> level == slots:
+                level += 1
+            held[int(slot_of(jax.lax, slots, np.int32(level), np.int32(step)))] = step
+        for before in range(step + 1):
+            kept = before >> level << level
+            assert held[int(slot_of(jax.lax, slots, np.int32(level), np.int32(before)))] == kept
+        if step > 70:
+            break
+    assert sorted(held) == list(range(slots))
+
+
+def test_large_states_get_few_slots_and_small_ones_many() -> None:
+    assert Size.of([Tensor(F64)], 1) == Size(4096, 128)
+    assert Size.of([Tensor(F64, (1000,))], 1) == Size(1024, 128)
+    assert Size.of([Tensor(F64, (10**7,))], 1) == Size(16, 4)
+    assert Size.of([Tensor(F64)], 1000) == Size(16, 4)
+    assert Size.of([], 1) == Size(4096, 128)
+
+
+SOURCE = """
+float f64
+fn decay(r: f64, x0: f64, k: i32) -> f64 {
+  var x = x0
+  var i = 0
+  while i < k {
+    x = x + r * x * (1.0 - x)
+    i += 1
+  }
+  x
+}
+"""
+
+
+def recurrence(r: float, x: float, k: int) -> tuple[float, float]:
+    """Its result and the derivative in r, carried along."""
+    dx = 0.0
+    for _ in range(k):
+        x, dx = x + r * x * (1 - x), dx + x * (1 - x) + r * dx * (1 - 2 * x)
+    return x, dx
+
+
+@pytest.mark.parametrize("k", [0, 1, 10, 1000, 100_000])
+def test_any_number_of_steps(k: int) -> None:
+    module: Any = difflang.loads(SOURCE, name="decay")
+    value, gradient = module.decay.value_and_grad("r")(1e-5, 0.25, k)
+    expected = recurrence(1e-5, 0.25, k)
+    assert (float(value), float(gradient)) == pytest.approx(expected, rel=1e-11)
+
+
+def test_memory_does_not_grow_with_the_steps() -> None:
+    """One executable for every number of steps: less than a state a step for 100,000 of them."""
+    module: Any = difflang.loads(SOURCE, name="decay")
+    program = module.decay.grad("r").lower("f64", "f64", "i32").compile()
+    assert program.memory_analysis().temp_size_in_bytes < 100_000
