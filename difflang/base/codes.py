@@ -112,11 +112,12 @@ CODES: dict[str, str] = {
     "DL0404": "a tangent or cotangent of another type",
     "DL0405": "a prime after a function of more than a number",
     # ---- 05: control flow
-    "DL0501": "`yield` outside a loop",
+    "DL0501": "`yield`, `break` or `continue` outside a loop",
     "DL0502": "a second `yield`",
     "DL0503": "an assertion that is false before the run",
     "DL0504": "a loop without end",
     "DL0505": "a condition of a loop that assigns",
+    "DL0506": "a statement that never runs",
     # ---- 06: devices and sharding
     "DL0601": "a device that is not here",
     # ---- 07: modules, files and data

@@ -30,6 +30,7 @@ from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted, refuse_
 from difflang.elaborate.context import Context, Reported, Scope, walk, walks
 from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, detached
+from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.names import bound_names
 from difflang.elaborate.signatures import counted, matched_arguments
 from difflang.elaborate.terms import (
@@ -260,19 +261,19 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
     if cx.lambdas >= 100:
         way = "move an inner part into a function of its own"
         raise cx.error("DL1002", "lambdas call each other deeper than 100 levels", args.span, "", way)
-    outer, module = cx.scope, cx.module
+    outer, module, result = cx.scope, cx.module, cx.root.result
     scope = Scope()
     for name, term in zip(code.names, captures, strict=True):
         scope.bind(name, term)
-    cx.scope, cx.module, cx.lambdas = Scope(scope), code.module, cx.lambdas + 1
+    cx.scope, cx.module, cx.lambdas, cx.root.result = Scope(scope), code.module, cx.lambdas + 1, None
     try:
         for param, (term, span) in zip(params, args.items, strict=True):
             if param.type is not None and not cx.annotations.match(param.type, type_of(term)):
                 raise not_this_type(param.type, type_of(term), span, "the argument")
             bind_pattern(cx, param.pattern, term, span)
-        return (yield walk(cx, code.decl.body))
+        return (yield walk(cx, without_jumps(code.decl.body)))
     finally:
-        cx.scope, cx.module, cx.lambdas = outer, module, cx.lambdas - 1
+        cx.scope, cx.module, cx.lambdas, cx.root.result = outer, module, cx.lambdas - 1, result
 
 
 def bind_pattern(cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, mutable: bool = False) -> None:

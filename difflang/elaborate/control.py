@@ -12,6 +12,7 @@ from difflang.check.types import ClosureType, TextType, leaf_types, mapped, show
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.failure import all_is_well
+from difflang.elaborate.jumps import Until
 from difflang.elaborate.names import assigned, last
 from difflang.elaborate.operators import array
 from difflang.elaborate.sources import INDEX, Source, source
@@ -166,7 +167,7 @@ def agree(cx: Context, then: Branch, other: Branch, e: tree.If) -> bool:
 # ---- Loops
 
 
-@walks(tree.For, tree.While)
+@walks(tree.For, tree.While, Until)
 def loop_statement(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
     return loop_expression(cx, e)
 
@@ -242,6 +243,7 @@ def enter(builder: Builder, variables: list[Binding]) -> None:
 
 
 def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
+    """A loop over a source, perhaps one that a variable ends."""
     over = source(cx, (yield walk(cx, e.iterable)), e.iterable.span)
     variables = carried(cx, e.body)
 
@@ -249,9 +251,31 @@ def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
         bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span)
 
     body: Step = yield step(cx, e, variables, over.arrays, bind, over.length)
-    consts, graphs = closed([body.builder], [body.results], [body.params], [1])
+    builders, results, params, split = [body.builder], [body.results], [body.params], [1]
+    if isinstance(e, Until):
+        builder, go = not_stopped(cx, e, body.variables)
+        builders, results, params, split = [*builders, builder], [*results, [go]], [*params, builder.params], [1, 1]
+        if body.yielded is not None:
+            raise cx.not_yet("a `yield` in a loop that `break` or `return` leaves is", e.span, "store into an array")
+        if over.length is None:  # a negative limit would be none at all
+            over = replace(over, limit=Array(cx.emit("max", e.span, over.limit.value, cx.integer(0, e.span).value)))
+    consts, graphs = closed(builders, results, params, split)
     over = replace(over, arrays=[*over.arrays, *body.arrays])
     return emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
+
+
+def not_stopped(cx: Context, e: Until, variables: list[Binding]) -> tuple[Builder, Value]:
+    """The condition of a loop that a variable ends."""
+    before = [b.term for b in variables]
+    with cx.region(e.span) as builder:
+        builder.param(INDEX, "step")
+        enter(builder, variables)
+        asked = cx.scope.find(e.stop)
+        assert asked is not None and isinstance(asked.term, Array)
+        go = cx.emit("logical_not", e.span, asked.term.value)
+        for binding, term in zip(variables, before, strict=True):
+            binding.term = term
+    return builder, go
 
 
 def while_loop(cx: Context, e: tree.While) -> Walk[Term]:

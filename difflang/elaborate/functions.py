@@ -27,6 +27,7 @@ from difflang.check.unify import Unifier
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk
 from difflang.elaborate.expressions import unknown_in
 from difflang.elaborate.failure import absorb
+from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import (
     both_size_and_value,
@@ -254,7 +255,7 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
     if decl.result is not None:
         cx.annotations.no_new_sizes(decl.result)
     cx.root.result = decl.result
-    result = yield walk(cx, decl.body)
+    result = yield walk(cx, without_jumps(decl.body))
     if isinstance(result, Poison):
         raise Reported
     if decl.result is not None and not cx.annotations.match(decl.result, type_of(result)):

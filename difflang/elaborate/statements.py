@@ -8,16 +8,17 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import FnCode
 from difflang.check.reports import mistake, not_this_type, too_deep
-from difflang.check.types import show_type
+from difflang.check.types import ClosureType, TextType, leaf_types, show_type
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import loop_expression
 from difflang.elaborate.expressions import captured, field
 from difflang.elaborate.failure import check
 from difflang.elaborate.indexing import Subscripts, read, subscripts, written
+from difflang.elaborate.jumps import Unset
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import ARITHMETIC, array, elementwise
-from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, type_of
+from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, Tensor
@@ -65,10 +66,6 @@ def poison(cx: Context, stmt: tree.Node) -> None:
 
 
 def statement(cx: Context, stmt: tree.Node, *, last: bool) -> Walk[Term]:
-    if isinstance(stmt, tree.Return):
-        if last and not cx.depth and not cx.loops:
-            return (yield walk(cx, stmt.value)) if stmt.value is not None else UNIT_TERM
-        raise cx.not_yet("an early `return` is", stmt.span, "make the result the value of an `if`")
     if isinstance(stmt, (tree.For, tree.While)):
         return (yield loop_expression(cx, stmt))
     value = yield walk(cx, stmt)
@@ -289,14 +286,30 @@ def nested_fn(cx: Context, e: tree.Fn) -> Walk[Term]:
 
 @walks(tree.Return)
 def return_(cx: Context, e: tree.Return) -> Walk[Term]:
-    raise cx.not_yet("`return` here is", e.span, "make the result the value of an `if`")
+    raise cx.not_yet("a `return` within an expression is", e.span, "let it stand in a branch that is a statement")
     yield
 
 
 @walks(tree.Break, tree.Continue)
 def leave(cx: Context, e: tree.Break | tree.Continue) -> Walk[Term]:
     word = "break" if isinstance(e, tree.Break) else "continue"
-    raise cx.not_yet(f"`{word}` is", e.span, "put the condition into a `while`, or the rest of the body into an `if`")
+    raise cx.not_yet(f"a `{word}` here is", e.span, "let it stand in a branch that is a statement")
+    yield
+
+
+@walks(Unset)
+def unset(cx: Context, e: Unset) -> Walk[Term]:
+    """What a function's result is before a loop has set it. No one reads it."""
+    if cx.root.result is None:
+        raise cx.not_yet(
+            "a `return` out of a loop, in a function that does not say its result, is", e.span, "declare it: `-> type`"
+        )
+    type = cx.annotations.type(cx.root.result)
+    if isinstance(type, (ClosureType, TextType)):
+        raise cx.not_yet("a `return` of this out of a loop is", e.span, "choose before the loop")
+    return rebuild(
+        type, [cx.emit("const", e.span, value=0.0 if t.dtype.differentiable else 0, type=t) for t in leaf_types(type)]
+    )
     yield
 
 

@@ -1,0 +1,267 @@
+"""`break`, `continue` and early `return`, written out as variables and branches before anything is elaborated.
+
+A jump sets a variable, what follows it stands in a branch that asks, and a loop that may be left also asks before each
+step. So leaving early is an ordinary change of variables: derivatives, checks and batching need to know nothing of it.
+A `return` that only branches stand around needs no variable: what follows moves into the other branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from difflang.base.source import Span
+from difflang.check.reports import mistake
+from difflang.elaborate.names import bound_names, children, free_names, nodes
+from difflang.elaborate.trampoline import Walk, run
+from difflang.syntax import tree
+from difflang.syntax.tree import syntax
+
+Stmts = tuple[tree.Stmt, ...]
+JUMPS = (tree.Break, tree.Continue, tree.Return)
+LOOPS = (tree.For, tree.While)
+
+
+@syntax
+class Until(tree.For):
+    """A `for` that ends before its next step once a variable is true."""
+
+    stop: str
+
+
+@syntax
+class Unset(tree.Int):
+    """Some value of the function's result type: no one reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The variables that jumps set: to skip the rest of a step, to end the loop, to say that there is a result."""
+
+    skip: str | None = None
+    stop: str | None = None
+    returned: str | None = None
+    result: str | None = None
+
+
+@lru_cache(maxsize=4096)
+def without_jumps(body: tree.Expr) -> tree.Expr:
+    """The body of a function without jumps, where it has any. Errors: DL0506 for a statement that never runs."""
+    if not isinstance(body, tree.Block) or not any(isinstance(n, JUMPS) for n in nodes(body)):
+        return body
+    return run(Writer(body).whole(body.stmts, body.span))
+
+
+class Writer:
+    """Writes one function's body anew."""
+
+    def __init__(self, body: tree.Block) -> None:
+        self.taken = set(free_names(body))
+        for node in nodes(body):
+            if isinstance(node, tree.NamePattern):
+                self.taken.add(node.name)
+        self.jumps = leaving(body)
+
+    def name(self, what: str) -> str:
+        """A name that nothing in the function has."""
+        count = 0
+        while f"{what}_{count}" in self.taken:
+            count += 1
+        self.taken.add(f"{what}_{count}")
+        return f"{what}_{count}"
+
+    # ---- a function's own level
+
+    def whole(self, stmts: Sequence[tree.Stmt], span: Span) -> Walk[tree.Block]:
+        """Statements whose last value is the function's, and which nothing follows."""
+        done: list[tree.Stmt] = []
+        for i, stmt in enumerate(stmts):
+            rest = tuple(stmts[i + 1 :])
+            if isinstance(stmt, tree.Return):
+                refuse_rest(stmt, rest)
+                return tree.Block(span, (*done, *([stmt.value] if stmt.value is not None else [])))
+            if tree.Return not in self.jumps.get(stmt, ()):
+                done.append((yield self.kept(stmt)))
+            elif isinstance(stmt, tree.If) and (moved := self.moved(stmt, rest)):
+                then = yield self.whole(moved[0], stmt.then.span)
+                other = yield self.whole(moved[1], (stmt.orelse or stmt).span)
+                return tree.Block(span, (*done, tree.If(stmt.span, stmt.condition, then, other)))
+            else:
+                flags = Flags(returned=self.name("returned"), result=self.name("result"))
+                assert flags.returned and flags.result
+                done.append(tree.Var(stmt.span, pattern(stmt, flags.result), None, Unset(stmt.span, 0)))
+                done.append(variable(stmt, flags.returned))
+                done += yield self.flagged((stmt,), flags)
+                then = tree.Block(stmt.span, (tree.Name(stmt.span, flags.result),))
+                other = yield self.whole(rest, span)
+                asked = tree.Name(stmt.span, flags.returned)
+                return tree.Block(span, (*done, tree.If(stmt.span, asked, then, other)))
+        return tree.Block(span, tuple(done))
+
+    def moved(self, stmt: tree.If, rest: Stmts) -> tuple[Stmts, Stmts] | None:
+        """Both sides with what follows moved to the one that goes on, if that is one, and means the same there."""
+        then, other = stmt.then.stmts, sides(stmt.orelse)
+        if ends(then) and ends(other):
+            refuse_rest(stmt, rest)
+            return then, other
+        if ends(then):
+            longer = self.after(other, rest)
+            return None if longer is None else (then, longer)
+        longer = self.after(then, rest) if ends(other) else None
+        return None if longer is None else (longer, other)
+
+    def after(self, stmts: Stmts, rest: Stmts) -> Stmts | None:
+        """Statements and what follows their block, whose names must not be taken for those bound in it."""
+        bound = {n for s in stmts if isinstance(s, (tree.Let, tree.Var)) for n in bound_names(s.pattern)}
+        bound |= {s.name for s in stmts if isinstance(s, tree.Fn)}
+        if bound.isdisjoint(n for s in rest for n in free_names(s)):
+            return (*stmts, *rest)
+        return None if self.returns(stmts) else (tree.Block(stmts[0].span, stmts), *rest)
+
+    def returns(self, stmts: Stmts) -> bool:
+        return any(tree.Return in self.jumps.get(s, ()) for s in stmts)
+
+    # ---- below: loops, and branches in them
+
+    def kept(self, stmt: tree.Stmt) -> Walk[tree.Stmt]:
+        """A statement that no jump leaves, the loops in it without jumps."""
+        if isinstance(stmt, LOOPS):
+            loop = yield self.loop(stmt, Flags())
+            return loop[0] if len(loop) == 1 else tree.Block(stmt.span, loop)
+        if isinstance(stmt, tree.If):
+            then = yield self.flagged(stmt.then.stmts, Flags())
+            other = None
+            if stmt.orelse is not None:
+                other = tree.Block(stmt.orelse.span, (yield self.flagged(sides(stmt.orelse), Flags())))
+            return replace(stmt, then=replace(stmt.then, stmts=then), orelse=other)
+        if isinstance(stmt, tree.Block):
+            return replace(stmt, stmts=(yield self.flagged(stmt.stmts, Flags())))
+        return stmt
+        yield
+
+    def flagged(self, stmts: Sequence[tree.Stmt], flags: Flags) -> Walk[Stmts]:
+        """Statements in which jumps set variables, each followed by a branch that asks."""
+        done: list[tree.Stmt] = []
+        for i, stmt in enumerate(stmts):
+            rest = tuple(stmts[i + 1 :])
+            if isinstance(stmt, JUMPS):
+                refuse_rest(stmt, rest)
+                return (*done, *jumped(stmt, flags))
+            if not self.jumps.get(stmt):
+                done.append((yield self.kept(stmt)))
+                continue
+            done += yield self.passed(stmt, flags)
+            if rest:
+                asked = tree.Name(stmt.span, flags.skip or flags.returned or "")
+                go_on = tree.Block(stmt.span, (yield self.flagged(rest, flags)))
+                done.append(tree.If(stmt.span, tree.Unary(stmt.span, "not", asked), go_on, None))
+            break
+        return tuple(done)
+
+    def passed(self, stmt: tree.Stmt, flags: Flags) -> Walk[Stmts]:
+        """A statement that a jump may leave."""
+        if isinstance(stmt, LOOPS):
+            return (yield self.loop(stmt, flags))
+        if isinstance(stmt, tree.Block):
+            return (replace(stmt, stmts=(yield self.flagged(stmt.stmts, flags))),)
+        if isinstance(stmt, tree.If):
+            then = replace(stmt.then, stmts=(yield self.flagged(stmt.then.stmts, flags)))
+            other = None
+            if stmt.orelse is not None:
+                other = tree.Block(stmt.orelse.span, (yield self.flagged(sides(stmt.orelse), flags)))
+            return (tree.If(stmt.span, stmt.condition, then, other),)
+        return (stmt,)
+
+    def loop(self, stmt: tree.For | tree.While, around: Flags) -> Walk[Stmts]:
+        """A loop, its variables before it, and after it what a `return` in it means for the loop around."""
+        inside: set[type[tree.Node]] = set().union(*[self.jumps.get(s, set()) for s in stmt.body.stmts])
+        if not inside:
+            return (replace(stmt, body=replace(stmt.body, stmts=(yield self.flagged(stmt.body.stmts, Flags())))),)
+        skip, stop = self.name("skip"), self.name("stop") if inside - {tree.Continue} else None
+        flags = Flags(skip, stop, around.returned, around.result)
+        stmts = yield self.flagged(stmt.body.stmts, flags)
+        loop: tree.Stmt = replace(stmt, body=replace(stmt.body, stmts=(variable(stmt, skip), *stmts)))
+        if stop is None:
+            return (loop,)
+        if isinstance(loop, tree.While):
+            go_on = tree.Unary(loop.condition.span, "not", tree.Name(loop.condition.span, stop))
+            at = loop.condition.span
+            loop = replace(loop, condition=tree.Binary(at, "and", go_on, loop.condition, at))
+        else:
+            assert isinstance(loop, tree.For)
+            loop = Until(loop.span, loop.pattern, loop.iterable, loop.body, loop.attributes, stop)
+        after: Stmts = ()
+        if tree.Return in inside and around.skip:
+            asked = tree.Name(stmt.span, around.returned or "")
+            left = [assigned(stmt, name) for name in (around.skip, around.stop) if name]
+            after = (tree.If(stmt.span, asked, tree.Block(stmt.span, tuple(left)), None),)
+        return (variable(stmt, stop), loop, *after)
+
+
+def leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
+    """For each node the jumps in it that leave it; those of nested functions are their own."""
+    order: list[tree.Node] = []
+    todo: list[tree.Node] = [body]
+    while todo:
+        order.append(todo.pop())
+        if not isinstance(order[-1], (tree.Fn, tree.Lambda)):
+            todo += children(order[-1])
+    found: dict[tree.Node, set[type[tree.Node]]] = {}
+    for node in reversed(order):
+        if isinstance(node, JUMPS):
+            found[node] = {type(node)}
+        elif not isinstance(node, (tree.Fn, tree.Lambda)):
+            inner = set[type[tree.Node]]().union(*[found.get(c, set()) for c in children(node)])
+            if inner := inner - {tree.Break, tree.Continue} if isinstance(node, LOOPS) else inner:
+                found[node] = inner
+    return found
+
+
+def ends(stmts: Sequence[tree.Stmt]) -> bool:
+    """Whether statements surely end in a `return`."""
+    while stmts and isinstance(last := stmts[-1], tree.If):
+        if not ends(last.then.stmts):
+            return False
+        stmts = sides(last.orelse)
+    return bool(stmts) and isinstance(stmts[-1], tree.Return)
+
+
+def sides(orelse: tree.Block | tree.If | None) -> Stmts:
+    if orelse is None:
+        return ()
+    return orelse.stmts if isinstance(orelse, tree.Block) else (orelse,)
+
+
+def refuse_rest(jump: tree.Node, rest: Stmts) -> None:
+    """Errors: DL0506 for what stands after a jump."""
+    if rest:
+        raise mistake(
+            "DL0506", "this never runs", (rest[0].span, ""), (jump.span, "here the block is left"), help="take it away"
+        )
+
+
+def jumped(stmt: tree.Stmt, flags: Flags) -> Stmts:
+    """What a jump sets. Errors: DL0501 outside a loop."""
+    if isinstance(stmt, (tree.Break, tree.Continue)):
+        if flags.skip is None:
+            word = "break" if isinstance(stmt, tree.Break) else "continue"
+            raise mistake("DL0501", f"`{word}` stands outside a loop", (stmt.span, ""))
+        names = (flags.skip, flags.stop) if isinstance(stmt, tree.Break) else (flags.skip,)
+        return tuple(assigned(stmt, n) for n in names if n)
+    assert isinstance(stmt, tree.Return)
+    value = stmt.value or tree.TupleExpr(stmt.span, ())
+    result = tree.Assign(stmt.span, tree.Name(stmt.span, flags.result or ""), value)
+    return (result, *[assigned(stmt, n) for n in (flags.returned, flags.skip, flags.stop) if n])
+
+
+def pattern(at: tree.Node, name: str) -> tree.NamePattern:
+    return tree.NamePattern(at.span, name)
+
+
+def variable(at: tree.Node, name: str) -> tree.Var:
+    return tree.Var(at.span, pattern(at, name), None, tree.Bool(at.span, False))
+
+
+def assigned(at: tree.Node, name: str) -> tree.Assign:
+    return tree.Assign(at.span, tree.Name(at.span, name), tree.Bool(at.span, True))
