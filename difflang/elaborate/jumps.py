@@ -82,7 +82,7 @@ class Writer:
                 refuse_rest(stmt, rest)
                 return tree.Block(span, (*done, *([stmt.value] if stmt.value is not None else [])))
             if tree.Return not in self.jumps.get(stmt, ()):
-                done.append((yield self.kept(stmt)))
+                done += yield self.kept(stmt)
             elif isinstance(stmt, tree.If) and (moved := self.moved(stmt, rest)):
                 then = yield self.whole(moved[0], stmt.then.span)
                 other = yield self.whole(moved[1], (stmt.orelse or stmt).span)
@@ -124,21 +124,16 @@ class Writer:
 
     # ---- below: loops, and branches in them
 
-    def kept(self, stmt: tree.Stmt) -> Walk[tree.Stmt]:
+    def kept(self, stmt: tree.Stmt) -> Walk[Stmts]:
         """A statement that no jump leaves, the loops in it without jumps."""
-        if isinstance(stmt, LOOPS):
-            loop = yield self.loop(stmt, Flags())
-            return loop[0] if len(loop) == 1 else tree.Block(stmt.span, loop)
-        if isinstance(stmt, tree.If):
-            then = yield self.flagged(stmt.then.stmts, Flags())
-            other = None
-            if stmt.orelse is not None:
-                other = tree.Block(stmt.orelse.span, (yield self.flagged(sides(stmt.orelse), Flags())))
-            return replace(stmt, then=replace(stmt.then, stmts=then), orelse=other)
-        if isinstance(stmt, tree.Block):
-            return replace(stmt, stmts=(yield self.flagged(stmt.stmts, Flags())))
-        return stmt
-        yield
+        if isinstance(stmt, (tree.Let, tree.Var)):
+            *before, value = yield self.kept(stmt.value)
+            return (*before, replace(stmt, value=value))
+        if isinstance(stmt, (tree.For, tree.While)):
+            return (yield self.loop(stmt, Flags()))
+        if isinstance(stmt, (tree.If, tree.Block)):
+            return (yield self.passed(stmt, Flags()))
+        return (stmt,)
 
     def flagged(self, stmts: Sequence[tree.Stmt], flags: Flags) -> Walk[Stmts]:
         """Statements in which jumps set variables, each followed by a branch that asks."""
@@ -149,7 +144,7 @@ class Writer:
                 refuse_rest(stmt, rest)
                 return (*done, *jumped(stmt, flags))
             if not self.jumps.get(stmt):
-                done.append((yield self.kept(stmt)))
+                done += yield self.kept(stmt)
                 continue
             done += yield self.passed(stmt, flags)
             if rest:

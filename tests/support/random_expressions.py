@@ -54,6 +54,7 @@ class Expressions:
         self.lines: list[str] = []
         self.indent = 1
         self.level = 0  # nested loops and branches
+        self.loops: list[str] = []  # what loops stand around
         self.inside = 0  # nested derivative operators
 
     # ---- helpers

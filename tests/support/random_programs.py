@@ -56,6 +56,10 @@ class Writer(Expressions):
                                            self.update_element, self.update_field, self.function_, self.nested]  # fmt: skip
         if self.level < 2:
             forms += [self.if_, self.for_, self.for_, self.while_]
+        if self.loops and self.loops[-1] != "yield":
+            forms += [self.leave, self.leave]
+        if "yield" not in self.loops and self.draw.random() < 0.15:
+            forms.append(self.return_)
         self.draw.choice(forms)()
 
     def unused(self) -> None:
@@ -167,6 +171,24 @@ class Writer(Expressions):
         else:
             self.put("}")
 
+    def leave(self) -> None:
+        """A loop is left, or one step of it, on some condition; sometimes after a statement or beside others."""
+        with self.block(f"if {self.boolean(1)} {{", ""):
+            if self.draw.random() < 0.4:
+                self.assign()
+            self.put(self.draw.choice(["break", "continue"]))
+        if self.draw.random() < 0.3:
+            with self.block("} else {"):
+                self.some()
+        else:
+            self.put("}")
+
+    def return_(self) -> None:
+        with self.block(f"if {self.boolean(1)} {{"):
+            if self.draw.random() < 0.4:
+                self.assign()
+            self.put(f"return {self.scalar(1)}")
+
     def for_(self) -> None:
         form, n = self.draw.randrange(5), self.size()
         text, xs, ys = self.fresh(vector(n), "y") if form == 4 else "", self.array(1, n), self.array(1, n)
@@ -183,11 +205,13 @@ class Writer(Expressions):
             head = f"for {self.fresh(F, 'e')} in {xs} {{"
         else:
             head = f"for ({self.fresh(F, 'e')}, {self.fresh(F, 'e')}) in zip({xs}, {ys}) {{"
+        self.loops.append("yield" if text else "for")
         with self.block(f"let {text} = {head}" if text else head):
             self.some()
             self.assign()
             if text:
                 self.put(f"yield {self.scalar(1)}")
+        self.loops.pop()
         self.names = outer
         if text:
             self.names.add(vector(n), text)
@@ -199,10 +223,12 @@ class Writer(Expressions):
         self.put(f"var {s} = {start}")
         self.put(f"var {c} = 0")
         limit = self.draw.choice(["1.1", "1.9"])
+        self.loops.append("while")
         with self.block(f"while {s}^2 < {limit} and {c} < 6 {{"):
+            self.put(f"{c} += 1")
             self.some()
             self.put(f"{s} = 1.1 * {s} + 0.3 * {self.scalar(1)} + 0.2")
-            self.put(f"{c} += 1")
+        self.loops.pop()
 
 
 def random_program(seed: int, name: str = "f", **how: object) -> str:

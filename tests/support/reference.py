@@ -125,7 +125,10 @@ class Reference:
             for param, arg in zip(fn.params, args, strict=True):
                 scope[param.name] = arg
                 bind_sizes(param.type, arg, scope)
-            return self.value(fn.body, [scope])
+            try:
+                return self.value(fn.body, [scope])
+            except Left as left:
+                return left.value
 
         return run
 
@@ -312,18 +315,54 @@ class Reference:
         for item in self.value(e.iterable, scopes):
             inner: Scope = {"yielded": found}
             bind(e.pattern, item, inner)
-            self.value(e.body, [*scopes, inner])
+            if not self.goes_on(e.body, [*scopes, inner]):
+                break
         return np.array(found)
 
     def yield_(self, e: tree.Yield, scopes: list[Scope]) -> None:
         self.look("yielded", scopes).append(self.value(e.value, scopes))
 
     def while_(self, e: tree.While, scopes: list[Scope]) -> None:
-        while self.value(e.condition, scopes):
-            self.value(e.body, scopes)
+        while self.value(e.condition, scopes) and self.goes_on(e.body, scopes):
+            pass
+
+    def goes_on(self, body: tree.Block, scopes: list[Scope]) -> bool:
+        """Take a step of a loop; whether it was not left."""
+        try:
+            self.value(body, scopes)
+        except Skipped:
+            pass
+        except Stopped:
+            return False
+        return True
+
+    def break_(self, e: tree.Break, scopes: list[Scope]) -> None:
+        raise Stopped
+
+    def continue_(self, e: tree.Continue, scopes: list[Scope]) -> None:
+        raise Skipped
+
+    def return_(self, e: tree.Return, scopes: list[Scope]) -> None:
+        assert e.value is not None
+        raise Left(self.value(e.value, scopes))
 
 
-for _name in ("With", "If", "For", "While", "Yield", "Lambda"):  # words of Python
+class Stopped(Exception):
+    """`break`."""
+
+
+class Skipped(Exception):
+    """`continue`."""
+
+
+class Left(Exception):
+    """`return`."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+for _name in ("With", "If", "For", "While", "Yield", "Lambda", "Break", "Continue", "Return"):  # words of Python
     _mine = {"If": "if__", "Lambda": "lambda__"}.get(_name, f"{_name.lower()}_")
     setattr(Reference, _name.lower(), getattr(Reference, _mine))
 
