@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
-from difflang.ir.evaluate import full_of_zeros, item_at
+from difflang.ir.evaluate import full_of_zeros, item_at, zero_of
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.layout import map_layout
 from difflang.ir.op import OPS, MaybeValue, Op, Solver
-from difflang.ir.types import History, Type, item_of, stacked
+from difflang.ir.types import History, Tensor, Type, item_of, stacked
+from difflang.ops.cond import cond
 from difflang.ops.loop import INDEX, loop, sequence_of_steps, transposed_step
 from difflang.ops.regions import (
     Ad,
@@ -27,6 +30,7 @@ from difflang.ops.regions import (
     zeros,
 )
 from difflang.ops.saved import Again, Given, Lanes, Saved, Sum, merged, no_history, part, split
+from difflang.ops.tape import get, one, put, zero
 
 
 def map_type(same: Solver, *types: Type, regions: tuple[Graph], consts: int, length: Dim) -> tuple[Type, ...]:
@@ -59,7 +63,7 @@ def in_one(items: list[Any], type: Type) -> Any:
 
 
 def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, length: Dim) -> list[Any]:
-    """`jax.vmap`, at the very end. Lanes are counted where there is nothing to read along them.
+    """`jax.vmap`, at the very end; one lane after the other where lanes side by side would do more than each by itself.
 
     Histories do not cross it: who reads one runs the lane again, see `saved`.
     """
@@ -74,13 +78,46 @@ def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, l
     def lane(_: Any, *items: Any) -> Any:
         return tuple(lowering.graph(inner, *fixed, *rebuilt(items)))
 
-    counts = jax.lax.iota(np.int32, length)
-    with lowering.in_lanes(length):
-        found = list(jax.vmap(lane, axis_size=length)(counts, *sequences))
+    if length and (diverges(inner) or len(sequences) < len(xs)):
+        found = in_turn(jax, length, sequences, lane, [r.type for r in inner.results])
+    else:  # counted, for where there is nothing to read along the lanes
+        with lowering.in_lanes(length):
+            found = list(jax.vmap(lane, axis_size=length)(jax.lax.iota(np.int32, length), *sequences))
     if not histories:
         return found
     run = Lanes(part(lowering, body, histories), fixed, xs)
     return merged(found, [Given(run, i) for i in range(len(histories))], types)
+
+
+def in_turn(jax: Any, length: int, sequences: list[Any], lane: Any, types: Sequence[Type]) -> list[Any]:
+    """One lane after the other, as a loop."""
+    lax = jax.lax
+    room = tuple([lax.full((length, *t.shape), zero_of(Tensor(t.dtype))) for t in types if isinstance(t, Tensor)])
+
+    def body(at: Any) -> Any:
+        i, ys = at
+        outs = lane(i, *[get(lax, x, i) for x in sequences])
+        return lax.add(i, one()), tuple([put(lax, y, v, i) for y, v in zip(ys, outs, strict=True)])
+
+    return list(lax.while_loop(lambda at: lax.lt(at[0], np.asarray(length, np.int32)), body, (zero(), room))[1])
+
+
+@lru_cache(maxsize=4096)
+def diverges(body: Graph) -> bool:
+    """Whether lanes side by side could not end: a loop that only the run ends, in a branch or in another such loop.
+
+    Side by side both branches run in every lane, and a lane that is done goes along: its inner loop may have no end.
+    Histories are read lane by lane too, since side by side each step would copy whole tapes.
+    """
+    todo = [(body, False)]
+    while todo:
+        graph, inside = todo.pop()
+        for eqn in graph.eqns:
+            open_ended = eqn.op is loop and (eqn.attrs["length"] is None or len(eqn.regions) > 1)
+            if open_ended and (inside or any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results))):
+                return True
+            todo += [(region, inside or open_ended or eqn.op is cond) for region in eqn.regions]
+    return False
 
 
 def lanes_of(lowering: Any, xs: Any) -> tuple[list[Any], Any]:
