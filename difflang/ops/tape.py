@@ -27,7 +27,9 @@ Arrays = list[Any]
 
 STATES = 8 << 20  # bytes for the kept states of a loop
 CHUNK = 1 << 20  # bytes for the states of a chunk
-MOST_SLOTS, FEWEST_SLOTS, MOST_STEPS, FEWEST_STEPS = 4096, 16, 128, 4
+SMALL = 512 << 10  # bytes that are cleared in no time
+MOST_SLOTS, ENOUGH_SLOTS, FEWEST_SLOTS = 4096, 1024, 16
+MOST_STEPS, FEWEST_STEPS = 128, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Size:
     def of(cls, types: Sequence[Type], lanes: int) -> Size:
         """For states of these types, so many of them at a time."""
         bytes = max(1, lanes * sum([bytes_of(t) for t in types]))
-        fitting = min(MOST_SLOTS // lanes, STATES // bytes)
+        fitting = min(MOST_SLOTS // lanes, max(SMALL // bytes, min(ENOUGH_SLOTS, STATES // bytes)))
         slots = 1 << max(fitting, FEWEST_SLOTS).bit_length() - 1
         return cls(slots, max(FEWEST_STEPS, min(MOST_STEPS // lanes, CHUNK // bytes)))
 
