@@ -1,4 +1,8 @@
-"""Transposition: a linear graph turned round. What is not linear in it is computed forwards, as it was."""
+"""Transposition: a linear graph turned round. What is not linear in it is computed forwards, as it was.
+
+Where a choice, element by element, gives one side no cotangent, that zero must not meet an Inf or NaN on its way back:
+products along the way are chosen again, so that the side not chosen contributes exactly nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from difflang.ir.op import MaybeValue, Unknown
 from difflang.ops.regions import Ad, Mask, Transposed, add, or_zeros, spread
 
 Env = dict[Value, Value]
+Choices = dict[Value, tuple[tuple[Eqn, int], ...]]  # cotangents that are zero where a choice fell on the other side
 
 
 def transpose(ad: Ad, graph: Graph, linear: Mask, present: Mask) -> Transposed:
@@ -53,6 +58,7 @@ def pull(
             linear.update([r for r in eqn.results if r.type.tangent is not None])
             backwards.append(eqn)
     found: Env = {}
+    choices: Choices = {}
     for value, ct in cts:
         if ct is not None and value in linear:
             accumulate(found, value, ct)
@@ -61,10 +67,35 @@ def pull(
         if not any(ct is not None for ct in arriving):
             continue
         builder.span = eqn.span
-        for value, ct in zip(eqn.operands, pull_eqn(ad, eqn, builder, arriving, env, linear), strict=True):
+        leaving = pull_eqn(ad, eqn, builder, arriving, env, linear)
+        if eqn.op.elementwise:
+            leaving = chosen(eqn, arriving[0], leaving, choices, env)
+        for value, ct in zip(eqn.operands, leaving, strict=True):
             if ct is not None and value in linear:
                 accumulate(found, value, checked(eqn, ct, value))
     return found
+
+
+def chosen(eqn: Eqn, ct: MaybeValue, back: Sequence[MaybeValue], choices: Choices, env: Env) -> Sequence[MaybeValue]:
+    """Cotangents after an equation, exactly zero where the one that arrived is so by a choice."""
+    before = choices.get(ct, ()) if ct is not None else ()
+    if eqn.op.chooses:
+        for side, new in enumerate(back):
+            if new is not None:
+                choices[new] = (*before, (eqn, side))
+        return back
+    if not before:
+        return back
+    after: list[MaybeValue] = []
+    for new in back:
+        if new is not None and new is not ct:
+            for choice, side in before if eqn.op.multilinear else ():
+                zero = new.home.const(0.0, new.type)
+                sides = (new, zero) if side == 1 else (zero, new)
+                new = choice.op.one(env[choice.operands[0]], *sides)
+            choices[new] = before
+        after.append(new)
+    return after
 
 
 def accumulate(found: Env, value: Value, ct: Value) -> None:

@@ -137,6 +137,7 @@ select = linear(
     reference=np.where,
     lower=lambda jax, p, x, y: jax.lax.select(p, x, y),
     elementwise=True,
+    chooses=True,
     samples=(
         Example((Fixed((True, False, True), BOOL), (3,), (3,))),
         Example((Fixed(False, BOOL), (), ())),
