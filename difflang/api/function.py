@@ -158,6 +158,18 @@ class Function:
         """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
         return self._derivative("vjp", wrt, more)
 
+    def hvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
+        return self._derivative("hvp", wrt, more)
+
+    def hessian(self, wrt: int | str = 0) -> Function:
+        """All second derivatives in an array, `[..argument, ..argument]`."""
+        return self._derivative("hessian", wrt, ())
+
+    def jacobian(self, wrt: int | str = 0) -> Function:
+        """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
+        return self._derivative("jacobian", wrt, ())
+
     def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...]) -> Function:
         wanted = [wrt] if isinstance(wrt, (int, str)) else list(wrt)
         with doorway():

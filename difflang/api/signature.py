@@ -72,7 +72,7 @@ def signature_of(type: ClosureType) -> Signature:
             return Signature(parameters, module)
         case DerivativeCode(operator=operator, wrt=wrt):
             inner = signature_of(function_in(type))
-            tangents = tuple(tangent(inner, w) for w in wrt) if operator == "jvp" else ()
+            tangents = tuple(tangent(inner, w) for w in wrt) if operator in ("jvp", "hvp") else ()
             return replace(inner, parameters=(*inner.parameters, *tangents), result=None, gaps=False)
         case VmapCode():
             inner = signature_of(function_in(type))

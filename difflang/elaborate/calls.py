@@ -137,10 +137,8 @@ def written_wrt(cx: Context, e: tree.Expr) -> Wrt:
 
 
 def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) -> Walk[Term]:
-    if operator not in ("grad", "value_and_grad", "jvp", "vjp", "deriv", "vmap"):
-        raise cx.not_yet(
-            f"`{operator}` is", e.fn.span, "grad, value_and_grad, jvp, vjp and deriv are, nested in any order"
-        )
+    if operator in ("linearize", "jet"):
+        raise cx.not_yet(f"`{operator}` is", e.fn.span, "jvp, vjp and deriv are, nested in any order")
     if len(e.args) != 1 or e.args[0].name is not None or isinstance(e.args[0].value, tree.Comprehension):
         raise cx.error("DL0205", f"`{operator}` takes one function: `{operator}(f)(x)`", e.span)
     fn = function(cx, (yield walk(cx, e.args[0].value)), e.args[0].span)

@@ -61,8 +61,12 @@ class Traced:
 
 def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     """Apply `grad[w](f)` and its kin."""
+    from difflang.elaborate import jacobians
+
     if args.named:
         args = Args(args.span, by_position(cx, f, args))
+    if code.operator in ("hvp", "hessian"):
+        return (yield (jacobians.hessian_product if code.operator == "hvp" else jacobians.hessian)(cx, code, f, args))
     wrt, operator = [located(cx, f, w, args.span) for w in code.wrt], code.operator
     apart(cx, code.wrt, wrt, args.span)
     tangents: list[tuple[Term, Span]] = []
@@ -77,6 +81,8 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
     ask(cx, f, args.items)
     if operator == "vjp":
         return (yield with_pullback(cx, code, f, args))
+    if operator in ("jacobian", "jacfwd", "jacrev"):
+        return (yield jacobians.jacobian(cx, code, f, args, wrt))
     traced = yield trace(cx, f, args, wrt)
     match operator:
         case "jvp":

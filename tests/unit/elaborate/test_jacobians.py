@@ -1,0 +1,83 @@
+"""Derivatives in many directions: against closed forms, on both engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import difflang
+
+SOURCE = """
+float f64
+fn two(x: f64[n]) -> f64[2, n] = [sin(x), x * x]
+fn cubes(x: f64[n]) -> f64 = sum(x^3) + x[0] * x[1]
+fn length(a: f64[n]) -> f64 {
+  var x = sum(a)
+  while abs(x * x - sum(a * a)) > 1e-13 { x = 0.5 * (x + sum(a * a) / x) }
+  x
+}
+fn powers(t: f64) -> f64[3] = [t, t^2, t^3]
+fn outer_product(x: f64[n], y: f64[m]) -> f64[n, m] = [for i, j => x[i] * y[j]]
+fn drawn(x: f64[2]) -> f64[2] = x * f64(normal(2))
+fn jac(x: f64[n]) -> f64[2, n, n] = jacobian(two)(x)
+fn fwd(x: f64[n]) -> f64[2, n, n] = jacfwd(two)(x)
+fn rev(x: f64[n]) -> f64[2, n, n] = jacrev(two)(x)
+fn hess(x: f64[n]) -> f64[n, n] = hessian(cubes)(x)
+fn product(x: f64[n], v: f64[n]) -> f64[n] = hvp(cubes)(x, v)
+fn hess_length(x: f64[n]) -> f64[n, n] = hessian(length)(x)
+fn product_length(x: f64[n], v: f64[n]) -> f64[n] = hvp(length)(x, v)
+fn of_powers(t: f64) -> f64[3] = jacobian(powers)(t)
+fn in_y(x: f64[n], y: f64[m]) -> f64[n, m, m] = jacobian[y](outer_product)(x, y)
+fn third(x: f64[n]) -> f64[n, n, n] = jacobian(hess)(x)
+fn of_drawn(x: f64[2]) -> (f64[2, 2], f64[2, 2]) = (jacfwd(drawn)(x), jacrev(drawn)(x))
+"""
+MODULE: Any = difflang.loads(SOURCE, name="jacobians")
+X, V = np.array([3.0, 4.0]), np.array([1.0, -2.0])
+TWO = np.array([np.diag(np.cos(X)), np.diag(2 * X)])
+CUBES = np.diag(6 * X) + np.array([[0, 1], [1, 0]])
+LENGTH = (np.dot(X, X) * np.eye(2) - np.outer(X, X)) / np.dot(X, X) ** 1.5
+THIRD = np.zeros((2, 2, 2))
+THIRD[[0, 1], [0, 1], [0, 1]] = 6
+CASES = {
+    "jac": ((X,), TWO),
+    "fwd": ((X,), TWO),
+    "rev": ((X,), TWO),
+    "hess": ((X,), CUBES),
+    "product": ((X, V), CUBES @ V),
+    "hess_length": ((X,), LENGTH),
+    "product_length": ((X, V), LENGTH @ V),
+    "of_powers": ((2.0,), np.array([1.0, 4.0, 12.0])),
+    "in_y": ((X, V), np.einsum("i,jk->ijk", X, np.eye(2))),
+    "third": ((X,), THIRD),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("engine", ["compiled", "interpreted"])
+def test_closed_forms(name: str, engine: str) -> None:
+    arguments, expected = CASES[name]
+    f = getattr(MODULE, name)
+    found = f(*arguments) if engine == "compiled" else f.interpret(*arguments)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_every_direction_sees_the_same_draws() -> None:
+    forwards, backwards = MODULE.of_drawn(X, key=3)
+    for found in (forwards, backwards):
+        assert np.count_nonzero(found) == 2, "a diagonal"
+    assert np.all(np.diag(forwards) != np.diag(backwards)), "each call has draws of its own"
+
+
+def test_from_python() -> None:
+    np.testing.assert_allclose(MODULE.two.jacobian()(X), TWO)
+    np.testing.assert_allclose(MODULE.cubes.hessian("x")(X), CUBES)
+    np.testing.assert_allclose(MODULE.cubes.hvp()(X, V), CUBES @ V)
+    np.testing.assert_allclose(MODULE.cubes.hvp("x")(x=X, d_x=V), CUBES @ V)
+
+
+def test_only_arrays_so_far() -> None:
+    source = "record R { a: f64 }\nfn f(r: R) -> f64 = r.a^2\nfn g(r: R) -> f64 = hessian(f)(r)\n"
+    with pytest.raises(difflang.CheckError, match="DL0801"):
+        difflang.loads(source, name="records")
