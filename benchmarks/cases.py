@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -36,9 +37,22 @@ class Case:
 def example(name: str, **sizes: int) -> Case:
     """An example's loss. The data is f32 throughout, since JAX's 64-bit setting would hold for the whole process."""
     twin = import_module(f"twins.{name}")
-    text = twins.source(name, swap=("f64", "f32"))
+    text = needed_by("loss", twins.source(name, swap=("f64", "f32")))
     ways = {"plain": twin.loss, "remat": jax.checkpoint(twin.loss)}
     return Case(name, text, "loss", twin.WRT, twin.arguments(np.float32, **sizes), ways)
+
+
+def needed_by(entry: str, source: str) -> str:
+    """The declarations that a function needs, as its twin has them: training is not what is measured."""
+    header, *blocks = re.split(r"\n(?=(?:##|fn |record ))", source)
+    declared = {found[1]: block for block in blocks if (found := re.search(r"^(?:fn|record) (\w+)", block, re.M))}
+    kept, todo = set[str](), [entry]
+    while todo:
+        name = todo.pop()
+        if name in declared and name not in kept:
+            kept.add(name)
+            todo += re.findall(r"\w+", declared[name])
+    return "\n".join([header, *[block for name, block in declared.items() if name in kept]]) + "\n"
 
 
 def kernel(name: str, wrt: str, arguments: tuple[np.ndarray, ...], **ways: Twin) -> Case:
