@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from difflang.ad.differentiate import differentiate
 from difflang.ir.graph import Graph
+from difflang.ir.verify import verified
 from difflang.passes.optimize import optimize, tidied
+from difflang.passes.widen import widen
 
 
 def finished(graph: Graph) -> Graph:
     """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing."""
-    return optimize(derived(graph))
+    return optimize(verified(widen(derived(graph)), after="widen"))
 
 
 def derived(graph: Graph) -> Graph:

@@ -102,6 +102,7 @@ stop = inactive(
     type=lambda same, x: x,
     reference=lambda x: x,
     lower=lambda jax, x: x,
+    elementwise=True,
     samples=(Example(((2, 3),)),),
     doc="""The operand itself, with zero derivative. Kinks: none, the path contributes exactly 0.""",
 )

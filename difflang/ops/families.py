@@ -52,6 +52,11 @@ Samples = Uniform | tuple[Uniform, ...] | tuple[Example, ...]
 Rules = Sequence[Rule | None]
 
 
+def axes_moved(n: Dim, *, axes: tuple[int, ...]) -> dict[str, Any]:
+    """The axes of an op where its operand has one more in front."""
+    return {"axes": tuple([a + 1 for a in axes])}
+
+
 class ForEach(Sequence[Rule]):
     """Rules for an op with any number of operands: `rule(i)` is that of operand i."""
 

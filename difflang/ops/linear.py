@@ -168,6 +168,7 @@ convert = linear(
     transpose=(convert_transpose,),
     reference=lambda x, dtype: x.astype(array_dtype(dtype)),
     lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, array_dtype(dtype)),
+    elementwise=True,
     samples=(
         *(Example(((2, 3),), {"dtype": d}) for d in FLOATS),
         *(Example((Fixed((0, 1, 100), d),), {"dtype": F32}) for d in (BOOL, I8, U8, I32, I64)),
@@ -203,6 +204,7 @@ truncate = inactive(
     type=truncate_type,
     reference=truncate_reference,
     lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, array_dtype(dtype)),
+    elementwise=True,
     samples=(
         *(Example(((2, 3),), {"dtype": d}, Uniform(-5.0, 5.0)) for d in (BOOL, I8, I32, I64)),
         *(Example(((2, 3),), {"dtype": d}, Uniform(0.0, 5.0)) for d in (U8, U32)),

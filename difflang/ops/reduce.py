@@ -12,7 +12,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
 from difflang.ops.compare import eq, gt, lt
-from difflang.ops.families import Array, Example, Fixed, axes_but, inactive, like, linear, tensor, zeros_at
+from difflang.ops.families import Array, Example, Fixed, axes_but, axes_moved, inactive, like, linear, tensor, zeros_at
 from difflang.ops.linear import select
 
 Ints = tuple[int, ...]
@@ -67,6 +67,7 @@ reduce_sum = linear(
     lower=sum_lower,
     accepts=NUMBERS,
     barrier=True,
+    lanes=axes_moved,
     samples=(*SAMPLES, *EMPTY),
     doc="""Sum over axes; 0 over nothing; integers wrap; 16-bit floats are summed in f32. Units: u -> u.
     Kinks: none.""",
@@ -118,6 +119,7 @@ reduce_prod = OPS.declare(
         lower=lambda jax, x, axes: jax.lax.reduce_prod(x, axes),
         accepts=REALS,
         barrier=True,
+        lanes=axes_moved,
         samples=(*SAMPLES, *EMPTY, Example(((5, 2),), {"axes": (0,)}), Example(((7,),), {"axes": (0,)})),
         doc="""Product over axes; 1 over nothing; integers wrap. Units: 1 -> 1.
         Kinks: none; the derivative is exact where elements are 0.""",
@@ -164,6 +166,7 @@ def extreme(name: str, loses: Op, reduce: Any, start: Callable[[np.dtype[Any]], 
             jvp=(jvp,),
             accepts=REALS,
             barrier=True,
+            lanes=axes_moved,
             samples=(*SAMPLES, *EMPTY),
         )
     )
@@ -203,6 +206,7 @@ def position(name: str, find: Any, lower: Rule, doc: str) -> Op:
         reference=lambda x, axis: find(wide(x), axis=axis).astype(np.int32),
         lower=lower,
         accepts=REALS,
+        lanes=lambda n, axis: {"axis": axis + 1},
         samples=(
             Example(((2, 3),), {"axis": 1}),
             Example(((1,),), {"axis": 0}),
@@ -233,6 +237,7 @@ reduce_all = inactive(
     reference=lambda x, axes: np.all(x, axis=axes),
     lower=lambda jax, x, axes: jax.lax.reduce_and(x, axes),
     accepts=BOOLS,
+    lanes=axes_moved,
     samples=TRUTHS,
     doc="""Are all true? True over nothing.""",
 )
@@ -242,6 +247,7 @@ reduce_any = inactive(
     reference=lambda x, axes: np.any(x, axis=axes),
     lower=lambda jax, x, axes: jax.lax.reduce_or(x, axes),
     accepts=BOOLS,
+    lanes=axes_moved,
     samples=TRUTHS,
     doc="""Is any true? False over nothing.""",
 )

@@ -11,7 +11,7 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import Solver, Unknown
 from difflang.ir.types import BOOL, Tensor
-from difflang.ops.families import Array, Example, ForEach, axes_but, known, linear, tensor, zeros_at
+from difflang.ops.families import Array, Example, ForEach, axes_but, axes_moved, known, linear, tensor, zeros_at
 from difflang.ops.linear import select
 from difflang.ops.reduce import reduce_sum
 
@@ -59,6 +59,7 @@ broadcast = linear(
     transpose=(broadcast_transpose,),
     reference=broadcast_reference,
     lower=lambda jax, x, shape, axes: jax.lax.broadcast_in_dim(x, shape, axes),
+    lanes=lambda n, shape, axes: {"shape": (n, *shape), "axes": (0, *[a + 1 for a in axes])},
     samples=(
         Example(((),), {"shape": (2, 3), "axes": ()}),
         Example(((3,),), {"shape": (2, 3, 2), "axes": (1,)}),
@@ -89,6 +90,7 @@ reshape = linear(
     transpose=(lambda ct, x, shape: reshape.one(ct, shape=tensor(x).shape),),
     reference=lambda x, shape: x.reshape(shape),
     lower=lambda jax, x, shape: jax.lax.reshape(x, shape),
+    lanes=lambda n, shape: {"shape": (n, *shape)},
     samples=(
         Example(((2, 3),), {"shape": (3, 2)}),
         Example(((1,),), {"shape": ()}),
@@ -116,6 +118,7 @@ transpose = linear(
     transpose=(lambda ct, x, perm: transpose.one(ct, perm=inverse(perm)),),
     reference=lambda x, perm: np.transpose(x, perm),
     lower=lambda jax, x, perm: jax.lax.transpose(x, perm),
+    lanes=lambda n, perm: {"perm": (0, *[a + 1 for a in perm])},
     samples=(
         Example(((2, 3, 4),), {"perm": (2, 0, 1)}),
         Example(((),), {"perm": ()}),
@@ -136,6 +139,7 @@ reverse = linear(
     transpose=(lambda ct, x, axes: reverse.one(ct, axes=axes),),
     reference=lambda x, axes: np.flip(x, axes),
     lower=lambda jax, x, axes: jax.lax.rev(x, axes),
+    lanes=axes_moved,
     samples=(Example(((2, 3),), {"axes": (0, 1)}), Example(((3,),), {"axes": (0,)}), Example(((0,),), {"axes": (0,)})),
     doc="""Some axes backwards. Units: u -> u.""",
 )
@@ -219,6 +223,7 @@ slice_ = linear(
     transpose=(slice_transpose,),
     reference=lambda x, starts, stops, steps: x[tuple(map(slice, starts, stops, steps))],
     lower=lambda jax, x, starts, stops, steps: jax.lax.slice(x, starts, stops, steps),
+    lanes=lambda n, starts, stops, steps: {"starts": (0, *starts), "stops": (n, *stops), "steps": (1, *steps)},
     samples=(
         Example(((5, 4),), {"starts": (1, 0), "stops": (5, 3), "steps": (1, 1)}),
         Example(((6, 5),), {"starts": (0, 1), "stops": (6, 5), "steps": (2, 3)}),
@@ -280,6 +285,7 @@ pad = linear(
     transpose=(unpad, padding_sum),
     reference=pad_reference,
     lower=lambda jax, x, v, low, high, interior: jax.lax.pad(x, v, tuple(zip(low, high, interior, strict=True))),
+    lanes=lambda n, low, high, interior: {"low": (0, *low), "high": (0, *high), "interior": (0, *interior)},
     samples=(
         Example(((2, 3), ()), {"low": (1, 0), "high": (0, 2), "interior": (0, 1)}),
         Example(((5,), ()), {"low": (-1,), "high": (-2,), "interior": (0,)}),

@@ -1,0 +1,163 @@
+"""Widening: what a map does lane by lane and an op does on whole arrays is done on whole arrays, outside the map.
+
+An elementwise op on the items of arrays is the same op on the arrays; a reduction of an item is a reduction along later
+axes. What comes before anything that needs lanes (a loop, a branch, an index of the lane's own) is done before the map,
+what comes after all of it behind. Usually nothing is left between, and the map is gone: nothing is batched by tracing,
+and what stands around it can be simplified together with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.types import Tensor
+from difflang.ops.map import map_
+
+Renaming = dict[Value, Value]
+
+
+def widen(graph: Graph) -> Graph:
+    """Every map without what need not be in it. Inner maps come first. Cost: linear in equations."""
+    done: dict[Graph, Graph] = {}
+
+    def widened(graph: Graph) -> Graph:
+        if graph not in done:
+            done[graph] = outside(with_inner(graph))
+        return done[graph]
+
+    def with_inner(graph: Graph) -> Graph:
+        if not any(e.regions for e in graph.eqns):
+            return graph
+        eqns = [e.with_regions(tuple(map(widened, e.regions))) if e.regions else e for e in graph.eqns]
+        return graph if all(a is b for a, b in zip(eqns, graph.eqns, strict=True)) else graph.with_eqns(eqns)
+
+    return widened(graph)
+
+
+def outside(graph: Graph) -> Graph:
+    """One level of a graph with its maps widened."""
+    if not any(e.op is map_ for e in graph.eqns):
+        return graph
+    builder = Builder()
+    env: Renaming = {p: builder.param(p.type, p.hint) for p in graph.params}
+    for eqn in graph.eqns:
+        operands = tuple([env[v] for v in eqn.operands])
+        if eqn.op is map_ and all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)):
+            results: Sequence[Value] = Lanes(builder, eqn, operands).results()
+        else:
+            results = builder.copy(eqn, operands)
+        env.update(zip(eqn.results, results, strict=True))
+    return builder.finish([env[r] for r in graph.results], name=graph.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The equations of a map's body: done before it on whole arrays, in lanes, and behind it."""
+
+    before: list[Eqn]
+    lanes: list[Eqn]
+    behind: list[Eqn]
+
+
+class Lanes:
+    """One map on its way out. `same` are values that all lanes share, `wide` those of all lanes in one array."""
+
+    def __init__(self, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> None:
+        consts, length = eqn.attrs["consts"], eqn.attrs["length"]
+        assert isinstance(consts, int) and isinstance(length, int)
+        self.builder, self.eqn, self.length = builder, eqn, length
+        (self.body,) = eqn.regions
+        self.same: Renaming = dict(zip(self.body.params[:consts], operands[:consts], strict=True))
+        self.wide: Renaming = dict(zip(self.body.params[consts:], operands[consts:], strict=True))
+
+    def results(self) -> list[Value]:
+        parts = self.parts()
+        for eqn in parts.before:
+            self.do(eqn)
+        if parts.lanes:
+            self.keep(parts)
+        for eqn in parts.behind:
+            self.do(eqn)
+        return [self.whole(r) for r in self.body.results]
+
+    def parts(self) -> Parts:
+        inside: set[Value] = set(self.wide)  # values that differ between lanes
+        late: set[Value] = set()  # those made from what only a lane can do
+        before: list[Eqn] = []
+        rest: list[Eqn] = []
+        for eqn in self.body.eqns:
+            differs = not inside.isdisjoint(eqn.operands)
+            if differs:
+                inside.update(eqn.results)
+            if late.isdisjoint(eqn.operands) and (not differs or self.does(eqn, inside)):
+                before.append(eqn)
+            else:
+                late.update(eqn.results)
+                rest.append(eqn)
+        needed: set[Value] = set()
+        kept: list[Eqn] = []
+        behind: list[Eqn] = []
+        for eqn in reversed(rest):
+            if needed.isdisjoint(eqn.results) and self.does(eqn, inside):
+                behind.append(eqn)
+            else:
+                needed.update(eqn.operands)
+                kept.append(eqn)
+        return Parts(before, kept[::-1], behind[::-1])
+
+    def does(self, eqn: Eqn, inside: set[Value]) -> bool:
+        """Whether the op itself does on whole arrays what the lanes do."""
+        if eqn.regions or eqn.op.effect or not all(isinstance(v.type, Tensor) for v in eqn.operands):
+            return False
+        if eqn.op.elementwise:
+            return True
+        return eqn.op.lanes is not None and eqn.operands[0] in inside and inside.isdisjoint(eqn.operands[1:])
+
+    def do(self, eqn: Eqn) -> None:
+        self.builder.span = eqn.span
+        if not any(v in self.wide for v in eqn.operands):
+            made = self.builder.copy(eqn, tuple([self.same[v] for v in eqn.operands]))
+            self.same.update(zip(eqn.results, made, strict=True))
+            return
+        if eqn.op.elementwise:
+            operands, attrs = [self.whole(v) for v in eqn.operands], eqn.attrs
+        else:
+            assert eqn.op.lanes is not None
+            operands = [self.wide[eqn.operands[0]], *[self.same[v] for v in eqn.operands[1:]]]
+            attrs = eqn.op.lanes(self.length, **eqn.attrs)
+        made = self.builder.emit(eqn.op, operands, **attrs)
+        self.wide.update(zip(eqn.results, made, strict=True))
+
+    def whole(self, value: Value) -> Value:
+        """A value of every lane in one array."""
+        if value in self.wide:
+            return self.wide[value]
+        shared = self.same[value]
+        assert isinstance(shared.type, Tensor)
+        shape = (self.length, *shared.type.shape)
+        axes = tuple(range(1, len(shape)))
+        return OPS["broadcast"].one(shared, shape=shape, axes=axes)
+
+    def keep(self, parts: Parts) -> None:
+        """What is left of the map: it reads what was made before, and gives what is read behind."""
+        made = [r for e in parts.lanes for r in e.results]
+        wanted = {v for e in parts.behind for v in e.operands} | set(self.body.results)
+        given = [r for r in made if r in wanted]
+        read = list(dict.fromkeys(v for e in parts.lanes for v in e.operands if v not in set(made)))
+        consts, xs = [v for v in read if v not in self.wide], [v for v in read if v in self.wide]
+        body = Graph((*consts, *xs), tuple(parts.lanes), tuple(given), self.body.name)
+        operands = [*[self.same[v] for v in consts], *[self.wide[v] for v in xs]]
+        self.builder.span = self.eqn.span
+        results = self.builder.emit(map_, operands, (renewed(body),), consts=len(consts), length=self.length)
+        self.wide.update(zip(given, results, strict=True))
+
+
+def renewed(graph: Graph) -> Graph:
+    """The same graph on values of its own."""
+    builder = Builder()
+    params = [builder.param(p.type, p.hint) for p in graph.params]
+    return builder.finish(builder.inline(graph, *params), name=graph.name)
