@@ -98,6 +98,14 @@ BRANCHES = [
 ]
 
 
+@pytest.mark.parametrize(("order", "slope"), [(1, 0.0), (2, -1 / 3), (3, 0.0), (4, 1 / 5)])
+@pytest.mark.parametrize("x", [0.0, 1e-9, 1e-6])
+def test_sinc_near_zero(order: int, slope: float, x: float) -> None:
+    """Of its series, not of a number that stands in for it."""
+    found = float(answer(f"sinc{chr(39) * order}({x})", ""))
+    assert found == pytest.approx(slope, abs=2e-6, rel=1e-9)
+
+
 @pytest.mark.parametrize(("body", "points"), BRANCHES, ids=[b for b, _ in BRANCHES])
 def test_branch(body: str, points: dict[float, float]) -> None:
     for x, slope in points.items():
