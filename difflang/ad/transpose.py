@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import MaybeValue, Unknown
+from difflang.ir.op import OPS, MaybeValue, Unknown
 from difflang.ops.regions import Ad, Mask, Transposed, add, or_zeros, spread
 
 Env = dict[Value, Value]
-Choices = dict[Value, tuple[tuple[Eqn, int], ...]]  # cotangents that are zero where a choice fell on the other side
+Choices = dict[Value, Value]  # cotangents that are zero but where this holds: a choice fell on the other side
 
 
 def transpose(ad: Ad, graph: Graph, linear: Mask, present: Mask) -> Transposed:
@@ -61,7 +61,7 @@ def pull(
     choices: Choices = {}
     for value, ct in cts:
         if ct is not None and value in linear:
-            accumulate(found, value, ct)
+            accumulate(found, value, ct, choices)
     for eqn in reversed(backwards):
         arriving = [found.pop(r, None) for r in eqn.results]
         if not any(ct is not None for ct in arriving):
@@ -69,39 +69,46 @@ def pull(
         builder.span = eqn.span
         leaving = pull_eqn(ad, eqn, builder, arriving, env, linear)
         if eqn.op.elementwise:
-            leaving = chosen(eqn, arriving[0], leaving, choices, env)
+            leaving = chosen(eqn, arriving[0], leaving, choices, env, linear)
         for value, ct in zip(eqn.operands, leaving, strict=True):
             if ct is not None and value in linear:
-                accumulate(found, value, checked(eqn, ct, value))
+                accumulate(found, value, checked(eqn, ct, value), choices)
     return found
 
 
-def chosen(eqn: Eqn, ct: MaybeValue, back: Sequence[MaybeValue], choices: Choices, env: Env) -> Sequence[MaybeValue]:
+def chosen(
+    eqn: Eqn, ct: MaybeValue, back: Sequence[MaybeValue], choices: Choices, env: Env, linear: set[Value]
+) -> Sequence[MaybeValue]:
     """Cotangents after an equation, exactly zero where the one that arrived is so by a choice."""
-    before = choices.get(ct, ()) if ct is not None else ()
+    before = choices.get(ct) if ct is not None else None
     if eqn.op.chooses:
         for side, new in enumerate(back):
             if new is not None:
-                choices[new] = (*before, (eqn, side))
+                here = env[eqn.operands[0]] if side == 1 else OPS["logical_not"].one(env[eqn.operands[0]])
+                choices[new] = here if before is None else OPS["logical_and"].one(before, here)
         return back
-    if not before:
+    if before is None:
         return back
+    scales = any(v not in linear for v in eqn.operands)  # by something that may be infinite
     after: list[MaybeValue] = []
     for new in back:
         if new is not None and new is not ct:
-            for choice, side in before if eqn.op.multilinear else ():
-                zero = new.home.const(0.0, new.type)
-                sides = (new, zero) if side == 1 else (zero, new)
-                new = choice.op.one(env[choice.operands[0]], *sides)
+            if scales:
+                new = OPS["select"].one(before, new, new.home.const(0.0, new.type))
             choices[new] = before
         after.append(new)
     return after
 
 
-def accumulate(found: Env, value: Value, ct: Value) -> None:
-    total = add(found.get(value), ct)
+def accumulate(found: Env, value: Value, ct: Value, choices: Choices) -> None:
+    """Add a cotangent to those that have arrived. What all of them are zero by, the sum is zero by."""
+    before = found.get(value)
+    total = add(before, ct)
     assert total is not None
     found[value] = total
+    choice = choices.get(ct)
+    if before is not None and choice is not None and choices.get(before) is choice:
+        choices[total] = choice
 
 
 def pull_eqn(

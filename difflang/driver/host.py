@@ -21,6 +21,7 @@ from difflang.driver.units import Staging, Unit, stage
 from difflang.driver.values import HostValue
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context, Reported, Session, walk
+from difflang.elaborate.jumps import early_return
 from difflang.elaborate.names import targets
 from difflang.elaborate.statements import VALUELESS, declared
 from difflang.elaborate.terms import UNIT_TERM, Term
@@ -371,7 +372,12 @@ class Host(Scopes, ABC):
             for param, value in zip(decl.params, values, strict=True):
                 self.bind(tree.NamePattern(param.span, param.name), value, False, e.span)
             body = decl.body
-            return self.block(body) if isinstance(body, tree.Block) else self.evaluate(body)
+            if not isinstance(body, tree.Block):
+                return self.evaluate(body)
+            early = early_return(body)
+            if early is not None:
+                raise self.not_yet("an early `return` of a `host fn` is", early.span, "let it be its last statement")
+            return self.block(body)
 
     def call(self, cx: Context, code: FnCode, args: Args) -> Walk[Term]:
         """A host function called inside a larger expression."""

@@ -53,6 +53,16 @@ def without_jumps(body: tree.Expr) -> tree.Expr:
     return run(Writer(body).whole(body.stmts, body.span))
 
 
+@lru_cache(maxsize=4096)
+def loop_without_jumps(loop: tree.For | tree.While) -> tree.Block | None:
+    """A loop in the middle of an expression, which no `return` leaves, without its jumps; nothing where it has none."""
+    found = leaving(loop)
+    if found.get(loop) or not any(isinstance(n, (tree.Break, tree.Continue)) for n in found):
+        return None
+    body = tree.Block(loop.span, (loop,))
+    return replace(body, stmts=run(Writer(body).flagged(body.stmts, Flags())))
+
+
 class Writer:
     """Writes one function's body anew."""
 
@@ -81,6 +91,8 @@ class Writer:
             if isinstance(stmt, tree.Return):
                 refuse_rest(stmt, rest)
                 return tree.Block(span, (*done, *([stmt.value] if stmt.value is not None else [])))
+            if isinstance(stmt, (tree.Break, tree.Continue)):
+                jumped(stmt, Flags())
             if tree.Return not in self.jumps.get(stmt, ()):
                 done += yield self.kept(stmt)
             elif isinstance(stmt, tree.If) and (moved := self.moved(stmt, rest)):
@@ -211,6 +223,11 @@ def leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
             if inner := inner - {tree.Break, tree.Continue} if isinstance(node, LOOPS) else inner:
                 found[node] = inner
     return found
+
+
+def early_return(body: tree.Block) -> tree.Node | None:
+    """A `return` that is not the last statement of a function, if there is one."""
+    return next((n for n in leaving(body) if isinstance(n, tree.Return) and n is not body.stmts[-1]), None)
 
 
 def ends(stmts: Sequence[tree.Stmt]) -> bool:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import FnCode
 from difflang.check.reports import mistake, not_this_type, too_deep
-from difflang.check.types import ClosureType, TextType, leaf_types, show_type
+from difflang.check.types import ClosureType, LangType, RecordType, TextType, TupleType, leaf_types, show_type
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import loop_expression
 from difflang.elaborate.expressions import captured, field
 from difflang.elaborate.failure import check
 from difflang.elaborate.indexing import Subscripts, read, subscripts, written
-from difflang.elaborate.jumps import Unset
+from difflang.elaborate.jumps import Unset, loop_without_jumps
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import ARITHMETIC, array, elementwise
 from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
@@ -67,7 +68,8 @@ def poison(cx: Context, stmt: tree.Node) -> None:
 
 def statement(cx: Context, stmt: tree.Node, *, last: bool) -> Walk[Term]:
     if isinstance(stmt, (tree.For, tree.While)):
-        return (yield loop_expression(cx, stmt))
+        alone = loop_without_jumps(stmt)
+        return (yield loop_expression(cx, stmt)) if alone is None else (yield walk(cx, alone))
     value = yield walk(cx, stmt)
     if (
         not last
@@ -305,12 +307,22 @@ def unset(cx: Context, e: Unset) -> Walk[Term]:
             "a `return` out of a loop, in a function that does not say its result, is", e.span, "declare it: `-> type`"
         )
     type = cx.annotations.type(cx.root.result)
-    if isinstance(type, (ClosureType, TextType)):
-        raise cx.not_yet("a `return` of this out of a loop is", e.span, "choose before the loop")
+    if holds(type, (ClosureType, TextType)):
+        what = "text or a function in it"
+        raise cx.not_yet(f"a `return` out of a loop of a value with {what} is", e.span, "return the numbers alone")
     return rebuild(
         type, [cx.emit("const", e.span, value=0.0 if t.dtype.differentiable else 0, type=t) for t in leaf_types(type)]
     )
     yield
+
+
+def holds(type: LangType, kinds: tuple[Any, ...]) -> bool:
+    """Whether a value of a type has a part of one of these kinds."""
+    match type:
+        case RecordType(fields=parts) | TupleType(items=parts):
+            return any(holds(t, kinds) for t in parts)
+        case _:
+            return isinstance(type, kinds)
 
 
 @walks(tree.Yield)

@@ -12,7 +12,7 @@ from difflang.ir.evaluate import full_of_zeros, item_at, zero_of
 from difflang.ir.graph import Graph
 from difflang.ir.types import History, Tensor, Type, stacked
 from difflang.ops.saved import Given, Saved, merged, no_history, split
-from difflang.ops.tape import Reader, Source, Steps, Tape, View, last, one, put, zero
+from difflang.ops.tape import Reader, Source, Steps, Tape, View, last, one, put, sources, zero
 
 Array = Any
 
@@ -77,7 +77,7 @@ def loop_lower(
         raise no_history()
     if exact:
         limit = np.asarray(length, np.int32)
-    looped = Looped(lowering, limit, regions, (fixed, state, xs), length, reverse)
+    looped = Looped(lowering, limit, regions, (fixed, state, xs), length, reverse, exact)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
     return looped.run(exact)
@@ -92,10 +92,13 @@ class Looped:
 
     def __init__(
         self, lowering: Any, limit: Array, regions: tuple[Graph, ...], given: tuple[Any, Any, Any],
-        length: Dim | None, reverse: bool,
+        length: Dim | None, reverse: bool, exact: bool,
     ) -> None:  # fmt: skip
         self.lowering, self.limit, self.reverse = lowering, limit, reverse
         self.fixed, state, self.xs = given
+        for run in sources(self.xs) if not exact else ():
+            # What was run again may have ended a step earlier or later, by rounding: its own steps are what is read.
+            self.limit = lowering.jax.lax.min(self.limit, run.count)
         step, *self.go = regions
         self.carry, lax = len(state), lowering.jax.lax
         self.types = [stacked(r.type, length) for r in step.results[self.carry :]]

@@ -30,6 +30,7 @@ CHUNK = 1 << 20  # bytes for the states of a chunk
 SMALL = 512 << 10  # bytes that are cleared in no time
 MOST_SLOTS, ENOUGH_SLOTS, FEWEST_SLOTS = 4096, 1024, 16
 MOST_STEPS, FEWEST_STEPS = 128, 4
+MOST_RUNS = 7  # reverse mode three deep; each more makes a program twenty times as large
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,8 @@ class Reader:
     def __init__(self, lowering: Any, xs: Sequence[Any]) -> None:
         self.lowering, self.lax = lowering, lowering.jax.lax
         self.runs = sources(xs)
+        if len(self.runs) > MOST_RUNS:
+            raise no_history()
         self.chunked = [r for r in self.runs if r.source.size]
         self.steps = min([r.source.size.steps for r in self.chunked if r.source.size], default=0)
 

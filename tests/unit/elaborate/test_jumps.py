@@ -1,0 +1,111 @@
+"""`break`, `continue` and `return`: against Python, on both engines, with derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import difflang
+
+X = np.array([1.0, -5.0, 2.0, 3.0, 4.0])
+
+
+def module(source: str) -> Any:
+    return difflang.loads("float f64\n" + source, name="jumps")
+
+
+CASES: dict[str, tuple[str, float, list[float]]] = {
+    "break": ("var s = 0.0\n for v in x {\n  if v < 0.0 { break }\n  s += v * v\n }\n s", 1.0, [2, 0, 0, 0, 0]),
+    "continue": ("var s = 0.0\n for v in x {\n  if v < 0.0 { continue }\n  s += v\n }\n s", 10.0, [1, 0, 1, 1, 1]),
+    "return": ("if x[0] > 0.0 { return x[1] * x[2] }\n x[3]", -10.0, [0, 2, -5, 0, 0]),
+    "return from a loop": ("for i in 0..n { if x[i] > 2.0 { return x[i]^2 } }\n 0.0", 9.0, [0, 0, 0, 6, 0]),
+    "return from two loops": (
+        "for v in x {\n  for w in x { if v * w > 10.0 { return v * w } }\n }\n 0.0", 25.0, [0, -10, 0, 0, 0],
+    ),
+    "the loop goes to its end": ("for v in x { if v > 9.0 { return v } }\n sum(x)", 5.0, [1, 1, 1, 1, 1]),
+    "while true": (
+        "var i = 0\n var s = 1.0\n while true {\n  s *= x[i]\n  i += 1\n  if i == 3 { break }\n }\n s", -10.0,
+        [-10, 2, -5, 0, 0],
+    ),
+    "continue in a while": (
+        "var i = 0\n var s = 0.0\n while i < n {\n  i += 1\n  if i % 2 == 0 { continue }\n  s += x[i - 1]\n }\n s", 7.0,
+        [1, 0, 1, 0, 1],
+    ),
+    "what follows sees its own names": (
+        "let y = x[4]\n if x[0] < 0.0 { let y = 1.0\n  if y > x[0] { return y } }\n y", 4.0, [0, 0, 0, 0, 1],
+    ),
+    "a loop in an expression": (
+        "sum([for i => {\n  var t = 0.0\n  for v in x {\n   if v > x[i] { break }\n   t += v\n  }\n  t }])", 0.0, None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_value_and_gradient(name: str) -> None:
+    body, value, gradient = CASES[name]
+    f = module(f"fn f(x: f64[n]) -> f64 {{\n {body}\n}}\n").f
+    assert float(f(X)) == float(f.interpret(X)) == pytest.approx(value)
+    if gradient is None:
+        gradient = [float(f(X + d) - f(X - d)) / 2e-6 for d in 1e-6 * np.eye(5)]
+    for found in (f.grad("x")(X), f.grad("x").interpret(X)):
+        np.testing.assert_allclose(found, gradient, rtol=1e-8, atol=1e-8)
+
+
+def test_a_negative_number_of_steps_is_none() -> None:
+    f = module("fn f(k: i32) -> i32 {\n for i in 0..k { if i == 3 { return 7 } }\n 1\n}\n").f
+    assert [int(f(k)) for k in (-2, 0, 3, 4)] == [1, 1, 1, 7]
+
+
+def test_a_value_with_text_is_not_made_up() -> None:
+    """Its text would have to be known before the run."""
+    source = (
+        "record M { w: f64, name: str }\nfn f(m: M, k: i32) -> M {\n for i in 0..k { if i > 2 { return m } }\n m\n}\n"
+    )
+    with pytest.raises(difflang.CheckError, match="DL0801"):
+        module(source)
+
+
+@pytest.mark.parametrize("program", ["sum([for i => solve(b[i], w)])^2", "sum(vmap(|v| solve(v, w))(b))^2"])
+def test_lanes_run_again_take_their_own_number_of_steps(program: str) -> None:
+    """Lanes side by side may need one step more or less than each alone, by rounding: no state may be missing then."""
+    m = module(f"""
+fn solve(b: f64[d], w: f64[d, d]) -> f64[d] {{
+  var x = b
+  var move = 1.0
+  while move > 2e-15 {{
+    let y = tanh(w @ x + b)
+    move = norm(y - x)
+    x = y
+  }}
+  x
+}}
+fn loss(b: f64[n, d], w: f64[d, d]) -> f64 = {program.replace("sum(", "total(", 1)}
+fn total(x: f64[n, d]) -> f64 = sum(x)
+""")
+    rng = np.random.default_rng(1)
+    w, b = 0.5 * rng.normal(size=(8, 8)) / np.sqrt(8), rng.normal(size=(200, 8))
+    gradient = m.loss.grad("b")
+    np.testing.assert_allclose(gradient(b, w), gradient.interpret(b, w), rtol=1e-9)
+
+
+def test_choices_on_the_way_back() -> None:
+    """What is divided by, or used twice, of a side that is not chosen; and the program grows in proportion."""
+    divided = module("fn f(y: f64, x: f64) -> f64 = where(x != 0.0, y / x, 0.0)").f
+    assert float(divided.grad("y")(1.0, 0.0)) == 0.0
+    twice = module("fn f(x: f64) -> f64 {\n let y = sqrt(x)\n where(x > 0.0, y + y * y, x)\n}").f
+    assert float(twice.grad("x")(-1.0)) == 1.0
+
+    def lines(n: int) -> int:
+        steps = "".join(f" t = where(c > {k}.0, t * x, 0.5) * 1.1\n" for k in range(n))
+        f = module(f"fn f(x: f64, c: f64) -> f64 {{\n var t = x\n{steps} t\n}}").f
+        return len(f.grad("x").ir("optimized", 1.0, 2.0).splitlines())
+
+    assert lines(80) < 2.2 * lines(40)
+
+
+def test_inside_jit() -> None:
+    f = module("fn f(x: f64[n]) -> f64 {\n for v in x { if v < 0.0 { return v } }\n 0.0\n}").f
+    assert float(jax.jit(f)(X)) == -5.0
