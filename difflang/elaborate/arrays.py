@@ -22,6 +22,7 @@ from difflang.elaborate.terms import (
     type_of,
 )
 from difflang.ir.dims import Dim, Poly, floor_div
+from difflang.ir.graph import Value
 from difflang.ir.types import I32, DType, Tensor
 
 if TYPE_CHECKING:
@@ -105,13 +106,16 @@ def filled_tangent(cx: Context, term: Term, value: float, span: Span) -> Term:
 @builtin("eye")
 def eye(cx: Context, args: Args, name: str) -> Term:
     n = Taken(cx, args, name, "n").static("n", 0)
-    grid = Tensor(I32, (n, n))
-    rows, columns = (cx.emit("iota", args.span, type=grid, axis=a) for a in (0, 1))
-    same = cx.emit("eq", args.span, rows, columns)
     dtype = literal_dtype(0)
     dtype.default = cx.module.default_float
-    one, nothing = (cx.emit("const", args.span, value=v, type=Tensor(dtype, (n, n))) for v in (1, 0))
-    return Array(cx.emit("select", args.span, same, one, nothing))
+    return Array(identity(cx, n, dtype, args.span))
+
+
+def identity(cx: Context, n: Dim, dtype: DType, span: Span) -> Value:
+    """Ones on the diagonal."""
+    rows, columns = (cx.emit("iota", span, type=Tensor(I32, (n, n)), axis=a) for a in (0, 1))
+    one, nothing = (cx.emit("const", span, value=v, type=Tensor(dtype, (n, n))) for v in (1, 0))
+    return cx.emit("select", span, cx.emit("eq", span, rows, columns), one, nothing)
 
 
 @builtin("iota")

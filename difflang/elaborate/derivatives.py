@@ -118,14 +118,20 @@ def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
 
 def with_pullback(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     """`vjp`: the value and its pullback, which sees the same random draws: both take them from one key."""
+    value, key = yield drawn_once(cx, f, args)
+    terms = [f, *[t for t, _ in args.items], *([] if key is None else [Key(key)])]
+    return Tuple((value, Closure(PullbackCode(code.wrt, key is not None), tuple(terms))))
+
+
+def drawn_once(cx: Context, f: Term, args: Args) -> Walk[tuple[Term, Value | None]]:
+    """The function's value, and, if it draws, the one key that it drew from: who applies it again does so too."""
     before, key = cx.root.draws, None
     value = yield apply(cx, f, Args(args.span, list(args.items)))
     if cx.root.draws > before:
         key = cx.draw(args.span)
         with cx.keyed(key):
             value = yield apply(cx, f, Args(args.span, list(args.items)))
-    terms = [f, *[t for t, _ in args.items], *([] if key is None else [Key(key)])]
-    return Tuple((value, Closure(PullbackCode(code.wrt, key is not None), tuple(terms))))
+    return value, key
 
 
 # ---- The graph of the function

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from difflang.check.closures import DerivativeCode
 from difflang.check.types import pruned, show_type
 from difflang.elaborate.arguments import Args
+from difflang.elaborate.arrays import identity
 from difflang.elaborate.calls import apply
 from difflang.elaborate.comprehension import mapping
 from difflang.elaborate.context import Context
-from difflang.elaborate.derivatives import forward, reverse, trace
+from difflang.elaborate.derivatives import drawn_once, forward, reverse, trace
+from difflang.elaborate.reductions import count
 from difflang.elaborate.sources import Source
 from difflang.elaborate.terms import Array, Closure, Term, Tuple, type_of
 from difflang.elaborate.trampoline import Walk
-from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
-from difflang.ir.types import I32, Tensor
 
 Place = tuple[int, tuple[str, ...]]
 
@@ -37,12 +35,7 @@ def hessian(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term
 
 def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
     """`[..result, ..argument]`: a column for each number of the argument, or a row for each of the result."""
-    before, key = cx.root.draws, None
-    value = yield apply(cx, f, Args(args.span, list(args.items)))
-    if cx.root.draws > before:  # the same draws in every direction
-        key = cx.draw(args.span)
-        with cx.keyed(key):
-            value = yield apply(cx, f, Args(args.span, list(args.items)))
+    value, key = yield drawn_once(cx, f, args)
     (position, path), *more = wrt
     point = args.items[position][0]
     if more or path or not real(point) or not real(value):
@@ -52,22 +45,23 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
             f"this is {show_type(type_of(value))} in {show_type(type_of(point))}: take it of one part in one part",
         )
     assert isinstance(point, Array) and isinstance(value, Array)
-    columns, rows = count(point), count(value)
-    fewer = rows - columns
+    columns, numbers = (count(a, tuple(range(len(a.tensor.shape)))) for a in (point, value))
+    fewer = numbers - columns
     by_columns = code.operator == "jacfwd" or (
         code.operator == "jacobian" and not (isinstance(fewer, int) and fewer < 0)
     )
     side = point if by_columns else value
 
-    def direction(_: Array, basis: list[Value]) -> Walk[Term]:
-        along = cx.emit("reshape", args.span, basis[0], shape=side.tensor.shape)
+    def direction(_: Array, rows: list[Value]) -> Walk[Term]:
+        along = cx.emit("reshape", args.span, rows[0], shape=side.tensor.shape)
         with cx.keyed(key):
             traced = yield trace(cx, f, args, wrt)
         found = (forward if by_columns else reverse)(cx, traced, [along], args.span)[1]
         return Array(found[0])
 
-    length = columns if by_columns else rows
-    over = Source(length, cx.integer(length, args.span), [unit_vectors(cx, side, length, args)], lambda index, _: index)
+    length = columns if by_columns else numbers
+    basis = identity(cx, length, side.tensor.dtype, args.span)
+    over = Source(length, cx.integer(length, args.span), [basis], lambda index, _: index)
     found = yield mapping(cx, args.span, over, direction)
     assert isinstance(found, Array)
     return shaped(cx, found, by_columns, value, point, args)
@@ -75,21 +69,6 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
 
 def real(term: Term) -> bool:
     return isinstance(term, Array) and pruned(term.tensor.dtype).is_float
-
-
-def count(array: Array) -> Dim:
-    total: Dim = 1
-    for n in array.tensor.shape:
-        total = total * n
-    return total
-
-
-def unit_vectors(cx: Context, like: Array, length: Dim, args: Args) -> Value:
-    """One row for each number."""
-    emit: Callable[..., Value] = cx.emit
-    rows, columns = (emit("iota", args.span, type=Tensor(I32, (length, length)), axis=a) for a in (0, 1))
-    one, none = (emit("const", args.span, value=v, type=Tensor(like.tensor.dtype, (length, length))) for v in (1, 0))
-    return emit("select", args.span, emit("eq", args.span, rows, columns), one, none)
 
 
 def shaped(cx: Context, found: Array, by_columns: bool, value: Array, point: Array, args: Args) -> Array:

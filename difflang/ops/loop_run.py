@@ -80,7 +80,7 @@ def loop_lower(
     looped = Looped(lowering, limit, regions, (fixed, state, xs), length, reverse, exact)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
-    return looped.run(exact)
+    return looped.run()
 
 
 class Looped:
@@ -94,7 +94,7 @@ class Looped:
         self, lowering: Any, limit: Array, regions: tuple[Graph, ...], given: tuple[Any, Any, Any],
         length: Dim | None, reverse: bool, exact: bool,
     ) -> None:  # fmt: skip
-        self.lowering, self.limit, self.reverse = lowering, limit, reverse
+        self.lowering, self.limit, self.exact, self.reverse = lowering, limit, exact, reverse
         self.fixed, state, self.xs = given
         for run in sources(self.xs) if not exact else ():
             # What was run again may have ended a step earlier or later, by rounding: its own steps are what is read.
@@ -118,7 +118,7 @@ class Looped:
             kept = self.tape.start
         self.start = (tuple(state), tuple(room), kept)
 
-    def run(self, exact: bool) -> list[Array]:
+    def run(self) -> list[Array]:
         lax, reader = self.lowering.jax.lax, Reader(self.lowering, self.xs)
         if self.go:
             count, state = lax.while_loop(
@@ -129,7 +129,7 @@ class Looped:
         else:
             top = lax.sub(self.limit, one()) if self.reverse else None
             state = reader.through(None, self.limit, top, self.start, self.taken)
-            count = self.limit if exact else lax.max(self.limit, zero())
+            count = self.limit if self.exact else lax.max(self.limit, zero())
         return [count, *state[0], *self.outputs(state, count)]
 
     def goes_on(self, at: Any) -> Array:

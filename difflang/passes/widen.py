@@ -152,12 +152,5 @@ class Lanes:
         body = Graph((*consts, *xs), tuple(parts.lanes), tuple(given), self.body.name)
         operands = [*[self.same[v] for v in consts], *[self.wide[v] for v in xs]]
         self.builder.span = self.eqn.span
-        results = self.builder.emit(map_, operands, (renewed(body),), consts=len(consts), length=self.length)
+        results = self.builder.emit(map_, operands, (body,), consts=len(consts), length=self.length)
         self.wide.update(zip(given, results, strict=True))
-
-
-def renewed(graph: Graph) -> Graph:
-    """The same graph on values of its own."""
-    builder = Builder()
-    params = [builder.param(p.type, p.hint) for p in graph.params]
-    return builder.finish(builder.inline(graph, *params), name=graph.name)

@@ -70,6 +70,13 @@ def test_every_direction_sees_the_same_draws() -> None:
     assert np.all(np.diag(forwards) != np.diag(backwards)), "each call has draws of its own"
 
 
+def test_of_an_array_of_any_shape() -> None:
+    """How many numbers there are is not known at the definition."""
+    source = "float f64\nfn f(x: f64[..s]) -> f64 = sum(x^3)\nfn g(x: f64[..s]) -> f64 = sum(hessian(f)(x))\n"
+    m: Any = difflang.loads(source, name="shapes")
+    assert [float(m.g(x)) for x in (X, X.reshape(2, 1), np.float64(3.0))] == pytest.approx([42.0, 42.0, 18.0])
+
+
 def test_from_python() -> None:
     np.testing.assert_allclose(MODULE.two.jacobian()(X), TWO)
     np.testing.assert_allclose(MODULE.cubes.hessian("x")(X), CUBES)
