@@ -171,21 +171,24 @@ def logsumexp(cx: Context, args: Args, name: str) -> Term:
     x, span = took.array("x"), args.span
     floats(cx, x, took.span("x"), name)
     axes = chosen(cx, took, x, args)
-    top = reduced(cx, "reduce_max", x, axes, span, keep=True)
+    top = reduced(cx, "reduce_max", x, axes, span)
     finite = Array(cx.emit("isfinite", span, top.value))
     nothing = Array(cx.emit("const", span, value=0, type=top.tensor))
     top = array(cx, elementwise(cx, "select", span, (finite, top, nothing)), span)
     top = Array(cx.emit("stop", span, top.value))
-    shifted = array(cx, elementwise(cx, "sub", span, (x, top)), span)
+    shifted = array(cx, elementwise(cx, "sub", span, (x, again(cx, top, x, axes, span))), span)
     powers = array(cx, elementwise(cx, "exp", span, (shifted,)), span)
-    sums = reduced(cx, "reduce_sum", powers, axes, span, keep=True)
+    sums = reduced(cx, "reduce_sum", powers, axes, span)
     if name == "softmax":
-        return elementwise(cx, "div", span, (powers, sums))
+        return elementwise(cx, "div", span, (powers, again(cx, sums, x, axes, span)))
     logs = array(cx, elementwise(cx, "log", span, (sums,)), span)
     if name == "log_softmax":
-        return elementwise(cx, "sub", span, (shifted, logs))
+        return elementwise(cx, "sub", span, (shifted, again(cx, logs, x, axes, span)))
     whole = array(cx, elementwise(cx, "add", span, (logs, top)), span)
-    if took.has("keepdims") and took.flag("keepdims"):
-        return whole
-    shape = tuple(d for i, d in enumerate(x.tensor.shape) if i not in axes)
-    return Array(cx.emit("reshape", span, whole.value, shape=shape))
+    return kept(cx, whole, x, axes, span) if took.has("keepdims") and took.flag("keepdims") else whole
+
+
+def again(cx: Context, result: Array, x: Array, axes: tuple[int, ...], span: Span) -> Array:
+    """What was made of the elements along some axes, for each of them."""
+    rest = tuple(i for i in range(x.tensor.rank) if i not in axes)
+    return Array(cx.emit("broadcast", span, result.value, shape=x.tensor.shape, axes=rest))

@@ -60,18 +60,22 @@ def dot_lower(jax: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
 def dot_transpose(ct: Value, x: Value | Unknown, y: Value, contract: Pair, batch: Pair, side: int) -> Value:
     """Contract `ct` with `y` over what is left of `y`, then put the axes back in the order of operand `side`.
 
-    The product has the batch, what was left of `x`, and the contracted axes, the latter in the order they have in `y`.
+    The product has the batch, what was left of `x`, and the contracted axes in the order they have in `y`; the latter
+    two change places where that spares a transposition.
     """
     mine, theirs = (contract[side], contract[1 - side]), (batch[side], batch[1 - side])
     rows = axes_but(tensor(x).rank, (*mine[0], *theirs[0]))
     columns = axes_but(tensor(y).rank, (*mine[1], *theirs[1]))
+    summed = tuple([mine[0][mine[1].index(a)] for a in sorted(mine[1])])
     b = len(theirs[0])
     start = b + (len(rows) if side == 0 else 0)
     over = tuple(range(start, start + len(columns)))
+    asked = tuple(range(tensor(x).rank))
+    order, turned = (*theirs[0], *rows, *summed), (*theirs[0], *summed, *rows)
+    if turned == asked != order:
+        return dot_general.one(conjugate(y), ct, contract=(columns, over), batch=(theirs[1], tuple(range(b))))
     product = dot_general.one(ct, conjugate(y), contract=(over, columns), batch=(tuple(range(b)), theirs[1]))
-    order = (*theirs[0], *rows, *(mine[0][mine[1].index(a)] for a in sorted(mine[1])))
-    perm = tuple(order.index(a) for a in range(tensor(x).rank))
-    return product if perm == tuple(range(tensor(x).rank)) else OPS["transpose"].one(product, perm=perm)
+    return product if order == asked else OPS["transpose"].one(product, perm=tuple([order.index(a) for a in asked]))
 
 
 MATRICES = {"contract": ((1,), (0,)), "batch": ((), ())}

@@ -136,6 +136,7 @@ CONTROL = (
         ("cond",),
         decided,
         (branching(lambda p: p.home.const(True, TRUTH)), branching(lambda p: p.home.const(False, TRUTH))),
+        need=(0, "const"),
     ),
     Guarded(("cond", "call"), passed_through, (branching(lambda p: p), calling)),
     Guarded(("loop",), unrolled, (looping(0, 3, False, (3,)), looping(1, 1, True, (1,)), looping(0, 0, True, (0,)))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import Op
 from difflang.ir.same import Keys, attrs_key
 
 
@@ -25,7 +26,7 @@ class Cse:
     def graph(self, graph: Graph) -> Graph:
         if graph in self.done:
             return self.done[graph]
-        first: dict[Hashable, Values] = {}
+        known = Known(self.keys)
         same: dict[Value, Value] = {}
         kept: list[Eqn] = []
         for eqn in graph.eqns:
@@ -34,16 +35,34 @@ class Cse:
                 new = new.with_regions(map(self.graph, eqn.regions))
                 same.update(alike_outputs(new))
             effectful = new.op.effect or (new.regions and new.effectful)
-            known = new.results if effectful else first.setdefault(self.key(new), new.results)
-            if known is new.results:
+            first = new if effectful else known.first(new)
+            if first is new:
                 kept.append(new)
             else:
-                same.update(zip(new.results, known, strict=True))
+                same.update(zip(new.results, first.results, strict=True))
         return self.done.setdefault(graph, graph.with_eqns(kept).renamed_results(same))
 
-    def key(self, eqn: Eqn) -> Hashable:
-        regions = tuple([self.keys.of(g) for g in eqn.regions]) if eqn.regions else ()
-        return (eqn.op, eqn.operands, attrs_key(eqn.attrs) if eqn.attrs else (), regions)
+
+class Known:
+    """The equations of one graph so far. Few have op and operands in common: only those are compared further."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+        self.alike: dict[tuple[Op, Values], Eqn | dict[Hashable, Eqn]] = {}
+
+    def first(self, eqn: Eqn) -> Eqn:
+        """The first equation that computes the same: the given one, if there is no other."""
+        key = (eqn.op, eqn.operands)
+        before = self.alike.setdefault(key, eqn)
+        if before is eqn:
+            return eqn
+        if isinstance(before, Eqn):
+            before = self.alike[key] = {self.rest(before): before}
+        return before.setdefault(self.rest(eqn), eqn)
+
+    def rest(self, eqn: Eqn) -> Hashable:
+        """What an equation is beyond its op and operands."""
+        return (attrs_key(eqn.attrs) if eqn.attrs else (), tuple([self.keys.of(g) for g in eqn.regions]))
 
 
 def alike_outputs(eqn: Eqn) -> dict[Value, Value]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from difflang.ir.builder import region
 from difflang.ir.evaluate import numpy_dtype
-from difflang.ir.graph import Attr, Eqn, Graph, Value
+from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, F32, F64, I32, DType, Tensor, Type
 from difflang.passes.simplify import Guarded, Rewriter, tensor
@@ -81,24 +81,31 @@ def ints(attr: Attr) -> tuple[int, ...]:
     return attr  # pyright: ignore[reportUnknownVariableType]
 
 
+def zeros(x: Tensor) -> tuple[int, ...]:
+    return (0,) * x.rank
+
+
+UNMOVED: dict[str, Callable[[Attrs, Tensor], bool]] = {
+    "reshape": lambda attrs, x: attrs["shape"] == x.shape,
+    "broadcast": lambda attrs, x: attrs["shape"] == x.shape,
+    "transpose": lambda attrs, x: attrs["perm"] == tuple(range(x.rank)),
+    "reverse": lambda attrs, x: attrs["axes"] == (),
+    "slice": lambda attrs, x: (attrs["starts"], attrs["stops"], attrs["steps"]) == (zeros(x), x.shape, (1,) * x.rank),
+    "pad": lambda attrs, x: attrs["low"] == attrs["high"] == attrs["interior"] == zeros(x),
+    "convert": lambda attrs, x: attrs["dtype"] is x.dtype,
+    "truncate": lambda attrs, x: attrs["dtype"] is x.dtype,
+    "integer_pow": lambda attrs, x: attrs["n"] == 1,
+}
+
+
 def unmoved(to: Rewriter, eqn: Eqn) -> Found:
     """A move that leaves every element where it is."""
-    x, attrs = eqn.operands[0], eqn.attrs
-    shape = tensor(x).shape
-    rank = len(shape)
-    nothing = {
-        "reshape": lambda: attrs["shape"] == shape,
-        "broadcast": lambda: attrs["shape"] == shape,
-        "transpose": lambda: attrs["perm"] == tuple(range(rank)),
-        "reverse": lambda: attrs["axes"] == (),
-        "slice": lambda: attrs["starts"] == (0,) * rank and attrs["stops"] == shape and attrs["steps"] == (1,) * rank,
-        "pad": lambda: attrs["low"] == attrs["high"] == attrs["interior"] == (0,) * rank,
-        "concat": lambda: len(eqn.operands) == 1,
-        "convert": lambda: attrs["dtype"] is tensor(x).dtype,
-        "truncate": lambda: attrs["dtype"] is tensor(x).dtype,
-        "integer_pow": lambda: attrs["n"] == 1,
-    }
-    return [x] if nothing[eqn.op.name]() else None
+    x = eqn.operands[0]
+    return [x] if UNMOVED[eqn.op.name](eqn.attrs, tensor(x)) else None
+
+
+def concat_of_one(to: Rewriter, eqn: Eqn) -> Found:
+    return [eqn.operands[0]] if len(eqn.operands) == 1 else None
 
 
 def reduced_nothing(to: Rewriter, eqn: Eqn) -> Found:
@@ -131,6 +138,23 @@ def broadcast_twice(to: Rewriter, eqn: Eqn) -> Found:
     return to.emit(eqn, "broadcast", inner.operands[0], shape=eqn.attrs["shape"], axes=axes)
 
 
+def broadcast_of_reshape(to: Rewriter, eqn: Eqn) -> Found:
+    """New axes of size 1 need not be made before there are more of them."""
+    inner = to.maker(eqn.operands[0], "reshape")
+    if inner is None:
+        return None
+    shape, places = list(tensor(inner.operands[0]).shape), []
+    for place, size in enumerate(tensor(eqn.operands[0]).shape):
+        if len(places) < len(shape) and size == shape[len(places)]:
+            places.append(place)
+        elif size != 1:
+            return None
+    if len(places) < len(shape):
+        return None
+    axes = ints(eqn.attrs["axes"])
+    return to.emit(eqn, "broadcast", inner.operands[0], shape=eqn.attrs["shape"], axes=tuple([axes[p] for p in places]))
+
+
 def reversed_twice(to: Rewriter, eqn: Eqn) -> Found:
     inner = to.maker(eqn.operands[0], "reverse")
     if inner is None:
@@ -154,6 +178,10 @@ def apply(name: str, *operands: Value, **attrs: Attr) -> Value:
     return OPS[name].one(*operands, **attrs)
 
 
+def wider(x: Value) -> Value:
+    return apply("reshape", x, shape=(2, 1, 3))
+
+
 def filled(x: Value, value: complex, type: Type | None = None) -> Value:
     return x.home.const(value, x.type if type is None else type)
 
@@ -173,6 +201,7 @@ SHAPES = (
             on_vector(lambda x: apply("convert", filled(x, 0.1), dtype=F32)),
             on_vector(lambda x: -filled(x, 0.0)),
         ),
+        need=(0, "const"),
     ),
     Guarded(
         ("reshape", "broadcast", "transpose", "reverse", "slice"),
@@ -182,20 +211,10 @@ SHAPES = (
             on_matrix(lambda x: apply("broadcast", filled(x, 2.0), shape=(2, 4, 3), axes=(0, 2))),
             on_matrix(lambda x: apply("slice", filled(x, 2.0), starts=(0, 1), stops=(1, 1), steps=(1, 1))),
         ),
+        need=(0, "const"),
     ),
     Guarded(
-        (
-            "reshape",
-            "broadcast",
-            "transpose",
-            "reverse",
-            "slice",
-            "pad",
-            "concat",
-            "convert",
-            "truncate",
-            "integer_pow",
-        ),
+        tuple(UNMOVED),
         unmoved,
         (
             on_matrix(lambda x: apply("reshape", x, shape=(2, 3))),
@@ -204,12 +223,12 @@ SHAPES = (
             on_matrix(lambda x: apply("reverse", x, axes=())),
             on_matrix(lambda x: apply("slice", x, starts=(0, 0), stops=(2, 3), steps=(1, 1))),
             on_matrix(lambda x: apply("pad", x, filled(x, 1.0, Tensor(F32)), low=(0, 0), high=(0, 0), interior=(0, 0))),
-            on_matrix(lambda x: apply("concat", x, axis=1)),
             on_matrix(lambda x: apply("convert", x, dtype=F32)),
             on_ints(lambda x: apply("truncate", x, dtype=I32)),
             on_matrix(lambda x: apply("integer_pow", x, n=1)),
         ),
     ),
+    Guarded(("concat",), concat_of_one, (on_matrix(lambda x: apply("concat", x, axis=1)),)),
     Guarded(
         ("reduce_prod",),
         reduced_nothing,
@@ -223,11 +242,13 @@ SHAPES = (
                 lambda x: apply("transpose", apply("transpose", x, perm=(2, 0, 1)), perm=(0, 2, 1))
             ),
         ),
+        need=(0, "transpose"),
     ),
     Guarded(
         ("reshape",),
         reshaped_twice,
         (on_matrix(lambda x: apply("reshape", apply("reshape", x, shape=(6,)), shape=(3, 2))),),
+        need=(0, "reshape"),
     ),
     Guarded(
         ("broadcast",),
@@ -239,10 +260,18 @@ SHAPES = (
                 )
             ),
         ),
+        need=(0, "broadcast"),
+    ),
+    Guarded(
+        ("broadcast",),
+        broadcast_of_reshape,
+        (on_matrix(lambda x: apply("broadcast", wider(x), shape=(4, 2, 5, 3), axes=(1, 2, 3))),),
+        need=(0, "reshape"),
     ),
     Guarded(
         ("reverse",),
         reversed_twice,
         (on_matrix(lambda x: apply("reverse", apply("reverse", x, axes=(0, 1)), axes=(1,))),),
+        need=(0, "reverse"),
     ),
 )

@@ -1,8 +1,8 @@
-"""Local rewriting: applies the rules of `rules.py` (pairs of programs), `shapes.py` and `control.py` (functions)."""
+"""Local rewriting: applies the rules of `rules.py` (pairs of programs), `shapes.py`, `control.py`, `facts.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -12,6 +12,7 @@ from difflang.ir.same import attr_key, attrs_key
 from difflang.ir.types import Tensor, Type
 
 Rewrite = Callable[["Rewriter", Eqn], "Sequence[Value] | None"]
+Need = tuple[int, str]  # the operand of that number was made by the op of that name
 
 
 def simplify(graph: Graph) -> Graph:
@@ -46,14 +47,15 @@ class Simplifier:
 class Rewriter:
     """The graph that is being made: what rules look at, and emit into."""
 
-    def __init__(self, rules: Mapping[str, Sequence[Rewrite]]) -> None:
+    def __init__(self, rules: Mapping[str, Rules]) -> None:
         self.rules = rules
         self.eqns: list[Eqn] = []
         self.made: dict[Value, Eqn] = {}
 
     def add(self, eqn: Eqn) -> Sequence[Value]:
         """The equation's results: its own, or those of what it was rewritten to."""
-        for rewrite in self.rules.get(eqn.op.name, ()):
+        rules = self.rules.get(eqn.op.name)
+        for rewrite in rules.that_may_match(self, eqn) if rules is not None else ():
             found = rewrite(self, eqn)
             if found is not None:
                 return found
@@ -143,20 +145,16 @@ class PairRewrite:
     lhs: Graph
     rhs: Graph
     root: Apply = field(init=False)
-    needs: list[tuple[int, str]] = field(init=False)  # operands that an op of that name must have made: looked at first
+    need: Need | None = field(init=False)
 
     def __post_init__(self) -> None:
         root = pattern_of(self.lhs)
         assert isinstance(root, Apply)
         self.root = root
         names = ["const" if isinstance(p, Constant) else p.name if isinstance(p, Apply) else "" for p in root.operands]
-        self.needs = [(i, name) for i, name in enumerate(names) if name]
+        self.need = next(((i, name) for i, name in enumerate(names) if name), None)
 
     def __call__(self, rewriter: Rewriter, eqn: Eqn) -> Sequence[Value] | None:
-        for i, name in self.needs:
-            made = rewriter.made.get(eqn.operands[i])
-            if made is None or made.op.name != name:
-                return None
         bound: dict[int, Value] = {}
         if self.root.attrs != (attrs_key(eqn.attrs) if eqn.attrs else ()):
             return None
@@ -186,23 +184,6 @@ def matches(pattern: Pattern, value: Value, rewriter: Rewriter, bound: dict[int,
     return all(matches(p, v, rewriter, bound) for p, v in pairs)
 
 
-@cache
-def all_rules() -> dict[str, list[Rewrite]]:
-    """Every rule, by the op of the equation that it rewrites."""
-    from difflang.passes.control import CONTROL
-    from difflang.passes.rules import RULES
-    from difflang.passes.shapes import SHAPES
-
-    table: dict[str, list[Rewrite]] = {}
-    for guarded in (*SHAPES, *CONTROL):
-        for name in guarded.ops:
-            table.setdefault(name, []).append(guarded.rewrite)
-    for pair in RULES:
-        rewrite = PairRewrite(pair.lhs, pair.rhs)
-        table.setdefault(rewrite.root.name, []).append(rewrite)
-    return table
-
-
 @dataclass(frozen=True, slots=True)
 class Guarded:
     """A rewrite that looks at attributes or types, with programs whose last equation it must rewrite."""
@@ -210,9 +191,49 @@ class Guarded:
     ops: tuple[str, ...]
     rewrite: Rewrite
     samples: tuple[Callable[[], Graph], ...]
+    need: Need | None = None
 
     def __str__(self) -> str:
         return getattr(self.rewrite, "__name__", "rewrite")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules for equations of one op: those that look at each, and those that need an operand made by some op."""
+
+    always: list[Rewrite] = field(default_factory=list)
+    needing: dict[int, dict[str, list[Rewrite]]] = field(default_factory=dict)
+
+    def put(self, rewrite: Rewrite, need: Need | None) -> None:
+        if need is None:
+            self.always.append(rewrite)
+        else:
+            self.needing.setdefault(need[0], {}).setdefault(need[1], []).append(rewrite)
+
+    def that_may_match(self, rewriter: Rewriter, eqn: Eqn) -> Iterator[Rewrite]:
+        yield from self.always
+        for place, makers in self.needing.items():
+            made = rewriter.made.get(eqn.operands[place])
+            if made is not None:
+                yield from makers.get(made.op.name, ())
+
+
+@cache
+def all_rules() -> dict[str, Rules]:
+    """Every rule, by the op of the equation that it rewrites."""
+    from difflang.passes.control import CONTROL
+    from difflang.passes.facts import FACTS
+    from difflang.passes.rules import RULES
+    from difflang.passes.shapes import SHAPES
+
+    table: dict[str, Rules] = {}
+    for guarded in (*SHAPES, *CONTROL, *FACTS):
+        for name in guarded.ops:
+            table.setdefault(name, Rules()).put(guarded.rewrite, guarded.need)
+    for pair in RULES:
+        rewrite = PairRewrite(pair.lhs, pair.rhs)
+        table.setdefault(rewrite.root.name, Rules()).put(rewrite, rewrite.need)
+    return table
 
 
 def tensor(value: Value) -> Tensor:

@@ -1,0 +1,111 @@
+"""Rewrites by what is known of values: that they are not negative, that they are chosen again, that they are flags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.ir.builder import region
+from difflang.ir.graph import Eqn, Value
+from difflang.ir.types import BOOL, I32, Tensor
+from difflang.passes.shapes import apply, filled, ints, on_matrix, on_vector
+from difflang.passes.simplify import Guarded, Rewriter, tensor
+
+Found = Sequence[Value] | None
+
+MOVES = ("reshape", "broadcast", "transpose", "reverse", "slice", "reduce_sum", "reduce_max")
+DEPTH = 4  # how far back is looked
+
+
+def never_negative(to: Rewriter, value: Value, depth: int = DEPTH) -> bool:
+    """Whether a value is by its making no negative number, nor -0.0. It may be NaN."""
+    eqn = to.made.get(value)
+    if eqn is None or depth == 0 or not tensor(value).dtype.is_float:
+        return False
+    name = eqn.op.name
+    if name in ("exp", "abs", "sech2", "sigmoid"):
+        return True
+    if name == "const":
+        number = to.number(value)
+        return isinstance(number, float) and number > 0
+    if name == "mul" and eqn.operands[0] is eqn.operands[1]:
+        return True
+    if name in ("add", "mul", "div"):
+        return all([never_negative(to, v, depth - 1) for v in eqn.operands])
+    if name in MOVES and 0 not in tensor(eqn.operands[0]).shape:
+        return never_negative(to, eqn.operands[0], depth - 1)
+    return False
+
+
+def reciprocal_of_positive(to: Rewriter, eqn: Eqn) -> Found:
+    """Where there is nothing below 0 a reciprocal needs no guard."""
+    (x,) = eqn.operands
+    return to.emit(eqn, "div", to.const(eqn, 1.0, x.type), x) if never_negative(to, x) else None
+
+
+def chosen_again(to: Rewriter, eqn: Eqn) -> Found:
+    """`select(p, f(select(p, x, y), w), z)` reads of `f` only where `p` holds: the choice inside is `x`. So for `z`."""
+    truth = eqn.operands[0]
+    for side in (1, 2):
+        inner = to.made.get(eqn.operands[side])
+        if inner is None or not inner.op.elementwise or inner.op.chooses:
+            continue
+        operands = tuple([behind(to, v, truth, side) for v in inner.operands])
+        if operands != inner.operands:
+            sides = list(eqn.operands)
+            (sides[side],) = to.emit(inner, inner.op.name, *operands, **inner.attrs)
+            return to.emit(eqn, "select", *sides)
+    return None
+
+
+def behind(to: Rewriter, value: Value, truth: Value, side: int) -> Value:
+    """A value, or that side of it if it is a choice by the same truth."""
+    choice = to.maker(value, "select")
+    return choice.operands[side] if choice is not None and choice.operands[0] is truth else value
+
+
+def flag(to: Rewriter, eqn: Eqn) -> Found:
+    """The greatest of numbers that are a positive one where a truth holds and 0 elsewhere."""
+    chosen = to.maker(eqn.operands[0], "select")
+    if chosen is None or 0 in tensor(eqn.operands[0]).shape:
+        return None
+    truth, there, elsewhere = chosen.operands
+    number = to.number(there)
+    if not isinstance(number, int) or number <= 0 or to.number(elsewhere) != 0:
+        return None
+    type = eqn.results[0].type
+    some = to.emit(eqn, "reduce_any", truth, axes=ints(eqn.attrs["axes"]))[0]
+    return to.emit(eqn, "select", some, to.const(eqn, number, type), to.const(eqn, 0, type))
+
+
+def squares(x: Value) -> Value:
+    return apply("reduce_sum", x * x + filled(x, 1.0), axes=(1,))
+
+
+def flags(p: Value) -> Value:
+    type = Tensor(I32, (2, 3))
+    return apply("reduce_max", apply("select", p, filled(p, 7, type), filled(p, 0, type)), axes=(0,))
+
+
+def choice(x: Value, name: str, *others: Value, side: int = 2) -> Value:
+    truth, zero = apply("le", x, filled(x, 0.0)), filled(x, 0.0)
+    pair = (lambda y: (zero, y)) if side == 2 else (lambda y: (y, zero))
+    return apply("select", truth, *pair(apply(name, apply("select", truth, *pair(x)), *others)))
+
+
+FACTS = (
+    Guarded(
+        ("positive_reciprocal",),
+        reciprocal_of_positive,
+        (
+            on_matrix(lambda x: apply("positive_reciprocal", squares(x))),
+            on_vector(lambda x: apply("positive_reciprocal", apply("exp", x))),
+            on_vector(lambda x: apply("positive_reciprocal", apply("abs", x))),
+        ),
+    ),
+    Guarded(
+        ("select",),
+        chosen_again,
+        (on_vector(lambda x: choice(x, "mul", x)), on_vector(lambda x: choice(x, "exp", side=1))),
+    ),
+    Guarded(("reduce_max",), flag, (lambda: region([Tensor(BOOL, (2, 3))], lambda p: [flags(p)]),), need=(0, "select")),
+)
