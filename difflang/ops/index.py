@@ -4,6 +4,7 @@ resolved above. What an index out of range gives all the same is said in each de
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Value
+from difflang.ir.graph import Eqn, Value
 from difflang.ir.op import OPS, Solver, Unknown
 from difflang.ir.types import BOOL, I32, I64, NUMBERS, Tensor
 from difflang.ops.families import Array, Example, Fixed, axes_but, inactive, linear, tensor, zeros_at
@@ -66,6 +67,34 @@ def dynamic_update_reference(x: Array, update: Array, *starts: Array) -> Array:
     return result
 
 
+def update_each(eqn: Eqn) -> Callable[..., Value] | None:
+    """One number written in each lane, to a place of its own in an array that all share: chosen element by element.
+
+    The array is copied for each lane in any case. `None` for a window of several places along part of an axis.
+    """
+    x, update = tensor(eqn.operands[0]), tensor(eqn.operands[1])
+    axes = [a for a, (whole, size) in enumerate(zip(x.shape, update.shape, strict=True)) if whole != size]
+    if any(update.shape[a] != 1 for a in axes):
+        return None
+
+    def chosen(x: Value, update: Value, *starts: Value) -> Value:
+        shape = tensor(x).shape
+        value = OPS["broadcast"].one(update, shape=shape, axes=tuple(range(len(shape))))
+        here = [written_at(starts[a], a + 1, shape) for a in axes]
+        return select.one(reduce(OPS["logical_and"].one, here), value, x) if here else value
+
+    return chosen
+
+
+def written_at(start: Value, axis: int, shape: Sizes) -> Value:
+    """Where along an axis the one place of each lane lies; one that would leave the array is moved inside."""
+    positions, home = tensor(start), start.home
+    least, last = (home.one("const", value=v, type=positions) for v in (0, shape[axis] - 1))
+    place = OPS["min"].one(OPS["max"].one(start, least), last)
+    (along,) = home.emit(OPS["iota"], (), type=Tensor(positions.dtype, shape), axis=axis)
+    return OPS["eq"].one(along, OPS["broadcast"].one(place, shape=shape, axes=(0,)))
+
+
 def start_at(*positions: int) -> tuple[Fixed, ...]:
     return tuple(Fixed(p, I32) for p in positions)
 
@@ -97,6 +126,7 @@ dynamic_update = linear(
     ),
     reference=dynamic_update_reference,
     lower=lambda jax, x, update, *starts: jax.lax.dynamic_update_slice(x, update, starts, allow_negative_indices=False),
+    each=update_each,
     samples=(
         Example(((5, 4), (3, 1), *start_at(1, 2))),
         Example(((5,), (3,), *start_at(4))),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import Tensor
 from difflang.ops.map import map_
@@ -115,7 +115,9 @@ class Lanes:
             return False
         if eqn.op.elementwise:
             return True
-        return eqn.op.lanes is not None and eqn.operands[0] in inside and inside.isdisjoint(eqn.operands[1:])
+        if eqn.operands and eqn.operands[0] not in inside:
+            return eqn.op.each is not None and eqn.op.each(eqn) is not None
+        return eqn.op.lanes is not None and inside.isdisjoint(eqn.operands[1:])
 
     def do(self, eqn: Eqn) -> None:
         self.builder.span = eqn.span
@@ -123,14 +125,19 @@ class Lanes:
             made = self.builder.copy(eqn, tuple([self.same[v] for v in eqn.operands]))
             self.same.update(zip(eqn.results, made, strict=True))
             return
+        self.wide.update(zip(eqn.results, self.at_once(eqn), strict=True))
+
+    def at_once(self, eqn: Eqn) -> Values:
+        """The results of all lanes."""
         if eqn.op.elementwise:
-            operands, attrs = [self.whole(v) for v in eqn.operands], eqn.attrs
-        else:
+            return self.builder.emit(eqn.op, [self.whole(v) for v in eqn.operands], **eqn.attrs)
+        first, *rest = eqn.operands
+        if first in self.wide:
             assert eqn.op.lanes is not None
-            operands = [self.wide[eqn.operands[0]], *[self.same[v] for v in eqn.operands[1:]]]
-            attrs = eqn.op.lanes(self.length, **eqn.attrs)
-        made = self.builder.emit(eqn.op, operands, **attrs)
-        self.wide.update(zip(eqn.results, made, strict=True))
+            operands = [self.wide[first], *[self.same[v] for v in rest]]
+            return self.builder.emit(eqn.op, operands, **eqn.op.lanes(self.length, **eqn.attrs))
+        assert eqn.op.each is not None
+        return (eqn.op.each(eqn)(*[self.whole(v) for v in eqn.operands]),)
 
     def whole(self, value: Value) -> Value:
         """A value of every lane in one array."""

@@ -10,8 +10,12 @@ import pytest
 import difflang
 from derivative_programs import Program, programs
 from derivatives import composed
+from difflang.ir.builder import region
 from difflang.ir.evaluate import evaluate
+from difflang.ir.op import OPS
+from difflang.ir.types import F64, I32, Tensor
 from difflang.ir.verify import verify
+from difflang.ops.map import map_
 from difflang.passes.widen import widen
 
 HEADER = "float f64\n"
@@ -50,6 +54,21 @@ def test_the_map_is_gone(body: str) -> None:
     for f in (m.f, m.g.grad("y")):
         assert maps(f.ir("optimized", X, Y, M, K)) == 0
         np.testing.assert_allclose(f(X, Y, M, K), f.interpret(X, Y, M, K), rtol=1e-12, atol=1e-15)
+
+
+def test_a_number_written_at_a_place_of_the_lanes_own_is_chosen_element_by_element() -> None:
+    """Such is the derivative of a lookup. A place outside is moved inside, along each axis, as without lanes."""
+    grid = Tensor(F64, (3, 4))
+    types = [grid, Tensor(F64, (1, 1)), Tensor(I32), Tensor(I32)]
+    body = region(types, lambda x, u, i, j: OPS["dynamic_update"](x, u, i, j))
+    outer = [grid, Tensor(F64, (5, 1, 1)), Tensor(I32, (5,)), Tensor(I32, (5,))]
+    graph = region(outer, lambda *xs: xs[0].home.emit(map_, xs, (body,), consts=1, length=5))
+    wide = widen(graph)
+    verify(wide)
+    assert "map" not in [eqn.op.name for eqn in wide.eqns]
+    xs = [np.arange(12.0).reshape(3, 4), -1.0 - np.arange(5.0).reshape(5, 1, 1)]
+    places = [np.array(p, np.int32) for p in ((0, 2, -3, 9, 1), (3, 0, 1, 7, -1))]
+    np.testing.assert_array_equal(evaluate(wide, *xs, *places)[0], evaluate(graph, *xs, *places)[0])
 
 
 @pytest.mark.parametrize("body", KEPT.values(), ids=KEPT)
