@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import Final
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -15,7 +17,7 @@ class Source:
     starts: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        starts = [0, *(i + 1 for i, c in enumerate(self.text) if c == "\n")]
+        starts = [0, *[found.end() for found in re.finditer("\n", self.text)]]
         object.__setattr__(self, "starts", tuple(starts))
 
     def position(self, offset: int) -> tuple[int, int]:
@@ -30,13 +32,26 @@ class Source:
         return self.text[start:end].rstrip("\r\n")
 
 
-@dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open range of code points in a source."""
+    """A half-open range of code points in a source. Not a dataclass: there are thousands, and frozen ones are slow."""
 
-    source: Source
-    start: int
-    end: int
+    __slots__ = ("end", "source", "start")
+
+    def __init__(self, source: Source, start: int, end: int) -> None:
+        self.source: Final = source
+        self.start: Final = start
+        self.end: Final = end
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Span):
+            return NotImplemented
+        return self.start == other.start and self.end == other.end and self.source is other.source
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.start, self.end))
+
+    def __repr__(self) -> str:
+        return f"Span({self})"
 
     @property
     def text(self) -> str:

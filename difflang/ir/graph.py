@@ -1,13 +1,15 @@
 """The IR: a `Graph` is params, equations, results; frozen, typed, in order. A region is a graph inside an equation.
 
 Regions are closed: what a body uses from outside arrives as an operand. Dominance is "defined on an earlier line".
+
+What is frozen here is so for the type checker: a pass makes thousands of these, and dataclasses that refuse to be
+written to take four times as long to make.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.types import Type
@@ -17,13 +19,18 @@ if TYPE_CHECKING:
     from difflang.ir.op import Op
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Value:
     """A result of an equation or a param of a graph. `hint` is the user's name for it, `m.w`, or empty."""
 
-    type: Type
-    home: Builder
-    hint: str = ""
+    __slots__ = ("hint", "home", "type")
+
+    def __init__(self, type: Type, home: Builder, hint: str = "") -> None:
+        self.type: Final[Type] = type
+        self.home: Final = home
+        self.hint: Final = hint
+
+    def __repr__(self) -> str:
+        return f"<{self.hint or 'value'}: {self.type}>"
 
     def __add__(self, other: Operand) -> Value:
         return operator("add", self, other)
@@ -73,16 +80,29 @@ Attr = Any
 Attrs = Mapping[str, Attr]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Eqn:
     """One use of an op: `results = op(operands, **attrs, regions)`."""
 
-    op: Op
-    operands: Values
-    results: Values
-    attrs: Attrs = field(default_factory=dict)
-    regions: tuple[Graph, ...] = ()
-    span: Span = NOWHERE
+    __slots__ = ("attrs", "op", "operands", "regions", "results", "span")
+
+    def __init__(
+        self,
+        op: Op,
+        operands: Values,
+        results: Values,
+        attrs: Attrs | None = None,
+        regions: tuple[Graph, ...] = (),
+        span: Span = NOWHERE,
+    ) -> None:
+        self.op: Final = op
+        self.operands: Final = operands
+        self.results: Final = results
+        self.attrs: Final[Attrs] = {} if attrs is None else attrs
+        self.regions: Final = regions
+        self.span: Final = span
+
+    def __repr__(self) -> str:
+        return f"<{self.op} at {self.span}>"
 
     @property
     def effectful(self) -> bool:
@@ -104,32 +124,34 @@ class Eqn:
         return Eqn(self.op, self.operands, self.results, self.attrs, new, self.span)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Graph:
     """Params, equations in order, results. `name` is the function it came from, or empty."""
 
-    params: Values
-    eqns: tuple[Eqn, ...]
-    results: Values
-    name: str = ""
-    effectful: bool = field(init=False, repr=False)
+    __slots__ = ("effectful", "eqns", "name", "params", "results")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "effectful", any(e.op.effect or (e.regions and e.effectful) for e in self.eqns))
+    def __init__(self, params: Values, eqns: tuple[Eqn, ...], results: Values, name: str = "") -> None:
+        self.params: Final = params
+        self.eqns: Final = eqns
+        self.results: Final = results
+        self.name: Final = name
+        self.effectful: Final = any([e.op.effect or (e.regions and e.effectful) for e in eqns])
+
+    def __repr__(self) -> str:
+        return f"<graph {self.name or 'without a name'}: {len(self.eqns)} equations>"
 
     @property
     def type(self) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
         return tuple(p.type for p in self.params), tuple(r.type for r in self.results)
 
     def with_results(self, results: Iterable[Value]) -> Graph:
-        return replace(self, results=tuple(results))
+        return Graph(self.params, self.eqns, tuple(results), self.name)
 
     def with_eqns(self, eqns: Iterable[Eqn]) -> Graph:
         """The same graph with other equations; itself if they are the same ones."""
         new = tuple(eqns)
         if len(new) == len(self.eqns) and all(a is b for a, b in zip(new, self.eqns, strict=True)):
             return self
-        return replace(self, eqns=new)
+        return Graph(self.params, new, self.results, self.name)
 
     def renamed_results(self, to: Mapping[Value, Value]) -> Graph:
         """The same graph giving other values; itself if none of its results is in `to`."""
