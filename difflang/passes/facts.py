@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from difflang.ir.builder import region
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.types import BOOL, I32, Tensor
-from difflang.passes.shapes import apply, filled, ints, on_matrix, on_vector
+from difflang.passes.shapes import apply, filled, ints, on_ints, on_matrix, on_vector
 from difflang.passes.simplify import Guarded, Rewriter, tensor
 
 Found = Sequence[Value] | None
 
-MOVES = ("reshape", "broadcast", "transpose", "reverse", "slice", "reduce_sum", "reduce_max")
+MOVES = ("reshape", "broadcast", "transpose", "reverse", "slice", "reduce_sum", "reduce_max", "sqrt")
 DEPTH = 4  # how far back is looked
 
 
@@ -40,6 +40,20 @@ def reciprocal_of_positive(to: Rewriter, eqn: Eqn) -> Found:
     """Where there is nothing below 0 a reciprocal needs no guard."""
     (x,) = eqn.operands
     return to.emit(eqn, "div", to.const(eqn, 1.0, x.type), x) if never_negative(to, x) else None
+
+
+def root_of_positive(to: Rewriter, eqn: Eqn) -> Found:
+    """The same for the reciprocal of a root, which is there mostly."""
+    (x,) = eqn.operands
+    if not never_negative(to, x):
+        return None
+    return to.emit(eqn, "div", to.const(eqn, 1.0, x.type), to.emit(eqn, "sqrt", x)[0])
+
+
+def constant_last(to: Rewriter, eqn: Eqn) -> Found:
+    """Sums and products with a constant are spelled one way, so that equal ones are seen to be."""
+    x, y = eqn.operands
+    return None if to.maker(y, "const") is not None else to.emit(eqn, eqn.op.name, y, x)
 
 
 def chosen_again(to: Rewriter, eqn: Eqn) -> Found:
@@ -101,6 +115,13 @@ FACTS = (
             on_vector(lambda x: apply("positive_reciprocal", apply("exp", x))),
             on_vector(lambda x: apply("positive_reciprocal", apply("abs", x))),
         ),
+    ),
+    Guarded(("rsqrt",), root_of_positive, (on_vector(lambda x: apply("rsqrt", x * x)),)),
+    Guarded(
+        ("add", "mul"),
+        constant_last,
+        (on_vector(lambda x: filled(x, 2.0) + x), on_ints(lambda x: filled(x, 2) * x)),
+        need=(0, "const"),
     ),
     Guarded(
         ("select",),

@@ -57,23 +57,18 @@ def truth(like: Value, value: bool) -> Value:
 
 
 RULES = (
-    # floats: the neutral element of a sum is -0.0
+    # floats: the neutral element of a sum is -0.0; a constant stands last, see `facts`
     rule(lambda x: x + (-0.0), lambda x: x, on=FLOATS),
-    rule(lambda x: -0.0 + x, lambda x: x, on=FLOATS),
     rule(lambda x: x - 0.0, lambda x: x, on=FLOATS),
     rule(lambda x: x * 1.0, lambda x: x, on=FLOATS),
-    rule(lambda x: 1.0 * x, lambda x: x, on=FLOATS),
     rule(lambda x: x / 1.0, lambda x: x, on=FLOATS),
     rule(lambda x: x * -1.0, lambda x: -x, on=FLOATS),
-    rule(lambda x: -1.0 * x, lambda x: -x, on=FLOATS),
     rule(lambda x: x / -1.0, lambda x: -x, on=FLOATS),
     rule(lambda x: -0.0 - x, lambda x: -x, on=FLOATS),
     # integers
     rule(lambda x: x + 0, lambda x: x, on=INTEGERS),
-    rule(lambda x: 0 + x, lambda x: x, on=INTEGERS),
     rule(lambda x: x - 0, lambda x: x, on=INTEGERS),
     rule(lambda x: x * 1, lambda x: x, on=INTEGERS),
-    rule(lambda x: 1 * x, lambda x: x, on=INTEGERS),
     rule(lambda x: 0 - x, lambda x: -x, on=INTEGERS),
     # signs
     rule(lambda x: -(-x), lambda x: x, on=NUMBERS),  # noqa: B002
