@@ -79,7 +79,7 @@ class Context:
         eqns, _ = forward.live(tangent.eqns, [d for d, _ in pairs])
         env = {inside: outside for outside, inside in tangent.captured.items()}
         found = backward.pull(self, eqns, builder, env, {d for d in dxs if d is not None}, pairs)
-        return ys, [None if d is None else found.get(d) for d in dxs]
+        return ys, [None if d is None else found.take(d) for d in dxs]
 
 
 def adds(wanted: Mask, active: Mask) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from difflang.ad.cotangents import Cotangents
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS, MaybeValue, Unknown
-from difflang.ops.regions import Ad, Mask, Transposed, add, or_zeros, spread
+from difflang.ops.regions import Ad, Mask, Transposed, or_zeros, spread
 
 Env = dict[Value, Value]
-Choices = dict[Value, Value]  # cotangents that are zero but where this holds: a choice fell on the other side
 
 
 def transpose(ad: Ad, graph: Graph, linear: Mask, present: Mask) -> Transposed:
@@ -32,7 +32,7 @@ def transpose(ad: Ad, graph: Graph, linear: Mask, present: Mask) -> Transposed:
     params = {p for p, is_linear in zip(graph.params, linear, strict=True) if is_linear}
     cts = [builder.param(r.type, "ct") if p else None for r, p in zip(graph.results, present, strict=True)]
     found = pull(ad, graph.eqns, builder, env, params, list(zip(graph.results, cts, strict=True)))
-    back = [found.get(p) for p in graph.params]
+    back = [found.take(p) for p in graph.params]
     results = [c for c in back if c is not None]
     return Transposed(builder.finish(results, name=graph.name), tuple([c is not None for c in back]))
 
@@ -44,7 +44,7 @@ def pull(
     env: Env,
     linear: set[Value],
     cts: Sequence[tuple[Value, MaybeValue]],
-) -> Env:
+) -> Cotangents:
     """Emit in `builder` what pulls cotangents back through `eqns`, to the values in `linear`.
 
     `env` says what the values that are not linear are called in `builder`, `cts` which value has which cotangent. Gives
@@ -57,27 +57,31 @@ def pull(
         else:
             linear.update([r for r in eqn.results if r.type.tangent is not None])
             backwards.append(eqn)
-    found: Env = {}
-    choices: Choices = {}
+    found = Cotangents(builder)
     for value, ct in cts:
         if ct is not None and value in linear:
-            accumulate(found, value, ct, choices)
+            found.add(value, ct)
     for eqn in reversed(backwards):
-        arriving = [found.pop(r, None) for r in eqn.results]
+        builder.span = eqn.span
+        arriving = [found.take(r) for r in eqn.results]
         if not any(ct is not None for ct in arriving):
             continue
-        builder.span = eqn.span
+        part = eqn.op.window(eqn) if eqn.op.window is not None else None
+        if part is not None and arriving[0] is not None:
+            axis, window = part
+            found.put(eqn.operands[0], axis, window, arriving[0])
+            continue
         leaving = pull_eqn(ad, eqn, builder, arriving, env, linear)
         if eqn.op.elementwise:
-            leaving = chosen(eqn, arriving[0], leaving, choices, env, linear)
+            leaving = chosen(eqn, arriving[0], leaving, found.choices, env, linear)
         for value, ct in zip(eqn.operands, leaving, strict=True):
             if ct is not None and value in linear:
-                accumulate(found, value, checked(eqn, ct, value), choices)
+                found.add(value, checked(eqn, ct, value))
     return found
 
 
 def chosen(
-    eqn: Eqn, ct: MaybeValue, back: Sequence[MaybeValue], choices: Choices, env: Env, linear: set[Value]
+    eqn: Eqn, ct: MaybeValue, back: Sequence[MaybeValue], choices: Env, env: Env, linear: set[Value]
 ) -> Sequence[MaybeValue]:
     """Cotangents after an equation, exactly zero where the one that arrived is so by a choice."""
     before = choices.get(ct) if ct is not None else None
@@ -98,17 +102,6 @@ def chosen(
             choices[new] = before
         after.append(new)
     return after
-
-
-def accumulate(found: Env, value: Value, ct: Value, choices: Choices) -> None:
-    """Add a cotangent to those that have arrived. What all of them are zero by, the sum is zero by."""
-    before = found.get(value)
-    total = add(before, ct)
-    assert total is not None
-    found[value] = total
-    choice = choices.get(ct)
-    if before is not None and choice is not None and choices.get(before) is choice:
-        choices[total] = choice
 
 
 def pull_eqn(

@@ -150,6 +150,7 @@ class Root:
     host_numbers: dict[Value, str] = field(default_factory=dict[Value, str])
     key: Value | None = None
     draws: int = 0
+    in_range: set[tuple[Builder, Value, Dim]] = field(default_factory=set[Any])  # checked: where, which, below what
     effects: set[str] = field(default_factory=set[str])
     calls: set[tree.Fn] = field(default_factory=set[tree.Fn])  # declared functions whose bodies were not looked into
     result: tree.TypeExpr | None = None

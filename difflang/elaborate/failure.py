@@ -17,6 +17,7 @@ from difflang.check.types import Spread
 from difflang.elaborate.context import WORD, Context
 from difflang.elaborate.operators import elementwise
 from difflang.elaborate.terms import Array, Tuple, leaves
+from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.types import BOOL, I32, Tensor
@@ -38,7 +39,7 @@ def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
     if proved(index, size):
         return index
     cx.root.effects.add("fail")
-    if cx.root.definition:
+    if cx.root.definition or checked_before(cx, index, size):
         return index
     limit = cx.integer(size, span)
     low = elementwise(cx, "lt", span, (index, cx.integer(0, span)))
@@ -66,6 +67,17 @@ def check(cx: Context, condition: Array, message: str, span: Span) -> None:
     if condition.tensor.shape:
         holds = cx.emit("reduce_all", span, holds, axes=tuple(range(condition.tensor.rank)))
     fail(cx, cx.emit("logical_not", span, holds), Site(span, message), span)
+
+
+def checked_before(cx: Context, index: Array, size: Dim) -> bool:
+    """Whether this check has been made on every way here; it has from now on."""
+    around: Builder | None = cx.builder
+    while around is not None:
+        if (around, index.value, size) in cx.root.in_range:
+            return True
+        around = around.outer
+    cx.root.in_range.add((cx.builder, index.value, size))
+    return False
 
 
 def proved(index: Array, size: Dim) -> bool:

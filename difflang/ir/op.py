@@ -101,7 +101,8 @@ class Op:
     effect: str = ""  # "", "print", "fail": never dropped, merged or moved
     elementwise: bool = False  # one result, of the operands' common shape
     lanes: Rule | None = None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n
-    each: Rule | None = None  # (eqn) -> how to do it in all lanes at once, or None; see ops.index.update_each
+    each: Rule | None = None  # (eqn, which operands have lanes) -> how to do it in all lanes at once, or None
+    window: Rule | None = None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
     chooses: bool = False  # between the second and the third operand, element by element, by the first
     splat: Rule | None = None  # for an op that fills an array with one number: that number, (**attrs) -> NumPy scalar
     splats: bool = False  # beside an array its lowering takes a number for an array that is full of it

@@ -21,6 +21,7 @@ from difflang.ops.linear import select
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]
 Operand = Value | Unknown
+Mask = tuple[bool, ...]
 POSITIONS = (I32, I64)
 
 
@@ -67,14 +68,15 @@ def dynamic_update_reference(x: Array, update: Array, *starts: Array) -> Array:
     return result
 
 
-def update_each(eqn: Eqn) -> Callable[..., Value] | None:
+def update_each(eqn: Eqn, wide: Mask) -> Callable[..., Value] | None:
     """One number written in each lane, to a place of its own in an array that all share: chosen element by element.
 
-    The array is copied for each lane in any case. `None` for a window of several places along part of an axis.
+    The array is copied for each lane in any case. `None` for an array of the lane's own, which is written in place, and
+    for a window of several places along part of an axis.
     """
     x, update = tensor(eqn.operands[0]), tensor(eqn.operands[1])
     axes = [a for a, (whole, size) in enumerate(zip(x.shape, update.shape, strict=True)) if whole != size]
-    if any(update.shape[a] != 1 for a in axes):
+    if wide[0] or any(update.shape[a] != 1 for a in axes):
         return None
 
     def chosen(x: Value, update: Value, *starts: Value) -> Value:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Value
+from difflang.ir.graph import Eqn, Value
 from difflang.ir.op import Solver, Unknown
 from difflang.ir.types import BOOL, Tensor
 from difflang.ops.families import Array, Example, ForEach, axes_but, axes_moved, known, linear, tensor, zeros_at
@@ -185,6 +185,7 @@ concat = linear(
     transpose=ForEach(concat_rule),
     reference=lambda *parts, axis: np.concatenate(parts, axis),
     lower=lambda jax, *parts, axis: jax.lax.concatenate(parts, axis),
+    each=lambda eqn, wide: lambda *parts: concat.one(*parts, axis=eqn.attrs["axis"] + 1),
     samples=(
         Example(((2, 3), (2, 1), (2, 0)), {"axis": 1}),
         Example(((2,),), {"axis": 0}),
@@ -217,12 +218,25 @@ def slice_transpose(ct: Value, x: Operand, *, starts: Sizes, stops: Sizes, steps
     return pad.one(ct, zero, low=tuple(low), high=tuple(high), interior=tuple(step - 1 for step in steps))
 
 
+def one_part(eqn: Eqn) -> tuple[int, tuple[Dim, Dim]] | None:
+    """The axis along which a slice takes a part, and which part, if it takes all of the others and leaves no gaps."""
+    starts, stops, steps = (eqn.attrs[name] for name in ("starts", "stops", "steps"))
+    shape = tensor(eqn.operands[0]).shape
+    cut = [a for a, size in enumerate(shape) if (starts[a], stops[a]) != (0, size)]
+    if len(cut) != 1 or any(step != 1 for step in steps):
+        return None
+    (axis,) = cut
+    known = isinstance(shape[axis], int) and isinstance(starts[axis], int) and isinstance(stops[axis], int)
+    return (axis, (starts[axis], stops[axis])) if known and starts[axis] < stops[axis] else None
+
+
 slice_ = linear(
     "slice",
     type=slice_type,
     transpose=(slice_transpose,),
     reference=lambda x, starts, stops, steps: x[tuple(map(slice, starts, stops, steps))],
     lower=lambda jax, x, starts, stops, steps: jax.lax.slice(x, starts, stops, steps),
+    window=one_part,
     lanes=lambda n, starts, stops, steps: {"starts": (0, *starts), "stops": (n, *stops), "steps": (1, *steps)},
     samples=(
         Example(((5, 4),), {"starts": (1, 0), "stops": (5, 3), "steps": (1, 1)}),

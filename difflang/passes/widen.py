@@ -115,9 +115,10 @@ class Lanes:
             return False
         if eqn.op.elementwise:
             return True
-        if eqn.operands and eqn.operands[0] not in inside:
-            return eqn.op.each is not None and eqn.op.each(eqn) is not None
-        return eqn.op.lanes is not None and inside.isdisjoint(eqn.operands[1:])
+        wide = tuple([v in inside for v in eqn.operands])
+        if eqn.op.lanes is not None and wide[0] and not any(wide[1:]):
+            return True
+        return eqn.op.each is not None and eqn.op.each(eqn, wide) is not None
 
     def do(self, eqn: Eqn) -> None:
         self.builder.span = eqn.span
@@ -131,13 +132,12 @@ class Lanes:
         """The results of all lanes."""
         if eqn.op.elementwise:
             return self.builder.emit(eqn.op, [self.whole(v) for v in eqn.operands], **eqn.attrs)
-        first, *rest = eqn.operands
-        if first in self.wide:
-            assert eqn.op.lanes is not None
-            operands = [self.wide[first], *[self.same[v] for v in rest]]
+        wide = tuple([v in self.wide for v in eqn.operands])
+        if eqn.op.lanes is not None and wide[0] and not any(wide[1:]):
+            operands = [(self.wide if w else self.same)[v] for v, w in zip(eqn.operands, wide, strict=True)]
             return self.builder.emit(eqn.op, operands, **eqn.op.lanes(self.length, **eqn.attrs))
         assert eqn.op.each is not None
-        return (eqn.op.each(eqn)(*[self.whole(v) for v in eqn.operands]),)
+        return (eqn.op.each(eqn, wide)(*[self.whole(v) for v in eqn.operands]),)
 
     def whole(self, value: Value) -> Value:
         """A value of every lane in one array."""
