@@ -111,7 +111,7 @@ class Eqn:
 
     def renamed(self, to: Mapping[Value, Value]) -> Eqn:
         """The same equation on other operands; itself if none is in `to`."""
-        if not any(v in to for v in self.operands):
+        if to.keys().isdisjoint(self.operands):
             return self
         operands = tuple([to.get(v, v) for v in self.operands])
         return Eqn(self.op, operands, self.results, self.attrs, self.regions, self.span)
@@ -119,7 +119,7 @@ class Eqn:
     def with_regions(self, regions: Iterable[Graph]) -> Eqn:
         """The same equation with other regions; itself if they are the same graphs."""
         new = tuple(regions)
-        if all(a is b for a, b in zip(new, self.regions, strict=True)):
+        if new == self.regions:
             return self
         return Eqn(self.op, self.operands, self.results, self.attrs, new, self.span)
 
@@ -149,10 +149,12 @@ class Graph:
     def with_eqns(self, eqns: Iterable[Eqn]) -> Graph:
         """The same graph with other equations; itself if they are the same ones."""
         new = tuple(eqns)
-        if len(new) == len(self.eqns) and all(a is b for a, b in zip(new, self.eqns, strict=True)):
+        if new == self.eqns:
             return self
         return Graph(self.params, new, self.results, self.name)
 
     def renamed_results(self, to: Mapping[Value, Value]) -> Graph:
         """The same graph giving other values; itself if none of its results is in `to`."""
-        return self.with_results(to.get(r, r) for r in self.results) if any(r in to for r in self.results) else self
+        if to.keys().isdisjoint(self.results):
+            return self
+        return self.with_results([to.get(r, r) for r in self.results])

@@ -15,12 +15,25 @@ def dce(graph: Graph) -> Graph:
     A graph used in several places stays one graph: it keeps what any of them needs.
     Cost: linear in equations and slots, whatever the nesting and however carries depend on each other.
     """
+    if not any([eqn.regions for eqn in graph.eqns]):
+        return graph.with_eqns(read(graph))
     live = Liveness()
     top = live.scope(graph)
     for result in graph.results:
         live.read(top, result)
     live.spread()
     return Pruned(live).graph(graph, whole=True)
+
+
+def read(graph: Graph) -> list[Eqn]:
+    """The equations that something reads, of a graph without regions."""
+    needed = set(graph.results)
+    kept: list[Eqn] = []
+    for eqn in reversed(graph.eqns):
+        if eqn.op.effect or not needed.isdisjoint(eqn.results):
+            needed.update(eqn.operands)
+            kept.append(eqn)
+    return kept[::-1]
 
 
 @dataclass(eq=False, slots=True)

@@ -5,8 +5,9 @@ What happens at a mistake lives in `recover` and `mistakes`; what a rule makes o
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from difflang.syntax.recover import Recovery
 from difflang.syntax.tables import ACCEPT, Rule, tables
 from difflang.syntax.tokens import Lexer, Token, comments
 
-Callback = Callable[[list[Any], Source, int, int], Any]
+Callback = Callable[[Build, list[Any], int, int], Any]  # what the symbols of a rule, from where to where, make
 MISTAKES = 50  # more than this and the text is hardly a program
 
 
@@ -74,41 +75,36 @@ def parse_expression(source: Source) -> ParsedExpression:
 
 
 class Callbacks(dict[int, Callback]):
-    """What to do with the symbols of each rule, by its number."""
-
-    def __init__(self, build: Build, rules: Sequence[Rule]) -> None:
-        super().__init__()
-        self.build, self.rules = build, rules
+    """What to do with the symbols of each rule, by its number; made when the rule is first met."""
 
     def __missing__(self, number: int) -> Callback:
-        made = self[number] = _callback(self.build, self.rules[number])
+        made = self[number] = _callback(tables().rules[number])
         return made
+
+
+CALLBACKS = Callbacks()
 
 
 class Parser:
     """An LALR(1) parser of `source` from `start` to `end`: four parallel stacks and a lexer."""
 
     def __init__(
-        self, source: Source, start: int, end: int, reports: list[Diagnostic], callbacks: Callbacks | None = None
+        self, source: Source, start: int, end: int, reports: list[Diagnostic], build: Build | None = None
     ) -> None:
         self.source = source
         self.reports = reports
         self.lexer = Lexer(source, start, end)
         self.tables = tables()
-        self.callbacks = callbacks or self._callbacks()  # one a rule, made when the rule is first used
+        self.build = build or Build(source, reports, lambda at: self.lexer.doc(at), self._within)
         self.states: list[int] = []
         self.values: list[Any] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.recent: deque[Token] = deque(maxlen=4)
 
-    def _callbacks(self) -> Callbacks:
-        build = Build(self.source, self.reports, lambda at: self.lexer.doc(at), self._within)
-        return Callbacks(build, self.tables.rules)
-
     def _within(self, span: Span) -> tree.Expr | None:
         """The expression that a part of the source spells: what a string holds in braces."""
-        parser = Parser(self.source, span.start, span.end, self.reports, self.callbacks)
+        parser = Parser(self.source, span.start, span.end, self.reports, self.build)
         return parser.run("expr", Recovery(parser).resume)
 
     def run(self, rule: str, mistake: Callable[[str], bool]) -> Any:
@@ -147,7 +143,7 @@ class Parser:
         """Reduce until `kind` can be shifted, and say to which state; None if it cannot."""
         rows, rules, chains = self.tables.rows, self.tables.rules, self.tables.chains
         states, values, starts, ends = self.states, self.values, self.starts, self.ends
-        callbacks, source = self.callbacks, self.source
+        build = self.build
         while True:
             action = rows[states[-1]].get(kind)
             if action is None or action >= 0:
@@ -169,7 +165,7 @@ class Parser:
             else:
                 children = []
                 start = end = ends[-1] if ends else 0
-            values.append(callbacks[~action](children, source, start, end))
+            values.append(CALLBACKS[~action](build, children, start, end))
             starts.append(start)
             ends.append(end)
             states.append(rows[states[-1]][rule.origin])
@@ -184,19 +180,19 @@ class Parser:
             state = rows[below][rules[~action].origin]
 
 
-def _callback(build: Build, rule: Rule) -> Callback:
-    """What to do with the symbols of `rule`: pick the children, then call its method of `build`."""
+def _callback(rule: Rule) -> Callback:
+    """What to do with the symbols of `rule`: pick the children, then call its method of `Build`."""
     if rule.origin.startswith("_"):
-        return lambda values, source, start, end: _children(rule, values)
+        return lambda build, values, start, end: _children(rule, values)
     keep = tuple(index for index, _, _ in rule.keep)
     if rule.single and len(keep) == 1 and rule.plain:
-        return lambda values, source, start, end, only=keep[0]: values[only]
-    method = getattr(build, rule.callback)
+        return lambda build, values, start, end, only=keep[0]: values[only]
+    make = getattr(Build, rule.callback)
     if not rule.plain:
-        return lambda values, source, start, end: method(Span(source, start, end), *_children(rule, values))
+        return lambda build, values, start, end: make(build, Span(build.source, start, end), *_children(rule, values))
     if len(keep) == rule.size:
-        return lambda values, source, start, end: method(Span(source, start, end), *values)
-    return lambda values, source, start, end: method(Span(source, start, end), *[values[i] for i in keep])
+        return lambda build, values, start, end: make(build, Span(build.source, start, end), *values)
+    return lambda build, values, start, end: make(build, Span(build.source, start, end), *[values[i] for i in keep])
 
 
 def _children(rule: Rule, values: list[Any]) -> list[Any]:
@@ -214,17 +210,16 @@ def _children(rule: Rule, values: list[Any]) -> list[Any]:
     return children
 
 
+NOT_TEXT = re.compile("[\\x00-\\x08\\x0e-\\x1f\\x7f\\ud800-\\udfff]")
+
+
 def _not_text(source: Source) -> Diagnostic | None:
     """One report for a file that holds something else than text."""
-    text = source.text
-    if text.isascii() and text.isprintable():
+    strange = NOT_TEXT.search(source.text)
+    if strange is None:
         return None
-    for offset, char in enumerate(text):
-        control = (char < " " and char not in "\t\n\r\f\v") or char == "\x7f"
-        if control or "\ud800" <= char <= "\udfff":
-            label = Label(Span(source, offset, offset + 1), f"the character U+{ord(char):04X}")
-            return Diagnostic("DL0102", "this is not a text file", (label,), ("a program is text in UTF-8",))
-    return None
+    label = Label(Span(source, strange.start(), strange.end()), f"the character U+{ord(strange[0]):04X}")
+    return Diagnostic("DL0102", "this is not a text file", (label,), ("a program is text in UTF-8",))
 
 
 def _begin(source: Source) -> int:
