@@ -78,6 +78,7 @@ class Context:
         pairs = [(tangent.own(d), ct) for d, ct in zip(dys, cts, strict=True) if d is not None]
         eqns, _ = forward.live(tangent.eqns, [d for d, _ in pairs])
         env = {inside: outside for outside, inside in tangent.captured.items()}
+        tangent.release()
         found = backward.pull(self, eqns, builder, env, {d for d in dxs if d is not None}, pairs)
         return ys, [None if d is None else found.take(d) for d in dxs]
 

@@ -31,6 +31,7 @@ def linearize(ad: Ad, graph: Graph, active: Mask) -> Linearized:
     residuals = {inside: outside for inside, outside in captured.items() if inside not in again}
     params = (*residuals, *tangent.params)
     known = set(xs)
+    tangent.release()
     return Linearized(
         primal.finish([*ys, *(r for r in residuals.values() if r not in known)], name=graph.name),
         Graph(params, (*again.values(), *eqns), results, graph.name),

@@ -17,6 +17,7 @@ import numpy as np
 from difflang.api.arguments import Reader
 from difflang.api.records import Records
 from difflang.api.signature import Parameter, Signature
+from difflang.base.collection import paused
 from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import classified
 from difflang.check.annotations import Annotations
@@ -116,11 +117,12 @@ class Loaded:
         self, name: str, type: ClosureType, arguments: Sequence[Argument], session: Session | None = None
     ) -> Entry:
         """The graph of a call, and what it needs of the file's values."""
-        with self.lock:
+        with self.lock, paused():
             return elaborated(session or self.checked.session, self.module, name, type, arguments)
 
     def finished(self, entry: Entry) -> Graph:
-        return finished(entry.graph)
+        with paused():
+            return finished(entry.graph)
 
     def constants(self, entry: Entry) -> tuple[Any, ...]:
         """The file's own values that a graph reads."""

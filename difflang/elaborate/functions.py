@@ -373,4 +373,5 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
         pass
     except RecursionError:
         session.report(too_deep(decl.span))
+    cx.root.builder.release()
     session.checked[decl] = session.errors == before

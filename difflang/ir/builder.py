@@ -107,7 +107,13 @@ class Builder:
         """The graph: captured values come after the params, unless `params` gives the whole list in order."""
         owned = tuple(map(self.own, results))
         order = (*self.params, *self.captured.values()) if params is None else params
-        return Graph(tuple(order), tuple(self.eqns), owned, name)
+        graph = Graph(tuple(order), tuple(self.eqns), owned, name)
+        self.release()
+        return graph
+
+    def release(self) -> None:
+        """Let go of all that was built: values know their builder, and only the garbage collector frees a circle."""
+        self.params, self.eqns, self.captured = [], [], {}
 
 
 def region(types: Iterable[Type], body: Callable[..., Iterable[Value]], name: str = "") -> Graph:

@@ -8,6 +8,7 @@ written to take four times as long to make.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -158,3 +159,22 @@ class Graph:
         if to.keys().isdisjoint(self.results):
             return self
         return self.with_results([to.get(r, r) for r in self.results])
+
+
+def inner_first(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
+    """Every graph inside a graph and itself once, each after those that it uses, and how many regions each is."""
+    uses: Counter[Graph] = Counter()
+    order: list[Graph] = []
+    seen: set[Graph] = set()
+    todo: list[tuple[Graph, bool]] = [(root, False)]
+    while todo:
+        graph, done = todo.pop()
+        if done:
+            order.append(graph)
+        elif graph not in seen:
+            seen.add(graph)
+            regions = [r for e in graph.eqns if e.regions for r in e.regions]
+            uses.update(regions)
+            todo.append((graph, True))
+            todo += [(r, False) for r in reversed(regions)]
+    return order, uses

@@ -20,7 +20,7 @@ from typing import cast
 from difflang.base.diagnostics import InternalError
 from difflang.base.source import NOWHERE
 from difflang.ir.dims import Poly
-from difflang.ir.graph import Attr, Eqn, Graph, Value
+from difflang.ir.graph import Attr, Eqn, Graph, Value, inner_first
 from difflang.ir.same import is_attr
 from difflang.ir.types import DType, History, Tensor
 
@@ -78,18 +78,7 @@ def attrs_text(eqn: Eqn) -> str:
 
 def shared(graph: Graph) -> list[Graph]:
     """The graphs used more than once inside `graph`, each after those that it uses."""
-    uses: dict[Graph, int] = {}
-    order: list[Graph] = []
-
-    def visit(graph: Graph) -> None:
-        for eqn in graph.eqns:
-            for region in eqn.regions:
-                uses[region] = uses.get(region, 0) + 1
-                if uses[region] == 1:
-                    visit(region)
-                    order.append(region)
-
-    visit(graph)
+    order, uses = inner_first(graph)
     return [g for g in order if uses[g] > 1]
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Graph, inner_first
 
 TINY = 8  # a body this short is copied where it is called
 LIMIT = 50_000  # equations in one compilation, written out: jaxlib survives more, but takes minutes
@@ -32,24 +32,6 @@ def census(root: Graph) -> Census:
     for graph in order:
         expanded[graph] = len(graph.eqns) + sum([expanded[r] for e in graph.eqns for r in e.regions])
     return Census(uses, sum([len(g.eqns) for g in order]), expanded[root])
-
-
-def inner_first(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
-    uses: Counter[Graph] = Counter()
-    order: list[Graph] = []
-    seen: set[Graph] = set()
-    todo: list[tuple[Graph, bool]] = [(root, False)]
-    while todo:
-        graph, done = todo.pop()
-        if done:
-            order.append(graph)
-        elif graph not in seen:
-            seen.add(graph)
-            regions = [r for e in graph.eqns if e.regions for r in e.regions]
-            uses.update(regions)
-            todo.append((graph, True))
-            todo += [(r, False) for r in regions]
-    return order, uses
 
 
 def refuse_too_large(root: Graph, found: Census) -> None:

@@ -47,8 +47,6 @@ class Scope:
     eqns: set[Eqn] = field(default_factory=set)
     kept_params: set[int] = field(default_factory=set)
     kept_results: set[int] = field(default_factory=set)
-    param_users: dict[int, list[Use]] = field(default_factory=dict)
-    result_users: dict[int, list[Use]] = field(default_factory=dict)
     nested: dict[Eqn, Nested] = field(default_factory=dict)
 
 
@@ -85,6 +83,8 @@ class Liveness:
     def __init__(self) -> None:
         self.scopes: dict[Graph, Scope] = {}
         self.todo: list[tuple[Scope, Value]] = []
+        self.param_users: dict[tuple[Scope, int], list[Use]] = {}
+        self.result_users: dict[tuple[Scope, int], list[Use]] = {}
 
     def scope(self, graph: Graph) -> Scope:
         if graph in self.scopes:
@@ -108,10 +108,10 @@ class Liveness:
         for number, slot in enumerate(layout.slots):
             for region, place in zip(nested.regions, slot.params, strict=False):
                 if place is not None:
-                    region.param_users.setdefault(place, []).append(Use(scope, nested, number))
+                    self.param_users.setdefault((region, place), []).append(Use(scope, nested, number))
             for region, place in zip(nested.regions, slot.returns, strict=False):
                 if place is not None:
-                    region.result_users.setdefault(place, []).append(Use(scope, nested, number))
+                    self.result_users.setdefault((region, place), []).append(Use(scope, nested, number))
 
     def read(self, scope: Scope, value: Value) -> None:
         if value not in scope.values:
@@ -170,13 +170,13 @@ class Liveness:
     def keep_param(self, region: Scope, place: int) -> None:
         if place not in region.kept_params:
             region.kept_params.add(place)
-            self.tell(region.param_users.get(place, []))
+            self.tell(self.param_users.get((region, place), []))
 
     def keep_result(self, region: Scope, place: int) -> None:
         if place not in region.kept_results:
             region.kept_results.add(place)
             self.read(region, region.graph.results[place])
-            self.tell(region.result_users.get(place, []))
+            self.tell(self.result_users.get((region, place), []))
 
     def tell(self, users: list[Use]) -> None:
         for use in users:

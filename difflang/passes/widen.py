@@ -22,20 +22,22 @@ Renaming = dict[Value, Value]
 
 def widen(graph: Graph) -> Graph:
     """Every map without what need not be in it. Inner maps come first. Cost: linear in equations."""
-    done: dict[Graph, Graph] = {}
+    return Widener().graph(graph)
 
-    def widened(graph: Graph) -> Graph:
-        if graph not in done:
-            done[graph] = outside(with_inner(graph))
-        return done[graph]
 
-    def with_inner(graph: Graph) -> Graph:
-        if not any(e.regions for e in graph.eqns):
+class Widener:
+    def __init__(self) -> None:
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph not in self.done:
+            self.done[graph] = outside(self.with_inner(graph))
+        return self.done[graph]
+
+    def with_inner(self, graph: Graph) -> Graph:
+        if not any([e.regions for e in graph.eqns]):
             return graph
-        eqns = [e.with_regions(tuple(map(widened, e.regions))) if e.regions else e for e in graph.eqns]
-        return graph if all(a is b for a, b in zip(eqns, graph.eqns, strict=True)) else graph.with_eqns(eqns)
-
-    return widened(graph)
+        return graph.with_eqns([e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns])
 
 
 def outside(graph: Graph) -> Graph:

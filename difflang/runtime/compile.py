@@ -13,6 +13,7 @@ import jax
 import jax.core
 from jax.sharding import SingleDeviceSharding
 
+from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.graph import Graph
@@ -109,7 +110,7 @@ def lowered(
         return lowering.graph(graph, *arrays)
 
     program.__name__ = program.__qualname__ = graph.name or "program"
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), paused():
         specs = [spec(p.type, sharding) for p in graph.params]
         return jax.jit(program, keep_unused=True).trace(*specs).lower(lowering_platforms=lowering_platforms)
 

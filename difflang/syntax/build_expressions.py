@@ -26,7 +26,7 @@ class Expressions:
         source: Source,
         reports: list[Diagnostic],
         doc: Callable[[int], str | None],
-        expression: Callable[[Span], tree.Expr | None],
+        expression: Callable[[Any, Span], tree.Expr | None],
     ) -> None:
         self.source = source
         self.reports = reports
@@ -151,7 +151,7 @@ class Expressions:
         parts: list[str | tree.Interpolation] = []
         for piece in pieces(self.source, string.start + 1, string.end - 1, self.reports):
             if isinstance(piece, Hole):
-                value = self.expression(piece.expression)
+                value = self.expression(self, piece.expression)
                 if value is not None:
                     parts.append(tree.Interpolation(piece.span, value, piece.format))
             elif parts and isinstance(parts[-1], str):

@@ -95,17 +95,12 @@ class Parser:
         self.reports = reports
         self.lexer = Lexer(source, start, end)
         self.tables = tables()
-        self.build = build or Build(source, reports, lambda at: self.lexer.doc(at), self._within)
+        self.build = build or Build(source, reports, self.lexer.doc, expression_within)
         self.states: list[int] = []
         self.values: list[Any] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.recent: deque[Token] = deque(maxlen=4)
-
-    def _within(self, span: Span) -> tree.Expr | None:
-        """The expression that a part of the source spells: what a string holds in braces."""
-        parser = Parser(self.source, span.start, span.end, self.reports, self.build)
-        return parser.run("expr", Recovery(parser).resume)
 
     def run(self, rule: str, mistake: Callable[[str], bool]) -> Any:
         """The value of the start rule; None if `mistake`, told the kind of a token at fault, gives up."""
@@ -178,6 +173,12 @@ class Parser:
             if action is None or action >= 0 or not rules[~action].unit:
                 return state
             state = rows[below][rules[~action].origin]
+
+
+def expression_within(build: Build, span: Span) -> tree.Expr | None:
+    """The expression that a part of the source spells: what a string holds in braces."""
+    parser = Parser(build.source, span.start, span.end, build.reports, build)
+    return parser.run("expr", Recovery(parser).resume)
 
 
 def _callback(rule: Rule) -> Callback:
