@@ -87,7 +87,7 @@ def applied(cx: Context, name: str, function: ClosureType, arguments: Sequence[A
     word = leaves(cx.failure) if cx.word.term is not fresh else []
     order = [*params, *([root.key] if root.key else []), *[v for t in root.globals.values() for v in leaves(t)]]
     graph = root.builder.finish([*leaves(result), *word], params=order, name=name)
-    settle(graph)
+    settle(graph, cx.session.settled)
     return Entry(
         graph,
         settled_type(type_of(result)),

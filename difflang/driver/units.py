@@ -100,7 +100,7 @@ def stage(
     order = [v for t in cx.root.globals.values() for v in leaves(t)]
     order += [v for params, _ in staging.given for v in params] + ([cx.root.key] if cx.root.key else [])
     graph = cx.root.builder.finish([*[v for t in terms for v in leaves(t)], *word], params=order)
-    settle(graph)
+    settle(graph, session.settled)
     names = [n for n in free_names(node) if n in module.host]
     unit = Unit(
         graph,

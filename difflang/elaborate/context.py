@@ -119,6 +119,7 @@ class Session:
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     under_way: list[tuple[Any, FnCode, Span]] = field(default_factory=list[Any])
     checked: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
+    settled: set[Graph] = field(default_factory=set[Graph])  # those without open element types
     found: dict[tree.Fn, Found] = field(default_factory=dict[Any, Any])  # what checking said of each definition
     errors: int = 0
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1

@@ -223,7 +223,7 @@ def instance_of(
     word = leaves(cx.failure) if cx.word.term is not fresh else []
     graph = root.builder.finish([*leaves(result), *word], params=order, name=decl.name)
     if not root.definition and not any(isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)):
-        settle(graph)
+        settle(graph, cx.session.settled)
     return Instance(
         graph,
         result,

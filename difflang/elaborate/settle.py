@@ -15,15 +15,14 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import DType, History, Tensor, Type
 
 
-def settle(graph: Graph) -> None:
-    """Answer every open element type of a graph and of its regions."""
-    seen: set[Graph] = set()
+def settle(graph: Graph, done: set[Graph]) -> None:
+    """Answer every open element type of a graph and of its regions, but for those that are `done`, which grows."""
     todo = [graph]
     while todo:
         current = todo.pop()
-        if current in seen:
+        if current in done:
             continue
-        seen.add(current)
+        done.add(current)
         for value in current.params:
             settle_value(value)
         for eqn in current.eqns:
@@ -39,6 +38,8 @@ def settle_value(value: Value) -> None:
 def settle_equation(eqn: Eqn) -> None:
     for value in eqn.results:
         settle_value(value)
+    if not eqn.attrs:
+        return
     changed: dict[str, Any] = {}
     for name, attr in eqn.attrs.items():
         if isinstance(attr, (Tensor, History)) and is_open(attr):
