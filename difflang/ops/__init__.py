@@ -20,7 +20,9 @@ from difflang.ops import (
     random,
     reduce,
     roots,
+    running,
     shape,
+    sorting,
     special,
 )
 
@@ -44,6 +46,8 @@ __all__ = [
     "random",
     "reduce",
     "roots",
+    "running",
     "shape",
+    "sorting",
     "special",
 ]
