@@ -24,6 +24,7 @@ from difflang.ops import (
     shape,
     sorting,
     special,
+    updates,
 )
 
 __all__ = [
@@ -50,4 +51,5 @@ __all__ = [
     "shape",
     "sorting",
     "special",
+    "updates",
 ]
