@@ -171,6 +171,7 @@ class Context:
     depth: int = 0  # nested control flow
     lambdas: int = 0  # nested calls of lambdas
     loops: list[list[Term] | None] = field(default_factory=list[Any])  # what the loops around here yield
+    logs: dict[Binding, Any] = field(default_factory=dict[Any, Any])  # arrays that the loop around only writes into
     word: Binding = field(init=False)  # the hidden variable that holds the first failure
 
     def __post_init__(self) -> None:

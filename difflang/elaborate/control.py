@@ -244,8 +244,18 @@ def enter(builder: Builder, variables: list[Binding]) -> None:
 
 def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
     """A loop over a source, perhaps one that a variable ends."""
+    from difflang.elaborate.writes import InTurn, at_once, logs_for
+
     over = source(cx, (yield walk(cx, e.iterable)), e.iterable.span)
     variables = carried(cx, e.body)
+    if logs := logs_for(cx, e, over, variables[:-1]):
+        draws = cx.root.draws
+        try:
+            return (yield at_once(cx, e, over, logs))
+        except InTurn:
+            if not logs.keys().isdisjoint(cx.logs):
+                raise
+            cx.root.draws = draws
 
     def bind(index: Array, rows: list[Value]) -> None:
         bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span)
