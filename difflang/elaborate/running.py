@@ -55,7 +55,8 @@ def top_k(cx: Context, args: Args, name: str) -> Term:
 
 
 def ordered(cx: Context, took: Taken, x: Array, axis: int, *, descending: bool) -> Array:
-    order = cx.op("argsort", took.args.span, x, spans=(took.span("x"),), axis=axis, descending=descending)
+    at = (took.span("x"),)
+    order = cx.op("argsort", took.args.span, x, spans=at, called=took.name, axis=axis, descending=descending)
     return replace(order, below=x.tensor.shape[axis])
 
 
