@@ -1,9 +1,7 @@
-"""Loops whose body only writes into arrays, `for i in 0..n { h[bin[i]] += w[i] }`: all at once instead of in turn.
+"""What the body of a loop writes into arrays: told from the syntax, and noted while the body is walked.
 
-Nothing that such a body computes depends on what was written before. So every step is a lane of a map, which gives the
-positions and what goes there, and one scatter writes it, in the order of the steps. Loops inside the body that do only
-the same are part of it. Where the writes of all steps together would take much more room than what they are made of,
-the loop stays a loop.
+Where a loop only writes into an array, nothing that its steps compute depends on what was written before. So its writes
+can be noted, and done after all steps: `scatters` does that.
 """
 
 from __future__ import annotations
@@ -16,34 +14,17 @@ from math import prod
 from difflang.base.source import Span
 from difflang.check.types import pruned
 from difflang.check.unify import unified
-from difflang.elaborate.calls import bind_pattern
-from difflang.elaborate.comprehension import mapping
-from difflang.elaborate.context import Binding, Context, walk
-from difflang.elaborate.indexing import (
-    SCATTERS,
-    Part,
-    Subscripts,
-    combined,
-    fitted,
-    read,
-    settled_index,
-    wanting,
-    whole,
-    written,
-)
+from difflang.elaborate.context import Context
+from difflang.elaborate.indexing import Subscripts, fitted, settled_index, wanting
 from difflang.elaborate.mismatches import no_conversion
 from difflang.elaborate.names import assigned, free_names, nodes
 from difflang.elaborate.operators import array, broadcast_shape, broadcast_to
-from difflang.elaborate.sources import Source
-from difflang.elaborate.terms import UNIT_TERM, Array, Term, Tuple
-from difflang.elaborate.trampoline import Walk
-from difflang.ir.graph import Graph, Value
-from difflang.ir.types import COMPLEXES, I64, Tensor
+from difflang.elaborate.terms import Array, Term, Tuple
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Value
+from difflang.ir.types import I64
 from difflang.ops.families import known, tensor
 from difflang.syntax import tree
-
-ROOM = 2**24  # so many numbers are little, whatever they are made of
-MORE = 4  # so many times what the loop reads is not much more
 
 JUMPS = (tree.Yield, tree.Break, tree.Continue, tree.Return)
 WRITES = {"=": "=", "+": "+", "-": "+", "*": "*", "max": "max", "min": "min"}
@@ -63,7 +44,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A write in a body: one array of positions for each axis that is indexed, and what goes there."""
+    """A write: one array of positions for each axis that is indexed, and what goes there, their axes first."""
 
     positions: tuple[Array, ...]
     update: Array
@@ -71,10 +52,22 @@ class Site:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Log:
-    """What a body writes into one array."""
+    """What a loop writes into one array, which is `base` before it."""
 
     kind: Kind
+    base: Array
     sites: list[Site] = field(default_factory=list[Site])
+
+    @property
+    def item(self) -> tuple[int, ...]:
+        """The shape of what stands at one position."""
+        return tuple(map(known, self.base.tensor.shape[self.kind.indices :]))
+
+    def add(self, written: Term) -> None:
+        """Note what `together` made of several writes."""
+        assert isinstance(written, Tuple)
+        *positions, update = [item for item in written.items if isinstance(item, Array)]
+        self.sites.append(Site(tuple(positions), update))
 
 
 # ---- Recognizing
@@ -97,6 +90,10 @@ def writers(loop: tree.For) -> dict[str, Kind]:
             if not simple(stmt) or not names.issuperset(outer_names(stmt)) or mentioned(names, stmt.iterable):
                 return {}
             todo += stmt.body.stmts
+        elif isinstance(stmt, tree.If) and not mentioned(names, stmt.condition):
+            todo += [stmt.then] if stmt.orelse is None else [stmt.then, stmt.orelse]
+        elif isinstance(stmt, tree.Block):
+            todo += stmt.stmts
         elif (found := written_by(stmt)) is None:
             return {}
         else:
@@ -132,21 +129,6 @@ def written_by(stmt: tree.Node) -> tuple[str, Kind, tuple[tree.Node, ...]] | Non
     return target.base.id, Kind(op, len(target.subscripts)), (*target.subscripts, stmt.value)
 
 
-def logs_for(cx: Context, loop: tree.For, over: Source, variables: Sequence[Binding]) -> dict[Binding, Log]:
-    """A log for each array that the loop writes into; none where it is to run step by step."""
-    if cx.root.definition or not isinstance(over.length, int) or not simple(loop):
-        return {}
-    kinds = writers(loop)
-    logs = {b: Log(kinds[b.name]) for b in variables if b.name in kinds and takes(b.term, kinds[b.name])}
-    return logs if len(logs) == len(variables) else {}
-
-
-def takes(term: object, kind: Kind) -> bool:
-    if not isinstance(term, Array) or term.tensor.rank < kind.indices:
-        return False
-    return kind.op in ("=", "+") or pruned(term.tensor.dtype) not in COMPLEXES
-
-
 # ---- Logging
 
 
@@ -176,110 +158,41 @@ def note(cx: Context, log: Log, subs: Subscripts, value: Term, span: Span) -> No
     log.sites.append(Site(tuple([broadcast_to(cx, p, lead, subs.span) for p in positions]), update))
 
 
-# ---- Writing
+# ---- Putting together
 
 
-def at_once(cx: Context, e: tree.For, over: Source, logs: dict[Binding, Log]) -> Walk[Term]:
-    """The loop as a map and a scatter for each array; in a loop that is one already, more of what that writes.
-
-    Errors: InTurn where it is better run step by step.
-    """
-    around, cx.logs = cx.logs, logs
-    lanes: list[Array] = []
-    length = over.length
-    assert isinstance(length, int)
-
-    def refuse(lane: Graph, consts: int) -> None:
-        if not fits(lane, consts, length):
-            raise InTurn
-
-    def body(index: Array, rows: list[Value]) -> Walk[Term]:
-        lanes.append(index)
-        bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span)
-        yield walk(cx, e.body)
-        return Tuple(tuple([together(cx, b, log, e.span) for b, log in logs.items() if log.sites]))
-
-    try:
-        found = yield mapping(cx, e.span, over, body, in_order=True, refuse=refuse)
-    finally:
-        cx.logs = around
-    assert isinstance(found, Tuple)
-    busy = [(b, log) for b, log in logs.items() if log.sites]
-    for (binding, log), term in zip(busy, found.items, strict=True):
-        *positions, update = items(term)
-        if binding in around:
-            around[binding].sites.append(Site(tuple(positions), update))
-        else:
-            binding.term = after(cx, binding, log, lanes[0], Site(tuple(positions), update), e.span)
-    return UNIT_TERM
-
-
-def fits(lane: Graph, consts: int, length: int) -> bool:
-    """Whether the largest that a step makes, for all steps at once, is little or not much more than what they read."""
-    largest = max([numbers(r) for eqn in lane.eqns for r in eqn.results], default=0)
-    shared, own = (sum(map(numbers, values)) for values in (lane.params[:consts], lane.params[consts:]))
-    return length * largest <= max(ROOM, MORE * (shared + length * own))
-
-
-def numbers(value: Value) -> int:
-    return prod(map(known, tensor(value).shape)) if isinstance(value.type, Tensor) else 0
-
-
-def items(term: Term) -> list[Array]:
-    assert isinstance(term, Tuple)
-    return [item for item in term.items if isinstance(item, Array)]
-
-
-def based(binding: Binding) -> Array:
-    assert isinstance(binding.term, Array)
-    return binding.term
-
-
-def together(cx: Context, binding: Binding, log: Log, span: Span) -> Tuple:
-    """What a step writes into one array, in its order: positions one after the other, and what goes there."""
-    rest = based(binding).tensor.shape[log.kind.indices :]
+def together(cx: Context, log: Log, sites: Sequence[Site], span: Span) -> Tuple:
+    """Writes in their order as one: positions one after the other, and what goes there."""
     columns: list[list[Value]] = [[] for _ in range(log.kind.indices + 1)]
-    for site in log.sites:
+    for site in sites:
         size = prod(map(known, site.positions[0].tensor.shape))
         for column, index in zip(columns, site.positions, strict=False):
             column.append(cx.emit("reshape", span, index.value, shape=(size,)))
-        columns[-1].append(cx.emit("reshape", span, site.update.value, shape=(size, *rest)))
-    columns[:-1] = alike(cx, columns[:-1], span)
+        columns[-1].append(cx.emit("reshape", span, site.update.value, shape=(size, *log.item)))
+    columns[:-1] = of_one_type(cx, columns[:-1], span)
     return Tuple(tuple([Array(c[0] if len(c) == 1 else cx.emit("concat", span, *c, axis=0)) for c in columns]))
 
 
-def alike(cx: Context, columns: list[list[Value]], span: Span) -> list[list[Value]]:
+def of_one_type(cx: Context, columns: list[list[Value]], span: Span) -> list[list[Value]]:
     """Positions of one integer type."""
     if len({pruned(tensor(v).dtype) for column in columns for v in column}) == 1:
         return columns
     return [[cx.emit("truncate", span, v, dtype=I64) for v in column] for column in columns]
 
 
-def after(cx: Context, binding: Binding, log: Log, lane: Array, all_of_it: Site, span: Span) -> Array:
-    """The array after all steps. Where step i writes the item at i plus a size, a block of it has changed."""
-    base, op, count = based(binding), log.kind.op, log.kind.indices
-    rest = base.tensor.shape[count:]
-    length = known(all_of_it.update.tensor.shape[0])
-    if (start := block(log, lane, base, length)) is not None:
-        rows = Array(cx.emit("reshape", span, all_of_it.update.value, shape=(length, *rest)))
-        parts = (Part(cx.integer(start, span), length), *[whole(cx, d, span) for d in rest])
-        subs = Subscripts(base, parts, span, span)
-        new = rows if op == "=" else combined(cx, op, read(cx, subs), rows, span)
-        result = written(cx, subs, new, span)
-    else:
-        size = length * known(all_of_it.update.tensor.shape[1])
-        places = [cx.emit("reshape", span, p.value, shape=(size,)) for p in all_of_it.positions]
-        update = cx.emit("reshape", span, all_of_it.update.value, shape=(size, *rest))
-        operands = (base, Array(update), *map(Array, places))
-        result = cx.op(SCATTERS[op], span, *operands, axes=tuple(range(count)))
-    return Array(result.value, origin=base.origin)
+def since(cx: Context, marks: Sequence[int], span: Span) -> list[tuple[Log, Tuple]]:
+    """What was noted since each log was so long, taken out of the logs."""
+    found: list[tuple[Log, Tuple]] = []
+    for log, mark in zip(cx.logs.values(), marks, strict=True):
+        new = log.sites[mark:]
+        del log.sites[mark:]
+        if new:
+            found.append((log, together(cx, log, new, span)))
+    return found
 
 
-def block(log: Log, lane: Array, base: Array, length: int) -> int | None:
-    """Where the block begins that the steps write item by item, if they do."""
-    if len(log.sites) > 1 or log.kind.indices > 1:
-        return None
-    (index,) = log.sites[0].positions
-    size, start = known(base.tensor.shape[0]), index.offset
-    inside = isinstance(start, int) and 0 <= start <= size - length
-    return start if index.lane is not None and index.lane is lane.lane and inside and isinstance(start, int) else None
+def nowhere(builder: Builder, written: Tuple) -> Tuple:
+    """Writes like these that go nowhere: out of range nothing is written."""
+    *positions, update = [item for item in written.items if isinstance(item, Array)]
+    at = [Array(builder.const(-1, p.value.type)) for p in positions]
+    return Tuple((*at, Array(builder.const(0, update.value.type))))

@@ -25,6 +25,12 @@ LOOPS = {
     "a loop inside": ("for j in 0..2 { h[(b[i] + j) % k] += x[i] * f64(j + 1) }", "scatter_add"),
     "a loop inside, in order": ("for j in 0..2 { h[(b[i] + j) % k] = x[i] * f64(j + 1) }", "scatter"),
     "a variable inside": ("var s = x[i]\n for _ in 0..3 { s = sin(s) + 1 }\n h[b[i]] *= s", "scatter_mul"),
+    "a branch": ("if x[i] > 0 { h[b[i]] += sqrt(x[i]) }", "scatter_add"),
+    "a branch of two sides": ("if x[i] > 0 { h[b[i]] *= x[i] } else { h[(b[i] + 1) % k] *= x[i]^2 }", "scatter_mul"),
+    "a branch, the last write": ("h[b[i]] = x[i]\n if x[i] < 0 { let u = 2 * x[i]\n h[b[i]] = u }", "scatter"),
+    "a branch, the greatest": ("if x[i] < 0.5 { h[b[i]] max= x[i] } else if x[i] < 1 { h[0] max= 0.7 }", "scatter_max"),
+    "a branch in a loop": ("for j in 0..3 { if j != 1 { h[(b[i] + j) % k] += x[i] * f64(j) } }", "scatter_add"),
+    "a step left early": ("if x[i] < 0 { continue }\n h[b[i]] += sqrt(x[i])", "scatter_add"),
     "positions": ("h[[b[i], b[i], 0]] += [x[i], 2.0, x[i]^2]", "scatter_add"),
 }
 
@@ -212,7 +218,7 @@ IN_TURN = {
     "it is read in an index": "for i in 0..n { h[i32(h[0])] += x[i] }",
     "another variable goes along": "var s = 0.0\n for i in 0..n { s += x[i]\n h[b[i]] += s }",
     "two operations": "for i in 0..n { h[b[i]] += x[i]\n h[0] *= 2 }",
-    "a branch": "for i in 0..n { if x[i] > 0 { h[b[i]] += x[i] } }",
+    "it is read in a branch": "for i in 0..n { if h[0] > 0 { h[b[i]] += x[i] } }",
     "a quotient": "for i in 0..n { h[b[i]] /= x[i] }",
     "a run-time length": "for i in 0..b[0] { h[b[i]] += x[i] }",
     "it is left": "for i in 0..n { h[b[i]] += x[i]\n if x[i] > 9 { break } }",
@@ -270,6 +276,18 @@ def test_the_first_failure_of_the_first_step_that_fails() -> None:
     assert codes(program + "print(f([0, 9], [8, 0]))") == [("DL0902", 5)]
     assert codes(program + "print(f([9, 0], [0, 8]))") == [("DL0902", 4)]
     assert codes(program + "print(f([9, 0], [8, 0]))") == [("DL0902", 4)]
+
+
+def test_an_index_that_no_step_meets_is_no_error() -> None:
+    """A check on a side that is not taken is not there."""
+    program = (
+        "fn f(x: f32[n], b: i32[n]) -> f32[3] {\n  var h = zeros(3)\n  for i in 0..n {\n"
+        "    if 0 <= b[i] < 3 { h[b[i]] += x[i] }\n    if x[i] > 1 { h[b[i]] -= 1 }\n  }\n  h\n}\n"
+    )
+    assert codes(program + "print(f([1.0, 0.5], [7, -1]))") == []
+    assert codes(program + "print(f([1.0, 1.5], [7, -1]))") == [("DL0902", 5)]
+    module: Any = difflang.loads(program, name="filtered")
+    assert "= loop " not in module.f.ir("optimized", np.ones(4, np.float32), np.zeros(4, np.int32))
 
 
 def test_draws_in_the_body_are_those_of_the_loop() -> None:
