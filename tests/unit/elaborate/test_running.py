@@ -83,7 +83,8 @@ def test_a_tree_is_of_logarithmic_depth() -> None:
 
     def equations(n: int) -> int:
         text = module.f.ir("optimized", np.zeros(n))
-        assert "loop(" not in text and "map(" not in text
+        assert "= loop " not in text
+        assert "= map " not in text
         return text.count("\n")
 
     counts = [equations(n) for n in (64, 128, 256, 512)]
