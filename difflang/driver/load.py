@@ -10,7 +10,17 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
-from difflang.elaborate import calls, comprehension, control, expressions, functions, indexing, operators, statements
+from difflang.elaborate import (
+    calls,
+    comprehension,
+    control,
+    expressions,
+    folds,
+    functions,
+    indexing,
+    operators,
+    statements,
+)
 from difflang.elaborate.context import Session
 from difflang.elaborate.trampoline import run
 from difflang.ir.types import DTYPES
@@ -18,7 +28,7 @@ from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
 # Importing these registers how each kind of syntax is walked.
-WALKERS = (calls, comprehension, control, expressions, indexing, operators, statements)
+WALKERS = (calls, comprehension, control, expressions, folds, indexing, operators, statements)
 MOST_BYTES = 64 * 2**20
 
 

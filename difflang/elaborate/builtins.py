@@ -293,10 +293,6 @@ BUILTINS["map"] = map_
 
 
 LATER = [
-    "sort",
-    "argsort",
-    "cumsum",
-    "cumprod",
     "roll",
     "split",
     "repeat",
@@ -315,8 +311,6 @@ LATER = [
     "eigh",
     "expm",
     "trace",
-    "reduce",
-    "scan",
     "print",
     "assert_close",
     "gamma",
@@ -340,6 +334,18 @@ def _later(cx: Context, args: Args, name: str) -> Term:
 for _name in LATER:
     BUILTINS[_name] = immediate(_later, _name)
 
-from difflang.elaborate import arrays, networks, randomness, reductions  # noqa: E402 - they register their functions here
+# They register their functions here.
+from difflang.elaborate import arrays, networks, randomness, reductions, running  # noqa: E402
 
-__all__ = ["BUILTINS", "TRANSFORMS", "Taken", "arrays", "builtin", "converted", "networks", "randomness", "reductions"]
+__all__ = [
+    "BUILTINS",
+    "TRANSFORMS",
+    "Taken",
+    "arrays",
+    "builtin",
+    "converted",
+    "networks",
+    "randomness",
+    "reductions",
+    "running",
+]

@@ -21,7 +21,7 @@ from difflang.elaborate.sources import Source, source
 from difflang.elaborate.terms import Array, Closure, Lane, Poison, Term, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Value
+from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, I32, Tensor
 from difflang.syntax import tree
@@ -65,8 +65,19 @@ def level(cx: Context, e: tree.Comprehension, depth: int, identity: float | None
     return (yield mapping(cx, e.span, over, body))
 
 
-def mapping(cx: Context, span: Span, over: Source, body: Callable[[Array, list[Value]], Walk[Term]]) -> Walk[Term]:
-    """The `map` equation of a body over a source of known length."""
+def mapping(
+    cx: Context,
+    span: Span,
+    over: Source,
+    body: Callable[[Array, list[Value]], Walk[Term]],
+    *,
+    in_order: bool = False,
+    refuse: Callable[[Graph, int], None] = lambda graph, consts: None,
+) -> Walk[Term]:
+    """The `map` equation of a body over a source of known length. Where lanes fail, `in_order` the first one does.
+
+    `refuse` may raise once it sees a lane's graph, the first so many params of which all lanes share.
+    """
     length = over.length
     assert length is not None
     iota = cx.emit("iota", span, type=Tensor(I32, (length,)), axis=0)
@@ -91,12 +102,13 @@ def mapping(cx: Context, span: Span, over: Source, body: Callable[[Array, list[V
     if isinstance(value, Poison):
         raise Reported
     consts, (graph,) = closed([builder], [[*leaves(value), *word]], [builder.params], [0])
+    refuse(graph, len(consts))
     cx.builder.span = span
     operands = tuple(map(cx.builder.own, [*consts, iota, *over.arrays, *lane.arrays]))
     types = tuple([Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[WORD] * len(word)]])
     results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
     if word:
-        absorb_lanes(cx, results[-3:], span)
+        absorb_lanes(cx, results[-3:], span, in_order=in_order)
         results = results[:-3]
     return rebuild(mapped(type_of(value), lambda t: Tensor(t.dtype, (length, *t.shape))), results)
 

@@ -173,6 +173,7 @@ class Context:
     depth: int = 0  # nested control flow
     lambdas: int = 0  # nested calls of lambdas
     loops: list[list[Term] | None] = field(default_factory=list[Any])  # what the loops around here yield
+    logs: dict[Binding, Any] = field(default_factory=dict[Any, Any])  # arrays that the loop around only writes into
     word: Binding = field(init=False)  # the hidden variable that holds the first failure
 
     def __post_init__(self) -> None:
@@ -224,15 +225,26 @@ class Context:
             raise self.error("DL1005", f"an array has at most {MOST_AXES} axes", span, "this has more", way)
         return value
 
-    def op(self, name: str, span: Span, *operands: Array, spans: tuple[Span, ...] = (), **attrs: Any) -> Array:
-        """An op on arrays, its refusal turned into a report with the type of each operand under it."""
+    def op(
+        self, name: str, span: Span, *operands: Array, spans: tuple[Span, ...] = (), called: str = "", **attrs: Any
+    ) -> Array:
+        """An op on arrays, its refusal turned into a report with the type of each operand under it.
+
+        `called` is what the program calls it, where that is not its name.
+        """
         try:
             return Array(self.emit(name, span, *[x.value for x in operands], **attrs))
         except TypeMismatch as refused:
-            raise self.refusal(refused, name, span, operands, spans) from None
+            raise self.refusal(refused, name, span, operands, spans, called) from None
 
     def refusal(
-        self, refused: TypeMismatch, name: str, span: Span, operands: tuple[Array, ...], spans: tuple[Span, ...]
+        self,
+        refused: TypeMismatch,
+        name: str,
+        span: Span,
+        operands: tuple[Array, ...],
+        spans: tuple[Span, ...],
+        called: str = "",
     ) -> DifflangError:
         places = spans if len(spans) == len(operands) else ()
         labels = (
@@ -244,7 +256,7 @@ class Context:
         of_dtypes = refused.message.startswith(("takes", "element types"))
         first = labels or [(span, ", ".join(show_type(x.tensor) for x in operands))]
         colon = "" if refused.message.startswith("takes") else ":"
-        message = f"`{spelled(name)}`{colon} {refused.message}"
+        message = f"`{called or spelled(name)}`{colon} {refused.message}"
         return mistake(
             "DL0311" if of_dtypes else "DL0312", message, *first, help=way_out(name, refused.message, first[0][0])
         )

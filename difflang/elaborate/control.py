@@ -22,11 +22,13 @@ from difflang.elaborate.terms import (
     Lane,
     Poison,
     Term,
+    Tuple,
     leaves,
     rebuild,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.writes import InTurn, Log, nowhere, since
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
@@ -88,6 +90,8 @@ def if_(cx: Context, e: tree.If) -> Walk[Term]:
     other = yield branch(cx, (lambda: walk(cx, orelse)) if (orelse := e.orelse) else None, variables, e.span)
     if not agree(cx, then, other, e):
         then, other = replace(then, value=UNIT_TERM), replace(other, value=UNIT_TERM)
+    if then.writes or other.writes:
+        return either_writes(cx, predicate, then, other, variables, e.span)
     return joined(cx, predicate, then, other, variables, e.span)
 
 
@@ -97,17 +101,19 @@ class Branch:
     value: Term
     variables: list[Term]  # what the variables stand for at its end
     span: Span
+    writes: Sequence[tuple[Log, Tuple]] = ()  # what it writes into arrays that the loop around only writes into
 
 
 def branch(cx: Context, body: Callable[[], Walk[Term]] | None, variables: list[Binding], span: Span) -> Walk[Branch]:
     """One side of a branch as a region; the variables are put back as they were."""
-    before = [b.term for b in variables]
+    before, marks = [b.term for b in variables], [len(log.sites) for log in cx.logs.values()]
     if cx.loops:
         cx.loops.append(None)
     with cx.region(span) as builder:
         try:
             value = (yield body()) if body is not None else UNIT_TERM
             after = [b.term for b in variables]
+            writes = since(cx, marks, span)
         finally:
             for binding, term in zip(variables, before, strict=True):
                 binding.term = term
@@ -115,7 +121,7 @@ def branch(cx: Context, body: Callable[[], Walk[Term]] | None, variables: list[B
                 cx.loops.pop()
     if isinstance(value, Poison):
         raise Reported
-    return Branch(builder, value, [t for t in after if not isinstance(t, (int, Poly))], span)
+    return Branch(builder, value, [t for t in after if not isinstance(t, (int, Poly))], span, writes)
 
 
 def joined(cx: Context, predicate: Array, then: Branch, other: Branch, variables: list[Binding], span: Span) -> Term:
@@ -141,6 +147,21 @@ def again(old: Term, values: list[Value]) -> Term:
     """A variable's new term: only where its type was declared is still known of it."""
     new = rebuild(type_of(old), values)
     return Array(new.value, origin=old.origin) if isinstance(new, Array) and isinstance(old, Array) else new
+
+
+def either_writes(
+    cx: Context, predicate: Array, then: Branch, other: Branch, variables: list[Binding], span: Span
+) -> Term:
+    """A branch in which a loop's arrays are written into: what the side that is not taken writes goes nowhere."""
+    mine = [*[w for _, w in then.writes], *[nowhere(then.builder, w) for _, w in other.writes]]
+    yours = [*[nowhere(other.builder, w) for _, w in then.writes], *[w for _, w in other.writes]]
+    sides = [replace(side, value=Tuple((side.value, *w))) for side, w in ((then, mine), (other, yours))]
+    both = joined(cx, predicate, sides[0], sides[1], variables, span)
+    assert isinstance(both, Tuple)
+    value, *writes = both.items
+    for (log, _), written in zip((*then.writes, *other.writes), writes, strict=True):
+        log.add(written)
+    return value
 
 
 def agree(cx: Context, then: Branch, other: Branch, e: tree.If) -> bool:
@@ -244,8 +265,18 @@ def enter(builder: Builder, variables: list[Binding]) -> None:
 
 def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
     """A loop over a source, perhaps one that a variable ends."""
+    from difflang.elaborate.scatters import at_once, logs_for
+
     over = source(cx, (yield walk(cx, e.iterable)), e.iterable.span)
     variables = carried(cx, e.body)
+    if logs := logs_for(cx, e, over, variables[:-1]):
+        draws = cx.root.draws
+        try:
+            return (yield at_once(cx, e, over, logs))
+        except InTurn:
+            cx.root.draws = draws
+    if not cx.logs.keys().isdisjoint(variables):
+        raise InTurn
 
     def bind(index: Array, rows: list[Value]) -> None:
         bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span)

@@ -122,13 +122,22 @@ def absorb(cx: Context, word: Sequence[Value], span: Span) -> None:
         merge(cx, cx.emit("const", span, value=True, type=Tensor(BOOL)), word, span)
 
 
-def absorb_lanes(cx: Context, words: Sequence[Value], span: Span) -> None:
-    """The failure of one of the lanes that failed: of the last check among theirs, the first lane."""
+def absorb_lanes(cx: Context, words: Sequence[Value], span: Span, *, in_order: bool) -> None:
+    """The failure of one of the lanes that failed: of the last check among theirs, or `in_order` of the first lane."""
     sites = words[0]
     assert isinstance(sites.type, Tensor)
     if sites.type.shape == (0,):
         return
-    lane = cx.emit("argmax", span, sites, axis=0)
-    numbers = [cx.emit("dynamic_slice", span, w, lane, sizes=(1,)) for w in words[1:]]
-    site = cx.emit("reduce_max", span, sites, axes=(0,))
-    absorb(cx, [site, *[cx.emit("reshape", span, n, shape=()) for n in numbers]], span)
+    lane = first_failed(cx, sites, span) if in_order else cx.emit("argmax", span, sites, axis=0)
+    of_lane = [cx.emit("dynamic_slice", span, w, lane, sizes=(1,)) for w in words]
+    site, *numbers = [cx.emit("reshape", span, n, shape=()) for n in of_lane]
+    absorb(cx, [site if in_order else cx.emit("reduce_max", span, sites, axes=(0,)), *numbers], span)
+
+
+def first_failed(cx: Context, sites: Value, span: Span) -> Value:
+    """The first lane that failed, or the last lane: a minimum, which is faster to find than a position."""
+    assert isinstance(sites.type, Tensor)
+    places = cx.emit("iota", span, type=sites.type, axis=0)
+    well = cx.emit("eq", span, sites, cx.emit("const", span, value=0, type=sites.type))
+    last = cx.emit("const", span, value=sites.type.shape[0] - 1, type=sites.type)
+    return cx.emit("reduce_min", span, cx.emit("select", span, well, last, places), axes=(0,))

@@ -14,12 +14,12 @@ from difflang.elaborate.context import Context, Reported, walk
 from difflang.elaborate.failure import check_index
 from difflang.elaborate.lanes import by_lanes
 from difflang.elaborate.mismatches import no_conversion
-from difflang.elaborate.operators import array, broadcast_shape, broadcast_to, elementwise
+from difflang.elaborate.operators import ARITHMETIC, array, broadcast_shape, broadcast_to, elementwise
 from difflang.elaborate.terms import Array, Poison, Range, Term, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.graph import Value
-from difflang.ir.types import I32, INTEGERS, Tensor
+from difflang.ir.types import COMPLEXES, I32, INTEGERS, Tensor
 from difflang.syntax import tree
 
 
@@ -282,8 +282,12 @@ def adjacent(axes: tuple[int, ...]) -> bool:
 # ---- Writing
 
 
-def written(cx: Context, subs: Subscripts, value: Term, span: Span, *, accumulate: bool) -> Array:
-    """The array with a part of it replaced, or added to."""
+# How an update goes to positions, which may name a place more than once.
+SCATTERS = {"=": "scatter", "+": "scatter_add", "*": "scatter_mul", "max": "scatter_max", "min": "scatter_min"}
+
+
+def written(cx: Context, subs: Subscripts, value: Term, span: Span, op: str = "=") -> Array:
+    """The array with a part of it replaced, or with `+` added to; other operations need an array of positions."""
     change = array(cx, value, span)
     if any(p.new for p in subs.parts):
         raise cx.error("DL0207", "a new axis cannot be assigned to", subs.span)
@@ -292,16 +296,24 @@ def written(cx: Context, subs: Subscripts, value: Term, span: Span, *, accumulat
     if wanting(subs) is not None:
         return subs.base
     if any(p.where is not None or p.step != 1 for p in subs.parts):
-        return scattered(cx, subs, change, span, accumulate=accumulate)
+        return scattered(cx, subs, change, span, op)
     axes = subs.axes
     sizes = tuple(1 if p.size is None else p.size for p in axes)
     visible = tuple(p.size for p in axes if p.size is not None)
     part = reshaped(cx, fitted(cx, change, visible, span, subs), sizes, span)
     if all(p.whole for p in axes):
-        return sum_of(cx, subs.base, part, span) if accumulate else part
-    if accumulate:
+        return part if op == "=" else sum_of(cx, subs.base, part, span)
+    if op == "+":
         part = sum_of(cx, windowed(cx, subs), part, span)
     return Array(cx.emit("dynamic_update", span, subs.base.value, part.value, *offsets(axes)))
+
+
+def combined(cx: Context, op: str, old: Term, value: Term, span: Span, spans: Sequence[Span] = ()) -> Term:
+    """What an update makes of what is there. `max=` and `min=` are assignments that happen if the value is better."""
+    if op not in ("max", "min"):
+        return elementwise(cx, ARITHMETIC[op], span, (old, value), spans)
+    better = elementwise(cx, "gt" if op == "max" else "lt", span, (value, old), spans[::-1])
+    return elementwise(cx, "select", span, (better, value, old))
 
 
 def sum_of(cx: Context, a: Array, b: Array, span: Span) -> Array:
@@ -323,8 +335,10 @@ def fitted(cx: Context, change: Array, shape: tuple[Dim, ...], span: Span, subs:
     return broadcast_to(cx, change, shape, span)
 
 
-def scattered(cx: Context, subs: Subscripts, change: Array, span: Span, *, accumulate: bool) -> Array:
-    """Writes to positions given by arrays or by a stepped range; among writes to one place the last wins."""
+def scattered(cx: Context, subs: Subscripts, change: Array, span: Span, op: str) -> Array:
+    """Writes to positions given by arrays or by a stepped range, in their order where one names a place again."""
+    if op not in ("=", "+") and pruned(subs.base.tensor.dtype) in COMPLEXES:
+        raise cx.not_yet(f"`{op}=` at an array of positions in complex numbers is", span, "loop over the positions")
     axes = [stepped_positions(cx, p, subs.span) if p.step != 1 else p for p in subs.axes]
     plan = Subscripts(subs.base, tuple(axes), subs.span, subs.base_span)
     if any(p.size is not None and not p.whole for p in axes):
@@ -338,9 +352,7 @@ def scattered(cx: Context, subs: Subscripts, change: Array, span: Span, *, accum
     if before:
         order = (*range(before, before + len(lead)), *range(before), *range(before + len(lead), len(shape)))
         update = Array(cx.emit("transpose", span, update.value, perm=order))
-    name = "scatter_add" if accumulate else "scatter"
-    values = [p.value for p in positions]
-    return Array(cx.emit(name, span, subs.base.value, update.value, *values, axes=indexed))
+    return cx.op(SCATTERS[op], span, subs.base, update, *positions, axes=indexed)
 
 
 def stepped_positions(cx: Context, part: Part, span: Span) -> Part:

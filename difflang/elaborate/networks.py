@@ -1,113 +1,205 @@
-"""Convolution and pooling on images: `x` is [batch, height, width, channels], `w` [height, width, in, out]."""
+"""Convolution and pooling in one, two and three dimensions. Images are [batch, axes of space, channels], kernels
+[axes of space, channels in, channels out].
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from difflang.check.reports import Undecided
-from difflang.check.types import show_type
+from difflang.check.types import Spread, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context
 from difflang.elaborate.mismatches import no_conversion
 from difflang.elaborate.operators import elementwise
 from difflang.elaborate.terms import Array, Term, Text, Tuple
+from difflang.ir.dims import Dim
+from difflang.ir.op import Unknown
+from difflang.ops.conv import image_cotangent
 
 if TYPE_CHECKING:
     from difflang.elaborate.arguments import Args
 
-Pair = tuple[int, int]
+Ints = tuple[int, ...]
+Margins = tuple[tuple[int, int], ...]
+SPACE = {"1d": "length", "2d": "height, width", "3d": "depth, height, width"}
+PADDING = 'padding is "valid", "same", a number, or a tuple of one for each axis'
 
 
-def pair(cx: Context, took: Taken, name: str, default: int) -> Pair:
-    """One number for both axes, or a tuple of two."""
+def each(cx: Context, took: Taken, name: str, rank: int, default: int, least: int = 1) -> Ints:
+    """One number for all axes of space, or a tuple of one for each."""
     if not took.has(name):
-        return default, default
+        return (default,) * rank
     term, span = took.found[name]
-    items = term.items if isinstance(term, Tuple) else (term, term)
-    found = [cx.static(t, span, f"`{name}`") for t in items]
-    if len(found) != 2 or any(not isinstance(n, int) or n < 1 for n in found):
-        raise cx.error("DL0338", f"`{name}` is a positive number, or a tuple of two", span)
-    first, second = found
-    assert isinstance(first, int) and isinstance(second, int)
-    return first, second
+    items = term.items if isinstance(term, Tuple) else (term,) * rank
+    found = [n for t in items if isinstance(n := cx.static(t, span, f"`{name}`"), int) and n >= least]
+    if len(found) != rank or len(items) != rank:
+        what = "a positive number" if least else "a number that is not negative"
+        raise cx.error("DL0338", f"`{name}` is {what}, or a tuple of {rank}", span)
+    return tuple(found)
 
 
-def padding(cx: Context, took: Taken, sizes: Pair, window: Pair, strides: Pair) -> tuple[Pair, Pair]:
-    """`"valid"`: none; `"same"`: as many places as strides fit into the image; or a number for every side."""
+def same(sizes: Ints, window: Ints, strides: Ints) -> Margins:
+    """As many places as strides fit into the image."""
+    found: list[tuple[int, int]] = []
+    for n, k, s in zip(sizes, window, strides, strict=True):
+        missing = max((-(-n // s) - 1) * s + k - n, 0)
+        found.append((missing // 2, missing - missing // 2))
+    return tuple(found)
+
+
+def padding(cx: Context, took: Taken, sizes: Ints, window: Ints, strides: Ints) -> Margins:
+    """`"valid"`: none. `"same"`: as many places as strides fit into the image. Or a number for the ends of an axis."""
+    word = padding_word(cx, took)
+    if word == "same":
+        return same(sizes, window, strides)
+    amounts = (0,) * len(sizes) if word == "valid" else each(cx, took, "padding", len(sizes), 0, least=0)
+    return tuple((amount, amount) for amount in amounts)
+
+
+def padding_word(cx: Context, took: Taken) -> str | None:
+    """The padding where it is a word. Errors: DL0338 for an unknown one."""
     if not took.has("padding"):
-        return (0, 0), (0, 0)
+        return "valid"
     term, span = took.found["padding"]
-    if isinstance(term, Text):
-        if term.value == "valid":
-            return (0, 0), (0, 0)
-        if term.value != "same":
-            raise cx.error("DL0338", 'padding is "valid", "same" or a number', span)
-        missing = [max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(sizes, window, strides, strict=True)]
-        return (missing[0] // 2, missing[0] - missing[0] // 2), (missing[1] // 2, missing[1] - missing[1] // 2)
-    amount = cx.static(term, span, "`padding`")
-    if not isinstance(amount, int) or amount < 0:
-        raise cx.error("DL0338", 'padding is "valid", "same" or a number', span)
-    return (amount, amount), (amount, amount)
+    if not isinstance(term, Text):
+        return None
+    if term.value not in ("valid", "same"):
+        raise cx.error("DL0338", PADDING, span)
+    return term.value
 
 
-def image(cx: Context, took: Taken, name: str) -> tuple[Array, Pair]:
-    x = took.array(name)
-    if x.tensor.rank != 4:
-        raise cx.error(
-            "DL0313", "images are [batch, height, width, channels]", took.span(name), f"this is {show_type(x.tensor)}"
-        )
-    height, width = x.tensor.shape[1:3]
-    if not isinstance(height, int) or not isinstance(width, int):
-        if cx.root.definition:
-            raise Undecided
-        raise cx.error("DL0305", "the size of an image must be known before the program runs", took.span(name))
-    return x, (height, width)
+def image(cx: Context, took: Taken, name: str, kind: str) -> tuple[Array, Ints]:
+    """An image and its sizes in space."""
+    x, span = ranked(took.array(name)), took.span(name)
+    if x.tensor.rank != int(kind[0]) + 2:
+        raise cx.error("DL0313", f"images are [batch, {SPACE[kind]}, channels]", span, f"this is {show_type(x.tensor)}")
+    return x, numbers(cx, x.tensor.shape[1:-1], span)
 
 
-@builtin("conv2d")
-def conv2d(cx: Context, args: Args, name: str) -> Term:
-    """Cross-correlation of images with a kernel."""
-    took = Taken(cx, args, name, "x w stride? padding?")
-    x, sizes = image(cx, took, "x")
-    w = took.array("w")
-    spans = (took.span("x"), took.span("w"))
-    if w.tensor.rank != 4:
-        raise cx.error("DL0313", "a kernel is [height, width, in, out]", spans[1], f"this is {show_type(w.tensor)}")
-    if not unified(x.tensor.dtype, w.tensor.dtype):
-        raise no_conversion(cx, name, args.span, [x, w], spans)
-    kh, kw = w.tensor.shape[:2]
-    if not isinstance(kh, int) or not isinstance(kw, int):
+def ranked(x: Array) -> Array:
+    """An array whose number of axes is known. Errors: Undecided."""
+    if any(isinstance(d, Spread) for d in x.tensor.shape):
         raise Undecided
-    strides = pair(cx, took, "stride", 1)
-    edges = padding(cx, took, sizes, (kh, kw), strides)
+    return x
+
+
+def numbers(cx: Context, sizes: tuple[Dim, ...], span: Any) -> Ints:
+    found = tuple(n for n in sizes if isinstance(n, int))
+    if len(found) == len(sizes):
+        return found
+    if cx.root.definition:
+        raise Undecided
+    raise cx.error("DL0305", "the size of an image must be known before the program runs", span)
+
+
+def kernel(cx: Context, took: Taken, x: Array, kind: str) -> tuple[Array, Ints]:
+    """A kernel for an image, and its sizes in space."""
+    w, span = ranked(took.array("w")), took.span("w")
+    if w.tensor.rank != x.tensor.rank:
+        raise cx.error("DL0313", f"a kernel is [{SPACE[kind]}, in, out]", span, f"this is {show_type(w.tensor)}")
+    if not unified(x.tensor.dtype, w.tensor.dtype):
+        raise no_conversion(cx, took.name, took.args.span, [x, w], (took.span("x"), span))
+    return w, numbers(cx, w.tensor.shape[:-2], span)
+
+
+def groups_of(cx: Context, took: Taken) -> int:
+    groups = took.integer("groups", 1)
+    if groups < 1:
+        raise cx.error("DL0338", "`groups` is a positive number", took.span("groups"))
+    return groups
+
+
+@builtin("conv1d", "conv2d", "conv3d")
+def conv(cx: Context, args: Args, name: str) -> Term:
+    """Cross-correlation of images with a kernel."""
+    took, kind = Taken(cx, args, name, "x w stride? padding? dilation? groups?"), name[-2:]
+    x, sizes = image(cx, took, "x", kind)
+    w, taps = kernel(cx, took, x, kind)
+    strides, dilation = each(cx, took, "stride", len(sizes), 1), each(cx, took, "dilation", len(sizes), 1)
+    edges = padding(cx, took, sizes, reach(taps, dilation), strides)
     return cx.op(
-        "conv2d",
+        "conv",
         args.span,
         x,
         w,
-        spans=spans,
+        spans=(took.span("x"), took.span("w")),
+        called=name,
         strides=strides,
         padding=edges,
-        input_dilation=(1, 1),
-        kernel_dilation=(1, 1),
+        input_dilation=(1,) * len(sizes),
+        kernel_dilation=dilation,
+        groups=groups_of(cx, took),
     )
 
 
-@builtin("max_pool2d", "avg_pool2d", "sum_pool2d")
+def reach(taps: Ints, dilation: Ints) -> Ints:
+    return tuple((k - 1) * d + 1 for k, d in zip(taps, dilation, strict=True))
+
+
+@builtin("conv1d_transpose", "conv2d_transpose", "conv3d_transpose")
+def conv_transpose(cx: Context, args: Args, name: str) -> Term:
+    """The adjoint of the convolution with the same kernel and options: `w` is [axes of space, out, in] from here.
+
+    Where several sizes of image would give one of this size, it is the least, and with `padding = "same"` the stride
+    times this size.
+    """
+    took, kind = Taken(cx, args, name, "x w stride? padding? dilation? groups?"), name[4:6]
+    x, sizes = image(cx, took, "x", kind)
+    w, taps = kernel(cx, took, x, kind)
+    strides, dilation = each(cx, took, "stride", len(sizes), 1), each(cx, took, "dilation", len(sizes), 1)
+    groups, window = groups_of(cx, took), reach(taps, dilation)
+    channels, given = w.tensor.shape[-1], x.tensor.shape[-1]
+    if not cx.unifier.equal(channels, given) or (isinstance(given, int) and given % groups):
+        message = f"`{name}`: the number of channels differs: {given} and {channels}"
+        if cx.unifier.equal(channels, given):
+            message = f"`{name}`: {given} channels do not fall into {groups} groups"
+        raise cx.error("DL0312", message, took.span("w"), f"this is {show_type(w.tensor)}")
+    whole, edges = origin(cx, took, sizes, window, strides)
+    before = x.tensor.reshaped(x.tensor.shape[0], *whole, w.tensor.shape[-2] * groups)
+    cx.builder.span = args.span
+    ones = (1,) * len(sizes)
+    ct, w_value = cx.builder.own(x.value), cx.builder.own(w.value)
+    return Array(
+        image_cotangent(
+            ct, Unknown(before), w_value, strides=strides, padding=edges, input_dilation=ones,
+            kernel_dilation=dilation, groups=groups,
+        )
+    )  # fmt: skip
+
+
+def origin(cx: Context, took: Taken, sizes: Ints, window: Ints, strides: Ints) -> tuple[Ints, Margins]:
+    """The size of the image whose convolution is one of this size, and how that is padded."""
+    if padding_word(cx, took) == "same":
+        whole = tuple(n * s for n, s in zip(sizes, strides, strict=True))
+        return whole, same(whole, window, strides)
+    edges = padding(cx, took, sizes, window, strides)
+    rows = zip(sizes, window, strides, edges, strict=True)
+    whole = tuple((n - 1) * s + k - low - high if n else 0 for n, k, s, (low, high) in rows)
+    if any(n < 0 for n in whole):
+        raise cx.error("DL0338", "the padding cuts off more than there is", took.span("padding"))
+    return whole, edges
+
+
+@builtin(*[f"{what}_pool{kind}" for what in ("max", "avg", "sum") for kind in SPACE])
 def pool(cx: Context, args: Args, name: str) -> Term:
     """The greatest, mean or summed value in each window, which moves by its own size unless `stride` says otherwise.
 
     Padding never wins a maximum, and counts as zeros in a mean.
     """
-    took = Taken(cx, args, name, "x window stride? padding?")
-    x, sizes = image(cx, took, "x")
-    window = pair(cx, took, "window", 1)
-    strides = pair(cx, took, "stride", 1) if took.has("stride") else window
+    took, kind = Taken(cx, args, name, "x window stride? padding?"), name[-2:]
+    x, sizes = image(cx, took, "x", kind)
+    window = each(cx, took, "window", len(sizes), 1)
+    strides = each(cx, took, "stride", len(sizes), 1) if took.has("stride") else window
     edges = padding(cx, took, sizes, window, strides)
-    kind = "max_pool2d" if name == "max_pool2d" else "sum_pool2d"
-    result = cx.op(kind, args.span, x, spans=(took.span("x"),), window=window, strides=strides, padding=edges)
-    if name != "avg_pool2d":
+    op = "max_pool" if name.startswith("max") else "sum_pool"
+    spans = (took.span("x"),)
+    result = cx.op(op, args.span, x, spans=spans, called=name, window=window, strides=strides, padding=edges)
+    if not name.startswith("avg"):
         return result
-    size = Array(cx.emit("const", args.span, value=window[0] * window[1], type=result.tensor))
-    return elementwise(cx, "div", args.span, (result, size))
+    size = 1
+    for k in window:
+        size *= k
+    mean = Array(cx.emit("const", args.span, value=size, type=result.tensor))
+    return elementwise(cx, "div", args.span, (result, mean))

@@ -69,21 +69,28 @@ def kept(cx: Context, result: Array, x: Array, axes: tuple[int, ...], span: Span
     return Array(cx.emit("reshape", span, result.value, shape=shape))
 
 
-@builtin("argmax", "argmin")
-def argument(cx: Context, args: Args, name: str) -> Term:
-    """The place of the first greatest or least element along an axis; of a vector without one."""
-    took = Taken(cx, args, name, "x axis?")
-    x = took.array("x")
+def along(cx: Context, took: Taken, x: Array, name: str) -> int:
+    """The one axis that a function goes along: as asked, or that of a vector."""
+    if any(isinstance(d, Spread) for d in x.tensor.shape):
+        raise Undecided
     axes = took.axes(x.tensor.rank)
     if (axes is None and x.tensor.rank != 1) or (axes is not None and len(axes) != 1):
         raise cx.error(
             "DL0335",
             f"`{name}` goes along one axis",
-            args.span,
+            took.args.span,
             f"this is {show_type(x.tensor)}",
             "say which: `axis = 1`",
         )
-    axis = axes[0] if axes else 0
+    return axes[0] if axes else 0
+
+
+@builtin("argmax", "argmin")
+def argument(cx: Context, args: Args, name: str) -> Term:
+    """The place of the first greatest or least element along an axis; of a vector without one."""
+    took = Taken(cx, args, name, "x axis?")
+    x = took.array("x")
+    axis = along(cx, took, x, name)
     if x.tensor.shape[axis] == 0:
         raise cx.error("DL0337", f"`{name}` of nothing has no value", took.span("x"), f"this is {show_type(x.tensor)}")
     return Array(cx.emit(name, args.span, x.value, axis=axis), below=x.tensor.shape[axis])

@@ -15,12 +15,13 @@ from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import loop_expression
 from difflang.elaborate.expressions import captured, field
 from difflang.elaborate.failure import check
-from difflang.elaborate.indexing import Subscripts, read, subscripts, written
+from difflang.elaborate.indexing import SCATTERS, Subscripts, combined, read, subscripts, written
 from difflang.elaborate.jumps import Unset, loop_without_jumps
 from difflang.elaborate.names import bound_names, targets
-from difflang.elaborate.operators import ARITHMETIC, array, elementwise
+from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.writes import logged, note
 from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, Tensor
 from difflang.syntax import tree
@@ -170,8 +171,10 @@ def write(cx: Context, at: Place, value: Term, span: Span) -> None:
         rebind(cx, at.node, value, span)
         return
     assert at.base is not None
-    if at.subs is not None:
-        write(cx, at.base, written(cx, at.subs, value, span, accumulate=False), span)
+    if at.subs is not None and (log := logged(cx, at.node)) is not None:
+        note(cx, log, at.subs, value, span)
+    elif at.subs is not None:
+        write(cx, at.base, written(cx, at.subs, value, span), span)
     elif isinstance(at.node, tree.Member) and at.value is not None:
         old = current(cx, at.base)
         assert isinstance(old, Record)
@@ -204,22 +207,28 @@ def store(cx: Context, target: tree.Expr, value: Term, span: Span) -> Walk[None]
 
 @walks(tree.Update)
 def update(cx: Context, e: tree.Update) -> Walk[Term]:
-    """`x += e`; on an indexed place with `+=` and `-=` an accumulation over positions, repeated ones too."""
+    """`x += e`; on an indexed place an accumulation over positions, repeated ones too."""
     at: Place = yield place(cx, e.target)
     value = yield walk(cx, e.value)
     spans = (e.target.span, e.value.span)
-    if at.subs is not None and at.base is not None and e.op in ("+", "-"):
-        change = elementwise(cx, "neg", e.span, (value,), spans[1:]) if e.op == "-" else value
-        write(cx, at.base, written(cx, at.subs, change, e.value.span, accumulate=True), e.span)
-        return UNIT_TERM
-    old = current(cx, at)
-    if e.op in ("max", "min"):
-        better = elementwise(cx, "gt" if e.op == "max" else "lt", e.span, (value, old), spans[::-1])
-        new = elementwise(cx, "select", e.span, (better, value, old))
+    if at.subs is not None and at.base is not None and (log := logged(cx, e.target)) is not None:
+        note(cx, log, at.subs, negated(cx, e, value), e.value.span)
+    elif at.subs is not None and at.base is not None and accumulates(e.op, at.subs):
+        op = "+" if e.op == "-" else e.op
+        write(cx, at.base, written(cx, at.subs, negated(cx, e, value), e.value.span, op), e.span)
     else:
-        new = elementwise(cx, ARITHMETIC[e.op], e.span, (old, value), spans)
-    write(cx, at, new, e.span)
+        write(cx, at, combined(cx, e.op, current(cx, at), value, e.span, spans), e.span)
     return UNIT_TERM
+
+
+def negated(cx: Context, e: tree.Update, value: Term) -> Term:
+    """What is added in place of what is subtracted."""
+    return elementwise(cx, "neg", e.span, (value,), (e.value.span,)) if e.op == "-" else value
+
+
+def accumulates(op: str, subs: Subscripts) -> bool:
+    """Whether an update counts each time where positions name a place again."""
+    return op in ("+", "-") or (op in SCATTERS and any(p.where is not None for p in subs.parts))
 
 
 def rebind(cx: Context, target: tree.Name, value: Term, span: Span) -> None:

@@ -20,8 +20,11 @@ from difflang.ops import (
     random,
     reduce,
     roots,
+    running,
     shape,
+    sorting,
     special,
+    updates,
 )
 
 __all__ = [
@@ -44,6 +47,9 @@ __all__ = [
     "random",
     "reduce",
     "roots",
+    "running",
     "shape",
+    "sorting",
     "special",
+    "updates",
 ]

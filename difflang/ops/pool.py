@@ -1,128 +1,127 @@
-"""Pooling over two-dimensional windows of an image [batch, height, width, channels], and cutting it into windows."""
+"""Pooling over the windows of an image [batch, axes of space, channels], and cutting it into windows."""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import FLOATS, Tensor
 from difflang.ops.compare import lt
-from difflang.ops.conv import Margins, Two, outputs, spread
+from difflang.ops.conv import Ints, Margins, Sizes, outputs, places, space_type, spreads
 from difflang.ops.families import Array, Example, known, linear, tensor, widened
 from difflang.ops.reduce import tied
 from difflang.ops.shape import pad_reference
 
 Operand = Value | Unknown
-NO_MARGINS: Margins = ((0, 0), (0, 0))
 
 POOLS = (
-    Example(((2, 4, 4, 2),), {"window": (2, 2), "strides": (2, 2), "padding": NO_MARGINS}),
+    Example(((2, 4, 4, 2),), {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}),
     Example(((1, 5, 6, 1),), {"window": (3, 2), "strides": (2, 1), "padding": ((1, 1), (0, 1))}),
-    Example(((1, 1, 1, 1),), {"window": (1, 1), "strides": (1, 1), "padding": NO_MARGINS}),
-    Example(((0, 2, 2, 1),), {"window": (2, 2), "strides": (1, 1), "padding": NO_MARGINS}),
+    Example(((1, 1, 1, 1),), {"window": (1, 1), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
+    Example(((0, 2, 2, 1),), {"window": (2, 2), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
+    Example(((2, 7, 2),), {"window": (3,), "strides": (2,), "padding": ((1, 0),)}),
+    Example(((1, 2, 3, 4, 1),), {"window": (1, 3, 2), "strides": (1, 1, 2), "padding": ((0, 0), (1, 1), (0, 0))}),
 )
 
 
-def image_type(same: Solver, x: Tensor) -> None:
-    same.accepts(x, FLOATS)
-    same.require(x.rank == 4, f"the image is [batch, height, width, channels], not {x}")
-
-
-def places(x: Tensor, window: tuple[Dim, Dim], strides: Two, padding: Margins) -> tuple[Dim, Dim]:
-    """How many windows fit, down and across."""
-    down, across = (
-        outputs(n, k, s, margin) for n, k, s, margin in zip(x.shape[1:3], window, strides, padding, strict=True)
-    )
-    return down, across
+def unpadded(window: Sizes) -> Margins:
+    return tuple((0, 0) for _ in window)
 
 
 # ------------------------------------------------------------------------------------------------- windows
 
 
-def windows_type(same: Solver, x: Tensor, *, window: Two, strides: Two) -> Tensor:
-    image_type(same, x)
-    return x.reshaped(x.shape[0], *places(x, window, strides, NO_MARGINS), *window, x.shape[3])
+def windows_type(same: Solver, x: Tensor, *, window: Ints, strides: Ints) -> Tensor:
+    space_type(same, x, window, strides)
+    fit = places(x.shape[1:-1], window, strides, unpadded(window))
+    return x.reshaped(x.shape[0], *fit, *window, x.shape[-1])
 
 
-def windows_reference(x: Array, *, window: Two, strides: Two) -> Array:
-    if any(n < k for n, k in zip(x.shape[1:3], window, strict=True)):
-        return np.zeros((x.shape[0], 0, 0, *window, x.shape[3]), x.dtype)
-    found = np.lib.stride_tricks.sliding_window_view(x, window, axis=(1, 2))
-    return found[:, :: strides[0], :: strides[1]].transpose(0, 1, 2, 4, 5, 3)
-
-
-def windows_lower(jax: Any, x: Any, *, window: Two, strides: Two) -> Any:
-    """Tiles are a reshape; else one strided slice for each place in the window, side by side."""
-    lax, (n, h, w, c) = jax.lax, x.shape
-    rows, columns = (known(outputs(s, k, d, (0, 0))) for s, k, d in zip((h, w), window, strides, strict=True))
-    if window == strides:
-        tiled = lax.slice(x, (0, 0, 0, 0), (n, rows * window[0], columns * window[1], c))
-        return lax.transpose(lax.reshape(tiled, (n, rows, window[0], columns, window[1], c)), (0, 1, 3, 2, 4, 5))
-    pieces = [
-        lax.slice(
-            x,
-            (0, i, j, 0),
-            (n, i + known(spread(rows, strides[0])), j + known(spread(columns, strides[1])), c),
-            (1, *strides, 1),
+def windows_reference(x: Array, *, window: Ints, strides: Ints) -> Array:
+    n = len(window)
+    if any(size < k for size, k in zip(x.shape[1:-1], window, strict=True)):
+        return np.zeros(
+            (x.shape[0], *places(x.shape[1:-1], window, strides, unpadded(window)), *window, x.shape[-1]), x.dtype
         )
-        for i in range(window[0])
-        for j in range(window[1])
+    found = np.lib.stride_tricks.sliding_window_view(x, window, axis=tuple(range(1, n + 1)))
+    found = found[(slice(None), *(slice(None, None, s) for s in strides))]
+    return np.moveaxis(found, n + 1, -1)
+
+
+def tiles(n: int) -> Ints:
+    """How tiles, with sizes of places and windows side by side, are turned into windows."""
+    return (0, *range(1, 2 * n, 2), *range(2, 2 * n + 1, 2), 2 * n + 1)
+
+
+def windows_lower(jax: Any, x: Any, *, window: Ints, strides: Ints) -> Any:
+    """Tiles are a reshape; else one strided slice for each place in the window, side by side."""
+    lax, (batch, *space, c), n = jax.lax, x.shape, len(window)
+    fit = tuple(map(known, places(tuple(space), window, strides, unpadded(window))))
+    if window == strides:
+        tiled = lax.slice(x, (0,) * x.ndim, (batch, *(m * k for m, k in zip(fit, window, strict=True)), c))
+        apart = [size for pair in zip(fit, window, strict=True) for size in pair]
+        return lax.transpose(lax.reshape(tiled, (batch, *apart, c)), tiles(n))
+    reach = spreads(fit, strides)
+    pieces = [
+        lax.slice(x, (0, *at, 0), (batch, *(i + known(r) for i, r in zip(at, reach, strict=True)), c), (1, *strides, 1))
+        for at in product(*map(range, window))
     ]
-    together = lax.concatenate([lax.expand_dims(p, (3,)) for p in pieces], 3)
-    return lax.reshape(together, (n, rows, columns, *window, c))
+    together = lax.concatenate([lax.expand_dims(p, (n + 1,)) for p in pieces], n + 1)
+    return lax.reshape(together, (batch, *fit, *window, c))
 
 
-def fold_type(same: Solver, ws: Tensor, *, strides: Two, size: tuple[Dim, Dim]) -> Tensor:
+def fold_type(same: Solver, ws: Tensor, *, strides: Ints, size: Sizes) -> Tensor:
+    n = len(strides)
     same.accepts(ws, FLOATS)
-    same.require(ws.rank == 6, f"windows are [batch, down, across, height, width, channels], not {ws}")
-    image = ws.reshaped(ws.shape[0], *size, ws.shape[5])
-    for fit, given in zip(places(image, (ws.shape[3], ws.shape[4]), strides, NO_MARGINS), ws.shape[1:3], strict=True):
+    same.require(
+        ws.rank == 2 * n + 2 and len(size) == n, f"windows are [batch, places, axes of a window, channels], not {ws}"
+    )
+    window = ws.shape[n + 1 : -1]
+    for fit, given in zip(places(size, window, strides, unpadded(window)), ws.shape[1 : n + 1], strict=True):
         same.size(fit, given, "number of windows")
-    return image
+    return ws.reshaped(ws.shape[0], *size, ws.shape[-1])
 
 
-def fold_reference(ws: Array, *, strides: Two, size: Two) -> Array:
-    n, rows, columns, height, width, c = ws.shape
-    result = np.zeros((n, *size, c), ws.dtype)
-    for i in range(height if rows else 0):
-        for j in range(width if columns else 0):
-            down = slice(i, i + spread(rows, strides[0]), strides[0])
-            across = slice(j, j + spread(columns, strides[1]), strides[1])
-            result[:, down, across] += ws[:, :, :, i, j]
+def fold_reference(ws: Array, *, strides: Ints, size: Ints) -> Array:
+    n = len(strides)
+    fit, window = ws.shape[1 : n + 1], ws.shape[n + 1 : -1]
+    result = np.zeros((ws.shape[0], *size, ws.shape[-1]), ws.dtype)
+    reach = tuple(map(known, spreads(fit, strides)))
+    for at in product(*map(range, window)) if all(fit) else ():
+        covered = (slice(i, i + r, s) for i, r, s in zip(at, reach, strides, strict=True))
+        result[(slice(None), *covered)] += ws[(slice(None),) * (n + 1) + at]
     return result
 
 
-def fold_lower(jax: Any, ws: Any, *, strides: Two, size: Two) -> Any:
+def fold_lower(jax: Any, ws: Any, *, strides: Ints, size: Ints) -> Any:
     """Tiles are a reshape; else one padded slice for each place in the window, summed."""
-    lax, (n, rows, columns, height, width, c) = jax.lax, ws.shape
-    covered = known(spread(rows, strides[0])), known(spread(columns, strides[1]))
+    lax, n = jax.lax, len(strides)
+    batch, c, fit, window = ws.shape[0], ws.shape[-1], ws.shape[1 : n + 1], ws.shape[n + 1 : -1]
     zero = lax.full((), np.zeros((), ws.dtype))
-    if (height, width) == strides:
-        down, across = rows * height, columns * width
-        tiled = lax.reshape(lax.transpose(ws, (0, 1, 3, 2, 4, 5)), (n, down, across, c))
-        return lax.pad(tiled, zero, [(0, 0, 0), (0, size[0] - down, 0), (0, size[1] - across, 0), (0, 0, 0)])
-    total = lax.full((n, *size, c), np.zeros((), ws.dtype))
-    for i in range(height):
-        for j in range(width):
-            piece = lax.reshape(
-                lax.slice(ws, (0, 0, 0, i, j, 0), (n, rows, columns, i + 1, j + 1, c)), (n, rows, columns, c)
-            )
-            edges = [
-                (at, full - at - reach, step - 1)
-                for at, full, reach, step in zip((i, j), size, covered, strides, strict=True)
-            ]
-            total = lax.add(total, lax.pad(piece, zero, [(0, 0, 0), *edges, (0, 0, 0)]))
+    if window == strides:
+        covered = [m * k for m, k in zip(fit, window, strict=True)]
+        tiled = lax.reshape(lax.transpose(ws, np.argsort(tiles(n))), (batch, *covered, c))
+        return lax.pad(
+            tiled, zero, [(0, 0, 0), *((0, s - r, 0) for s, r in zip(size, covered, strict=True)), (0, 0, 0)]
+        )
+    reach = spreads(fit, strides)
+    total = lax.full((batch, *size, c), np.zeros((), ws.dtype))
+    for at in product(*map(range, window)):
+        start, stop = (0,) * (n + 1) + at + (0,), (batch, *fit, *(i + 1 for i in at), c)
+        piece = lax.reshape(lax.slice(ws, start, stop), (batch, *fit, c))
+        edges = [(i, s - i - known(r), step - 1) for i, s, r, step in zip(at, size, reach, strides, strict=True)]
+        total = lax.add(total, lax.pad(piece, zero, [(0, 0, 0), *edges, (0, 0, 0)]))
     return total
 
 
-windows2d = linear(
-    "windows2d",
+windows = linear(
+    "windows",
     type=windows_type,
-    transpose=(lambda ct, x, window, strides: fold2d.one(ct, strides=strides, size=tensor(x).shape[1:3]),),
+    transpose=(lambda ct, x, window, strides: fold.one(ct, strides=strides, size=tensor(x).shape[1:-1]),),
     reference=windows_reference,
     lower=windows_lower,
     accepts=FLOATS,
@@ -131,13 +130,18 @@ windows2d = linear(
         Example(((1, 5, 4, 1),), {"window": (3, 2), "strides": (1, 2)}),
         Example(((1, 1, 1, 1),), {"window": (1, 1), "strides": (1, 1)}),
         Example(((0, 2, 2, 1),), {"window": (2, 2), "strides": (1, 1)}),
+        Example(((2, 5, 2),), {"window": (3,), "strides": (2,)}),
+        Example(((1, 2, 3, 5, 1),), {"window": (1, 3, 2), "strides": (1, 3, 2)}),
+        Example(((1, 2, 3, 5, 1),), {"window": (2, 2, 2), "strides": (1, 1, 2)}),
     ),
-    doc="""All windows of an image: [batch, down, across, height, width, channels]. Units: u -> u. Kinks: none.""",
+    doc="""All windows of an image: [batch, places, axes of a window, channels]. Units: u -> u. Kinks: none.""",
 )
-fold2d = linear(
-    "fold2d",
+fold = linear(
+    "fold",
     type=fold_type,
-    transpose=(lambda ct, ws, strides, size: windows2d.one(ct, window=tensor(ws).shape[3:5], strides=strides),),
+    transpose=(
+        lambda ct, ws, strides, size: windows.one(ct, window=tensor(ws).shape[len(size) + 1 : -1], strides=strides),
+    ),
     reference=fold_reference,
     lower=fold_lower,
     accepts=FLOATS,
@@ -145,8 +149,10 @@ fold2d = linear(
         Example(((2, 2, 2, 2, 2, 2),), {"strides": (2, 2), "size": (5, 4)}),
         Example(((1, 3, 2, 3, 2, 1),), {"strides": (1, 2), "size": (5, 5)}),
         Example(((0, 1, 1, 2, 2, 1),), {"strides": (1, 1), "size": (2, 2)}),
+        Example(((2, 2, 3, 2),), {"strides": (2,), "size": (6,)}),
+        Example(((1, 2, 1, 2, 1, 3, 2, 1),), {"strides": (1, 3, 2), "size": (2, 3, 5)}),
     ),
-    doc="""The image of which each pixel is the sum of its copies in the windows: the adjoint of `windows2d`.
+    doc="""The image of which each pixel is the sum of its copies in the windows: the adjoint of `windows`.
     Units: u -> u. Kinks: none.""",
 )
 
@@ -154,30 +160,36 @@ fold2d = linear(
 # ------------------------------------------------------------------------------------------------- pooling
 
 
-def pool_type(same: Solver, x: Tensor, *, window: Two, strides: Two, padding: Margins) -> Tensor:
-    image_type(same, x)
-    return x.reshaped(x.shape[0], *places(x, window, strides, padding), x.shape[3])
+def pool_type(same: Solver, x: Tensor, *, window: Ints, strides: Ints, padding: Margins) -> Tensor:
+    space_type(same, x, window, strides, padding)
+    return x.reshaped(x.shape[0], *map(outputs, x.shape[1:-1], window, strides, padding), x.shape[-1])
 
 
-def padded_windows(x: Array, fill: float, window: Two, strides: Two, padding: Any) -> Array:
-    low, high = ((0, padding[0][i], padding[1][i], 0) for i in (0, 1))
-    wide = pad_reference(x, np.asarray(fill, x.dtype), low=low, high=high, interior=(0, 0, 0, 0))
-    return windows_reference(wide, window=window, strides=strides)
+def margins(padding: Margins) -> dict[str, Any]:
+    """The attributes of a `pad` of the axes of space."""
+    low, high = ((0, *(margin[i] for margin in padding), 0) for i in (0, 1))
+    return {"low": low, "high": high, "interior": (0,) * len(low)}
 
 
 def pool_reference(reduce: Any, fill: float) -> Rule:
     """`reduce` over the windows of the image, padded with `fill`."""
 
-    def reference(x: Array, *, window: Two, strides: Two, padding: Margins) -> Array:
-        return reduce(padded_windows(x, fill, window, strides, padding), axis=(3, 4))
+    def reference(x: Array, *, window: Ints, strides: Ints, padding: Margins) -> Array:
+        wide = pad_reference(x, np.asarray(fill, x.dtype), **margins(padding))
+        return reduce(windows_reference(wide, window=window, strides=strides), axis=inside(window))
 
     return widened(reference)
+
+
+def inside(window: Sizes) -> Ints:
+    """The axes of a window, among those of `windows`."""
+    return tuple(range(len(window) + 1, 2 * len(window) + 1))
 
 
 def pool_lower(combine: str, fill: float) -> Rule:
     """XLA's reduction over windows; sums of 16-bit floats are kept in f32."""
 
-    def lower(jax: Any, x: Any, *, window: Two, strides: Two, padding: Margins) -> Any:
+    def lower(jax: Any, x: Any, *, window: Ints, strides: Ints, padding: Margins) -> Any:
         half = x.dtype.itemsize == 2
         wide = jax.lax.convert_element_type(x, np.float32) if half else x
         step = {"max": jax.lax.max, "sum": jax.lax.add}[combine]
@@ -190,32 +202,30 @@ def pool_lower(combine: str, fill: float) -> Rule:
 
 
 def framed(x: Value, fill: float, padding: Margins) -> Value:
-    low, high = ((0, padding[0][i], padding[1][i], 0) for i in (0, 1))
-    return OPS["pad"].one(x, x.home.const(fill, tensor(x).reshaped()), low=low, high=high, interior=(0, 0, 0, 0))
+    return OPS["pad"].one(x, x.home.const(fill, tensor(x).reshaped()), **margins(padding))
 
 
-def over_windows(y: Value, window: Two) -> Value:
+def over_windows(y: Value, window: Ints) -> Value:
     """One number a window, repeated for each of its places."""
-    n, rows, columns, c = tensor(y).shape
-    return OPS["broadcast"].one(y, shape=(n, rows, columns, *window, c), axes=(0, 1, 2, 5))
+    *lead, c = tensor(y).shape
+    return OPS["broadcast"].one(y, shape=(*lead, *window, c), axes=(*range(len(lead)), len(lead) + len(window)))
 
 
-def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Two, strides: Two, padding: Margins) -> Value:
-    seen = windows2d.one(framed(x, float("-inf"), padding), window=window, strides=strides)
-    moved = windows2d.one(framed(dx, 0.0, padding), window=window, strides=strides)
-    return tied(lt.one(seen, over_windows(y, window)), moved, y, (3, 4))
+def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Ints, strides: Ints, padding: Margins) -> Value:
+    seen = windows.one(framed(x, float("-inf"), padding), window=window, strides=strides)
+    moved = windows.one(framed(dx, 0.0, padding), window=window, strides=strides)
+    return tied(lt.one(seen, over_windows(y, window)), moved, y, inside(window))
 
 
-def sum_pool_transpose(ct: Value, x: Operand, *, window: Two, strides: Two, padding: Margins) -> Value:
-    _, h, w, _ = tensor(x).shape
-    (top, bottom), (left, right) = padding
-    whole = fold2d.one(over_windows(ct, window), strides=strides, size=(h + top + bottom, w + left + right))
-    return framed(whole, 0.0, ((-top, -bottom), (-left, -right)))
+def sum_pool_transpose(ct: Value, x: Operand, *, window: Ints, strides: Ints, padding: Margins) -> Value:
+    size = tuple(n + low + high for n, (low, high) in zip(tensor(x).shape[1:-1], padding, strict=True))
+    whole = fold.one(over_windows(ct, window), strides=strides, size=size)
+    return framed(whole, 0.0, tuple((-low, -high) for low, high in padding))
 
 
-max_pool2d = OPS.declare(
+max_pool = OPS.declare(
     Op(
-        "max_pool2d",
+        "max_pool",
         type=pool_type,
         jvp=(max_pool_jvp,),
         reference=pool_reference(np.max, -np.inf),
@@ -226,8 +236,8 @@ max_pool2d = OPS.declare(
         Kinks: k ties in a window share its derivative, 1/k each.""",
     )
 )
-sum_pool2d = linear(
-    "sum_pool2d",
+sum_pool = linear(
+    "sum_pool",
     type=pool_type,
     transpose=(sum_pool_transpose,),
     reference=pool_reference(np.sum, 0.0),

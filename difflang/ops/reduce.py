@@ -1,4 +1,4 @@
-"""Reductions over axes, and running sums. The mean, the variance and the like are composites above the IR."""
+"""Reductions over axes. The mean, the variance and the like are composites above the IR, running sums in `running`."""
 
 from __future__ import annotations
 
@@ -250,42 +250,4 @@ reduce_any = inactive(
     lanes=axes_moved,
     samples=TRUTHS,
     doc="""Is any true? False over nothing.""",
-)
-
-
-# ------------------------------------------------------------------------------------- running sums
-
-
-def cumsum_type(same: Solver, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
-    same.accepts(x, NUMBERS)
-    same.require(0 <= axis < x.rank, f"there is no axis {axis} in {x}")
-    return x
-
-
-def cumsum_reference(x: Array, *, axis: int, reverse: bool) -> Array:
-    turned = np.flip(x, axis) if reverse else x
-    sums = np.cumsum(wide(turned), axis=axis, dtype=wide(x).dtype).astype(x.dtype)
-    return np.flip(sums, axis) if reverse else sums
-
-
-def cumsum_lower(jax: Any, x: Any, *, axis: int, reverse: bool) -> Any:
-    if x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating):
-        sums = jax.lax.cumsum(jax.lax.convert_element_type(x, np.float32), axis, reverse)
-        return jax.lax.convert_element_type(sums, x.dtype)
-    return jax.lax.cumsum(x, axis, reverse)
-
-
-cumsum = linear(
-    "cumsum",
-    type=cumsum_type,
-    transpose=(lambda ct, x, axis, reverse: cumsum.one(ct, axis=axis, reverse=not reverse),),
-    reference=cumsum_reference,
-    lower=cumsum_lower,
-    accepts=NUMBERS,
-    samples=(
-        Example(((3, 4),), {"axis": 1, "reverse": False}),
-        Example(((3, 1),), {"axis": 0, "reverse": True}),
-        Example(((0,),), {"axis": 0, "reverse": False}),
-    ),
-    doc="""Running sums along an axis, from its end if `reverse`. Units: u -> u. Kinks: none.""",
 )

@@ -196,7 +196,10 @@ def wrong_reference(op: Op) -> Op:
     return replace(op, reference=reference)
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "pow", "max", "lgamma", "reduce_prod", "max_pool2d", "hypot"])
+@pytest.mark.parametrize(
+    "name",
+    ["exp", "tanh", "pow", "max", "lgamma", "reduce_prod", "max_pool", "hypot", "cumprod", "recurrence", "scatter_mul"],
+)
 def test_a_wrong_jvp_is_noticed(name: str) -> None:
     op = wrong_jvp(OPS[name])
     with pytest.raises(AssertionError, match="differences"):
@@ -204,7 +207,9 @@ def test_a_wrong_jvp_is_noticed(name: str) -> None:
             check_jvp(call.graph(), call.arrays, call.wrt, rng(), call)
 
 
-@pytest.mark.parametrize("name", ["mul", "dot_general", "conv2d", "gather", "scatter", "pad", "select", "reduce_sum"])
+@pytest.mark.parametrize(
+    "name", ["mul", "dot_general", "conv", "fold", "gather", "scatter", "pad", "select", "reduce_sum"]
+)
 def test_a_wrong_transpose_is_noticed(name: str) -> None:
     op = wrong_transpose(OPS[name])
     with pytest.raises(AssertionError, match="<ct, J dx>"):

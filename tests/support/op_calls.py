@@ -281,3 +281,9 @@ def lowered(graph: Graph) -> Callable[..., list[Any]]:
         return [env[r] for r in graph.results]
 
     return function
+
+
+def compiled(op: Op, *xs: Any, **attrs: Any) -> Any:
+    """What an op gives once it is lowered and compiled."""
+    with jax.enable_x64(True):
+        return np.asarray(jax.jit(lambda *xs: op.lower(jax, *xs, **attrs))(*xs))

@@ -151,15 +151,15 @@ def test_ties_share_evenly() -> None:
     assert gradient("reduce_min", [2.0, 1.0, 1.0], axes=(0,))[0].tolist() == [0.0, 0.5, 0.5]
     pool = {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}
     image = np.array([[1.0, 5.0], [5.0, 2.0]]).reshape(1, 2, 2, 1)
-    assert gradient("max_pool2d", image, **pool)[0].ravel().tolist() == [0.0, 0.5, 0.5, 0.0]
+    assert gradient("max_pool", image, **pool)[0].ravel().tolist() == [0.0, 0.5, 0.5, 0.0]
     assert np.isnan(gradient("reduce_max", [1.0, NAN], axes=(0,))[0]).all()
 
 
 def test_padding_never_wins_a_pool() -> None:
     pool = {"window": (2, 2), "strides": (2, 2), "padding": ((1, 1), (1, 1))}
     image = np.full((1, 2, 2, 1), -3.0)
-    assert Call(OPS["max_pool2d"], (image,), pool).reference().ravel().tolist() == [-3.0] * 4
-    assert gradient("max_pool2d", image, **pool)[0].ravel().tolist() == [1.0] * 4
+    assert Call(OPS["max_pool"], (image,), pool).reference().ravel().tolist() == [-3.0] * 4
+    assert gradient("max_pool", image, **pool)[0].ravel().tolist() == [1.0] * 4
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from difflang.ir.op import OPS, Op, TypeMismatch, result_types
+from difflang.ir.op import OPS, TypeMismatch, result_types
 from difflang.ir.types import BOOL, F32, F64, I8, I32, U8, U32, DType, Tensor
-from support.op_calls import Call
-
-
-def compiled(op: Op, *xs: Any, **attrs: Any) -> Any:
-    with jax.enable_x64(True):
-        return np.asarray(jax.jit(lambda *xs: op.lower(jax, *xs, **attrs))(*xs))
+from support.op_calls import Call, compiled
 
 
 def both(name: str, *xs: Any, **attrs: Any) -> list[Any]:

@@ -27,7 +27,8 @@ GONE = {
     "shapes": "[for i => sum(transpose(reshape(m[i], [1, 3]))[1..]^2) + sum(reverse(m[i]) * y)]",
     "two indices": "[for i => sum(for j => m[i, j] * x[j] - y[i])]",
     "a branch by values": "[for i => where(x[i] > 0.0, x[i], y[i])]",
-    "positions": "[for i => x[i] * f64(argmax(m[i]))]",
+    "positions": "[for i => x[i] * f64(argmax(m[i]) + argsort(m[i])[0])]",
+    "running": "[for i => sum(cumsum(m[i]) * y) + cumprod(m[i], reverse = true)[0]]",
 }
 KEPT = {
     "an index of the lane's own": "[for i => y[k[i]] * x[i] + exp(x[i])]",
