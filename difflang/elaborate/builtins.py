@@ -170,9 +170,9 @@ class Taken:
             raise Undecided
         return value
 
-    def flag(self, name: str) -> bool:
+    def flag(self, name: str, *, default: bool = False) -> bool:
         if name not in self.found:
-            return False
+            return default
         term, span = self.found[name]
         if not isinstance(term, Array) or not isinstance(term.static, bool):
             raise self.cx.error("DL0305", f"`{name}` is `true` or `false` as written", span)
@@ -305,16 +305,6 @@ LATER = [
     "tril",
     "triu",
     "gather",
-    "solve",
-    "inv",
-    "det",
-    "slogdet",
-    "cholesky",
-    "qr",
-    "svd",
-    "eigh",
-    "expm",
-    "trace",
     "reduce",
     "scan",
     "print",
@@ -340,6 +330,17 @@ def _later(cx: Context, args: Args, name: str) -> Term:
 for _name in LATER:
     BUILTINS[_name] = immediate(_later, _name)
 
-from difflang.elaborate import arrays, networks, randomness, reductions  # noqa: E402 - they register their functions here
+from difflang.elaborate import arrays, matrices, networks, randomness, reductions  # noqa: E402 - they register their functions here
 
-__all__ = ["BUILTINS", "TRANSFORMS", "Taken", "arrays", "builtin", "converted", "networks", "randomness", "reductions"]
+__all__ = [
+    "BUILTINS",
+    "TRANSFORMS",
+    "Taken",
+    "arrays",
+    "builtin",
+    "converted",
+    "matrices",
+    "networks",
+    "randomness",
+    "reductions",
+]

@@ -9,7 +9,10 @@ from difflang.ops import (
     constants,
     conv,
     derivative,
+    det,
     elementwise,
+    expm,
+    factor,
     history,
     index,
     linalg,
@@ -22,6 +25,7 @@ from difflang.ops import (
     roots,
     shape,
     special,
+    spectral,
 )
 
 __all__ = [
@@ -33,7 +37,10 @@ __all__ = [
     "constants",
     "conv",
     "derivative",
+    "det",
     "elementwise",
+    "expm",
+    "factor",
     "history",
     "index",
     "linalg",
@@ -46,4 +53,5 @@ __all__ = [
     "roots",
     "shape",
     "special",
+    "spectral",
 ]
