@@ -28,14 +28,18 @@ Operands = tuple[Array, Array]
 
 def matrix(cx: Context, took: Taken, name: str) -> Array:
     """An argument with at least two axes."""
+    x = counted(took, name)
+    if x.tensor.rank < 2:
+        message = f"`{took.name}` takes a matrix, or a stack of them"
+        raise cx.error("DL0313", message, took.span(name), f"this is {show_type(x.tensor)}")
+    return x
+
+
+def counted(took: Taken, name: str) -> Array:
+    """An array with a known number of axes. Errors: Undecided."""
     x = took.array(name)
     if any(isinstance(size, Spread) for size in x.tensor.shape):
         raise Undecided
-    if x.tensor.rank < 2:
-        found = show_type(x.tensor)
-        raise cx.error(
-            "DL0313", f"`{took.name}` takes a matrix, or a stack of them", took.span(name), f"this is {found}"
-        )
     return x
 
 
@@ -64,7 +68,7 @@ def solve_triangular(cx: Context, args: Args, name: str) -> Term:
 
 
 def solved(cx: Context, took: Taken, attrs: dict[str, bool]) -> Array:
-    a, b, span = matrix(cx, took, "a"), took.array("b"), took.args.span
+    a, b, span = matrix(cx, took, "a"), counted(took, "b"), took.args.span
     vector = b.tensor.rank == 1
     columns = Array(cx.emit("reshape", span, b.value, shape=(*b.tensor.shape, 1))) if vector else b
     (x,) = results(cx, took.name, took, alike_stacks(cx, a, columns, span), **attrs)

@@ -235,6 +235,6 @@ qr = OPS.declare(
         samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 0), (2, 3, 1)))),
         doc="""(Q, R) with `a = Q R`, for `a` with at least as many rows as columns: Q has orthonormal columns, R is an
         upper triangle, of the sign that LAPACK gives it. Units: u -> 1, u.
-        Kinks: Inf and NaN where the columns are dependent.""",
+        Kinks: Inf and NaN where the columns are dependent, huge where rounding parts them.""",
     )
 )
