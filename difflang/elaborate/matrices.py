@@ -16,7 +16,7 @@ from difflang.elaborate.terms import Array, Term, Tuple
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, TypeMismatch
-from difflang.ops.det import SMALL, by_leibniz
+from difflang.ops.det import SMALL, by_minors
 from difflang.ops.matrices import matmul, swap, trace
 from difflang.ops.shape import cut
 
@@ -114,7 +114,7 @@ def det(cx: Context, args: Args, name: str) -> Term:
     a = matrix(cx, took, "a")
     floats(cx, a, took.span("a"), name)
     if a.tensor.shape[-2:] in [(n, n) for n in range(1, SMALL + 1)]:
-        return Array(by_leibniz(here(cx, a, args.span)))
+        return Array(by_minors(here(cx, a, args.span)))
     return results(cx, name, took, (a,))[0]
 
 

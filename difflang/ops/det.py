@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from itertools import permutations
-from operator import mul
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -89,18 +88,27 @@ solve = OPS.declare(
 # ------------------------------------------------------------------------------------------------------ det
 
 
-SMALL = 3  # a determinant of so few rows is written out: exact where products and sums are, and quicker than any LU
+SMALL = 4  # a determinant of so few rows is written out: exact where products and sums are, and quicker than any LU
 
 
-def by_leibniz(a: Value) -> Value:
-    """The determinant as a signed sum of products, for as many rows as `SMALL`."""
+def by_minors(a: Value) -> Value:
+    """The determinant of a few rows, at least one: minors of the first row, of the first two, and so on to all."""
     n = known(tensor(a).shape[-1])
-    elements = [[element(a, i, j) for j in range(n)] for i in range(n)]
-    total: Value | None = None
-    for order in permutations(range(n)):
-        term = reduce(mul, [elements[i][j] for i, j in enumerate(order)])
-        total = term if total is None else total + term if parity(order) > 0 else total - term
-    assert total is not None, "a matrix with a row"
+    minors: dict[tuple[int, ...], Value] = {(j,): element(a, 0, j) for j in range(n)}
+    for row in range(1, n):
+        elements = [element(a, row, j) for j in range(n)]
+        minors = {
+            columns: alternating([elements[c] * minors[columns[:k] + columns[k + 1 :]] for k, c in enumerate(columns)])
+            for columns in combinations(range(n), row + 1)
+        }
+    return minors[tuple(range(n))]
+
+
+def alternating(terms: Sequence[Value]) -> Value:
+    """The sum of the last term, less the one before, and so on."""
+    total = terms[-1]
+    for place, term in enumerate(reversed(terms[:-1])):
+        total = total + term if place % 2 else total - term
     return total
 
 
