@@ -170,9 +170,9 @@ class Taken:
             raise Undecided
         return value
 
-    def flag(self, name: str) -> bool:
+    def flag(self, name: str, *, default: bool = False) -> bool:
         if name not in self.found:
-            return False
+            return default
         term, span = self.found[name]
         if not isinstance(term, Array) or not isinstance(term.static, bool):
             raise self.cx.error("DL0305", f"`{name}` is `true` or `false` as written", span)
@@ -301,16 +301,6 @@ LATER = [
     "tril",
     "triu",
     "gather",
-    "solve",
-    "inv",
-    "det",
-    "slogdet",
-    "cholesky",
-    "qr",
-    "svd",
-    "eigh",
-    "expm",
-    "trace",
     "print",
     "assert_close",
     "gamma",
@@ -335,7 +325,7 @@ for _name in LATER:
     BUILTINS[_name] = immediate(_later, _name)
 
 # They register their functions here.
-from difflang.elaborate import arrays, networks, randomness, reductions, running  # noqa: E402
+from difflang.elaborate import arrays, matrices, networks, randomness, reductions, running  # noqa: E402
 
 __all__ = [
     "BUILTINS",
@@ -344,6 +334,7 @@ __all__ = [
     "arrays",
     "builtin",
     "converted",
+    "matrices",
     "networks",
     "randomness",
     "reductions",

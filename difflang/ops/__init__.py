@@ -9,7 +9,10 @@ from difflang.ops import (
     constants,
     conv,
     derivative,
+    det,
     elementwise,
+    expm,
+    factor,
     history,
     index,
     linalg,
@@ -24,6 +27,7 @@ from difflang.ops import (
     shape,
     sorting,
     special,
+    spectral,
     updates,
 )
 
@@ -36,7 +40,10 @@ __all__ = [
     "constants",
     "conv",
     "derivative",
+    "det",
     "elementwise",
+    "expm",
+    "factor",
     "history",
     "index",
     "linalg",
@@ -51,5 +58,6 @@ __all__ = [
     "shape",
     "sorting",
     "special",
+    "spectral",
     "updates",
 ]

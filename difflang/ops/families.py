@@ -1,7 +1,7 @@
 """Families of ops: what is the same for all unary, binary, comparing, linear, ... ops is said once, here.
 
-Also how a declaration says what its tests draw (`Uniform`, `Example`), and small helpers that many rules share.
-No op is declared here.
+Also how a declaration says what its tests draw (`Uniform`, `Graded`, `Example`), and small helpers that many rules
+share. No op is declared here.
 """
 
 from __future__ import annotations
@@ -32,11 +32,24 @@ class Uniform:
 
 
 @dataclass(frozen=True, slots=True)
+class Graded:
+    """Matrices drawn evenly from an interval around 0, with 1, 2, 3, ... added along the diagonal.
+
+    They are far from singular, and their eigenvalues and singular values far apart.
+    """
+
+    width: float = 0.3
+
+
+@dataclass(frozen=True, slots=True)
 class Fixed:
-    """An operand that tests do not draw: index arrays, keys, predicates. `data` is a number or nested tuples."""
+    """An operand that tests do not draw: index arrays, keys, predicates. `data` is a number or nested tuples.
+
+    Without an element type it is of the one under test.
+    """
 
     data: Any
-    dtype: DType
+    dtype: DType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +58,7 @@ class Example:
 
     operands: tuple[tuple[int, ...] | Fixed, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    draw: Uniform = Uniform()
+    draw: Uniform | Graded = Uniform()
 
 
 Samples = Uniform | tuple[Uniform, ...] | tuple[Example, ...]
@@ -57,10 +70,10 @@ def axes_moved(n: Dim, *, axes: tuple[int, ...]) -> dict[str, Any]:
     return {"axes": tuple([a + 1 for a in axes])}
 
 
-class ForEach(Sequence[Rule]):
+class ForEach(Sequence[Rule | None]):
     """Rules for an op with any number of operands: `rule(i)` is that of operand i."""
 
-    def __init__(self, rule: Callable[[int], Rule]) -> None:
+    def __init__(self, rule: Callable[[int], Rule | None]) -> None:
         self.rule = rule
 
     def __len__(self) -> int:

@@ -15,11 +15,11 @@ import numpy as np
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.ad.differentiate import differentiate
 from difflang.ir.builder import region
-from difflang.ir.evaluate import evaluate, numpy_dtype
+from difflang.ir.evaluate import evaluate, numpy_dtype, results_of
 from difflang.ir.graph import Graph
 from difflang.ir.op import OPS, Op, result_types
 from difflang.ir.types import BF16, BOOL, C64, C128, DTYPES, F16, F32, F64, I8, I32, U32, DType, Tensor, Type
-from difflang.ops.families import Example, Fixed, Uniform
+from difflang.ops.families import Example, Fixed, Graded, Uniform
 
 Array = Any
 Mask = tuple[bool, ...]
@@ -41,6 +41,7 @@ class Call:
     op: Op
     arrays: tuple[Array, ...]
     attrs: dict[str, Any]
+    mixes: bool = False  # its elements with each other, as a factorization does: rounding moves them all
 
     def __str__(self) -> str:
         return f"{self.op}({', '.join(map(str, self.types))}) {self.attrs}"
@@ -50,9 +51,8 @@ class Call:
         return [Tensor(DTYPE_OF[x.dtype], x.shape) for x in self.arrays]
 
     @property
-    def result(self) -> Type:
-        (found,) = result_types(self.op, self.types, (), self.attrs)
-        return found
+    def results(self) -> tuple[Type, ...]:
+        return result_types(self.op, self.types, (), self.attrs)
 
     @property
     def wrt(self) -> Mask:
@@ -64,14 +64,26 @@ class Call:
 
     @property
     def active(self) -> bool:
-        return not self.op.inactive and any(self.wrt) and self.result.tangent is not None
+        return not self.op.inactive and any(self.wrt) and any(r.tangent is not None for r in self.results)
 
     def graph(self) -> Graph:
         return region(self.types, lambda *xs: self.op(*xs, **self.attrs))
 
-    def reference(self, *arrays: Array) -> Array:
+    def references(self, *arrays: Array) -> list[Array]:
+        """What the reference gives, one array for each result."""
         with np.errstate(all="ignore"):
-            return np.asarray(self.op.reference(*(arrays or self.arrays), **self.attrs))
+            found = self.op.reference(*(arrays or self.arrays), **self.attrs)
+        return [np.asarray(y) for y in (found if len(self.results) > 1 else [found])]
+
+    def reference(self, *arrays: Array) -> Array:
+        """The same of an op with one result."""
+        (found,) = self.references(*arrays)
+        return found
+
+    def lower(self, *arrays: Any) -> list[Any]:
+        """What the lowering gives, under a trace of JAX."""
+        found = self.op.lower(jax, *arrays, **self.attrs)
+        return list(found) if len(self.results) > 1 else [found]
 
 
 def calls_of(op: Op, dtypes: Iterable[DType] | None = None) -> list[Call]:
@@ -94,15 +106,20 @@ def draws(op: Op, dtype: DType, rng: np.random.Generator) -> Iterator[Call]:
         return
     for example in samples:
         assert isinstance(example, Example)
-        operands = (fixed(o) if isinstance(o, Fixed) else draw(rng, dtype, o, example.draw) for o in example.operands)
-        yield Call(op, tuple(operands), dict(example.attrs))
+        operands = (
+            fixed(o, dtype) if isinstance(o, Fixed) else draw(rng, dtype, o, example.draw) for o in example.operands
+        )
+        yield Call(op, tuple(operands), dict(example.attrs), isinstance(example.draw, Graded))
 
 
-def fixed(operand: Fixed) -> Array:
-    return np.asarray(operand.data).astype(numpy_dtype(operand.dtype))
+def fixed(operand: Fixed, dtype: DType) -> Array:
+    return np.asarray(operand.data).astype(numpy_dtype(operand.dtype or dtype))
 
 
-def draw(rng: np.random.Generator, dtype: DType, shape: Sequence[int], within: Uniform) -> Array:
+def draw(rng: np.random.Generator, dtype: DType, shape: Sequence[int], within: Uniform | Graded) -> Array:
+    if isinstance(within, Graded):
+        small = rng.uniform(-within.width, within.width, shape)
+        return (small + np.eye(*shape[-2:]) * np.arange(1.0, shape[-1] + 1)).astype(numpy_dtype(dtype))
     if dtype.kind == "bool":
         return np.asarray(rng.random(shape) < 0.5)
     if dtype.is_integer:
@@ -143,23 +160,38 @@ def assert_close(got: Array, want: Array, scale: Array, ulps: float, what: objec
     assert good.all(), f"{what}: {got[~good][:4]} is not {want[~good][:4]}"
 
 
-def scale_of(call: Call) -> Array:
-    """The sum of absolute terms: what rounding errors are to be compared with.
+def scales_of(call: Call) -> list[Array]:
+    """For each result the sum of absolute terms: what rounding errors are to be compared with.
 
-    For a linear op the op on absolute values; else |x f'(x)| over the operands: the effect of rounding the operands.
+    For an op that is linear in every operand the op on absolute values; else |x f'(x)| over the operands, the effect of
+    rounding the operands. A factorization is exact for operands that are off by rounding of their largest element.
     """
-    if call.op.transpose is not None:
+    if linear(call):
         sizes = (np.abs(x).astype(x.dtype) if w else x for x, w in zip(call.arrays, call.wrt, strict=True))
-        return np.abs(wide(call.reference(*sizes)))
+        return [np.abs(wide(y)) for y in call.references(*sizes)]
     if not call.active:
-        return np.zeros(())
-    (y, *_), total = evaluate(call.graph(), *call.arrays), 0.0
+        return [np.zeros(())] * len(call.results)
+    totals = [np.zeros(y.shape) for y in evaluate(call.graph(), *call.arrays)]
     for i, (x, w) in enumerate(zip(call.arrays, call.wrt, strict=True)):
         if w:
-            only = tuple(j == i for j in range(len(call.arrays)))
-            (dy,) = evaluate(pushed(call.graph(), only), *call.arrays, x)
-            total = total + np.abs(wide(dy))
-    return np.broadcast_to(total, y.shape)
+            push = pushed(call.graph(), tuple(j == i for j in range(len(call.arrays))))
+            for change in one_at_a_time(x) if call.mixes else [x]:
+                dys = evaluate(push, *call.arrays, change)
+                totals = [total + np.abs(wide(dy)) for total, dy in zip(totals, dys, strict=True)]
+    return totals
+
+
+def linear(call: Call) -> bool:
+    rules = call.op.transpose
+    return rules is not None and all(rules[min(i, len(rules) - 1)] is not None for i, w in enumerate(call.wrt) if w)
+
+
+def one_at_a_time(x: Array) -> Iterator[Array]:
+    """The size of the array's largest element in each place by itself."""
+    for place in np.ndindex(x.shape):
+        only = np.zeros_like(x)
+        only[place] = np.abs(x).max()
+        yield only
 
 
 # ------------------------------------------------------------------------------------------- derivatives
@@ -246,8 +278,8 @@ def shaken(graph: Graph, xs: Sequence[Array], rng: np.random.Generator) -> list[
 
     env = {p: off(x) for p, x in zip(graph.params, xs, strict=True)}
     for eqn in graph.eqns:
-        (result,) = eqn.results
-        env[result] = off(np.asarray(eqn.op.reference(*(env[v] for v in eqn.operands), **eqn.attrs)))
+        found = results_of(eqn, [env[v] for v in eqn.operands])
+        env.update((r, off(np.asarray(y))) for r, y in zip(eqn.results, found, strict=True))
     return [env[r] for r in graph.results]
 
 
@@ -276,8 +308,8 @@ def lowered(graph: Graph) -> Callable[..., list[Any]]:
     def function(*arrays: Any) -> list[Any]:
         env = dict(zip(graph.params, arrays, strict=True))
         for eqn in graph.eqns:
-            (result,) = eqn.results
-            env[result] = eqn.op.lower(jax, *(env[v] for v in eqn.operands), **eqn.attrs)
+            found = eqn.op.lower(jax, *(env[v] for v in eqn.operands), **eqn.attrs)
+            env.update(zip(eqn.results, found if len(eqn.results) > 1 else [found], strict=True))
         return [env[r] for r in graph.results]
 
     return function

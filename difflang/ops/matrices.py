@@ -1,0 +1,152 @@
+"""What the rules of matrix ops share: stacks of matrices as values, as arrays, and as types. No op is declared here.
+
+A matrix is the last two axes of an array `[*b, n, m]`; the axes before them are a stack, and every op goes over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.dims import Dim
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS, Op, Rule, Solver
+from difflang.ir.types import FLOATS, I32, Tensor
+from difflang.ops.compare import eq
+from difflang.ops.families import Array, tensor, zeros_at
+from difflang.ops.linalg import dot_general
+from difflang.ops.linear import select
+from difflang.ops.reduce import reduce_sum
+
+# ------------------------------------------------------------------------------------------------- types
+
+
+def matrix_type(same: Solver, a: Tensor) -> tuple[Dim, Dim]:
+    """The numbers of rows and columns."""
+    same.accepts(a, FLOATS)
+    same.require(a.rank >= 2, f"takes a matrix or a stack of them, not {a}" if a.rank else f"takes a matrix, not {a}")
+    return a.shape[-2], a.shape[-1]
+
+
+def square_type(same: Solver, a: Tensor) -> Dim:
+    """The number of rows, which is that of columns."""
+    rows, columns = matrix_type(same, a)
+    same.size(rows, columns, "size of a square matrix")
+    return rows
+
+
+def same_square(same: Solver, a: Tensor, **_: Any) -> Tensor:
+    """The type of an op from square matrices to such."""
+    square_type(same, a)
+    return a
+
+
+def thinner(rows: Dim, columns: Dim) -> Dim:
+    """The smaller of two sizes that are equal or numbers."""
+    return rows if rows == columns else min(rows, columns)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+# ------------------------------------------------------------------------------------------------- values
+
+
+def swap(x: Value) -> Value:
+    """Every matrix transposed."""
+    rank = tensor(x).rank
+    return OPS["transpose"].one(x, perm=(*range(rank - 2), rank - 1, rank - 2))
+
+
+def matmul(x: Value, y: Value) -> Value:
+    """Matrix by matrix along the stacks."""
+    rank = tensor(x).rank
+    stack = tuple(range(rank - 2))
+    return dot_general.one(x, y, contract=((rank - 1,), (rank - 2,)), batch=(stack, stack))
+
+
+def symmetric(x: Value) -> Value:
+    return (x + swap(x)) * 0.5
+
+
+def places(x: Value, kept: Op) -> Value:
+    """Where `kept(row, column)` holds: `ge` the lower triangle, `gt` without the diagonal, `eq` the diagonal."""
+    type = Tensor(I32, tensor(x).shape)
+    rows, columns = (x.home.one("iota", type=type, axis=type.rank - axis) for axis in (2, 1))
+    return kept.one(rows, columns)
+
+
+def part(x: Value, kept: Op) -> Value:
+    """The elements where `kept(row, column)` holds; zeros elsewhere, whatever is there."""
+    return select.one(places(x, kept), x, zeros_at(x, x.type))
+
+
+def diagonal(x: Value) -> Value:
+    """The diagonals of square matrices."""
+    return reduce_sum.one(part(x, eq), axes=(tensor(x).rank - 1,))
+
+
+def trace(x: Value) -> Value:
+    rank = tensor(x).rank
+    return reduce_sum.one(part(x, eq), axes=(rank - 2, rank - 1))
+
+
+def along_rows(d: Value, rows: Dim) -> Value:
+    """A matrix whose every row is the vector: times it, columns are scaled."""
+    lead, rank = tensor(d).shape[:-1], tensor(d).rank
+    axes = (*range(rank - 1), rank)
+    return OPS["broadcast"].one(d, shape=(*lead, rows, tensor(d).shape[-1]), axes=axes)
+
+
+def along_columns(d: Value, columns: Dim) -> Value:
+    """A matrix whose every column is the vector: times it, rows are scaled."""
+    return OPS["broadcast"].one(d, shape=(*tensor(d).shape, columns), axes=tuple(range(tensor(d).rank)))
+
+
+# ------------------------------------------------------------------------------------------------- arrays
+
+
+def one_by_one(function: Callable[..., Any], arrays: Sequence[Array], *shapes: tuple[int, ...]) -> tuple[Array, ...]:
+    """A function from matrices to arrays of these shapes, on each of a stack; NaN where it finds no answer."""
+    lead = arrays[0].shape[:-2]
+    outs = tuple([np.full((*lead, *shape), np.nan, arrays[0].dtype) for shape in shapes])
+    for place in np.ndindex(lead):
+        try:
+            found = function(*[x[place] for x in arrays])
+        except np.linalg.LinAlgError:
+            continue
+        for out, y in zip(outs, found, strict=True):
+            out[place] = y
+    return outs
+
+
+def is_half(x: Any) -> bool:
+    """Whether an array, NumPy's or JAX's, holds 16-bit floats."""
+    return x.dtype.itemsize == 2 and x.dtype.kind in "fV"
+
+
+def in_single(reference: Rule) -> Rule:
+    """A reference that computes 16-bit floats in f32 and rounds its results."""
+
+    def rounded(*arrays: Array, **attrs: Any) -> Any:
+        if not is_half(arrays[0]):
+            return reference(*arrays, **attrs)
+        return each(reference(*[x.astype(np.float32) for x in arrays], **attrs), lambda y: y.astype(arrays[0].dtype))
+
+    return rounded
+
+
+def lowered_in_single(lower: Rule) -> Rule:
+    """The same for a lowering."""
+
+    def rounded(jax: Any, *arrays: Any, **attrs: Any) -> Any:
+        if not is_half(arrays[0]):
+            return lower(jax, *arrays, **attrs)
+        convert, dtype = jax.lax.convert_element_type, arrays[0].dtype
+        wide = [convert(x, np.float32) for x in arrays]
+        return each(lower(jax, *wide, **attrs), lambda y: convert(y, dtype))
+
+    return rounded
+
+
+def each(found: Any, change: Callable[[Any], Any]) -> Any:
+    return tuple(map(change, found)) if isinstance(found, tuple) else change(found)
