@@ -155,37 +155,47 @@ def root(cx: Context, square: Array, span: Span) -> Array:
 def norm(cx: Context, args: Args, name: str) -> Term:
     """The Euclidean length; its derivative at 0 is 0."""
     took = Taken(cx, args, name, "x axis? keepdims?")
-    term = took.term("x")
-    squares = elementwise(cx, "mul", args.span, (term, term), (took.span("x"), took.span("x")))
-    if not isinstance(squares, Array):
-        return root(cx, total(cx, squares, args.span), args.span)
-    floats(cx, squares, took.span("x"), name)
-    axes = chosen(cx, took, squares, args)
-    return root(cx, reduced(cx, "reduce_sum", squares, axes, args.span, keep=took.flag("keepdims")), args.span)
+    term, span = took.term("x"), args.span
+    if not isinstance(term, Array):
+        squares = elementwise(cx, "mul", span, (term, term), (took.span("x"), took.span("x")))
+        return root(cx, total(cx, squares, span), span)
+    x = took.array("x")
+    floats(cx, x, took.span("x"), name)
+    axes = chosen(cx, took, x, args)
+    return reduced(cx, "reduce_norm", x, axes, span, keep=took.flag("keepdims"), at=took.span("x"))
+
+
+def without(cx: Context, x: Array, axes: tuple[int, ...], span: Span) -> Array:
+    """The axes of size 1 that a reduction kept, gone."""
+    shape = tuple(d for i, d in enumerate(x.tensor.shape) if i not in axes)
+    return Array(cx.emit("reshape", span, x.value, shape=shape))
 
 
 @builtin("logsumexp", "softmax", "log_softmax")
 def logsumexp(cx: Context, args: Args, name: str) -> Term:
-    """Without overflow: the greatest element is taken out first, as a constant."""
+    """Without overflow: the greatest element is taken out first, as a constant. Infinite ones share evenly."""
     took = Taken(cx, args, name, "x axis? keepdims?" if name == "logsumexp" else "x axis?")
     x, span = took.array("x"), args.span
     floats(cx, x, took.span("x"), name)
     axes = chosen(cx, took, x, args)
-    top = reduced(cx, "reduce_max", x, axes, span, keep=True)
-    finite = Array(cx.emit("isfinite", span, top.value))
-    nothing = Array(cx.emit("const", span, value=0, type=top.tensor))
-    top = array(cx, elementwise(cx, "select", span, (finite, top, nothing)), span)
-    top = Array(cx.emit("stop", span, top.value))
-    shifted = array(cx, elementwise(cx, "sub", span, (x, top)), span)
-    powers = array(cx, elementwise(cx, "exp", span, (shifted,)), span)
+    top = Array(cx.emit("stop", span, reduced(cx, "reduce_max", x, axes, span, keep=True).value))
+    powers = array(cx, elementwise(cx, "exp_sub", span, (x, top)), span)
     sums = reduced(cx, "reduce_sum", powers, axes, span, keep=True)
     if name == "softmax":
         return elementwise(cx, "div", span, (powers, sums))
     logs = array(cx, elementwise(cx, "log", span, (sums,)), span)
     if name == "log_softmax":
-        return elementwise(cx, "sub", span, (shifted, logs))
+        return elementwise(cx, "sub", span, (elementwise(cx, "sub", span, (x, top)), logs))
     whole = array(cx, elementwise(cx, "add", span, (logs, top)), span)
-    if took.has("keepdims") and took.flag("keepdims"):
-        return whole
-    shape = tuple(d for i, d in enumerate(x.tensor.shape) if i not in axes)
-    return Array(cx.emit("reshape", span, whole.value, shape=shape))
+    return whole if name == "logsumexp" and took.flag("keepdims") else without(cx, whole, axes, span)
+
+
+@builtin("logaddexp")
+def logaddexp(cx: Context, args: Args, name: str) -> Term:
+    """`logsumexp` of two, element by element."""
+    took = Taken(cx, args, name, "x y")
+    x, y, span = took.term("x"), took.term("y"), args.span
+    top = array(cx, elementwise(cx, "max", span, (x, y), (took.span("x"), took.span("y"))), span)
+    top = Array(cx.emit("stop", span, top.value))
+    powers = [elementwise(cx, "exp_sub", span, (side, top)) for side in (x, y)]
+    return elementwise(cx, "add", span, (top, elementwise(cx, "log", span, (elementwise(cx, "add", span, powers),))))
