@@ -78,6 +78,7 @@ ELEMENTWISE = {
             "sigmoid",
             "relu",
             "softplus",
+            "gelu",
             "erf",
             "erfc",
             "erfinv",
@@ -91,7 +92,7 @@ ELEMENTWISE = {
         ],
         1,
     ),
-    **dict.fromkeys(["atan2", "hypot", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"], 2),
+    **dict.fromkeys(["atan2", "hypot", "xlogy", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"], 2),
 }
 
 Builtin = Callable[[Context, "Args"], Walk[Term]]

@@ -162,40 +162,49 @@ def root(cx: Context, square: Array, span: Span) -> Array:
 def norm(cx: Context, args: Args, name: str) -> Term:
     """The Euclidean length; its derivative at 0 is 0."""
     took = Taken(cx, args, name, "x axis? keepdims?")
-    term = took.term("x")
-    squares = elementwise(cx, "mul", args.span, (term, term), (took.span("x"), took.span("x")))
-    if not isinstance(squares, Array):
-        return root(cx, total(cx, squares, args.span), args.span)
-    floats(cx, squares, took.span("x"), name)
-    axes = chosen(cx, took, squares, args)
-    return root(cx, reduced(cx, "reduce_sum", squares, axes, args.span, keep=took.flag("keepdims")), args.span)
+    term, span = took.term("x"), args.span
+    if not isinstance(term, Array):
+        squares = elementwise(cx, "mul", span, (term, term), (took.span("x"), took.span("x")))
+        return root(cx, total(cx, squares, span), span)
+    x = took.array("x")
+    floats(cx, x, took.span("x"), name)
+    axes = chosen(cx, took, x, args)
+    return reduced(cx, "reduce_norm", x, axes, span, keep=took.flag("keepdims"), at=took.span("x"))
 
 
 @builtin("logsumexp", "softmax", "log_softmax")
 def logsumexp(cx: Context, args: Args, name: str) -> Term:
-    """Without overflow: the greatest element is taken out first, as a constant."""
+    """Without overflow: the greatest element is taken out first, as a constant. Infinite ones share evenly."""
     took = Taken(cx, args, name, "x axis? keepdims?" if name == "logsumexp" else "x axis?")
     x, span = took.array("x"), args.span
     floats(cx, x, took.span("x"), name)
     axes = chosen(cx, took, x, args)
-    top = reduced(cx, "reduce_max", x, axes, span)
-    finite = Array(cx.emit("isfinite", span, top.value))
-    nothing = Array(cx.emit("const", span, value=0, type=top.tensor))
-    top = array(cx, elementwise(cx, "select", span, (finite, top, nothing)), span)
-    top = Array(cx.emit("stop", span, top.value))
-    shifted = array(cx, elementwise(cx, "sub", span, (x, again(cx, top, x, axes, span))), span)
-    powers = array(cx, elementwise(cx, "exp", span, (shifted,)), span)
+    top = Array(cx.emit("stop", span, reduced(cx, "reduce_max", x, axes, span).value))
+    tops = again(cx, top, x, axes, span)
+    powers = array(cx, elementwise(cx, "exp_sub", span, (x, tops)), span)
     sums = reduced(cx, "reduce_sum", powers, axes, span)
     if name == "softmax":
         return elementwise(cx, "div", span, (powers, again(cx, sums, x, axes, span)))
     logs = array(cx, elementwise(cx, "log", span, (sums,)), span)
     if name == "log_softmax":
+        shifted = elementwise(cx, "sub", span, (x, tops))
         return elementwise(cx, "sub", span, (shifted, again(cx, logs, x, axes, span)))
     whole = array(cx, elementwise(cx, "add", span, (logs, top)), span)
-    return kept(cx, whole, x, axes, span) if took.has("keepdims") and took.flag("keepdims") else whole
+    return kept(cx, whole, x, axes, span) if name == "logsumexp" and took.flag("keepdims") else whole
 
 
 def again(cx: Context, result: Array, x: Array, axes: tuple[int, ...], span: Span) -> Array:
     """What was made of the elements along some axes, for each of them."""
     rest = tuple(i for i in range(x.tensor.rank) if i not in axes)
     return Array(cx.emit("broadcast", span, result.value, shape=x.tensor.shape, axes=rest))
+
+
+@builtin("logaddexp")
+def logaddexp(cx: Context, args: Args, name: str) -> Term:
+    """`logsumexp` of two, element by element."""
+    took = Taken(cx, args, name, "x y")
+    x, y, span = took.term("x"), took.term("y"), args.span
+    top = array(cx, elementwise(cx, "max", span, (x, y), (took.span("x"), took.span("y"))), span)
+    top = Array(cx.emit("stop", span, top.value))
+    powers = [elementwise(cx, "exp_sub", span, (side, top)) for side in (x, y)]
+    return elementwise(cx, "add", span, (top, elementwise(cx, "log", span, (elementwise(cx, "add", span, powers),))))

@@ -8,6 +8,7 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ir.types import FLOATS, NUMBERS, REALS, SIGNED
+from difflang.ops import precise
 from difflang.ops.families import Array, Example, Uniform, binary, elementwise, rounding, unary, zeros_at
 
 NONZERO = Uniform(0.6, 2.4)
@@ -22,8 +23,13 @@ def integer_pow_jvp(dx: Value, y: Value, x: Value, *, n: int) -> Value:
     return dx * (power * float(n))
 
 
+ROUNDED = 8  # from this power on rounding at each squaring adds up to more than four units in the last place
+
+
 def integer_pow_reference(x: Array, *, n: int) -> Array:
     """By squaring, as the lowering does: exact where the power is."""
+    if abs(n) >= ROUNDED and x.dtype == np.float64:
+        return unrounded_power(np, x, n)
     result, square, left = np.ones_like(x), x, abs(n)
     while left:
         result = result * square if left & 1 else result
@@ -31,11 +37,22 @@ def integer_pow_reference(x: Array, *, n: int) -> Array:
     return np.ones_like(x) / result if n < 0 else result
 
 
+def integer_pow_lower(jax: Any, x: Any, *, n: int) -> Any:
+    if abs(n) >= ROUNDED and x.dtype == np.float64:
+        return unrounded_power(jax.numpy, x, n)
+    return jax.lax.integer_pow(x, n)
+
+
+def unrounded_power(m: Any, x: Any, n: int) -> Any:
+    y = precise.power(m, x, abs(n))
+    return 1.0 / y if n < 0 else y
+
+
 integer_pow = unary(
     "integer_pow",
     jvp=integer_pow_jvp,
     reference=integer_pow_reference,
-    lower=lambda jax, x, n: jax.lax.integer_pow(x, n),
+    lower=integer_pow_lower,
     accepts=NUMBERS,
     samples=tuple(Example(((2, 3),), {"n": n}, NONZERO) for n in (0, 1, 2, 3, 7)),
     doc="""`x` to an integer power known at compile time; not negative for integers. Units: u -> u^n.

@@ -9,11 +9,13 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ir.types import COMPLEXES, FLOATS
+from difflang.ops import precise
 from difflang.ops.arithmetic import one_minus_square, sign
-from difflang.ops.compare import eq, ge, le, logical_and
-from difflang.ops.families import Array, Uniform, binary, like, number_like, unary, zeros_at
+from difflang.ops.compare import le
+from difflang.ops.families import Array, Uniform, like, number_like, unary, zeros_at
 from difflang.ops.linear import select
-from difflang.ops.roots import hypot, rsqrt
+from difflang.ops.precise import in_double
+from difflang.ops.roots import hypot, positive_reciprocal, rsqrt
 
 POSITIVE = Uniform(0.2, 3.0)
 INSIDE = Uniform(-0.9, 0.9)
@@ -27,11 +29,19 @@ exp = unary(
     accepts=HOLOMORPHIC,
     doc="""Exponential. Units: 1 -> 1, positive. Kinks: none.""",
 )
+
+
+def exp2_slope(x: Value) -> Value:
+    """From the root: the value is Inf before its slope is."""
+    root = exp2.one(x * 0.5)
+    return root * (root * math.log(2.0))
+
+
 exp2 = unary(
     "exp2",
-    jvp=lambda dx, y, x: dx * (y * math.log(2.0)),
+    jvp=lambda dx, y, x: dx * exp2_slope(x),
     reference=np.exp2,
-    lower=lambda jax, x: jax.lax.exp2(x),
+    lower=in_double(precise.exp2, lambda lax: lax.exp2),
     doc="""Power of two. Units: 1 -> 1, positive. Kinks: none.""",
 )
 expm1 = unary(
@@ -43,25 +53,6 @@ expm1 = unary(
 )
 
 
-def positive_reciprocal_reference(x: Array) -> Array:
-    return np.where(x < 0, x.dtype.type(np.nan), x.dtype.type(1) / np.abs(x))
-
-
-def positive_reciprocal_lower(jax: Any, x: Any) -> Any:
-    lax = jax.lax
-    negative = lax.lt(x, number_like(x, 0))
-    return lax.select(negative, lax.full_like(x, np.nan), lax.div(number_like(x, 1), lax.abs(x)))
-
-
-positive_reciprocal = unary(
-    "positive_reciprocal",
-    jvp=lambda dx, y, x: -(dx * (y * y)),
-    reference=positive_reciprocal_reference,
-    lower=positive_reciprocal_lower,
-    samples=POSITIVE,
-    doc="""The slope of the logarithm: 1/x for x > 0, +Inf at 0 and -0.0, NaN below. Units: u -> 1/u.
-    Kinks: at 0 the limit from inside the domain.""",
-)
 log = unary(
     "log",
     jvp=lambda dx, y, x: dx * positive_reciprocal.one(x),
@@ -74,7 +65,7 @@ log1p = unary(
     "log1p",
     jvp=lambda dx, y, x: dx * positive_reciprocal.one(x + 1.0),
     reference=np.log1p,
-    lower=lambda jax, x: jax.lax.log1p(x),
+    lower=in_double(precise.log1p, lambda lax: lax.log1p),
     samples=Uniform(-0.8, 2.0),
     doc="""`log(1 + x)`, accurate near 0. Units: 1 -> 1. Kinks: +Inf at -1; NaN below.""",
 )
@@ -103,31 +94,6 @@ tan = unary(
     lower=lambda jax, x: jax.lax.tan(x),
     samples=Uniform(-1.2, 1.2),
     doc="""Tangent. Units: radians -> 1. Kinks: none.""",
-)
-
-
-def pow_base_jvp(d: Value, z: Value, x: Value, y: Value) -> Value:
-    """`y x^(y-1)`, 0 at (0, 0), where the power is Inf."""
-    zero = like(x, 0.0)
-    corner = logical_and.one(eq.one(x, zero), eq.one(y, zero))
-    return d * (y * pow_.one(select.one(corner, like(x, 1.0), x), y - 1.0))
-
-
-def pow_exponent_jvp(d: Value, z: Value, x: Value, y: Value) -> Value:
-    """`x^y log x`, 0 at x = 0 where the power is finite."""
-    zero = like(x, 0.0)
-    edge = logical_and.one(eq.one(x, zero), ge.one(y, zero))
-    return d * (z * log.one(select.one(edge, like(x, 1.0), x)))
-
-
-pow_ = binary(
-    "pow",
-    jvp=(pow_base_jvp, pow_exponent_jvp),
-    reference=np.power,
-    lower=lambda jax, x, y: jax.lax.pow(x, y),
-    samples=(POSITIVE, Uniform()),
-    doc="""`x` to the power `y`. Units: 1, 1 -> 1. Kinks: in x it is `y x^(y-1)`, 0 where y = 0; in y it is
-    `x^y log x`, 0 where x = 0 and y >= 0, NaN for x < 0.""",
 )
 
 
@@ -163,28 +129,31 @@ sinh = unary(
     "sinh",
     jvp=lambda dx, y, x: dx * cosh.one(x),
     reference=np.sinh,
-    lower=lambda jax, x: jax.lax.sinh(x),
+    lower=in_double(precise.sinh, lambda lax: lax.sinh),
     doc="""Hyperbolic sine. Units: 1 -> 1. Kinks: none.""",
 )
 cosh = unary(
     "cosh",
     jvp=lambda dx, y, x: dx * sinh.one(x),
     reference=np.cosh,
-    lower=lambda jax, x: jax.lax.cosh(x),
+    lower=in_double(precise.cosh, lambda lax: lax.cosh),
     doc="""Hyperbolic cosine. Units: 1 -> 1. Kinks: none.""",
 )
 
 
 def sech2_reference(x: Array) -> Array:
-    e = np.exp(-2 * np.abs(x))
-    return 4 * e / ((1 + e) * (1 + e))
+    return precise.sech2(np, x)
 
 
-def sech2_lower(jax: Any, x: Any) -> Any:
+def narrow_sech2(jax: Any, x: Any) -> Any:
     lax = jax.lax
     e = lax.exp(lax.mul(lax.abs(x), number_like(x, -2)))
     whole = lax.add(e, number_like(x, 1))
     return lax.div(lax.mul(e, number_like(x, 4)), lax.mul(whole, whole))
+
+
+def sech2_lower(jax: Any, x: Any) -> Any:
+    return precise.sech2(jax.numpy, x) if x.dtype == np.float64 else narrow_sech2(jax, x)
 
 
 sech2 = unary(
@@ -194,11 +163,17 @@ sech2 = unary(
     lower=sech2_lower,
     doc="""`1 / cosh(x)^2`, the slope of tanh, to full relative accuracy. Units: 1 -> 1. Kinks: none.""",
 )
+
+
+def tanh_lower(jax: Any, x: Any) -> Any:
+    return precise.tanh(jax.numpy, x, jax.lax.tanh) if x.dtype == np.float64 else jax.lax.tanh(x)
+
+
 tanh = unary(
     "tanh",
     jvp=lambda dx, y, x: dx * sech2.one(x),  # not 1 - y*y, which cancels: 145 ulp off at 4, 0 at 20
     reference=np.tanh,
-    lower=lambda jax, x: jax.lax.tanh(x),
+    lower=tanh_lower,
     doc="""Hyperbolic tangent. Units: 1 -> 1, inside (-1, 1). Kinks: none.""",
 )
 asinh = unary(
@@ -220,7 +195,7 @@ atanh = unary(
     "atanh",
     jvp=lambda dx, y, x: dx * positive_reciprocal.one(one_minus_square.one(x)),
     reference=np.arctanh,
-    lower=lambda jax, x: jax.lax.atanh(x),
+    lower=in_double(precise.atanh, lambda lax: lax.atanh),
     samples=INSIDE,
     doc="""Inverse hyperbolic tangent. Units: 1 -> 1. Kinks: +Inf at -1 and 1; NaN outside.""",
 )

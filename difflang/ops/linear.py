@@ -105,7 +105,10 @@ div = OPS.declare(
     Op(
         "div",
         type=same_type(FLOATS + COMPLEXES),
-        jvp=(lambda d, z, x, y: d / y, lambda d, z, x, y: -(d * (z / y))),
+        jvp=(
+            lambda d, z, x, y: d / y,
+            lambda d, z, x, y: -(d * (z * (1.0 / y))),
+        ),  # XLA makes `x / y / y` a quotient by the square
         transpose=(lambda ct, x, y: ct / conjugate(y), None),
         reference=widened(np.divide),
         lower=lambda jax, x, y: jax.lax.div(x, y),

@@ -1,17 +1,42 @@
-"""Roots and distances: `sqrt`, `rsqrt`, `cbrt`, `hypot`, and the angle `atan2`."""
+"""Roots, reciprocals and distances: `sqrt`, `rsqrt`, `cbrt`, `hypot`, and the angle `atan2`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ops.compare import eq
-from difflang.ops.families import Array, Uniform, binary, like, number_like, unary
+from difflang.ops import precise
+from difflang.ops.arithmetic import absolute
+from difflang.ops.compare import eq, max_
+from difflang.ops.constants import stop
+from difflang.ops.families import Array, Uniform, binary, like, number_like, rounding, unary
 from difflang.ops.linear import select
 
 POSITIVE = Uniform(0.2, 3.0)
+
+
+def positive_reciprocal_reference(x: Array) -> Array:
+    return np.where(x < 0, x.dtype.type(np.nan), x.dtype.type(1) / np.abs(x))
+
+
+def positive_reciprocal_lower(jax: Any, x: Any) -> Any:
+    lax = jax.lax
+    negative = lax.lt(x, number_like(x, 0))
+    return lax.select(negative, lax.full_like(x, np.nan), lax.div(number_like(x, 1), lax.abs(x)))
+
+
+positive_reciprocal = unary(
+    "positive_reciprocal",
+    jvp=lambda dx, y, x: -(dx * (y * y)),
+    reference=positive_reciprocal_reference,
+    lower=positive_reciprocal_lower,
+    samples=POSITIVE,
+    doc="""The slope of the logarithm: 1/x for x > 0, +Inf at 0 and -0.0, NaN below. Units: u -> 1/u.
+    Kinks: at 0 the limit from inside the domain.""",
+)
 
 
 def rsqrt_reference(x: Array) -> Array:
@@ -25,7 +50,7 @@ def rsqrt_lower(jax: Any, x: Any) -> Any:
 
 rsqrt = unary(
     "rsqrt",
-    jvp=lambda dx, y, x: dx * (y * y * y * -0.5),
+    jvp=lambda dx, y, x: dx * (y * positive_reciprocal.one(x) * -0.5),
     reference=rsqrt_reference,
     lower=rsqrt_lower,
     samples=POSITIVE,
@@ -39,11 +64,17 @@ sqrt = unary(
     samples=POSITIVE,
     doc="""Square root. Units: u -> u^(1/2). Kinks: +Inf at 0 and -0.0; NaN below.""",
 )
+
+
+def cbrt_lower(jax: Any, x: Any) -> Any:
+    return precise.cbrt(jax.numpy, x, jax.lax.cbrt) if x.dtype == np.float64 else jax.lax.cbrt(x)
+
+
 cbrt = unary(
     "cbrt",
     jvp=lambda dx, y, x: dx * (like(y, 1 / 3) / (y * y)),
     reference=np.cbrt,
-    lower=lambda jax, x: jax.lax.cbrt(x),
+    lower=cbrt_lower,
     samples=POSITIVE,
     doc="""Cube root, of negative numbers too. Units: u -> u^(1/3). Kinks: +Inf at 0.""",
 )
@@ -74,10 +105,34 @@ hypot = binary(
 )
 
 
+def binade_reference(x: Array) -> Array:
+    return precise.binade(np, x, exponents(x.dtype))
+
+
+def binade_lower(jax: Any, x: Any) -> Any:
+    wide = jax.lax.convert_element_type(x, np.float32) if x.dtype.itemsize == 2 else x
+    return jax.lax.convert_element_type(precise.binade(jax.numpy, wide, exponents(x.dtype)), x.dtype)
+
+
+def exponents(dtype: Any) -> int:
+    """How far a power of two and its reciprocal are both well inside of a type."""
+    return int(ml_dtypes.finfo(dtype).maxexp) - 4
+
+
+binade = rounding(
+    "binade",
+    reference=binade_reference,
+    lower=binade_lower,
+    doc="""The greatest power of two up to |x|, within what the type holds with its reciprocal; NaN at NaN. To divide by
+    it is exact. Units: u -> u. Kinks: the derivative is 0 everywhere, as for a unit of measure.""",
+)
+
+
 def over_square(numerator: Value, x: Value, y: Value) -> Value:
-    """`numerator / (x^2 + y^2)` without overflow, 0 at the origin."""
-    r = nonzero(hypot.one(x, y))
-    return numerator / r * (1.0 / r)  # not `/ r / r`, which XLA makes a division by the square
+    """`numerator / (x^2 + y^2)` without overflow, 0 at the origin: in a unit that makes the squares middling."""
+    per_unit = 1.0 / binade.one(max_.one(absolute.one(stop.one(x)), absolute.one(stop.one(y))))
+    u, v = x * per_unit, y * per_unit
+    return numerator * per_unit / nonzero(u * u + v * v) * per_unit
 
 
 atan2 = binary(

@@ -22,7 +22,7 @@ def never_negative(to: Rewriter, value: Value, depth: int = DEPTH) -> bool:
     if eqn is None or depth == 0 or not tensor(value).dtype.is_float:
         return False
     name = eqn.op.name
-    if name in ("exp", "abs", "sech2", "sigmoid"):
+    if name in ("exp", "exp_sub", "abs", "sech2", "sigmoid"):
         return True
     if name == "const":
         number = to.number(value)

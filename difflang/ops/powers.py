@@ -1,0 +1,99 @@
+"""Powers, logarithms and exponentials of two operands, where a rounded step between them would cost digits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ops import precise
+from difflang.ops.compare import eq, ge, logical_and
+from difflang.ops.elementwise import POSITIVE, log
+from difflang.ops.families import Array, Example, Uniform, binary, like
+from difflang.ops.linear import select
+
+
+def power_less_base_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 0) -> Value:
+    """`(y - n) x^(y-n-1)`, 0 where y = n: for x = 0 the power is Inf there."""
+    zero = like(x, 0.0)
+    left = y - float(n) if n else y
+    corner = logical_and.one(eq.one(x, zero), eq.one(left, zero))
+    return d * (left * power_less.one(select.one(corner, like(x, 1.0), x), y, n=n + 1))
+
+
+def power_less_exponent_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 0) -> Value:
+    """`x^(y-n) log x`, 0 at x = 0 where the power is finite."""
+    zero = like(x, 0.0)
+    edge = logical_and.one(eq.one(x, zero), ge.one(y, like(y, float(n))))
+    return d * (z * log.one(select.one(edge, like(x, 1.0), x)))
+
+
+pow_ = binary(
+    "pow",
+    jvp=(power_less_base_jvp, power_less_exponent_jvp),
+    reference=np.power,
+    lower=lambda jax, x, y: jax.lax.pow(x, y),
+    samples=(POSITIVE, Uniform()),
+    doc="""`x` to the power `y`. Units: 1, 1 -> 1. Kinks: in x it is `y x^(y-1)`, 0 where y = 0; in y it is
+    `x^y log x`, 0 where x = 0 and y >= 0, NaN for x < 0.""",
+)
+
+
+def power_less_lower(jax: Any, x: Any, y: Any, *, n: int) -> Any:
+    return precise.power_less(jax.numpy, x, y, n, jax.lax.pow)
+
+
+power_less = binary(
+    "power_less",
+    jvp=(power_less_base_jvp, power_less_exponent_jvp),
+    reference=lambda x, y, n: precise.power_less(np, x, y, n, np.power),
+    lower=power_less_lower,
+    samples=tuple(Example(((2, 3), (2, 3)), {"n": n}, POSITIVE) for n in (1, 2)),
+    doc="""`x^(y-n)`, as if `y - n` were not rounded: for large x that rounding costs digits. Units: 1, 1 -> 1.
+    Kinks: those of `pow`.""",
+)
+
+
+def xlogy_reference(x: Array, y: Array) -> Array:
+    return np.where(x == 0, x.dtype.type(0), x * np.log(y))
+
+
+def xlogy_lower(jax: Any, x: Any, y: Any) -> Any:
+    lax = jax.lax
+    zero = lax.full_like(x, 0)
+    return lax.select(lax.eq(x, zero), zero, lax.mul(x, lax.log(y)))
+
+
+def xlogy_second_jvp(d: Value, z: Value, x: Value, y: Value) -> Value:
+    """`x / y`, 0 at the origin."""
+    zero = like(x, 0.0)
+    origin = logical_and.one(eq.one(x, zero), eq.one(y, zero))
+    return d * (x / select.one(origin, like(y, 1.0), y))
+
+
+xlogy = binary(
+    "xlogy",
+    jvp=(lambda d, z, x, y: d * log.one(y), xlogy_second_jvp),
+    reference=xlogy_reference,
+    lower=xlogy_lower,
+    samples=(Uniform(), POSITIVE),
+    doc="""`x log y`, and 0 where x is 0 whatever y is. Units: u, 1 -> u. Kinks: in x it is `log y`, -Inf at y = 0;
+    in y it is `x / y`, 0 at the origin.""",
+)
+def exp_sub_lower(jax: Any, x: Any, y: Any) -> Any:
+    if x.dtype == np.float64:
+        return precise.exp_sub(jax.numpy, x, y)
+    lax = jax.lax
+    return lax.select(lax.eq(x, y), lax.full_like(x, 1), lax.exp(lax.sub(x, y)))
+
+
+exp_sub = binary(
+    "exp_sub",
+    jvp=(lambda d, z, x, y: d * z, lambda d, z, x, y: -(d * z)),
+    reference=lambda x, y: precise.exp_sub(np, x, y),
+    lower=exp_sub_lower,
+    samples=(Uniform(), Uniform()),
+    doc="""`exp(x - y)`, as if the difference were not rounded; 1 where x = y, infinite ones too. Units: 1, 1 -> 1.
+    Kinks: none.""",
+)

@@ -1,0 +1,185 @@
+"""Formulas in double precision for lowerings: XLA's own functions lose digits there. No op is declared here.
+
+In narrower types XLA's own are as good as the type allows and are used. `m` is NumPy or `jax.numpy`: what the
+references share is written once. XLA moves constants past one another, `(1 + x) - 1` is `x` to it; no formula here
+rests on such a difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+LN2 = math.log(2.0)
+
+
+def in_double(formula: Callable[[Any, Any], Any], otherwise: Callable[[Any], Callable[[Any], Any]]) -> Any:
+    """A lowering: a formula in f64, the function of `jax.lax` that `otherwise` picks in narrower types."""
+
+    def lower(jax: Any, x: Any) -> Any:
+        return formula(jax.numpy, x) if x.dtype == np.float64 else otherwise(jax.lax)(x)
+
+    return lower
+
+
+def series(ratios: Any, t: Any) -> Any:
+    """`1 + t r1 (1 + t r2 (1 + ...))`."""
+    total = 1.0
+    for r in reversed(tuple(ratios)):
+        total = 1.0 + t * r * total
+    return total
+
+
+def polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    """By Horner's rule, highest power first."""
+    total = coefficients[0] * x + coefficients[1]
+    for c in coefficients[2:]:
+        total = total * x + c
+    return total
+
+
+def power_of_two(m: Any, n: Any) -> Any:
+    """2^n for an integral float n from -1022 to 1023, by its bits."""
+    return ((n.astype(np.int64) + 1023) << 52).view(np.float64)
+
+
+def exp2(m: Any, x: Any) -> Any:
+    """The integral part makes the exponent, in two steps since one may not be finite."""
+    n = m.clip(m.round(x), -1100.0, 1100.0)
+    half = m.floor(0.5 * n)
+    return m.exp((m.clip(x, -1100.0, 1100.0) - n) * LN2) * power_of_two(m, half) * power_of_two(m, n - half)
+
+
+def log1p(m: Any, x: Any) -> Any:
+    """`2 atanh(x / (2 + x))` near 0."""
+    small = (x > -0.3) & (x < 0.42)
+    z = m.where(small, x, 0.0)
+    s = z / (2.0 + z)
+    near = 2.0 * s * series([(2 * k - 1) / (2 * k + 1) for k in range(1, 12)], s * s)
+    return m.where(small, near, m.log(1.0 + x))
+
+
+def atanh(m: Any, x: Any) -> Any:
+    size = m.abs(x)
+    y = 0.5 * log1p(m, 2.0 * size / (1.0 - size))
+    return m.where(x < 0, -y, y)
+
+
+def half_exponentials(m: Any, size: Any) -> tuple[Any, Any]:
+    """`exp(size) / 2`, which is finite a little longer than `exp(size)`, and `exp(-size) / 2`."""
+    large = size > 709.0
+    e = m.exp(m.where(large, 0.5 * size, size))
+    return m.where(large, 0.5 * e * e, 0.5 * e), m.where(large, 0.0, 0.5 / e)
+
+
+def sinh(m: Any, x: Any) -> Any:
+    """Its Taylor series within 1."""
+    size = m.abs(x)
+    small = size < 1.0
+    up, down = half_exponentials(m, m.where(small, 1.0, size))
+    t = m.where(small, x * x, 0.0)
+    near = x * series([1.0 / (2 * k * (2 * k + 1)) for k in range(1, 10)], t)
+    return m.where(small, near, m.where(x < 0, down - up, up - down))
+
+
+def cosh(m: Any, x: Any) -> Any:
+    up, down = half_exponentials(m, m.abs(x))
+    return up + down
+
+
+def tanh(m: Any, x: Any, tanh: Callable[[Any], Any]) -> Any:
+    """XLA's, but `1 - 2 exp(-2 x)` where that is all of it: there XLA's is off by 7 units in the last place."""
+    size = m.abs(x)
+    tail = m.exp(-2.0 * size)
+    y = 1.0 - 2.0 * tail * (1.0 - tail)
+    return m.where(size > 9.0, m.where(x < 0, -y, y), tanh(x))
+
+
+def sech2(m: Any, x: Any) -> Any:
+    """`4 e / (1 + e)^2` of `e = exp(-2 |x|)`; where `e` itself would vanish, of its root."""
+    size = m.abs(x)
+    far = size > 300.0
+    e = m.exp(m.where(far, -size, -2.0 * size))
+    whole = 1.0 + m.where(far, 0.0, e)
+    return m.where(far, 4.0 * e * e, 4.0 * e / (whole * whole))
+
+
+def cbrt(m: Any, x: Any, cbrt: Callable[[Any], Any]) -> Any:
+    """XLA's and a step of Newton's iteration."""
+    y = cbrt(x)
+    safe = m.where((y == 0) | m.isinf(y), 1.0, y)
+    return m.where(safe == y, y - (safe - x / (safe * safe)) / 3.0, y)
+
+
+def gaussian(m: Any, x: Any, scale: float = 1.0) -> Any:
+    """`exp(-scale x^2)`: the square of the leading bits is exact, and what is left of the exponent is small.
+
+    Source: the splitting in FreeBSD's s_erf.
+    """
+    size = m.minimum(m.abs(x), 40.0)
+    head = leading(m, size)
+    rest = (size - head) * (size + head) * scale
+    return m.exp(-(head * head) * scale) * (1.0 - rest * (1.0 - rest * (0.5 - rest / 6.0)))
+
+
+def leading(m: Any, x: Any) -> Any:
+    """Half of the bits of numbers: their square is exact."""
+    if x.dtype == np.float64:
+        return (x.view(np.int64) & np.int64(-(1 << 27))).view(np.float64)
+    return (x.view(np.int32) & np.int32(-(1 << 12))).view(np.float32)
+
+
+def power(m: Any, x: Any, n: int) -> Any:
+    """`x^n` for n from 1, by squaring; each number on the way is kept with what its rounding lost (Dekker 1971)."""
+    result: tuple[Any, Any] | None = None
+    square, left = (x, m.zeros_like(x)), n
+    while True:
+        if left & 1:
+            result = square if result is None else product(m, result, square)
+        left >>= 1
+        if not left:
+            high, low = result or square
+            return m.where(m.isfinite(high) & (high != 0), high + low, high)
+        square = product(m, square, square)
+
+
+def product(m: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The product of two unrounded numbers, each a double and a rest."""
+    (a, a_rest), (b, b_rest) = x, y
+    high = a * b
+    u, v = leading(m, a), leading(m, b)
+    lost = ((u * v - high) + u * (b - v) + (a - u) * v) + (a - u) * (b - v)
+    return high, m.where(m.isfinite(high), lost + (a * b_rest + a_rest * b), 0.0)
+
+
+def power_less(m: Any, x: Any, y: Any, n: int, power: Callable[[Any, Any], Any]) -> Any:
+    """`x^(y - n)`: what the difference loses is the exponent of another factor."""
+    rounded = y - float(n)
+    lost = difference_lost(m, y, m.full_like(y, n), rounded)
+    small = m.isfinite(lost) & (x != 0) & m.isfinite(x)
+    return power(x, rounded) * m.where(small, 1.0 + lost * m.log(m.where(small, m.abs(x), 1.0)), 1.0)
+
+
+def exp_sub(m: Any, x: Any, y: Any) -> Any:
+    """`exp(x - y)`: what the difference loses is the exponent of another factor."""
+    rounded = x - y
+    lost = difference_lost(m, x, y, rounded)
+    factor = m.where(m.isfinite(lost), 1.0 + lost, 1.0)
+    return m.where(x == y, m.ones_like(x), m.exp(rounded) * factor)
+
+
+def difference_lost(m: Any, x: Any, y: Any, rounded: Any) -> Any:
+    """What was rounded off `x - y` (Knuth 1969, "two sum")."""
+    back = rounded - x
+    return (x - (rounded - back)) - (y + back)
+
+
+def binade(m: Any, x: Any, exponent: int) -> Any:
+    """The greatest power of two up to `|x|`, from `2^-exponent` to `2^exponent`."""
+    size = m.clip(m.abs(x), 2.0**-exponent, 2.0**exponent)
+    if x.dtype == np.float64:
+        return (size.view(np.int64) & np.int64(0x7FF0_0000_0000_0000)).view(np.float64)
+    return (size.view(np.int32) & np.int32(0x7F80_0000)).view(np.float32)

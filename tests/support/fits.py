@@ -1,0 +1,86 @@
+"""The polynomials that lowerings hold, made again by mpmath's `chebyfit` to twice the digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath as mp
+
+from difflang.ops import gamma, gelu, special
+from support.known import below, density, psi
+
+Exact = Callable[[Any], Any]
+CLOSE = 1e-14  # to a removable singularity
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """`function` on an interval, by as many coefficients as the polynomial has."""
+
+    name: str
+    coefficients: tuple[float, ...]
+    function: Exact
+    low: str = "-1"
+    high: str = "1"
+
+    def again(self) -> list[float]:
+        with mp.workdps(45):
+            ends = [mp.mpf(self.low), mp.mpf(self.high)]
+            return [float(c) for c in mp.chebyfit(self.function, ends, len(self.coefficients))]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def quotient(function: Exact, root: Any, slope: Exact) -> Exact:
+    """A function over the distance from its root."""
+    return lambda x: function(x) / (x - root) if abs(x - root) > CLOSE**1.5 else slope(root)
+
+
+def digamma_quotient(s: Any) -> Any:
+    root = mp.findroot(mp.digamma, 1.46)
+    return quotient(mp.digamma, root, lambda x: psi(1, x))(mp.mpf("1.75") + mp.mpf("0.75") * s)
+
+
+def digamma_tail(v: Any) -> Any:
+    x = 1 / mp.sqrt(v)
+    return (mp.log(x) - 1 / (2 * x) - mp.digamma(x)) / v if v > 1e-12 else mp.mpf(1) / 12 - v / 120
+
+
+def lgamma_between(s: Any) -> Any:
+    if abs(s) < CLOSE or abs(s + 1) < CLOSE:
+        return 1 - mp.euler if abs(s) < CLOSE else mp.euler
+    return mp.loggamma(2 + s) / (s * (s + 1))
+
+
+def stirling_tail(v: Any) -> Any:
+    x = 1 / mp.sqrt(v)
+    main = (x - mp.mpf(1) / 2) * mp.log(x) - x + mp.log(2 * mp.pi) / 2
+    return x * (mp.loggamma(x) - main) if v > 1e-12 else mp.mpf(1) / 12 - v / 360
+
+
+def gelu_slope(x: Any) -> Any:
+    return below(x) + x * density(x)
+
+
+def gelu_quotient(s: Any) -> Any:
+    root = mp.findroot(gelu_slope, -0.75)
+    slope = lambda x: (2 - x * x) * density(x)
+    return quotient(gelu_slope, root, slope)(mp.mpf("-1.075") + mp.mpf("0.725") * s)
+
+
+def scaled_complement(s: Any) -> Any:
+    x = (3 + s) / 4
+    return mp.erfc(x) * mp.exp(x * x)
+
+
+FITS = [
+    Fit("digamma near its root", gamma.ROOT_QUOTIENT, digamma_quotient),
+    Fit("digamma far out", gamma.PSI_TAIL, digamma_tail, "0", "0.16"),
+    Fit("lgamma near its roots", gamma.BETWEEN_ZEROS, lgamma_between, "-1", "0.5"),
+    Fit("lgamma far out", gamma.STIRLING_TAIL, stirling_tail, "0", "0.16"),
+    Fit("gelu's slope near its root", gelu.ROOT_QUOTIENT, gelu_quotient),
+    Fit("erfc below 1", special.SCALED_COMPLEMENT, scaled_complement),
+]
