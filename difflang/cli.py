@@ -180,7 +180,7 @@ def check_grad(
 
     told = {**pairs_of(sizes, "--dim", "SIZE"), **pairs_of(types, "--arg", "TYPE")}
     options = auditing.Options(order, directions, seed, wrt, engine == "xla", told)
-    with reported():
+    with reported(usage=auditing.USAGE):
         file, entry = split_entry(program)
         source, path = source_of(file)
         checked = check(source, default_float)
@@ -217,6 +217,9 @@ def explain(code: str) -> None:
 class reported:
     """Turns what is wrong with a program into its report and exit code."""
 
+    def __init__(self, usage: tuple[str, ...] = ()) -> None:
+        self.usage = usage  # codes that are about the command, not about the program
+
     def __enter__(self) -> None:
         return None
 
@@ -224,8 +227,10 @@ class reported:
         if not isinstance(error, DifflangError):
             return False
         report(error.diagnostics)
-        failed = all(d.code.startswith("DL09") for d in error.diagnostics)
-        sys.exit(3 if failed else 1)
+        codes = [d.code for d in error.diagnostics]
+        if all(code.startswith("DL09") for code in codes):
+            sys.exit(3)
+        sys.exit(2 if all(code in self.usage for code in codes) else 1)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Every code of a diagnostic is registered and has a page, whose wrong example yields it and whose right one does not.
 
 On a page, a block marked `wrong` gives exactly its code and one marked `right` gives nothing: ```` ```dfl ```` is
-checked, with `run` run too (its options follow), with `check-grad` audited; ```` ```python ```` is executed. A ```` ```csv ```` block is a file.
+checked, with `run` run too (its options follow), with `check-grad` audited, ```` ```python ```` is executed. A
+```` ```csv ```` block is a file.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 
 from difflang.audit.locate import Search, first_wrong, rules
 from difflang.audit.programs import Programs, Roads
-from difflang.audit.report import Comparison, Difference, Fault, Kink, Report
+from difflang.audit.report import Comparison, Fault, Kink, Report, unplaced
 from difflang.audit.runs import Run
 from difflang.audit.subject import Direction, Mask, Subject, narrowed, pulled, pushed
 from difflang.audit.wide import Array
@@ -89,7 +89,7 @@ class Audit:
         if search.kinks and worst is found[0]:  # what is composed of conventions may be another number
             self.rows[key(worst)] = replace(self.rows[key(worst)], worst=None, against="differences, with kinks")
             return None
-        return first_wrong(subject, self.shorter(subject)) or Fault(None, f"{worst.mode}, {worst.how},", worst.worst)
+        return first_wrong(subject.graph, "the derivative", self.shorter(subject)) or unplaced(worst, worst.worst)
 
     def operators(self, subject: Subject) -> Fault | None:
         """The derivative operators themselves, asked about the identity: where these are wrong, no equation is."""
@@ -98,13 +98,15 @@ class Audit:
         asked = Subject(identity, subject.chosen(subject.exact), wrt).direction(self.rng)
         for answer, wrapped in zip(rules(asked), (pushed, pulled), strict=True):
             if answer.worst is not None:
-                return Fault(wrapped(identity, wrt).eqns[0], "of the identity, it", answer.worst)
+                return Fault(
+                    wrapped(identity, wrt).eqns[0], "the operator", (answer.mode, answer.against), answer.worst
+                )
         return None
 
-    def shorter(self, subject: Subject) -> Callable[[Graph], Difference | None]:
-        def wrong(graph: Graph) -> Difference | None:
+    def shorter(self, subject: Subject) -> Callable[[Graph], Comparison | None]:
+        def wrong(graph: Graph) -> Comparison | None:
             found = rules(Subject(graph, subject.exact, subject.wrt).direction(self.rng))
-            return found[0].worst or found[1].worst
+            return next((c for c in found if c.worst is not None), None)
 
         return wrong
 

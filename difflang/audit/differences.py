@@ -29,6 +29,7 @@ class Slopes:
     errors: Row
     kinked: Row  # where it is another ahead than behind
     sizes: Row  # of the terms of the results
+    results: Row  # the numbers that have these slopes
     sides: tuple[Row, Row]  # the slopes ahead and behind at the smallest step
     crossed: Eqn | None = None  # what decides otherwise at every step, however small
 
@@ -72,7 +73,7 @@ def slopes(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> Slope
 
 def nothing(like: Row, size: Row) -> Slopes:
     unknown = np.full_like(like, np.nan)
-    return Slopes(unknown, np.full_like(like, np.inf), np.zeros(like.shape, np.bool_), size, (unknown, unknown))
+    return Slopes(unknown, np.full_like(like, np.inf), np.zeros(like.shape, np.bool_), size, like, (unknown, unknown))
 
 
 def better(old: Slopes, new: Slopes) -> Slopes:
@@ -80,7 +81,9 @@ def better(old: Slopes, new: Slopes) -> Slopes:
     wins = new.errors < old.errors
     kinked = new.kinked & ~(np.isfinite(old.errors) & ~old.kinked)
     values = np.where(wins | old.kinked, new.values, old.values)
-    return Slopes(values, np.where(wins | old.kinked, new.errors, old.errors), kinked, old.sizes, new.sides)
+    return Slopes(
+        values, np.where(wins | old.kinked, new.errors, old.errors), kinked, old.sizes, old.results, new.sides
+    )
 
 
 def table(middle: Row, ahead: list[Row], behind: list[Row], steps: Row, size: Row, epsilon: float) -> Slopes:
@@ -103,7 +106,7 @@ def table(middle: Row, ahead: list[Row], behind: list[Row], steps: Row, size: Ro
         noise = epsilon * np.maximum(size, np.abs(middle)) / steps[-1]
         constant = bends[-1] > 0.4 * bends[0]  # where the slope is continuous, it is a 32nd
         kinked = constant & (bends[-1] > np.maximum(1e-6 * np.abs(rows[-1]), 64 * noise))
-    return Slopes(best, np.where(np.isnan(best), np.inf, errors + noise), kinked, size, sides[-1])
+    return Slopes(best, np.where(np.isnan(best), np.inf, errors + noise), kinked, size, middle, sides[-1])
 
 
 def still(a: Row, b: Row) -> Row:

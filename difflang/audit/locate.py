@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from difflang.audit.differences import slopes
-from difflang.audit.report import Comparison, Difference, Fault, Kink, compared
+from difflang.audit.report import Comparison, Fault, Kink, compared
 from difflang.audit.runs import DOUBLE, precision_of
 from difflang.audit.subject import ROUNDING, Direction, Mask, Subject, Wide, active, alone
 from difflang.audit.wide import Array, cast, flat, wide_type
@@ -26,6 +26,7 @@ Met = dict[Eqn, list[list[Array]]]
 Program = Callable[..., Sequence[Any]]
 FORWARD = ("forward mode", "exact", "differences")
 REVERSE = ("reverse mode", "exact", "forward mode")
+BY_FORWARD, BY_REVERSE = ("forward mode", "differences"), ("reverse mode", "forward mode")
 
 
 def rules(direction: Direction) -> tuple[Comparison, Comparison]:
@@ -59,13 +60,20 @@ class Search:
     kinks: list[Kink] = field(default_factory=list[Kink])
     within: bool = False  # the equations are those of another's rule
 
-    def fault(self, graph: Graph) -> Fault | None:
-        """The first equation at fault, in the order of the graph."""
+    def fault(self, graph: Graph, inside: bool = False) -> Fault | None:
+        """The first equation at fault, in the order of the graph.
+
+        Regions are searched where something is amiss with their equation, with all that is `inside` them: not every
+        time that an equation runs is remembered.
+        """
         for eqn in graph.eqns:
+            seen = len(self.kinks)
             found = next((f for x in self.met.get(eqn, ()) if (f := self.judged(eqn, x)) is not None), None)
+            if eqn.regions and (inside or found is not None or len(self.kinks) > seen):
+                del self.kinks[seen:]
+                found = next((f for region in eqn.regions if (f := self.fault(region, True)) is not None), found)
             if found is not None:
-                inside = (self.fault(region) for region in eqn.regions)
-                return next((f for f in inside if f is not None), found)
+                return found
         return None
 
     def judged(self, eqn: Eqn, exact: Sequence[Array]) -> Fault | None:
@@ -78,15 +86,13 @@ class Search:
         direction = Subject(alone(eqn), exact, wrt).direction(self.rng)
         forward, reverse = rules(direction)
         if direction.turning:
-            self.kinks.append(Kink(eqn, "has a kink there"))
+            self.kinks.append(Kink(eqn, "has no slope here, or more than one"))
             forward = forward if forward.worst is not None else at_kinks(direction)
         if forward.worst is not None:
-            return Fault(eqn, "its derivative", forward.worst)
-        return (
-            self.untransposed(eqn, direction) or Fault(eqn, "its transpose", reverse.worst)
-            if reverse.worst is not None
-            else None
-        )
+            return Fault(eqn, "its derivative", BY_FORWARD, forward.worst)
+        if reverse.worst is None:
+            return None
+        return self.untransposed(eqn, direction) or Fault(eqn, "its transpose", BY_REVERSE, reverse.worst)
 
     def untransposed(self, eqn: Eqn, direction: Direction) -> Fault | None:
         """An op in an equation's own derivative rule that is turned round wrongly."""
@@ -111,22 +117,21 @@ class Search:
 
         size = np.abs(flat(plain.results))
         found = slopes(at, size, max(plain.epsilon, 2.0**-63))
-        answer = compared(
-            FORWARD, np.zeros_like(found.values), found.values, 16 * found.errors + 1e-9 * size, size, found.usable
-        )
-        return (
-            Fault(eqn, "its derivative, which is said to be none,", answer.worst) if answer.worst is not None else None
-        )
+        none = np.zeros_like(found.values)
+        answer = compared(FORWARD, none, found.values, 16 * found.errors + 1e-9 * size, size, found.usable)
+        return None if answer.worst is None else Fault(eqn, "that it has no derivative", BY_FORWARD, answer.worst)
 
     # ---- compiled
 
-    def lowering(self, graph: Graph, compile: Callable[[Graph], Program]) -> Fault | None:
+    def lowering(self, graph: Graph, compile: Callable[[Graph], Program], inside: bool = False) -> Fault | None:
         """The first equation that does another thing compiled than interpreted."""
         for eqn in graph.eqns:
             found = next((f for x in self.met.get(eqn, ()) if (f := lowered(eqn, x, self.rng, compile))), None)
+            if eqn.regions and (inside or found is not None):
+                inner = (self.lowering(region, compile, True) for region in eqn.regions)
+                found = next((f for f in inner if f is not None), found)
             if found is not None:
-                inside = (self.lowering(region, compile) for region in eqn.regions)
-                return next((f for f in inside if f is not None), found)
+                return found
         return None
 
 
@@ -147,8 +152,8 @@ def lowered(
     if any(isinstance(v.type, History) for v in values) or eqn.op.expand is not None:
         return None
     wide = Wide.of(alone(eqn), exact)
-    answer = against_wide("", "compiled", list(compile(wide.graph)(*wide.arrays)), wide, wide.results, rng)
-    return Fault(eqn, "compiled, it", answer.worst) if answer.worst is not None else None
+    answer = against_wide("it", "compiled", list(compile(wide.graph)(*wide.arrays)), wide, wide.results, rng)
+    return None if answer.worst is None else Fault(eqn, "its lowering", ("XLA", "the reference"), answer.worst)
 
 
 def against_wide(
@@ -165,18 +170,19 @@ def against_wide(
 # ---- by cutting shorter
 
 
-def first_wrong(subject: Subject, wrong: Callable[[Graph], Difference | None]) -> Fault | None:
-    """The first equation up to which the derivative of a graph is wrong, by halving."""
-    graph = subject.graph
+def first_wrong(graph: Graph, what: str, wrong: Callable[[Graph], Comparison | None]) -> Fault | None:
+    """The first equation up to which a graph is wrong, by halving. `wrong` judges a graph cut short."""
     ends = [e for e in graph.eqns if any(r.type.tangent is not None for r in e.results) and not e.op.inactive]
     low, high, found = 0, len(ends) - 1, None
     while low <= high:
         middle = (low + high) // 2
-        difference = wrong(
-            dce(graph.with_results([r for r in ends[middle].results if not isinstance(r.type, History)]))
-        )
-        if difference is None:
+        results = [r for r in ends[middle].results if not isinstance(r.type, History)]
+        answer = wrong(dce(graph.with_results(results))) if results else None
+        if answer is None or answer.worst is None:
             low = middle + 1
         else:
-            found, high = Fault(ends[middle], "up to here the derivative", difference), middle - 1
+            found = Fault(
+                ends[middle], f"{what} up to here", (f"{answer.mode}, {answer.how},", answer.against), answer.worst
+            )
+            high = middle - 1
     return found

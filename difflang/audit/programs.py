@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from difflang.ad.differentiate import differentiate
-from difflang.audit.locate import Met, Program, Search, against_wide
-from difflang.audit.report import Comparison, Fault, Kink
+from difflang.audit.locate import Met, Program, Search, against_wide, first_wrong
+from difflang.audit.report import Comparison, Fault, Kink, unplaced
 from difflang.audit.runs import Crossed, Mode, Run, precision_of
 from difflang.audit.subject import Direction, Mask, Subject, Wide, pulled, pushed
 from difflang.base.diagnostics import DifflangError
@@ -76,8 +76,8 @@ class Programs:
         found = self.against(ready.mode, "interpreted", program.own, program, exact)
         if found.worst is not None and not self.by_rounding(program):
             before = self.against(ready.mode, "interpreted", exact.own, exact, exact)
-            which = "optimized" if before.worst is None else "interpreted"
-            return Fault(None, f"{ready.mode}, {which},", found.worst)
+            what = "something" if before.worst is not None else "what the optimizer makes of it"
+            return replace(unplaced(found, found.worst), what=what)
         return self.compiled(ready, program, exact) if ready.compiled is not None else None
 
     def compiled(self, ready: Ready, program: Wide, exact: Wide) -> Fault | None:
@@ -97,7 +97,17 @@ class Programs:
         fault = Search(met, self.work.rng).lowering(program.graph, self.work.roads.compile)
         if fault is None and self.by_rounding(program):
             return None
-        return fault or Fault(None, f"{ready.mode}, compiled,", found.worst)
+        return fault or first_wrong(program.graph, "the program", self.shorter(program)) or unplaced(found, found.worst)
+
+    def shorter(self, program: Wide) -> Callable[[Graph], Comparison | None]:
+        compile = self.work.roads.compile
+        assert compile is not None
+
+        def wrong(graph: Graph) -> Comparison | None:
+            wide = Wide.of(graph, program.exact)
+            return against_wide("it", "compiled", list(compile(graph)(*wide.arrays)), wide, wide.results, self.work.rng)
+
+        return wrong
 
     def against(self, mode: str, how: str, got: Sequence[Any], program: Wide, exact: Wide) -> Comparison:
         return self.work.add(against_wide(mode, how, got, program, exact.results, self.work.rng))

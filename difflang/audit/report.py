@@ -13,6 +13,8 @@ from difflang.base.diagnostics import Diagnostic, Label, to_json
 from difflang.base.source import BUILTIN, Span
 from difflang.ir.graph import Eqn
 
+REPORT_IT = "this is a fault of difflang's, not of the program's: please report it"
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -72,10 +74,14 @@ def compared(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The first equation of which something is wrong: `what` it is, and two numbers that should be one."""
+    """The first equation of which something is wrong: `what` it is, and two numbers that should be one.
+
+    `by` says who gives the one and who the other.
+    """
 
     eqn: Eqn | None
     what: str
+    by: tuple[str, str]
     difference: Difference
 
     @property
@@ -83,8 +89,24 @@ class Fault:
         return str(self.eqn.op) if self.eqn is not None else ""
 
     @property
+    def numbers(self) -> str:
+        d, (one, other) = self.difference, self.by
+        off = f", off by {d.relative:.1e}" if np.isfinite(d.relative) else ""
+        return f"{one} gives {shown(d.got)}, {other} {shown(d.want)}{off}"
+
+    def to_json(self) -> dict[str, Any]:
+        d = self.difference
+        by = {"got_by": self.by[0], "want_by": self.by[1]}
+        return {"op": self.op, "what": self.what, "got": d.got, "want": d.want, **by, "relative": d.relative}
+
+    @property
     def span(self) -> Span | None:
         return self.eqn.span if self.eqn is not None and self.eqn.span.source is not BUILTIN else None
+
+
+def unplaced(found: Comparison, worst: Difference) -> Fault:
+    """A fault that no equation answers for."""
+    return Fault(None, "something", (f"{found.mode}, {found.how},", found.against), worst)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +159,7 @@ class Report:
             "directions": self.directions,
             "arguments": self.drawn,
             "comparisons": self.table(),
-            "op": self.fault.op if self.fault is not None else None,
+            "fault": self.fault.to_json() if self.fault is not None else None,
             "diagnostics": to_json(self.diagnostics()),
             "notes": list(self.notes),
         }
@@ -159,14 +181,13 @@ def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def fault_diagnostic(name: str, fault: Fault) -> Diagnostic:
-    d = fault.difference
-    numbers = f"{shown(d.got)}, not {shown(d.want)}: off by {d.relative:.1e}"
+    said = f"{fault.what} is wrong: {fault.numbers}"
     if fault.eqn is None:
-        return Diagnostic("DL0406", f"the derivative of `{name}` is wrong: {fault.what} gives {numbers}")
+        return Diagnostic("DL0406", f"{said}: the derivative of `{name}`", (), (REPORT_IT,))
     message = f"the derivative of `{name}` goes wrong at `{fault.op}`"
-    labels = (Label(fault.span, f"{fault.what} gives {numbers}"),) if fault.span is not None else ()
-    more = () if labels else (f"{fault.what} gives {numbers}",)
-    return Diagnostic("DL0406", message, labels, (*more, "a rule of difflang's is at fault: please report it"))
+    if fault.span is None:
+        return Diagnostic("DL0406", f"{message}: {said}", (), (REPORT_IT,))
+    return Diagnostic("DL0406", message, (Label(fault.span, said),), (REPORT_IT,))
 
 
 def kink_diagnostic(kink: Kink) -> Diagnostic:

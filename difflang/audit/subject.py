@@ -130,7 +130,8 @@ class Direction:
     @property
     def turning(self) -> bool:
         """Whether there is a kink along it."""
-        return bool(np.any(self.slopes.kinked)) or self.slopes.crossed is not None
+        s = self.slopes
+        return s.crossed is not None or bool(np.any(s.kinked | (~np.isfinite(s.values) & np.isfinite(s.results))))
 
     @property
     def size(self) -> Row:

@@ -30,6 +30,7 @@ from difflang.ir.graph import Graph
 from difflang.passes.dce import dce
 from difflang.syntax import tree
 
+USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210")  # of a checked file: what was asked of it
 LEFT_OUT = ("DL0322", "DL0401", "DL1207", "DL1210")  # what keeps a function from being audited among others
 
 

@@ -56,7 +56,7 @@ def chosen_arguments(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> 
     choices = SIZES if open_names else SIZES[:1]
     for sizes in choices:
         chosen: dict[str, Binding] = {n: sizes[i % len(sizes)] for i, n in enumerate(open_names)}
-        yield declared_arguments(module, decl, told, {**others(decl, sizes), **chosen})
+        yield declared_arguments(module, decl, told, {**others(decl, told, sizes), **chosen})
 
 
 def names_to_choose(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> list[str]:
@@ -74,14 +74,25 @@ def names_to_choose(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> l
     return [n for n in found if n not in known]
 
 
-def others(decl: tree.Fn, sizes: Sequence[int]) -> dict[str, Binding]:
-    """Element types that may be any, and shapes of any rank."""
+def others(decl: tree.Fn, told: Mapping[str, str], sizes: Sequence[int]) -> dict[str, Binding]:
+    """Element types that may be any, and shapes of any rank, where the types that are told do not say them."""
     found: dict[str, Binding] = {g.name: F32 for g in decl.generics if g.bound in BOUNDS or g.bound is None}
     for param in decl.params:
         for node in nodes(param.type) if param.type is not None else ():
             if isinstance(node, tree.AnyShape):
                 found[node.name] = (sizes[0], sizes[1 % len(sizes)])
-    return found
+    known = {n for p in decl.params if p.name in told and p.type is not None for n in mentioned(p.type)}
+    return {name: binding for name, binding in found.items() if name not in known}
+
+
+def mentioned(written: tree.TypeExpr) -> Iterator[str]:
+    """The names in a written type."""
+    for node in nodes(written):
+        match node:
+            case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)) | tree.AnyShape(name=name):
+                yield name
+            case _:
+                pass
 
 
 def drawn(rng: np.random.Generator, arguments: Sequence[Argument], drawing: Drawing) -> list[Any]:
