@@ -87,26 +87,32 @@ def better(old: Slopes, new: Slopes) -> Slopes:
 
 
 def table(middle: Row, ahead: list[Row], behind: list[Row], steps: Row, size: Row, epsilon: float) -> Slopes:
-    """Ridders' table of one start: the entry that differs least from its neighbours, and by how much."""
+    """Ridders' table of one start: the entry that differs least from its neighbours, and by how much.
+
+    What rounding of the terms comes to is added to each: neighbours may agree by accident.
+    """
     with np.errstate(all="ignore"):
-        rows = [still(a, b) / (2 * h) for a, b, h in zip(ahead, behind, steps, strict=True)]
-        sides = [(still(a, middle) / h, still(middle, b) / h) for a, b, h in zip(ahead, behind, steps, strict=True)]
-        bends = [np.abs(a - b) for a, b in sides]
+        pairs = list(zip(ahead, behind, steps, strict=True))
+        rows = [still(a, b) / (2 * h) for a, b, h in pairs]
+        sides = [(still(a, middle) / h, still(middle, b) / h) for a, b, h in pairs]
+        terms = np.maximum(size, np.abs(middle))
+        noises = [epsilon * np.maximum(terms, np.maximum(np.abs(a), np.abs(b))) / h for a, b, h in pairs]
         best, errors = rows[-1], np.full_like(middle, np.inf)
-        before = [rows[0]]
+        before = [(rows[0], noises[0])]
         for k in range(1, len(rows)):
-            current = [rows[k]]
+            current = [(rows[k], noises[k])]
             for j in range(1, k + 1):
-                entry = current[j - 1] + (current[j - 1] - before[j - 1]) / (4.0**j - 1)
-                apart = np.maximum(np.abs(entry - current[j - 1]), np.abs(entry - before[j - 1]))
+                (fine, here), (coarse, there) = current[j - 1], before[j - 1]
+                entry, noise = fine + (fine - coarse) / (4.0**j - 1), np.maximum(here, there)
+                apart = np.maximum(np.abs(entry - fine), np.abs(entry - coarse)) + noise
                 wins = apart < errors
                 best, errors = np.where(wins, entry, best), np.where(wins, apart, errors)
-                current.append(entry)
+                current.append((entry, noise))
             before = current
-        noise = epsilon * np.maximum(size, np.abs(middle)) / steps[-1]
+        bends = [np.abs(a - b) for a, b in sides]
         constant = bends[-1] > 0.4 * bends[0]  # where the slope is continuous, it is a 32nd
-        kinked = constant & (bends[-1] > np.maximum(1e-6 * np.abs(rows[-1]), 64 * noise))
-    return Slopes(best, np.where(np.isnan(best), np.inf, errors + noise), kinked, size, middle, sides[-1])
+        kinked = constant & (bends[-1] > np.maximum(1e-6 * np.abs(rows[-1]), 64 * noises[-1]))
+    return Slopes(best, np.where(np.isnan(best), np.inf, errors), kinked, size, middle, sides[-1])
 
 
 def still(a: Row, b: Row) -> Row:

@@ -101,7 +101,8 @@ class Wide:
         for _ in range(SHAKES):
             shaken = self.again(self.exact, Mode(shake=rng, amount=AMOUNT))
             with np.errstate(all="ignore"):
-                found = np.fmax(found, np.abs(self.row(places, like, shaken) - exact) / AMOUNT)
+                off = np.abs(self.row(places, like, shaken) - exact) / AMOUNT
+            found = np.where(np.isfinite(off), np.fmax(found, off), found)
         return np.where(np.isfinite(found), found, 0)
 
 
