@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from difflang.audit.differences import slopes
+from difflang.audit.differences import Row, slopes
 from difflang.audit.report import Comparison, Fault, Kink, compared
 from difflang.audit.runs import DOUBLE, precision_of
 from difflang.audit.subject import ROUNDING, Direction, Mask, Subject, Wide, active, alone
-from difflang.audit.wide import Array, cast, flat, wide_type
+from difflang.audit.wide import EPSILON, Array, cast, flat, wide_type
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.types import History
 from difflang.ops.constants import stop
@@ -116,7 +116,7 @@ class Search:
             return flat(Wide.of(plain.graph, arrays).results)
 
         size = np.abs(flat(plain.results))
-        found = slopes(at, size, max(plain.epsilon, 2.0**-63))
+        found = slopes(at, size, max(plain.epsilon, EPSILON))
         none = np.zeros_like(found.values)
         answer = compared(FORWARD, none, found.values, 16 * found.errors + 1e-9 * size, size, found.usable)
         return None if answer.worst is None else Fault(eqn, "that it has no derivative", BY_FORWARD, answer.worst)
@@ -152,19 +152,23 @@ def lowered(
     if any(isinstance(v.type, History) for v in values) or eqn.op.expand is not None:
         return None
     wide = Wide.of(alone(eqn), exact)
-    answer = against_wide("it", "compiled", list(compile(wide.graph)(*wide.arrays)), wide, wide.results, rng)
+    answer = against_wide(
+        ("it", "compiled"), list(compile(wide.graph)(*wide.arrays)), wide, wide.results, wide.all_sizes(rng)
+    )
     return None if answer.worst is None else Fault(eqn, "its lowering", ("XLA", "the reference"), answer.worst)
 
 
 def against_wide(
-    mode: str, how: str, got: Sequence[Any], wide: Wide, exact: Sequence[Array], rng: np.random.Generator
+    names: tuple[str, str], got: Sequence[Any], wide: Wide, exact: Sequence[Array], size: Row
 ) -> Comparison:
-    """Results in a program's own numbers against the exact ones, within the rounding of the terms on the way."""
+    """Results in a program's own numbers against the exact ones, within the rounding of the terms on the way.
+
+    `size` is that of the terms of each number, `names` are mode and how.
+    """
     numbers = flat([cast(x, wide_type(r.type)) for x, r in zip(got, wide.graph.results, strict=True)])
-    size = wide.sizes(rng, range(len(wide.results)))
     spacing, least = precision_of(wide.graph)
     allowed = ROUNDING * (spacing * size + least)
-    return compared((mode, how, "exact"), numbers, flat(exact), allowed, size)
+    return compared((*names, "exact"), numbers, flat(exact), allowed, size)
 
 
 # ---- by cutting shorter

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from difflang.ad.differentiate import differentiate
+from difflang.audit.differences import Row
 from difflang.audit.locate import Met, Program, Search, against_wide, first_wrong
 from difflang.audit.report import Comparison, Fault, Kink, unplaced
 from difflang.audit.runs import Crossed, Mode, Run, precision_of
@@ -73,14 +74,15 @@ class Programs:
 
     def asked(self, ready: Ready, exact: Wide) -> Fault | None:
         program = Wide.of(ready.graph, exact.exact)
-        found = self.against(ready.mode, "interpreted", program.own, program, exact)
+        size = program.all_sizes(self.work.rng)
+        found = self.against((ready.mode, "interpreted"), program.own, program, exact, size)
         if found.worst is not None and not self.by_rounding(program):
-            before = self.against(ready.mode, "interpreted", exact.own, exact, exact)
+            before = self.against((ready.mode, "derived"), exact.own, exact, exact, exact.all_sizes(self.work.rng))
             what = "something" if before.worst is not None else "what the optimizer makes of it"
             return replace(unplaced(found, found.worst), what=what)
-        return self.compiled(ready, program, exact) if ready.compiled is not None else None
+        return self.compiled(ready, program, exact, size) if ready.compiled is not None else None
 
-    def compiled(self, ready: Ready, program: Wide, exact: Wide) -> Fault | None:
+    def compiled(self, ready: Ready, program: Wide, exact: Wide, size: Row) -> Fault | None:
         assert ready.compiled is not None and self.work.roads.compile is not None
         try:
             got = list(ready.compiled(*program.arrays))
@@ -89,7 +91,7 @@ class Programs:
                 raise
             self.work.notes[f"{ready.mode}, compiled, is not there yet: {error.diagnostics[0].message}"] = None
             return None
-        found = self.against(ready.mode, "compiled", got, program, exact)
+        found = self.against((ready.mode, "compiled"), got, program, exact, size)
         if found.worst is None:
             return None
         met: Met = {}
@@ -105,12 +107,13 @@ class Programs:
 
         def wrong(graph: Graph) -> Comparison | None:
             wide = Wide.of(graph, program.exact)
-            return against_wide("it", "compiled", list(compile(graph)(*wide.arrays)), wide, wide.results, self.work.rng)
+            got = list(compile(graph)(*wide.arrays))
+            return against_wide(("it", "compiled"), got, wide, wide.results, wide.all_sizes(self.work.rng))
 
         return wrong
 
-    def against(self, mode: str, how: str, got: Sequence[Any], program: Wide, exact: Wide) -> Comparison:
-        return self.work.add(against_wide(mode, how, got, program, exact.results, self.work.rng))
+    def against(self, names: tuple[str, str], got: Sequence[Any], program: Wide, exact: Wide, size: Row) -> Comparison:
+        return self.work.add(against_wide(names, got, program, exact.results, size))
 
     def by_rounding(self, program: Wide) -> bool:
         """Whether a rounding or two on the way would decide the path otherwise."""

@@ -131,7 +131,9 @@ def off(array: Array, rng: np.random.Generator, amount: float) -> Array:
 
 
 def signed(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return rng.choice([-1.0, 1.0], shape) * rng.uniform(0.5, 1.0, shape)
+    """Numbers of either sign between a half and one in size."""
+    even = rng.random(shape)
+    return even - (even < 0.5)
 
 
 def precision_of(graph: Graph) -> tuple[float, float]:

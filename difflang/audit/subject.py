@@ -15,7 +15,7 @@ import numpy as np
 from difflang.ad.differentiate import differentiate
 from difflang.audit.differences import Row, Slopes, slopes
 from difflang.audit.runs import DOUBLE, Mode, Run
-from difflang.audit.wide import Array, Widening, cast, drawn, flat, laid, moved, wide_type
+from difflang.audit.wide import EPSILON, Array, Widening, cast, drawn, flat, laid, moved, wide_type
 from difflang.ir.builder import region
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.op import OPS
@@ -94,6 +94,9 @@ class Wide:
         found = [(results or self.results)[i] for i in places]
         return flat(found if like is None else [laid(x, y) for x, y in zip(found, like, strict=True)])
 
+    def all_sizes(self, rng: np.random.Generator) -> Row:
+        return self.sizes(rng, range(len(self.results)))
+
     def sizes(self, rng: np.random.Generator, places: Sequence[int], like: Sequence[Array] | None = None) -> Row:
         """How far each number moves, per unit of relative error, when every value on the way is a little off."""
         exact = self.row(places, like)
@@ -153,6 +156,7 @@ class Subject:
         self.met: dict[Eqn, list[list[Array]]] = {}
         self.primal = Wide.of(graph, exact, self.met)
         self.exact = self.primal.exact
+        self.size: Row | None = None
         self.moving = [i for i, r in enumerate(graph.results) if r.type.tangent is not None]
         self.push, self.pull = differentiate(pushed(graph, wrt)), differentiate(pulled(graph, wrt))
 
@@ -179,8 +183,9 @@ class Subject:
         n = len(self.graph.results)
         ahead, back = range(n, len(push.results)), range(n, len(pull.results))
         inputs = self.chosen(self.exact)
-        size = self.primal.sizes(rng, self.moving)
-        found = slopes(lambda t, watch: self.at(tangents, t, watch), size, max(self.primal.epsilon, 2.0**-63))
+        if self.size is None:
+            self.size = self.primal.sizes(rng, self.moving)
+        found = slopes(lambda t, watch: self.at(tangents, t, watch), self.size, max(self.primal.epsilon, EPSILON))
         return Direction(
             tangents, cotangents, push, pull, found,
             push.row(ahead, self.values), push.sizes(rng, ahead, self.values),

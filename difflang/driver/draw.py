@@ -26,7 +26,8 @@ Range = tuple[float, float] | None  # None is a normal distribution
 RANGES: tuple[Range, ...] = (None, (0.1, 0.9), (1.1, 2.0), (-0.9, 0.9))
 INTEGERS = ((0, 3), (1, 4), (0, 2), (0, 1))  # from, to before
 ATTEMPTS = 24
-SIZES = ((3, 4, 2, 5, 6, 7), (4,), (8,), (16,))  # for the sizes of a function, in order, again and again
+SIZES = ((3, 4, 5, 6, 7, 8), (4,), (8,), (16,))  # for the sizes of arrays, in order, again and again
+DIMS = (2, 3)  # for parameters that are a `dim`: a part of an array, often
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,11 @@ def chosen_arguments(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> 
     """
     told = {**{p.name: "f32" for p in decl.params if p.type is None and p.default is None}, **told}
     open_names = names_to_choose(module, decl, told)
-    choices = SIZES if open_names else SIZES[:1]
-    for sizes in choices:
+    dims = [p.name for p in decl.params if is_dim(p.type) and p.name in open_names]
+    open_names = [n for n in open_names if n not in dims]
+    for sizes in SIZES if open_names else SIZES[:1]:
         chosen: dict[str, Binding] = {n: sizes[i % len(sizes)] for i, n in enumerate(open_names)}
+        chosen |= {n: DIMS[i % len(DIMS)] for i, n in enumerate(dims)}
         yield declared_arguments(module, decl, told, {**others(decl, told, sizes), **chosen})
 
 

@@ -49,7 +49,7 @@ def check_grad(*args: object) -> Result:
     [
         ("square", "x: f32, seed 0"),
         ("line", "p: P[3], x: f32[4, 3], seed 0"),
-        ("draw", "n = 3, s: f32, seed 0"),
+        ("draw", "n = 2, s: f32, seed 0"),
         ("pick", "x: f32[3], i: i32, seed 0"),
         ("domain", "x: f64[3], seed 0"),
         ("generic", "x: f32[3, 4], seed 0"),
