@@ -10,6 +10,7 @@ import numpy as np
 
 from difflang.ad.differentiate import differentiate
 from difflang.audit.differences import Row
+from difflang.audit.histories import readers
 from difflang.audit.locate import Met, Program, Search, against_wide, first_wrong
 from difflang.audit.report import Comparison, Fault, Kink, unplaced
 from difflang.audit.runs import Crossed, Mode, Run, precision_of
@@ -99,7 +100,17 @@ class Programs:
         fault = Search(met, self.work.rng).lowering(program.graph, self.work.roads.compile)
         if fault is None and self.by_rounding(program):
             return None
+        fault = fault or self.unread(program)
         return fault or first_wrong(program.graph, "the program", self.shorter(program)) or unplaced(found, found.worst)
+
+    def unread(self, program: Wide) -> Fault | None:
+        """The first equation whose histories, read, are not what the interpreter reads."""
+        wrong = self.shorter(program)
+        for eqn, reading in readers(program.graph):
+            answer = wrong(reading)
+            if answer is not None and answer.worst is not None:
+                return Fault(eqn, "its lowering", ("XLA", "the reference"), answer.worst)
+        return None
 
     def shorter(self, program: Wide) -> Callable[[Graph], Comparison | None]:
         compile = self.work.roads.compile

@@ -52,6 +52,7 @@ def chosen_arguments(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> 
 
     Errors: DL1210 where a type cannot be chosen; DL1207 for a name that is not there.
     """
+    refuse_functions_and_texts(decl)
     told = {**{p.name: "f32" for p in decl.params if p.type is None and p.default is None}, **told}
     open_names = names_to_choose(module, decl, told)
     dims = [p.name for p in decl.params if is_dim(p.type) and p.name in open_names]
@@ -60,6 +61,18 @@ def chosen_arguments(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> 
         chosen: dict[str, Binding] = {n: sizes[i % len(sizes)] for i, n in enumerate(open_names)}
         chosen |= {n: DIMS[i % len(DIMS)] for i, n in enumerate(dims)}
         yield declared_arguments(module, decl, told, {**others(decl, told, sizes), **chosen})
+
+
+def refuse_functions_and_texts(decl: tree.Fn) -> None:
+    """Errors: DL1210 for a parameter of which nothing can be drawn."""
+    for param in decl.params:
+        text = isinstance(param.type, tree.TypeName) and param.type.path == ("str",)
+        if param.default is None and (text or isinstance(param.type, tree.TypeFn)):
+            kind = "a text" if text else "a function"
+            raise mistake(
+                "DL1210", f"`{param.name}` is {kind}, and such are not drawn", (param.span, ""),
+                help=f"check a function that calls `{decl.name}` with one",
+            )  # fmt: skip
 
 
 def names_to_choose(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> list[str]:

@@ -136,8 +136,10 @@ def expansion_changed(rule: Any) -> Any:
 
 
 def broken_lowering(op: Op) -> Breakage:
-    """What an op is compiled to gives a hundredth more than its reference."""
+    """What an op is compiled to gives a hundredth more than its reference; of two histories, one is forgotten."""
     right = op.lower
+    if op.name == "add_history":
+        return Breakage(op, "lower", "dropped", lambda jax, x, y: x)
 
     def wrong(*args: Any, **more: Any) -> Any:
         found = right(*args, **more)

@@ -29,6 +29,7 @@ fn never(x: f32) -> f32 {
   assert x > 100.0, "too small"
   x
 }
+fn applied(g: (f32) -> f32, x: f32) -> f32 = g(x)
 host fn say(x: f32) { print(x) }
 """
 
@@ -83,13 +84,13 @@ def test_it_is_compiled_too_unless_told_otherwise(file: Path) -> None:
 
 def test_a_whole_file(file: Path) -> None:
     """Every function with a derivative; why others are left out is a warning."""
-    file.write_text(PROGRAM.replace("x > 100.0", "x > -100.0"))
     result = check_grad(file, "--directions", 1)
     assert result.exit_code == 0, result.output
     names = [line.partition(":")[0] for line in result.stdout.splitlines() if "right" in line]
-    assert names == ["square", "line", "draw", "pick", "domain", "generic", "even", "never"]
+    assert names == ["square", "line", "draw", "pick", "domain", "generic", "even"]
     assert "`count` takes no real numbers" in result.stderr
     assert "`say` is a host function" in result.stderr
+    assert "warning[DL0901]: too small" in result.stderr
 
 
 def test_the_seed_decides_everything(file: Path) -> None:
@@ -137,6 +138,7 @@ def test_a_wrong_rule_ends_with_1_and_the_line(file: Path) -> None:
         ((":count",), 2, "takes no real numbers"),
         ((":say",), 2, "is a host function"),
         ((":never",), 3, "too small"),
+        ((":applied",), 2, "`g` is a function, and such are not drawn"),
     ],
 )
 def test_wrong_use_and_programs_that_fail(file: Path, args: tuple[str, ...], code: int, said: str) -> None:
