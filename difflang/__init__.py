@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from difflang.base.errors import DifferentiationError as DifferentiationError
     from difflang.base.errors import DifflangWarning as DifflangWarning
     from difflang.base.errors import DTypeError as DTypeError
+    from difflang.base.errors import GradientMismatch as GradientMismatch
     from difflang.base.errors import IndexFailure as IndexFailure
     from difflang.base.errors import ParseError as ParseError
     from difflang.base.errors import ShapeError as ShapeError
@@ -27,7 +28,7 @@ _HOMES = {
     **dict.fromkeys(
         (
             *("ParseError", "CheckError", "ShapeError", "DTypeError", "DifferentiationError", "DataError"),
-            *("ArgumentError", "IndexFailure", "AssertionFailure", "DifflangWarning"),
+            *("ArgumentError", "IndexFailure", "AssertionFailure", "GradientMismatch", "DifflangWarning"),
         ),
         "difflang.base.errors",
     ),
@@ -35,8 +36,8 @@ _HOMES = {
 
 __all__ = [
     "ArgumentError", "AssertionFailure", "CheckError", "DTypeError", "DataError", "DifferentiationError",
-    "DifflangError", "DifflangWarning", "Function", "IndexFailure", "Module", "ParseError", "ShapeError", "load",
-    "loads",
+    "DifflangError", "DifflangWarning", "Function", "GradientMismatch", "IndexFailure", "Module", "ParseError",
+    "ShapeError", "load", "loads",
 ]  # fmt: skip
 
 

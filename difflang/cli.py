@@ -1,7 +1,8 @@
-"""The command line: `difflang run`, `check`, `emit`. Results go to stdout, everything else to stderr."""
+"""The command line: `difflang run`, `check`, `check-grad`, `emit`. Results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -122,8 +123,7 @@ def emit(
     from difflang.driver import emit as emitting
     from difflang.driver.program import check
 
-    if wrong := [t for t in told if not t.partition("=")[0].isidentifier() or not t.partition("=")[2]]:
-        raise click.BadParameter(f"{wrong[0]!r} is not NAME=TYPE", param_hint="--arg")
+    pairs = pairs_of(told, "--arg", "TYPE")
     if platform is not None and stage != "stablehlo":
         raise click.UsageError("--platform is for --stage stablehlo")
     with reported():
@@ -133,7 +133,6 @@ def emit(
         report(checked.diagnostics)
         if checked.errors:
             sys.exit(1)
-        pairs = {t.partition("=")[0]: t.partition("=")[2] for t in told}
         text, left = emitting.emit(checked, path, emitting.Wanted(stage, entry, pairs, wrt, platform))
         click.echo(text, nl=False)
         report(left)
@@ -158,6 +157,52 @@ def check(files: tuple[str, ...], default_float: str | None) -> None:
         sys.exit(1)
 
 
+@main.command("check-grad")
+@click.argument("program", metavar="FILE[:ENTRY]")
+@click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="A size, `n=3`; else one is chosen.")
+@click.option("--arg", "types", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`.")
+@click.option("--wrt", help="Only the derivative in this parameter, `w` or `m.w`.")
+@click.option("--order", type=click.IntRange(1, 3), default=1, help="Second derivatives too, with 2.")
+@click.option("--directions", type=click.IntRange(1), default=3, help="Along how many directions.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where the draws start.")
+@click.option("--engine", type=ENGINES, default="xla", help="With `interpret`, nothing is compiled.")
+@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@click.option("--json", "as_json", is_flag=True, help="Reports as data.")
+@full_traceback
+def check_grad(
+    program: str, sizes: tuple[str, ...], types: tuple[str, ...], wrt: str | None, order: int, directions: int,
+    seed: int, engine: str, default_float: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Audit the derivative of ENTRY, or of all in FILE: compiled, interpreted, by differences, at drawn arguments."""
+    from difflang.driver import check_grad as auditing
+    from difflang.driver.emit import split_entry
+    from difflang.driver.program import check
+
+    told = {**pairs_of(sizes, "--dim", "SIZE"), **pairs_of(types, "--arg", "TYPE")}
+    options = auditing.Options(order, directions, seed, wrt, engine == "xla", told)
+    with reported(usage=auditing.USAGE):
+        file, entry = split_entry(program)
+        source, path = source_of(file)
+        checked = check(source, default_float)
+        report(checked.diagnostics)
+        if checked.errors:
+            sys.exit(1)
+        found, left = auditing.check_all(checked, path, entry, options)
+        text = json.dumps([r.to_json() for r in found], indent=2) if as_json else "\n\n".join(map(str, found))
+        click.echo(text)
+        report([*left, *[d for r in found for d in r.diagnostics()]])
+        if not all(r.right for r in found):
+            sys.exit(1)
+
+
+def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
+    """`NAME=...` in its two parts."""
+    pairs = [t.partition("=") for t in told]
+    if wrong := [t for t, (name, _, value) in zip(told, pairs, strict=True) if not name.isidentifier() or not value]:
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME={what}", param_hint=option)
+    return {name: value for name, _, value in pairs}
+
+
 @main.command()
 @click.argument("code")
 def explain(code: str) -> None:
@@ -172,6 +217,9 @@ def explain(code: str) -> None:
 class reported:
     """Turns what is wrong with a program into its report and exit code."""
 
+    def __init__(self, usage: tuple[str, ...] = ()) -> None:
+        self.usage = usage  # codes that are about the command, not about the program
+
     def __enter__(self) -> None:
         return None
 
@@ -179,8 +227,10 @@ class reported:
         if not isinstance(error, DifflangError):
             return False
         report(error.diagnostics)
-        failed = all(d.code.startswith("DL09") for d in error.diagnostics)
-        sys.exit(3 if failed else 1)
+        codes = [d.code for d in error.diagnostics]
+        if all(code.startswith("DL09") for code in codes):
+            sys.exit(3)
+        sys.exit(2 if all(code in self.usage for code in codes) else 1)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,12 +12,14 @@ from difflang.api.loaded import Given, Loaded, doorway
 from difflang.api.lowered import Lowered
 from difflang.api.signature import Parameter, Signature, signature_of
 from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
+from difflang.audit.report import Report
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError
-from difflang.base.errors import classified
+from difflang.base.diagnostics import DifflangError, render
+from difflang.base.errors import DifflangWarning, GradientMismatch, classified
 from difflang.check.closures import DerivativeCode, FnCode, PullbackCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, LangType
+from difflang.driver.check_grad import Options
 from difflang.driver.entry import Entry
 from difflang.driver.guard import guarded
 from difflang.driver.pipeline import staged
@@ -192,6 +195,42 @@ class Function:
             help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
             raise mistake("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
         return (first, *path)
+
+    def check_grad(
+        self,
+        *args: Any,
+        wrt: int | str | None = None,
+        order: int = 1,
+        directions: int = 3,
+        seed: int = 0,
+        compiled: bool = True,
+        **kwargs: Any,
+    ) -> Report:
+        """Audit its derivative at these arguments: compiled, interpreted, in both modes and by differences.
+
+        In all real parameters, or in the one that `wrt` names; the seed decides the directions. Gives a report with a
+        `.table()`; `str` of it shows that.
+
+        Errors: GradientMismatch where the derivative is wrong; it names the first operation at fault and its line.
+        DifflangWarning where there is none: the kink is named.
+        """
+        with doorway():
+            given, key = self._given(args, kwargs)
+            name = None if wrt is None else self._spelled(self._place(wrt))
+            report = self._found(given).audited(given.leaves, key, Options(order, directions, seed, name, compiled))
+            found = report.diagnostics()
+            if not report.right:
+                error = GradientMismatch(*found)
+                error.report = report
+                raise error
+        if found:
+            warnings.warn(render(found), DifflangWarning, stacklevel=2)
+        return report
+
+    def _spelled(self, place: Wrt) -> str:
+        """A parameter, or a field of it, as its values are called."""
+        first, *path = place
+        return ".".join([self.signature.names[first] if isinstance(first, int) else first, *map(str, path)])
 
     # ---- the levels below
 

@@ -11,9 +11,12 @@ import numpy as np
 from difflang.api.loaded import Given, Loaded, result_pair, seed_words
 from difflang.api.results import maker
 from difflang.api.signature import Signature
+from difflang.audit.report import Report
 from difflang.check.closures import DerivativeCode
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
+from difflang.driver import check_grad
+from difflang.driver.check_grad import Options
 from difflang.driver.entry import Entry
 from difflang.driver.guard import explain, guarded
 from difflang.ir.evaluate import evaluate
@@ -34,7 +37,7 @@ class Specialization:
         self, loaded: Loaded, name: str, signature: Signature, type: ClosureType, given: Given, function: Any
     ) -> None:
         typed = loaded.typed(name, signature, given)
-        self.loaded = loaded
+        self.loaded, self.name = loaded, name
         self.order, self.keys = typed.order, typed.keys
         self.plain = typed.order == tuple(range(len(given.leaves)))  # the program takes the leaves as they come
         self.entry: Entry = loaded.entry(name, type, typed.arguments)
@@ -83,6 +86,17 @@ class Specialization:
             elif number := self.waiter.item(site):
                 raise explain(self.loaded.checked.session, number, compile(self.graph), arrays)
         return self.make(iter(results))
+
+    def audited(self, leaves: Sequence[Any], key: Any, options: Options) -> Report:
+        """The audit of its derivative at arguments. Errors: as a call's, and what `check_grad.audited` refuses."""
+        arrays = self.arrays(leaves, key)
+        if trees.traced(arrays):
+            raise mistake("DL1206", "an audit takes arrays, not values inside a JAX transformation")
+        converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
+        if self.fails:
+            self.value(list(self.executable(*converted)), converted)
+        inputs = len(converted) - len(self.constants)
+        return check_grad.audited(self.name, self.entry, converted, inputs, options)
 
     def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
         """The same in NumPy, by the reference of each op."""

@@ -111,6 +111,8 @@ CODES: dict[str, str] = {
     "DL0403": "a derivative in an unknown parameter",
     "DL0404": "a tangent or cotangent of another type",
     "DL0405": "a prime after a function of more than a number",
+    "DL0406": "a derivative that is wrong",
+    "DL0407": "a point without a derivative",
     # ---- 05: control flow
     "DL0501": "`yield`, `break` or `continue` outside a loop",
     "DL0502": "a second `yield`",

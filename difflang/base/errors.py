@@ -60,6 +60,12 @@ class AssertionFailure(_Rendered, AssertionError):
     """An assertion did not hold while the program ran."""
 
 
+class GradientMismatch(_Rendered, AssertionError):
+    """A derivative that an audit finds wrong. `report` is what was found."""
+
+    report: object = None
+
+
 class DataError(_Rendered, OSError):
     """A file that cannot be read, or holds something else."""
 
@@ -76,6 +82,7 @@ CLASSES: dict[str, type[DifflangError]] = {
     "DL0312": ShapeError,
     "DL0315": ShapeError,
     "DL03": CheckError,
+    "DL0406": GradientMismatch,
     "DL04": DifferentiationError,
     "DL05": CheckError,
     "DL07": DataError,

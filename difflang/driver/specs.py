@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.check.annotations import Annotations
+from difflang.check.annotations import Annotations, Binding
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake
 from difflang.check.types import UNIT, FnType, LangType, TextType, show_type
@@ -48,12 +47,16 @@ def no_type(text: str, why: str = "") -> DifflangError:
     return mistake("DL1210", message, help="write `f32[3, 4]`, or `f32` for a number")
 
 
-def declared_arguments(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> tuple[Argument, ...]:
+def declared_arguments(
+    module: Module, decl: tree.Fn, told: Mapping[str, str], bound: Mapping[str, Binding] | None = None
+) -> tuple[Argument, ...]:
     """The arguments of a function by its declaration: `told` gives types of parameters, and numbers for sizes.
+
+    `bound` says what else the names in its types stand for.
 
     Errors: DL1210 for what is told wrongly, or not told and needed; DL1207 for a name that is not there.
     """
-    bound: dict[str, Any] = {n: int(t) for n, t in told.items() if t.strip().isdecimal()}
+    bound = {**(bound or {}), **{n: int(t) for n, t in told.items() if t.strip().isdecimal()}}
     annotations = Annotations(Unifier(), module.records.get, bound, {g.name: g.bound for g in decl.generics})
     types: dict[str, LangType] = {}
     names = [p.name for p in decl.params]
@@ -68,8 +71,9 @@ def declared_arguments(module: Module, decl: tree.Fn, told: Mapping[str, str]) -
     arguments: list[Argument] = []
     gap = False
     for param in decl.params:
-        if is_dim(param.type) and param.name in bound:
-            arguments.append(Argument(param.name, UNIT, bound[param.name], gap))
+        size = bound.get(param.name)
+        if is_dim(param.type) and isinstance(size, int):
+            arguments.append(Argument(param.name, UNIT, size, gap))
         elif (type := types.get(param.name) or declared_type(param, annotations)) is not None:
             arguments.append(Argument(param.name, type, None, gap))
         elif param.default is not None:

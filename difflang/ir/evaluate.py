@@ -5,6 +5,7 @@ A history is a Python list with one item a step. Nothing here knows an op; what 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -29,17 +30,22 @@ def evaluate(graph: Graph, *arrays: Array) -> list[Array]:
 
 
 def run(graph: Graph, *arrays: Array) -> list[Array]:
+    return walk(graph, arrays, results_of)
+
+
+def walk(graph: Graph, arrays: Sequence[Array], step: Callable[[Eqn, list[Array]], list[Array]]) -> list[Array]:
+    """The graph's results, where `step` gives those of each equation from its operands."""
     if len(arrays) != len(graph.params):
         raise InternalError(f"{graph.name or 'a graph'} takes {len(graph.params)} arguments, not {len(arrays)}")
     env: dict[Value, Array] = {p: checked(x, p.type, "a param") for p, x in zip(graph.params, arrays, strict=True)}
     for eqn in graph.eqns:
-        for value, array in zip(eqn.results, results_of(eqn, [env[v] for v in eqn.operands]), strict=True):
+        for value, array in zip(eqn.results, step(eqn, [env[v] for v in eqn.operands]), strict=True):
             env[value] = checked(array, value.type, eqn.op.name)
     return [env[r] for r in graph.results]
 
 
-def results_of(eqn: Eqn, operands: list[Array]) -> list[Array]:
-    """What the op's reference gives, as many arrays as the equation has results."""
+def results_of(eqn: Eqn, operands: list[Array], run: Callable[..., list[Array]] = run) -> list[Array]:
+    """What the op's reference gives, as many arrays as the equation has results. Its regions are run by `run`."""
     if eqn.regions:
         found = eqn.op.reference(run, *operands, regions=eqn.regions, **eqn.attrs)
     else:

@@ -1,0 +1,152 @@
+"""`difflang check-grad` and `f.check_grad(...)`: a function's derivative audited, at arguments drawn or given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from difflang.audit.audit import audit
+from difflang.audit.programs import Roads
+from difflang.audit.report import Report
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.check.closures import FnCode
+from difflang.check.reports import mistake
+from difflang.check.types import ClosureType
+from difflang.driver import draw
+from difflang.driver.captured import Captured
+from difflang.driver.emit import entries, place
+from difflang.driver.engine import Engine
+from difflang.driver.entry import Argument, Entry, elaborated
+from difflang.driver.guard import NUMBERS, explain
+from difflang.driver.pipeline import derived, finished
+from difflang.driver.program import Checked
+from difflang.elaborate.context import Session
+from difflang.ir.evaluate import evaluate
+from difflang.ir.graph import Graph
+from difflang.passes.dce import dce
+from difflang.syntax import tree
+
+USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210")  # of a checked file: what was asked of it
+LEFT_OUT = ("DL03", "DL0401", "DL09", "DL12")  # families that keep a function from being audited among others
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is asked of an audit."""
+
+    order: int = 1
+    directions: int = 3
+    seed: int = 0
+    wrt: str | None = None
+    compiled: bool = True
+    told: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def check_all(
+    checked: Checked, path: Path | None, entry: str | None, options: Options
+) -> tuple[list[Report], list[Diagnostic]]:
+    """The audits of one function or of all, and why functions were left out: these are warnings.
+
+    Errors: as `check_grad`; DL0201 for an unknown entry.
+    """
+    found: list[Report] = []
+    left: list[Diagnostic] = []
+    for decl in entries(checked, entry):
+        try:
+            found.append(check_grad(checked, path, decl, options))
+        except DifflangError as error:
+            if entry is not None or not error.diagnostics[0].code.startswith(LEFT_OUT):
+                raise
+            left += [replace(d, severity="warning") for d in error.diagnostics]
+    if not found and left:
+        raise DifflangError(*[replace(d, severity="error") for d in left])
+    return found, left
+
+
+def check_grad(checked: Checked, path: Path | None, decl: tree.Fn, options: Options) -> Report:
+    """Audit the derivative of a function of a file at arguments that are drawn.
+
+    Errors: DL1210 where arguments cannot be drawn, DL0401 where there is nothing to differentiate, DL09 where the
+    function fails at whatever is drawn.
+    """
+    if decl.host:
+        raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
+    captured = Captured(checked, path, Engine("interpret"))
+    session = Session()
+    entry, arguments = chosen_entry(session, checked, decl, options.told)
+    constants = [np.asarray(x) for name in entry.globals for x in captured.leaves(name)]
+    arrays = found_arrays(session, decl, entry, arguments, constants, options.seed)
+    if options.wrt is not None:
+        first, *rest = place(decl, options.wrt)
+        name = decl.params[first].name if isinstance(first, int) else first
+        options = replace(options, wrt=".".join([name, *map(str, rest)]))
+    text = f"{draw.spelled(arguments)}, seed {options.seed}" if arguments else f"seed {options.seed}"
+    return audited(decl.name, entry, arrays, len(entry.graph.params) - len(constants), options, text)
+
+
+def chosen_entry(
+    session: Session, checked: Checked, decl: tree.Fn, told: Mapping[str, str]
+) -> tuple[Entry, tuple[Argument, ...]]:
+    """The function for the first choice of sizes that it takes."""
+    first: DifflangError | None = None
+    type = ClosureType(FnCode(decl, checked.module), ())
+    for arguments in draw.chosen_arguments(checked.module, decl, told):
+        try:
+            return elaborated(session, checked.module, decl.name, type, arguments), arguments
+        except DifflangError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def found_arrays(
+    session: Session, decl: tree.Fn, entry: Entry, arguments: Sequence[Argument], constants: Sequence[Any], seed: int
+) -> list[Any]:
+    """Arguments at which the function has a finite value. Errors: DL09, DL1210."""
+    rng = np.random.default_rng(seed)
+    graph = finished(entry.graph)
+    failure = mistake("DL1210", "its value is never finite")
+    for drawing in draw.drawings(rng):
+        arrays = [*draw.drawn(rng, arguments, drawing), *([draw.key_of(rng)] if entry.random else []), *constants]
+        results = evaluate(graph, *arrays)
+        if entry.fails and (site := int(results[-1 - NUMBERS])):
+            failure = explain(session, site, lambda *_, found=results: found, arrays)
+        elif all(np.isfinite(y).all() for y in map(np.asarray, results) if y.dtype.kind in "fc"):
+            return arrays
+    raise failure if failure.diagnostics[0].code.startswith("DL09") else draw.undrawable(decl, failure)
+
+
+def audited(name: str, entry: Entry, arrays: Sequence[Any], arguments: int, options: Options, text: str = "") -> Report:
+    """The audit of an elaborated call at arrays; its first params are the leaves of the arguments."""
+    graph = dce(entry.graph.with_results(entry.graph.results[: -1 - NUMBERS])) if entry.fails else entry.graph
+    wrt = tuple(wanted(p.hint, options.wrt) and i < arguments and p.type.tangent is not None
+                for i, p in enumerate(graph.params))  # fmt: skip
+    if not any(wrt):
+        what = f"there is no real number `{options.wrt}`" if options.wrt else f"`{name}` takes no real numbers"
+        raise mistake("DL0401", f"{what}: there is nothing to differentiate in")
+    if all(r.type.tangent is None for r in graph.results):
+        raise mistake("DL0401", f"`{name}` gives no real numbers: there is nothing to differentiate")
+    return audit(
+        graph, arrays, wrt, name=name, roads=roads(options.compiled), order=options.order,
+        directions=options.directions, seed=options.seed, drawn=text,
+    )  # fmt: skip
+
+
+def wanted(hint: str, wrt: str | None) -> bool:
+    return wrt is None or hint == wrt or hint.startswith(f"{wrt}.")
+
+
+def roads(compiled: bool) -> Roads:
+    if not compiled:
+        return Roads(derived, finished)
+
+    def compile(graph: Graph) -> Any:
+        from difflang.runtime.compile import compile
+
+        return compile(graph)
+
+    return Roads(derived, finished, compile)

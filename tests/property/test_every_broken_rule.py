@@ -1,0 +1,153 @@
+"""Each rule of the registry is broken in turn, and the auditor names the op: every mutation of the rules is caught."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from derivatives import FLOAT, INT, TRUTH, called, choose, mapped, repeat, scan
+from difflang.audit.audit import audit
+from difflang.audit.programs import Roads
+from difflang.audit.report import Report
+from difflang.ir.builder import region
+from difflang.ir.graph import Graph
+from difflang.ir.op import OPS, Op
+from difflang.ir.types import F64, Tensor
+from difflang.runtime.compile import compile
+from support.broken import Breakage, breakages, broken_lowering, broken_reference
+from support.op_calls import calls_of
+
+VECTOR = Tensor(F64, (3,))
+Case = tuple[Graph, list[Any], tuple[bool, ...]]
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def numbers(*shape: int) -> Any:
+    return np.asarray(rng().uniform(0.5, 1.5, shape))
+
+
+def cases(op: Op) -> Iterator[Case]:
+    """Small graphs that use an op."""
+    if op.samples is not None:
+        for call in calls_of(op):
+            if call.active and call.arrays[-1].size and double(call.arrays):
+                yield call.graph(), list(call.arrays), call.wrt
+        return
+    graph, arrays = REGIONS[op.name]()
+    yield graph, arrays, tuple(p.type.tangent is not None for p in graph.params)
+
+
+def double(arrays: Any) -> bool:
+    return all(x.dtype.itemsize >= 8 or x.dtype.kind not in "fcV" for x in arrays)
+
+
+# ---- graphs of the ops with regions
+
+
+def cond_case() -> tuple[Graph, list[Any]]:
+    def body(p: Any, x: Any, y: Any) -> Any:
+        return choose(p, lambda x, y: [x * y], lambda x, y: [x + y], x, y)
+
+    return region([TRUTH, FLOAT, FLOAT], body), [np.asarray(True), numbers(), numbers() + 1]
+
+
+def map_case() -> tuple[Graph, list[Any]]:
+    def body(c: Any, xs: Any) -> Any:
+        return mapped(3, lambda c, x: [x * x * c], [c], [xs])
+
+    return region([FLOAT, VECTOR], body), [numbers(), numbers(3)]
+
+
+def loop_case() -> tuple[Graph, list[Any]]:
+    def body(c: Any, x: Any, xs: Any) -> Any:
+        return scan(3, lambda i, c, x, item: [x * c + item, x * x], [c], [x], [xs])
+
+    return region([FLOAT, FLOAT, VECTOR], body), [numbers(), numbers(), numbers(3)]
+
+
+def call_case() -> tuple[Graph, list[Any]]:
+    def body(x: Any, y: Any) -> Any:
+        return called(region([FLOAT, FLOAT], lambda x, y: [x * y * y]), x, y)
+
+    return region([FLOAT, FLOAT], body), [numbers(), numbers() + 1]
+
+
+def add_history_case() -> tuple[Graph, list[Any]]:
+    """Two loops save, one reads the sum."""
+
+    def body(n: Any, x: Any, y: Any) -> Any:
+        _, _, first = repeat(n, lambda i, x: [x * x, x], [], [x])
+        _, _, second = repeat(n, lambda i, y: [y * 0.5, y], [], [y])
+        total = OPS["add_history"].one(first, second)
+        step = region([INT, FLOAT, FLOAT], lambda i, s, item: [s * 0.5 + item])
+        attrs = {"consts": 0, "carry": 1, "length": None, "exact": False, "reverse": False}
+        return OPS["loop"](n, x, total, regions=(step,), **attrs)[1:]
+
+    return region([INT, FLOAT, FLOAT], body), [np.asarray(3, np.int32), numbers(), numbers() + 1]
+
+
+def derivative_case() -> tuple[Graph, list[Any]]:
+    return region([FLOAT, FLOAT], lambda x, y: [x * y]), [numbers(), numbers() + 1]
+
+
+REGIONS = {
+    "cond": cond_case,
+    "map": map_case,
+    "loop": loop_case,
+    "call": call_case,
+    "add_history": add_history_case,
+    "jvp": derivative_case,
+    "vjp": derivative_case,
+}
+
+# ---- the test
+
+ACTIVE = OPS.differentiable()
+UNASKED = {"sub: transpose"}  # its jvp goes before, and no rule subtracts tangents
+LOWERED = [op for op in ACTIVE if op.expand is None]
+
+
+def asked(case: Case, compiled: bool = False) -> Report:
+    graph, arrays, wrt = case
+    return audit(graph, arrays, wrt, directions=1, roads=Roads(compile=compile) if compiled else Roads())
+
+
+def escaped(op: Op, breakage: Breakage, compiled: bool = False) -> str | None:
+    """What the auditor says of a breakage that it does not see as such in any use of the op."""
+    said, used = "nothing", False
+    for case in cases(op):
+        with breakage.done():
+            report = asked(case, compiled)
+            used = used or bool(breakage.calls)
+        if report.fault is not None and report.fault.op == op.name:
+            return None
+        said = f"{report.fault}" if report.fault is not None else said
+    if f"{op}: {breakage.fact}" in UNASKED:
+        assert not used, "it is asked after all"
+        return None
+    return f"{breakage}: the auditor says {said}"
+
+
+@pytest.mark.parametrize("op", ACTIVE, ids=str)
+def test_a_broken_rule_is_found_and_named(op: Op) -> None:
+    found = list(breakages(op))
+    assert found, "nothing was broken"
+    table = [line for line in (escaped(op, b) for b in found) if line is not None]
+    assert not table, "\n".join(table)
+
+
+@pytest.mark.parametrize("op", LOWERED, ids=str)
+def test_a_broken_lowering_is_found_and_named(op: Op) -> None:
+    assert escaped(op, broken_lowering(op), compiled=True) is None
+
+
+@pytest.mark.parametrize("op", [op for op in LOWERED if op.name != "add_history"], ids=str)
+def test_a_broken_reference_is_found_and_named(op: Op) -> None:
+    """The interpreter is the one that is wrong; against it, rules or lowering are."""
+    assert escaped(op, broken_reference(op), compiled=True) is None

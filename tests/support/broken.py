@@ -1,0 +1,169 @@
+"""Rules of ops made wrong on purpose, one after the other: what a check of derivatives must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS, Op
+from difflang.ir.types import History
+from difflang.ops.families import ForEach
+from difflang.ops.regions import Tangents
+
+Change = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Breakage:
+    """One fact of an op made wrong."""
+
+    op: Op
+    fact: str
+    how: str
+    wrong: Any
+    calls: list[None] = field(default_factory=list[None])  # one for each time that what is wrong was asked
+
+    def __str__(self) -> str:
+        return f"{self.op}: {self.fact}, {self.how}"
+
+    @contextmanager
+    def done(self) -> Iterator[None]:
+        """The op of the registry itself is wrong for as long as this lasts."""
+        right = getattr(self.op, self.fact)
+        self.calls.clear()
+        object.__setattr__(self.op, self.fact, self.wrong)
+        try:
+            yield
+        finally:
+            object.__setattr__(self.op, self.fact, right)
+
+
+def scaled(x: Value | None) -> Value | None:
+    if x is None or isinstance(x.type, History):
+        return x if x is None else OPS["add_history"].one(x, x)
+    return x * 1.01
+
+
+def negated(x: Value | None) -> Value | None:
+    return x if x is None or isinstance(x.type, History) else -x
+
+
+def dropped(x: Value | None) -> None:
+    return None
+
+
+CHANGES: dict[str, Change] = {"scaled": scaled, "negated": negated, "dropped": dropped}
+
+
+def breakages(op: Op) -> Iterator[Breakage]:
+    """Every way in which the derivative of an op is broken here."""
+    for fact in ("jvp", "transpose"):
+        rules = getattr(op, fact)
+        for i in operands_of(rules):
+            for how, change in CHANGES.items():
+                if how == "negated" and op.name == "add_history":
+                    continue  # histories have no difference
+                calls: list[None] = []
+                yield Breakage(op, fact, f"operand {i} {how}", with_change(rules, i, change, calls), calls)
+    for fact in ("linearize", "jvp_region"):
+        if (rule := getattr(op, fact)) is not None:
+            for how, change in (("scaled", scaled), ("negated", negated)):
+                yield Breakage(op, fact, how, tangents_changed(rule, change))
+            yield Breakage(op, fact, "a tangent dropped", without_a_tangent(rule))
+    if (turned := op.transpose_region) is not None:
+        for how, change in CHANGES.items():
+            yield Breakage(op, "transpose_region", how, cotangents_changed(turned, change))
+    if (expand := op.expand) is not None:
+        yield Breakage(op, "expand", "scaled", expansion_changed(expand))
+
+
+def operands_of(rules: Sequence[Any] | None) -> list[int]:
+    if rules is None:
+        return []
+    return [0, 1] if isinstance(rules, ForEach) else [i for i, r in enumerate(rules) if r is not None]
+
+
+def with_change(rules: Sequence[Any], i: int, change: Change, calls: list[None]) -> Sequence[Any]:
+    def wrong(*args: Any, **attrs: Any) -> Any:
+        calls.append(None)
+        return change(rules[i](*args, **attrs))
+
+    if isinstance(rules, ForEach):
+        return ForEach(lambda j: wrong if j == i else rules[j])
+    return tuple(wrong if j == i else r for j, r in enumerate(rules))
+
+
+def tangents_changed(rule: Any, change: Change) -> Any:
+    def wrong(ad: Any, eqn: Any, xs: Any, dxs: Any) -> Any:
+        ys, dys = rule(ad, eqn, xs, dxs)
+        return ys, [change(d) for d in dys]
+
+    return wrong
+
+
+def without_a_tangent(rule: Any) -> Any:
+    """The last operand that has a tangent is said to have none."""
+
+    def wrong(ad: Any, eqn: Any, xs: Any, dxs: Any) -> Any:
+        last = max(i for i, d in enumerate(dxs.values) if d is not None)
+        values = tuple(None if i == last else d for i, d in enumerate(dxs.values))
+        return rule(ad, eqn, xs, Tangents(dxs.builder, values))
+
+    return wrong
+
+
+def cotangents_changed(rule: Any, change: Change) -> Any:
+    def wrong(*args: Any) -> Any:
+        back = list(rule(*args))
+        first = next((i for i, c in enumerate(back) if c is not None), None)
+        return [change(c) if i == first else c for i, c in enumerate(back)]
+
+    return wrong
+
+
+def expansion_changed(rule: Any) -> Any:
+    def wrong(ad: Any, builder: Any, eqn: Any, operands: Any) -> Any:
+        found = list(rule(ad, builder, eqn, operands))
+        n = len(eqn.regions[0].results)
+        return [*found[:n], *map(scaled, found[n:])]
+
+    return wrong
+
+
+def broken_lowering(op: Op) -> Breakage:
+    """What an op is compiled to gives a hundredth more than its reference; of two histories, one is forgotten."""
+    right = op.lower
+    if op.name == "add_history":
+        return Breakage(op, "lower", "dropped", lambda jax, x, y: x)
+
+    def wrong(*args: Any, **more: Any) -> Any:
+        found = right(*args, **more)
+        return more_of(found) if not isinstance(found, (list, tuple)) else type(found)(map(more_of, found))
+
+    return Breakage(op, "lower", "scaled", wrong)
+
+
+def broken_reference(op: Op) -> Breakage:
+    right = op.reference
+
+    def wrong(*args: Any, **more: Any) -> Any:
+        found = right(*args, **more)
+        return grown(found) if not isinstance(found, list) else [grown(x) for x in found]
+
+    return Breakage(op, "reference", "scaled", wrong)
+
+
+def more_of(x: Any) -> Any:
+    return x * np.asarray(1.01, x.dtype)[()] if hasattr(x, "dtype") and np.issubdtype(x.dtype, np.inexact) else x
+
+
+def grown(x: Any) -> Any:
+    if isinstance(x, list):
+        return x
+    x = np.asarray(x)
+    return (x * np.asarray(1.01)).astype(x.dtype) if x.dtype.kind in "fc" else x

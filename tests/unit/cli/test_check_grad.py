@@ -1,0 +1,158 @@
+"""`difflang check-grad`: what it draws, what it prints, how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from difflang.cli import main
+from difflang.ir.op import OPS
+from support.broken import breakages
+
+PROGRAM = """
+record P[d] { w: f32[d], b: f32 }
+let c: f32[2] = [1.0, 2.0]
+fn square(x: f32) = x * x * sum(c)
+fn line(p: P[d], x: f32[n, d]) -> f32[n] = x @ p.w + p.b
+fn draw(n: dim, s: f32) -> f32[n] = s * normal(n)
+fn pick(x: f32[n], i: i32) -> f32 = x[i] * tanh(x[0])
+fn domain(x: f64[n]) -> f64[n] = log(x) + sqrt(2.0 - x)
+fn generic[T: float](x: T[..s]) -> T = sum(x * x)
+fn even(x: f32[n]) -> f32[2, n // 2] = reshape(x, [2, n // 2])
+fn count(n: i32) -> i32 = n + 1
+fn never(x: f32) -> f32 {
+  assert x > 100.0, "too small"
+  x
+}
+fn applied(g: (f32) -> f32, x: f32) -> f32 = g(x)
+host fn say(x: f32) { print(x) }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "model.dfl"
+    path.write_text(PROGRAM)
+    return path
+
+
+def check_grad(*args: object) -> Result:
+    return CliRunner().invoke(main, ["check-grad", "--engine=interpret", *map(str, args)])
+
+
+@pytest.mark.parametrize(
+    ("entry", "drawn"),
+    [
+        ("square", "x: f32, seed 0"),
+        ("line", "p: P[3], x: f32[4, 3], seed 0"),
+        ("draw", "n = 2, s: f32, seed 0"),
+        ("pick", "x: f32[3], i: i32, seed 0"),
+        ("domain", "x: f64[3], seed 0"),
+        ("generic", "x: f32[3, 4], seed 0"),
+    ],
+)
+def test_arguments_are_drawn_by_the_declaration(file: Path, entry: str, drawn: str) -> None:
+    result = check_grad(f"{file}:{entry}")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[0] == f"{entry}: right, in 3 directions at {drawn}"
+    assert "forward mode, exact" in result.stdout and "compiled" not in result.stdout
+    assert not result.stderr
+
+
+def test_sizes_that_do_not_fit_are_chosen_again(file: Path) -> None:
+    result = check_grad(f"{file}:even")
+    assert result.exit_code == 0, result.output
+    assert "x: f32[4]" in result.stdout
+
+
+def test_sizes_and_types_can_be_told(file: Path) -> None:
+    assert "P[5], x: f32[2, 5]" in check_grad(f"{file}:line", "--dim", "n=2", "--dim", "d=5").stdout
+    assert "P[3], x: f32[7, 3]" in check_grad(f"{file}:line", "--arg", "x=f32[7, 3]").stdout
+    assert "x: f64[2], seed" in check_grad(f"{file}:generic", "--arg", "x=f64[2]").stdout
+
+
+def test_it_is_compiled_too_unless_told_otherwise(file: Path) -> None:
+    result = CliRunner().invoke(main, ["check-grad", f"{file}:square"])
+    assert result.exit_code == 0
+    assert "reverse mode, compiled" in result.stdout
+
+
+def test_a_whole_file(file: Path) -> None:
+    """Every function with a derivative; why others are left out is a warning."""
+    result = check_grad(file, "--directions", 1)
+    assert result.exit_code == 0, result.output
+    names = [line.partition(":")[0] for line in result.stdout.splitlines() if "right" in line]
+    assert names == ["square", "line", "draw", "pick", "domain", "generic", "even"]
+    assert "`count` takes no real numbers" in result.stderr
+    assert "`say` is a host function" in result.stderr
+    assert "warning[DL0901]: too small" in result.stderr
+
+
+def test_the_seed_decides_everything(file: Path) -> None:
+    first, again, other = (check_grad(f"{file}:line", "--seed", s).stdout for s in (1, 1, 2))
+    assert first == again != other
+
+
+def test_reports_as_data(file: Path) -> None:
+    result = check_grad(f"{file}:line", "--json", "--order", 2)
+    (report,) = json.loads(result.stdout)
+    assert (report["function"], report["right"], report["order"], report["directions"]) == ("line", True, 2, 3)
+    assert report["fault"] is None and report["diagnostics"] == []
+    assert {"forward mode, exact", "reverse mode over reverse, exact"} <= {c["compared"] for c in report["comparisons"]}
+    assert all(c["right"] and c["largest"] < 1e-5 for c in report["comparisons"])
+
+
+def test_only_in_one_parameter(file: Path) -> None:
+    (report,) = json.loads(check_grad(f"{file}:line", "--json", "--wrt", "p.w", "--engine=interpret").stdout)
+    numbers = {c["compared"]: c["numbers"] for c in report["comparisons"]}
+    assert numbers["reverse mode, interpreted"] == 3 * (4 + 3)  # the value, and the cotangent of w, three times
+
+
+def test_a_wrong_rule_ends_with_1_and_the_line(file: Path) -> None:
+    with next(breakages(OPS["tanh"])).done():
+        result = check_grad(f"{file}:pick")
+        data = check_grad(f"{file}:pick", "--json")
+    assert (result.exit_code, data.exit_code) == (1, 1)
+    assert result.stdout.startswith("pick: WRONG")
+    assert "error[DL0406]: the derivative of `pick` goes wrong at `tanh`" in result.stderr
+    assert f"{file}:7:44" in result.stderr
+    (report,) = json.loads(data.stdout)
+    assert report["right"] is False and report["fault"]["op"] == "tanh"
+    assert report["fault"]["relative"] == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        ((":lin",), 2, "did you mean `line`?"),
+        ((":line", "--wrt", "q"), 2, "has no parameter `q`"),
+        ((":line", "--dim", "m=3"), 2, "no parameter or size `m`"),
+        ((":line", "--dim", "n"), 2, "is not NAME=SIZE"),
+        ((":line", "--order", "0"), 2, "--order"),
+        ((":line", "--sed", "0"), 2, "--seed"),
+        ((":count",), 2, "takes no real numbers"),
+        ((":say",), 2, "is a host function"),
+        ((":never",), 3, "too small"),
+        ((":applied",), 2, "`g` is a function, and such are not drawn"),
+    ],
+)
+def test_wrong_use_and_programs_that_fail(file: Path, args: tuple[str, ...], code: int, said: str) -> None:
+    entry, *rest = args
+    result = check_grad(f"{file}{entry}", *rest)
+    assert result.exit_code == code, result.output
+    assert said in result.output
+
+
+def test_help_does_not_load_jax() -> None:
+    code = (
+        "import sys; from difflang.cli import main\n"
+        "try: main(['check-grad', '--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('jax', 'difflang.audit.audit', 'scipy') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.endswith("[]\n")
