@@ -81,6 +81,8 @@ xlogy = binary(
     doc="""`x log y`, and 0 where x is 0 whatever y is. Units: u, 1 -> u. Kinks: in x it is `log y`, -Inf at y = 0;
     in y it is `x / y`, 0 at the origin.""",
 )
+
+
 def exp_sub_lower(jax: Any, x: Any, y: Any) -> Any:
     if x.dtype == np.float64:
         return precise.exp_sub(jax.numpy, x, y)
