@@ -9,9 +9,11 @@ from typing import cast
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.closures import AscribedCode, MapCode
 from difflang.check.reports import Undecided, mistake, unbound_size
 from difflang.check.types import (
     KEY,
+    ClosureType,
     DTypeParam,
     FnType,
     LangType,
@@ -19,6 +21,7 @@ from difflang.check.types import (
     Spread,
     TextType,
     TupleType,
+    is_linear_type,
     pruned,
     tangent_type,
 )
@@ -287,10 +290,23 @@ class Annotations:
                 return all([self.matched(w, t, waiting) for w, t in zip(items, type.items, strict=True)])
             case tree.TypeTuple(items=(only,)), _:
                 return self.matched(only, type, waiting)
-            case tree.TypeFn(), _:
-                return not isinstance(type, (Tensor, TupleType, RecordType, TextType))
+            case tree.TypeFn(), ClosureType() | FnType():
+                return self.matched_function(written, type, waiting)
             case _:
                 return self.unifier.same(self.type(written), type)
+
+    def matched_function(
+        self, written: tree.TypeFn, type: ClosureType | FnType, waiting: list[tuple[tree.TypeExpr, Dim]]
+    ) -> bool:
+        """A function fits a written type if it is linear where that asks for it, and in what is known of it."""
+        if written.linear and not is_linear_type(type):
+            return False
+        known = declared_type(type)
+        params = written.param.items if isinstance(written.param, tree.TypeTuple) else (written.param,)
+        if known is None or len(params) != len(known.params):
+            return True
+        pairs = [*zip(params, known.params, strict=True), (written.result, known.result)]
+        return all([self.matched(w, t, waiting) for w, t in pairs])
 
     def told_by_fields(self, type: RecordType) -> tuple[object, ...]:
         """What a record is applied to, by the types of the fields that are there."""
@@ -374,6 +390,19 @@ class Annotations:
             return True
         del self.bound[name]
         return False
+
+
+def declared_type(type: ClosureType | FnType) -> FnType | None:
+    """The types that a function takes and gives, where it was made with them."""
+    if isinstance(type, FnType):
+        return type
+    match type.code:
+        case MapCode(takes=takes, gives=gives):
+            return FnType((takes,), gives, linear=True)
+        case AscribedCode(type=known):
+            return known
+        case _:
+            return None
 
 
 def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:

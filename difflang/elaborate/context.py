@@ -22,6 +22,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import TypeMismatch
+from difflang.ir.same import Keys
 from difflang.ir.types import I32, U32, DType, Tensor
 from difflang.syntax import tree
 
@@ -121,6 +122,9 @@ class Session:
     checked: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
     found: dict[tree.Fn, Found] = field(default_factory=dict[Any, Any])  # what checking said of each definition
     errors: int = 0
+    keys: Keys = field(default_factory=Keys)
+    maps: dict[int, Graph] = field(default_factory=dict[int, Graph])  # of each linear graph, by its key, the first
+    proved: set[Any] = field(default_factory=set[Any])  # the lambdas that are linear, and in what
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
 
     def site(self, site: Any) -> int:

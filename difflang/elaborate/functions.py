@@ -33,6 +33,7 @@ from difflang.elaborate.signatures import (
     both_size_and_value,
     captured_sizes,
     has_open_names,
+    held_to,
     is_dim,
     known_sizes,
     match_parameters,
@@ -72,6 +73,8 @@ def detached(cx: Context, type: LangType) -> Term:
 
 def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
     """A call: the instance for these types and sizes is found or made, and called as a graph."""
+    from difflang.elaborate import linear
+
     decl = code.decl
     if decl.host:
         if cx.host is None:
@@ -92,6 +95,7 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
         cx.unifier, code.module.records.get, captured_sizes(code, captures), {g.name: g.bound for g in decl.generics}
     )
     terms = match_parameters(cx, decl, given, annotations)
+    yield linear.prove_given(cx, list(terms.values()))
     if cx.root.definition and cx.host is not None and known_sizes(annotations, captures, terms):
         instance = yield instantiated_now(cx, code, captures, terms, annotations, args.span)
         return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
@@ -246,6 +250,8 @@ def function_context(session: Session, module: Module, annotations: Annotations,
 
 def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
     """What a function's body gives, checked against the declared result."""
+    from difflang.elaborate import linear
+
     for clause in decl.where:
         holds = yield walk(cx, clause)
         if isinstance(holds, Array) and holds.static is False:
@@ -260,6 +266,9 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
         raise Reported
     if decl.result is not None and not cx.annotations.match(decl.result, type_of(result)):
         raise not_this_type(decl.result, type_of(result), tail(decl.body).span, f"the result of `{decl.name}`")
+    if isinstance(decl.result, tree.TypeFn) and decl.result.linear:
+        result = held_to(decl.result, result, tail(decl.body).span, cx.annotations, decl.name)
+        yield linear.prove_given(cx, [result])
     return result
 
 

@@ -14,9 +14,8 @@ from difflang.elaborate.reductions import count
 from difflang.elaborate.sources import Source
 from difflang.elaborate.terms import Array, Closure, Term, Tuple, type_of
 from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.wrt import Place
 from difflang.ir.graph import Value
-
-Place = tuple[int, tuple[str, ...]]
 
 
 def hessian_product(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
