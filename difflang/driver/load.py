@@ -10,7 +10,17 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
-from difflang.elaborate import calls, comprehension, control, expressions, functions, indexing, operators, statements
+from difflang.elaborate import (
+    calls,
+    comprehension,
+    control,
+    expressions,
+    functions,
+    indexing,
+    operators,
+    rules,
+    statements,
+)
 from difflang.elaborate.context import Session
 from difflang.elaborate.trampoline import run
 from difflang.ir.types import DTYPES
@@ -95,8 +105,14 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
         case tree.Extern(name=name):
             module.later[name] = item
             session.report(not_yet("`extern fn` is", item))
-        case tree.Rule():
-            session.report(not_yet("`rule` is", item, "the derivative of the function's body is taken"))
+        case tree.Rule(name=name):
+            if name in module.rules:
+                first, again = module.rules[name].name_span, item.name_span
+                session.report(
+                    mistake("DL0210", f"`{name}` has two rules", (again, "here again"), (first, "here first"))
+                )
+            module.rules.setdefault(name, item)
+            no_doubles([(p.name, p.span) for p in item.params], session)
         case tree.Test() | tree.Bench():
             session.report(not_yet("`test` and `bench` blocks are", item, "write host statements with `assert`"))
         case _:
@@ -130,6 +146,8 @@ def prelude() -> Module:
     for item in parse(source).module.items:
         if isinstance(item, tree.Fn):
             module.fns[item.name] = item
+        elif isinstance(item, tree.Rule):
+            module.rules[item.name] = item
     return module
 
 
@@ -137,3 +155,8 @@ def check_definition(module: Module, decl: tree.Fn, session: Session) -> None:
     """Check a function by itself, with the top-level names above it."""
     if not decl.host:
         run(functions.check_definition(session, module, decl))
+
+
+def check_rule(module: Module, rule: tree.Rule, session: Session) -> None:
+    """Check a rule by itself."""
+    run(rules.check_rule(session, module, rule))

@@ -151,10 +151,12 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
                     f"this is {what}",
                     "differentiate in a float; convert with `f32(x)` outside",
                 )
+        cx.root.deriving += 1
         try:
             result = yield apply(cx, f, Args(args.span, items))
             word = leaves(cx.failure) if cx.word.term is not before else []
         finally:
+            cx.root.deriving -= 1
             cx.word.term = before
             if cx.loops:
                 cx.loops.pop()

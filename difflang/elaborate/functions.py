@@ -55,7 +55,7 @@ from difflang.elaborate.terms import (
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Value
+from difflang.ir.graph import Value, Values
 from difflang.ir.op import OPS
 from difflang.syntax import tree
 
@@ -73,7 +73,7 @@ def detached(cx: Context, type: LangType) -> Term:
 
 def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
     """A call: the instance for these types and sizes is found or made, and called as a graph."""
-    from difflang.elaborate import linear
+    from difflang.elaborate import linear, rules
 
     decl = code.decl
     if decl.host:
@@ -104,6 +104,9 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)
             return detached(cx, result)
+    rule = rules.declared(code)
+    if rule is not None and not cx.root.definition:
+        return (yield rules.call(cx, code, rule, terms, annotations, args.span))
     instance = yield instantiate(cx, code, captures, terms, annotations, args.span)
     return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
 
@@ -298,18 +301,28 @@ def blame(session: Session, before: int, code: FnCode, span: Span) -> None:
 
 def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Term:
     """The equation of a call."""
+    operands = operands_of(cx, code, instance, terms, span)
+    types = tuple(r.type for r in instance.graph.results)
+    results = cx.builder.append(OPS["call"], operands, types, (instance.graph,), name=code.decl.name)
+    return called(cx, instance, results, instance.fails, span)
+
+
+def operands_of(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Values:
+    """What the graph of an instance takes."""
     operands = [v for t in terms for v in leaves(t)]
     for name, _ in instance.globals:
         operands += leaves(cx.global_term(code.module.host[name]))
     if instance.random:
         operands.append(cx.draw(span))
+    cx.builder.span = span
+    return tuple(map(cx.builder.own, operands))
+
+
+def called(cx: Context, instance: Instance, results: Values, fails: bool, span: Span) -> Term:
+    """What a call gives; its effects and its failure are those of who calls."""
     cx.root.effects |= instance.effects
     cx.root.calls |= instance.calls
-    cx.builder.span = span
-    owned = tuple(map(cx.builder.own, operands))
-    types = tuple(r.type for r in instance.graph.results)
-    results = cx.builder.append(OPS["call"], owned, types, (instance.graph,), name=code.decl.name)
-    if instance.fails:
+    if fails:
         absorb(cx, results[-3:], span)
     return like(instance.result, iter(results))
 

@@ -140,6 +140,7 @@ def transposed(cx: Context, map: Term, span: Span) -> Term:
 def as_map(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[Term]:
     """A linear lambda as a map: the derivative of a linear function, anywhere, is the function itself."""
     yield proved(cx, f, takes, span)
+    takes = [settled_type(t) for t in takes]
     whole = takes[0] if len(takes) == 1 else TupleType(tuple(takes))
     if cx.root.definition:
         traced_type = yield result_type(cx, f, takes, span)

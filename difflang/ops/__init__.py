@@ -20,7 +20,9 @@ from difflang.ops import (
     random,
     reduce,
     roots,
+    rule,
     shape,
+    solved,
     special,
 )
 
@@ -44,6 +46,8 @@ __all__ = [
     "random",
     "reduce",
     "roots",
+    "rule",
     "shape",
+    "solved",
     "special",
 ]
