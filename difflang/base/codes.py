@@ -146,6 +146,8 @@ CODES: dict[str, str] = {
     "DL1101": "a function that is not linear",
     "DL1102": "a plain function where a linear one is needed",
     "DL1103": "a linear function whose parameters have no type",
+    "DL1104": "a rule that does not fit its function",
+    "DL1105": "a rule that leads back to itself",
     # ---- 12: Python and artifacts
     "DL1201": "an argument of another element type",
     "DL1202": "an argument of another shape",

@@ -32,6 +32,7 @@ from difflang.elaborate.terms import (
     Array,
     Closure,
     Key,
+    Opaque,
     Poison,
     Record,
     Term,
@@ -142,7 +143,7 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
             term, span = items[position]
             found = len(points)
             items[position] = (replaced(cx, term, path, points, span), span)
-            if len(points) == found and not isinstance(term, Closure):
+            if len(points) == found and not isinstance(term, (Closure, Opaque)):
                 what = show_type(type_of(term))
                 raise cx.error(
                     "DL0401",

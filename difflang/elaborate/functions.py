@@ -73,7 +73,7 @@ def detached(cx: Context, type: LangType) -> Term:
 
 def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
     """A call: the instance for these types and sizes is found or made, and called as a graph."""
-    from difflang.elaborate import linear, rules
+    from difflang.elaborate import linear
 
     decl = code.decl
     if decl.host:
@@ -97,29 +97,30 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
     terms = match_parameters(cx, decl, given, annotations)
     yield linear.prove_given(cx, list(terms.values()))
     if cx.root.definition and cx.host is not None and known_sizes(annotations, captures, terms):
-        instance = yield instantiated_now(cx, code, captures, terms, annotations, args.span)
-        return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
+        cx.root.definition = False  # a call in host code that is being checked is specialized as it will be
+        try:
+            return (yield specialized(cx, code, captures, terms, annotations, args.span))
+        finally:
+            cx.root.definition = True
     if cx.root.definition and decl.result is not None and not has_open_names(decl):
         result = annotations.type(decl.result)
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)
             return detached(cx, result)
+    return (yield specialized(cx, code, captures, terms, annotations, args.span))
+
+
+def specialized(
+    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
+) -> Walk[Term]:
+    """A call of the instance for these types and sizes, with its rule if it has one."""
+    from difflang.elaborate import rules
+
     rule = rules.declared(code)
     if rule is not None and not cx.root.definition:
-        return (yield rules.call(cx, code, rule, terms, annotations, args.span))
-    instance = yield instantiate(cx, code, captures, terms, annotations, args.span)
-    return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
-
-
-def instantiated_now(
-    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
-) -> Walk[Instance]:
-    """A call in host code that is being checked, specialized as it will be when it runs."""
-    cx.root.definition = False
-    try:
-        return (yield instantiate(cx, code, captures, terms, annotations, span))
-    finally:
-        cx.root.definition = True
+        return (yield rules.call(cx, code, rule, terms, annotations, span))
+    instance = yield instantiate(cx, code, captures, terms, annotations, span)
+    return emit_call(cx, code, instance, [*captures, *terms.values()], span)
 
 
 def default_value(cx: Context, code: FnCode, default: tree.Expr) -> Walk[Term]:

@@ -216,7 +216,7 @@ def body_graph(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -
         with cx.region(span) as builder:
             args = Args(span)
             for type in takes:
-                if type != tangent_type(type) or not leaf_types(type):
+                if type != tangent_type(type):
                     raise not_a_vector(f.code.decl, show_type(type), span)
                 args.items.append((rebuild(type, [builder.param(t) for t in leaf_types(type)]), span))
             result = yield call_lambda(cx, f.code, f.captures, args)

@@ -291,7 +291,7 @@ def checked(session: Session, module: Module, rule: tree.Rule) -> Walk[None]:
     cx = function_context(session, module, annotations, definition=True)
     code = FnCode(decl, module)
     if rule.by == "linear_solve":
-        solves.check(code, rule)
+        solves.roles_of(code, rule)
     arguments: dict[str, Term] = {}
     for param in decl.params:
         if is_dim(param.type):

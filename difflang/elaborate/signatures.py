@@ -26,7 +26,10 @@ from difflang.elaborate.names import free_names
 from difflang.elaborate.terms import (
     Array,
     Closure,
+    Opaque,
+    Record,
     Term,
+    Tuple,
     type_of,
 )
 from difflang.elaborate.wrt import parameter_names
@@ -76,9 +79,23 @@ def counted(count: int) -> str:
 
 def known_sizes(annotations: Annotations, captures: tuple[Term, ...], terms: Mapping[str, Term]) -> bool:
     """Whether a call has numbers for all its sizes: then it can be proved before anything runs."""
-    types = [leaf for t in (*captures, *terms.values()) for leaf in leaf_types(type_of(t))]
+    given = (*captures, *terms.values())
+    types = [leaf for t in given for leaf in leaf_types(type_of(t))]
     bound = [size for size in annotations.bound.values() if isinstance(size, Dim)]
-    return all(isinstance(d, int) for d in (*bound, *[d for t in types for d in t.shape]))
+    return all(isinstance(d, int) for d in (*bound, *[d for t in types for d in t.shape])) and not any(
+        map(hidden, given)
+    )
+
+
+def hidden(term: Term) -> bool:
+    """Whether there is a function in a value of which only the type is known."""
+    match term:
+        case Opaque():
+            return True
+        case Tuple(items=parts) | Record(fields=parts) | Closure(captures=parts):
+            return any(map(hidden, parts))
+        case _:
+            return False
 
 
 def captured_sizes(code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> dict[str, Any]:

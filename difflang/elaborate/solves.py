@@ -32,28 +32,42 @@ class Roles:
     rhs: str
 
 
-def check(code: FnCode, rule: tree.Rule) -> str:
-    """The function's parameter that a rule names as its map. Errors: DL1104."""
-    names = [p.name for p in rule.params]
-    if not isinstance(rule.body, tree.Name) or rule.body.id not in names or len(names) != len(code.decl.params):
-        message = "a rule by linear_solve names the parameter that is the linear map"
-        way = f"`rule {code}({', '.join(names) or 'A, b'}) by linear_solve {names[0] if names else 'A'}`"
+def roles_of(code: FnCode, rule: tree.Rule) -> Roles:
+    """The function's parameters that a rule names, `A` or `(A, b)`. Errors: DL1104 where they do not fit.
+
+    With the map alone, the right-hand side is the one parameter that is declared of the type that the map takes.
+    """
+    items = rule.body.items if isinstance(rule.body, tree.TupleExpr) else (rule.body,)
+    theirs = {m.name: p for m, p in zip(rule.params, code.decl.params, strict=False)}
+    named = [theirs.get(e.id) if isinstance(e, tree.Name) else None for e in items]
+    if None in named or len(named) > 2 or len(rule.params) != len(code.decl.params):
+        names = [p.name for p in rule.params] or ["A", "b"]
+        message = "a rule by linear_solve names the parameter that is the linear map, and the right-hand side"
+        way = f"`rule {code}({', '.join(names)}) by linear_solve ({', '.join(names[:2])})`"
         raise mistake("DL1104", message, (rule.body.span, ""), (code.decl.name_span, ""), help=way)
-    param = code.decl.params[names.index(rule.body.id)]
-    if not isinstance(param.type, tree.TypeFn) or not param.type.linear:
-        message = f"`{param.name}` of `{code}` is not a linear function"
-        raise mistake("DL1104", message, (rule.body.span, ""), (param.span, ""), help="declare it `V -o V`")
-    return param.name
+    map, *rest = [p for p in named if p is not None]
+    if not isinstance(map.type, tree.TypeFn) or not map.type.linear:
+        message = f"`{map.name}` of `{code}` is not a linear function"
+        raise mistake("DL1104", message, (rule.body.span, ""), (map.span, ""), help="declare it `V -o V`")
+    space = map.type.param.span.text
+    alike = rest or [p for p in code.decl.params if p.type is not None and p.type.span.text == space]
+    if len(alike) != 1:
+        labels = [(p.span, f"this is {space}") for p in alike] or [(map.span, f"`{map.name}` takes {space}")]
+        message = "it is not clear which parameter is the right-hand side"
+        way = f"name both: `by linear_solve ({items[0].span.text}, b)`"
+        raise mistake("DL1104", message, (rule.body.span, ""), *labels, help=way)
+    return Roles(map.name, alike[0].name)
 
 
 def call(
     cx: Context, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: Annotations, span: Span
 ) -> Walk[Term]:
     """The equation of a solver applied."""
-    name = check(code, rule)
+    roles = roles_of(code, rule)
+    name = roles.map
     back = yield linear.transpose(cx, terms[name], span)
     forth = linear.transposed(cx, back, span)
-    roles = Roles(name, right_hand_side(code, name, forth, terms, span))
+    same_space(code, forth, terms[roles.rhs], span)
     solve: Instance = yield instantiate(cx, code, (), {**terms, name: forth}, annotations, span)
     turned: Instance = yield instantiate(cx, code, (), {**terms, name: back}, annotations, span)
     if solve.random:
@@ -72,15 +86,14 @@ def call(
     return called(cx, solve, results, fails, span)
 
 
-def right_hand_side(code: FnCode, name: str, map: Term, terms: dict[str, Term], span: Span) -> str:
-    """The first other parameter of the type that the map takes. Errors: DL1104."""
+def same_space(code: FnCode, map: Term, rhs: Term, span: Span) -> None:
+    """The map goes from the space of the right-hand side into itself. Errors: DL1104."""
     assert isinstance(map, Closure) and isinstance(map.code, MapCode)
-    takes, gives = map.code.takes, map.code.gives
-    for other, term in terms.items():
-        if other != name and pruned_type(type_of(term)) == takes == gives == tangent_type(takes):
-            return other
-    message = f"`{code}` solves with a linear map of a space into itself, for a right-hand side in it"
-    raise mistake("DL1104", message, (span, f"the map is {show_type(takes)} -o {show_type(gives)}"))
+    takes, gives, found = map.code.takes, map.code.gives, pruned_type(type_of(rhs))
+    if not found == takes == gives == tangent_type(takes):
+        message = f"`{code}` solves with a linear map of a space into itself, for a right-hand side in it"
+        label = f"the map is {show_type(takes)} -o {show_type(gives)}, the right-hand side {show_type(found)}"
+        raise mistake("DL1104", message, (span, label))
 
 
 def place_of(terms: dict[str, Term], name: str) -> int:

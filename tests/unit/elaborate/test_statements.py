@@ -184,7 +184,7 @@ DEFERRED = [
     "@memory(1 MiB)\nfn f(x: f64) -> f64 = x",
     "fn f(x: f64) -> f64 {\n @checkpoint(full)\n for i in 0..3 { }\n x\n}",
     "enum E { A, B(x: f64) }",
-    "rule f(x) by implicit |y| y",
+    "fn f(x: f64) -> f64 = x * normal()\nrule f(x) { (f(x), linear |dx| dx) }\nprint(f(1.0))",
     "import ode (dopri5)",
     'test "a" { assert true }',
 ]  # fmt: skip
