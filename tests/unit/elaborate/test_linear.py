@@ -102,27 +102,7 @@ PUSH = {
     "L": "fn {g}(x: f64) -> f64 {{\n let (_, l) = vjp({f})(x)\n (transpose(linear |v: f64| 2 * transpose(l)(v)))(0.5)\n}}\n",
     "G": "fn {g}(x: f64) -> f64 = grad({f})(x)\n",
 }
-NESTED = [
-    "J",
-    "V",
-    "T",
-    "L",
-    "JJ",
-    "JV",
-    "VJ",
-    "VV",
-    "TT",
-    "LL",
-    "GV",
-    "VG",
-    "GJ",
-    "JG",
-    "LG",
-    "JVJ",
-    "VVV",
-    "TGT",
-    "LVJ",
-]
+NESTED = ["J", "V", "T", "L", "JJ", "JV", "VJ", "VV", "TT", "LL", "GV", "VG", "GJ", "JG", "LG", "JVJ", "VVV", "TGT", "LVJ"]  # fmt: skip
 FUNCTIONS = {
     "plain": ("sin(x) * x^2", 0.7),
     "for": ("{\n var s = x\n for i in 0..4 { s = s * x }\n s\n}", 0.7),

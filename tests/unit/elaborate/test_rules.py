@@ -11,8 +11,11 @@ import pytest
 
 import difflang
 from difflang.driver.engine import Engine
-from support.language import INTERPRETER, answer, codes
-from support.values import compare
+from difflang.driver.rulecheck import Comparison, compare
+from difflang.driver.values import HostValue
+from difflang.ir.types import F64, Tensor
+from support.language import INTERPRETER, answer, checked, codes
+from support.values import compare as compare_values
 
 ENGINES = pytest.mark.parametrize(
     "engine", [INTERPRETER, pytest.param(Engine(), marks=pytest.mark.slow)], ids=["interpreted", "compiled"]
@@ -69,7 +72,7 @@ def test_every_nesting(around: str, engine: Engine) -> None:
     declarations, ask = nested(orders, 1.1)
     got = answer(ask, f"{POWER}fn inner(x: f64) -> f64 = p(x)\nfn f(x: f64) -> f64 = {body}\n{declarations}", engine)
     want = [factor * math.perm(power, len(o)) * 1.1 ** (power - len(o)) for o in orders]
-    compare(got, tuple(want), 1e-12)
+    compare_values(got, tuple(want), 1e-12)
 
 
 NET = "record Net { w: f64[2], b: f64, name: str, k: i32 }\n"
@@ -104,7 +107,7 @@ WRITTEN = [
 @pytest.mark.parametrize(("what", "source", "ask", "value"), WRITTEN, ids=[w for w, *_ in WRITTEN])
 def test_a_written_rule(what: str, source: str, ask: str, value: object, engine: Engine) -> None:
     got = answer(ask, source, engine)
-    compare(got, tuple(value) if isinstance(value, tuple) else value, 1e-13)
+    compare_values(got, tuple(value) if isinstance(value, tuple) else value, 1e-13)
 
 
 ITERATE = """fn iterate(f: (f64, f64) -> f64, p: f64, x0: f64) -> f64 {
@@ -154,7 +157,7 @@ IMPLICIT = [
 @ENGINES
 @pytest.mark.parametrize(("source", "ask", "value", "rtol"), IMPLICIT, ids=[a[:60] for _, a, _, _ in IMPLICIT])
 def test_a_rule_by_implicit(source: str, ask: str, value: object, rtol: float, engine: Engine) -> None:
-    compare(answer(ask, source, engine), tuple(value) if isinstance(value, tuple) else value, rtol)
+    compare_values(answer(ask, source, engine), tuple(value) if isinstance(value, tuple) else value, rtol)
 
 
 # Jacobi's iteration for a matrix that is not symmetric; `stop` makes its own derivative 0.
@@ -199,7 +202,7 @@ SOLVES = [
 def test_a_rule_by_linear_solve(ask: str, engine: Engine) -> None:
     """Beside Cramer's rule, differentiated through."""
     ours, theirs = answer(ask, JACOBI, engine)
-    compare(ours, theirs.tolist(), 1e-11)
+    compare_values(ours, theirs.tolist(), 1e-11)
 
 
 def test_the_solver_of_records() -> None:
@@ -233,10 +236,10 @@ fn size(k: f64) -> f64 = dot(step(k), step(k))
         h = np.array([[2 * k, 0, 1], [0, 2 * k, 0], [1, 0, 12.0]])
         return np.linalg.solve(h, [2 * k + 1, 4 * k, 4 + 1])
 
-    compare(got[0], step(2)[:2].tolist(), 1e-12)
-    compare(got[1], step(2)[2].item(), 1e-12)
+    compare_values(got[0], step(2)[:2].tolist(), 1e-12)
+    compare_values(got[1], step(2)[2].item(), 1e-12)
     slope = (step(2 + 1e-6) @ step(2 + 1e-6) - step(2 - 1e-6) @ step(2 - 1e-6)) / 2e-6
-    compare(got[2:], (slope, slope), 1e-8)
+    compare_values(got[2:], (slope, slope), 1e-8)
 
 
 def test_elimination_turns_rows_round() -> None:
@@ -244,7 +247,7 @@ def test_elimination_turns_rows_round() -> None:
     source = "fn x(a: f64[n, n], b: f64[n]) -> f64[n] = eliminated(linear |v| a @ v, b)\n"
     a, b = np.array([[0.0, 2, 1], [1, 0, 0], [3, 0, 1e-3]]), np.array([3.0, 1, 5])
     found = answer(f"x({a.tolist()}, {b.tolist()})", source)
-    compare(found, np.linalg.solve(a, b).tolist(), 1e-12)
+    compare_values(found, np.linalg.solve(a, b).tolist(), 1e-12)
 
 
 def test_python_sees_rules() -> None:
@@ -282,3 +285,43 @@ REFUSED = [
 @pytest.mark.parametrize(("source", "code"), REFUSED)
 def test_refused(source: str, code: str) -> None:
     assert [c for c, _ in codes(f"float f64\n{source}\n")] == [code]
+
+
+# ---- Rules held against the bodies
+
+
+def compared(source: str, name: str, *arguments: object) -> Comparison:
+    values = [HostValue(Tensor(F64, np.shape(a)), (np.asarray(a, float),)) for a in arguments]
+    return compare(checked(f"float f64\n{source}\n"), name, values)
+
+
+SOUND = [
+    ("fn f(x: f64[n]) -> f64 = log(sum(exp(x)))\nrule f(x) {\n let y = f(x)\n (y, linear |dx| sum(exp(x - y) * dx))\n}", "f", [0.1, 0.7, -2]),
+    ("fn f(x: f64, y: f64) -> f64[2] = [x * y, x / y]\nrule f(x, y) { (f(x, y), linear |dx, dy| [x * dy + y * dx, dx / y - x / y^2 * dy]) }", "f", 2.0, 3.0),
+    (ITERATE.replace("stop(iterate(f, p, x0))", "iterate(f, p, x0)") + "fn f(a: f64, k: f64) -> f64 = root(|x, p| k * x^2 - p, a, 1)", "f", 2.0, 3.0),
+    (BOTH.replace("stop(x)", "x"), "both", [3.0, 1.0]),
+    (JACOBI.replace("stop(x)", "x"), "f", 0.5),
+    ("let k: f64[2] = [2, 3]\nfn f(x: f64[2]) -> f64[2] = k * x\nrule f(x) { (f(x), linear |dx| k * dx) }\nfn g(x: f64[2]) -> f64 = sum(f(f(x)))", "g", [3.0, 1.0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "name", "arguments"), [(s, n, a) for s, n, *a in SOUND], ids=range(len(SOUND)))
+def test_a_sound_rule_agrees_with_the_body(source: str, name: str, arguments: list[object]) -> None:
+    found = compared(source, name, *arguments)
+    assert found.within(1e-11), found
+
+
+def test_a_wrong_rule_loads_and_is_found() -> None:
+    """The change of one is off, the value of another; both are their own adjoints, as every rule is that is linear."""
+    body = "fn f(x: f64[n]) -> f64[n] = x^3\n"
+    wrong = compared(body + "rule f(x) { (f(x), linear |dx| 3 * x^2 * dx + 1e-6 * dx) }", "f", [1.0, 2.0])
+    assert 1e-8 < wrong.change < 1e-6 and wrong.value == 0 and wrong.turned < 1e-15
+    wrong = compared(body + "rule f(x) { (f(x) * (1 + 1e-9), linear |dx| 3 * x^2 * dx) }", "f", [1.0, 2.0])
+    assert wrong.value == pytest.approx(5e-10, rel=1e-3) and wrong.change < 1e-15
+
+
+def test_a_solver_that_is_not_one_is_found_by_its_transpose() -> None:
+    """It is linear in b, but no inverse of A: what pulls through it is not the adjoint of what pushes."""
+    source = "fn s(A: f64[2] -o f64[2], b: f64[2]) -> f64[2] = b + [A(b)[1], 0]\nrule s(A, b) by linear_solve A\n"
+    source += "let m: f64[2, 2] = [[2, 1], [0, 3]]\nfn f(b: f64[2]) -> f64[2] = s(linear |v| m @ v, b)"
+    assert compared(source, "f", [1.0, 2.0]).turned > 0.01
