@@ -95,6 +95,7 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
         cx.unifier, code.module.records.get, captured_sizes(code, captures), {g.name: g.bound for g in decl.generics}
     )
     terms = match_parameters(cx, decl, given, annotations)
+    yield linear.told_by_body(cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations)
     yield linear.prove_given(cx, list(terms.values()))
     if cx.root.definition and cx.host is not None and known_sizes(annotations, captures, terms):
         cx.root.definition = False  # a call in host code that is being checked is specialized as it will be

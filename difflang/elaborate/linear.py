@@ -7,15 +7,17 @@ checked, sizes are names and nothing can be differentiated: there a linear funct
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from difflang.ad.differentiate import Expansion
 from difflang.ad.linearity import NotLinear, prove
 from difflang.ad.maps import split, turned
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, LambdaCode, MapCode
-from difflang.check.reports import mistake
+from difflang.check.reports import Undecided, mistake
 from difflang.check.types import (
     DTypeVar,
     FnType,
@@ -36,7 +38,7 @@ from difflang.elaborate.failure import absorb
 from difflang.elaborate.functions import known_of, like
 from difflang.elaborate.linear_reports import not_a_vector, not_linear, plain_function, unknown_domain
 from difflang.elaborate.settle import settle
-from difflang.elaborate.signatures import captured_sizes
+from difflang.elaborate.signatures import captured_sizes, held_to
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -52,6 +54,7 @@ from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.wrt import Place
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
+from difflang.syntax import tree
 
 # ---- Maps
 
@@ -143,8 +146,8 @@ def as_map(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Wa
     takes = [settled_type(t) for t in takes]
     whole = takes[0] if len(takes) == 1 else TupleType(tuple(takes))
     if cx.root.definition:
-        traced_type = yield result_type(cx, f, takes, span)
-        return Opaque(FnType(tuple(takes), traced_type, linear=True))
+        body = yield body_of(cx, f, takes, span)
+        return Opaque(FnType(tuple(takes), body.gives, linear=True))
     cx.builder.span = span
     zeros = [rebuild(t, [cx.builder.const(0, leaf) for leaf in leaf_types(t)]) for t in takes]
     traced = yield trace(cx, f, Args(span, [(z, span) for z in zeros]), [(i, ()) for i in range(len(takes))])
@@ -182,12 +185,13 @@ def proved(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Wa
     key: Any = (f.code, types, captured, tuple(map(known_of, f.captures)), cx.root.definition)
     if key in cx.session.proved:
         return
-    graph, linear = yield body_graph(cx, f, types, span)
+    body: Body = yield body_of(cx, f, types, span)
+    graph = body.graph
     if not cx.root.definition and derivatives_in(graph):
         settle(graph)
         graph = Expansion().graph(graph)
     try:
-        prove(graph, linear)
+        prove(graph, body.linear)
     except NotLinear as fault:
         raise not_linear(fault, f.code.decl) from None
     if not any(isinstance(t.dtype, DTypeVar) for type in (*types, *captured) for t in leaf_types(type)):
@@ -206,8 +210,17 @@ def derivatives_in(graph: Graph) -> bool:
     return False
 
 
-def body_graph(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[tuple[Graph, list[bool]]]:
-    """The graph of a lambda by itself, and which of its params are the lambda's. Nothing of it stays."""
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A lambda by itself: its graph, which of the params are the lambda's own, and the type of what it gives."""
+
+    graph: Graph
+    linear: tuple[bool, ...]
+    gives: LangType
+
+
+def body_of(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[Body]:
+    """A lambda walked for arguments of these types. Nothing of it stays."""
     assert isinstance(f.code, LambdaCode)
     before, draws = cx.word.term, cx.root.draws
     if cx.loops:
@@ -227,7 +240,7 @@ def body_graph(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -
             cx.loops.pop()
     check_result(f.code, result, drawn)
     consts, (graph,) = closed([builder], [leaves(result)], [builder.params], [len(builder.params)])
-    return graph, [True] * len(builder.params) + [False] * len(consts)
+    return Body(graph, (*[True] * len(builder.params), *[False] * len(consts)), type_of(result))
 
 
 def check_result(code: LambdaCode, result: Term, drawn: bool) -> None:
@@ -245,12 +258,24 @@ def check_result(code: LambdaCode, result: Term, drawn: bool) -> None:
         )
 
 
-def result_type(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[LangType]:
-    """What a lambda gives, while a definition is checked."""
-    assert isinstance(f.code, LambdaCode)
-    nothing = [rebuild(t, [Value(leaf, cx.builder) for leaf in leaf_types(t)]) for t in takes]
-    result = yield call_lambda(cx, f.code, f.captures, Args(span, [(t, span) for t in nothing]))
-    return type_of(result)
+def told_by_body(
+    cx: Context, decl: tree.Fn, terms: dict[str, Term], spans: dict[str, Span], annotations: Annotations
+) -> Walk[None]:
+    """Sizes of a linear type that only the body of the lambda given for it tells: the types are matched with that."""
+    for param in decl.params:
+        term, type = terms.get(param.name), param.type
+        lone = isinstance(term, Closure) and isinstance(term.code, LambdaCode) and term.code.decl.linear
+        if not lone or not isinstance(type, tree.TypeFn) or not type.linear:
+            continue
+        written = type.param.items if isinstance(type.param, tree.TypeTuple) else (type.param,)
+        try:
+            takes = [annotations.type(w) for w in written]
+        except (DifflangError, Undecided):
+            continue
+        assert isinstance(term, Closure)
+        body: Body = yield body_of(cx, term, takes, spans[param.name])
+        if annotations.match(type.result, body.gives):
+            terms[param.name] = held_to(type, term, spans[param.name], annotations, param.name)
 
 
 def prove_given(cx: Context, terms: Sequence[Term]) -> Walk[None]:

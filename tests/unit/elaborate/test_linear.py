@@ -74,6 +74,7 @@ MAPS = [
     ("fn apply(l: f64[2] -o f64, v: f64[2]) -> f64 = l(v)", "apply(linear |v| 3 * sum(v), [1.0, 2.0])", 9),
     ("fn apply(l: f64[2] -o f64, v: f64[2]) -> f64 = l(v)", "linearize(|x| x[0] * x[1])([3.0, 4.0]) |> |(y, l)| apply(l, [1.0, 10.0])", 34),
     ("fn back(l: f64[n] -o f64[m], ct: f64[m]) -> f64[n] = transpose(l)(ct)\nlet a: f64[3, 2] = [[1, 2], [3, 4], [5, 7]]", "(back(transpose(transpose(linear |v: f64[2]| a @ v)), [1.0, 1.0, 2.0]), back(transpose(linear |v: f64[2]| a @ v), [1.0, 1.0]))", (A.T @ [1, 1, 2], A @ [1, 1])),
+    (MATRIX + "fn normal(l: f64[n] -o f64[m], x: f64[n]) -> f64[n] = transpose(l)(l(x))", "normal(linear |v| a @ v, [1.0, 10.0])", A.T @ A @ [1, 10]),
     ("fn plain(g: (f64) -> f64) -> f64 = g(2)", "(plain(linear |v| 3 * v), linearize(|x| x^2)(5.0) |> |(y, l)| plain(l))", (6, 20)),
     ("fn made(k: f64) -> f64 -o f64 = linear |v| k * v", "(made(3.0)(2.0), transpose(made(3.0))(5.0))", (6, 15)),
     ("let l: f64[2] -o f64 = linear |v| 2 * sum(v)", "transpose(l)(3.0)", [6, 6]),
