@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.closures import AscribedCode, MapCode
-from difflang.check.reports import Undecided, mistake, unbound_size
+from difflang.check.elsewhere import ELSEWHERE
+from difflang.check.reports import Undecided, mistake, unbound_size, untold
 from difflang.check.types import (
     KEY,
     ClosureType,
@@ -21,6 +21,7 @@ from difflang.check.types import (
     Spread,
     TextType,
     TupleType,
+    declared_type,
     is_linear_type,
     pruned,
     tangent_type,
@@ -32,17 +33,6 @@ from difflang.ir.op import TypeMismatch
 from difflang.ir.types import DTYPES, FLOATS, NUMBERS, REALS, DType, Tensor
 from difflang.syntax import tree
 
-# What other languages call these types.
-ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(("float32", "number", "single"), "f32"),
-    **dict.fromkeys(("float64", "double"), "f64"),
-    **dict.fromkeys(("float16", "half"), "f16"),
-    **dict.fromkeys(("int", "int32", "integer"), "i32"),
-    **dict.fromkeys(("int64", "long"), "i64"),
-    "bfloat16": "bf16",
-    "boolean": "bool",
-    "string": "str",
-}
 BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
 Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 
@@ -390,26 +380,6 @@ class Annotations:
             return True
         del self.bound[name]
         return False
-
-
-def declared_type(type: ClosureType | FnType) -> FnType | None:
-    """The types that a function takes and gives, where it was made with them."""
-    if isinstance(type, FnType):
-        return type
-    match type.code:
-        case MapCode(takes=takes, gives=gives):
-            return FnType((takes,), gives, linear=True)
-        case AscribedCode(type=known):
-            return known
-        case _:
-            return None
-
-
-def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
-    """A formula of sizes from which its new names cannot be told."""
-    some = " and ".join(f"`{n}`" for n in names)
-    way = f"name each alone in the type of a parameter, or take it as `{names[0]}: dim`"
-    return mistake("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
 
 
 def free_names(written: tree.TypeExpr) -> set[str]:

@@ -181,6 +181,21 @@ def is_linear_type(type: LangType) -> bool:
     return isinstance(type, FnType) and type.linear
 
 
+def declared_type(type: ClosureType | FnType) -> FnType | None:
+    """The types that a function takes and gives, where it was made with them."""
+    if isinstance(type, FnType):
+        return type
+    from difflang.check.closures import AscribedCode, MapCode
+
+    match type.code:
+        case MapCode(takes=takes, gives=gives):
+            return FnType((takes,), gives, linear=True)
+        case AscribedCode(type=known):
+            return known
+        case _:
+            return None
+
+
 def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
     """The same type with every array type in it changed."""
     match type:

@@ -14,12 +14,9 @@ from difflang.check.closures import (
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake, not_this_type, too_deep
 from difflang.check.types import (
-    ClosureType,
     DTypeVar,
     FnType,
     LangType,
-    RecordType,
-    TupleType,
     leaf_types,
     pruned_type,
 )
@@ -47,6 +44,7 @@ from difflang.elaborate.terms import (
     Term,
     Tuple,
     Zip,
+    leaf_hints,
     leaves,
     rebuild,
     rebuilt,
@@ -344,19 +342,6 @@ def like(term: Term, values: Iterator[Value]) -> Term:
             return Closure(term.code, tuple([like(t, values) for t in term.captures]))
         case _:
             return rebuilt(type_of(term), values)
-
-
-def leaf_hints(type: LangType, name: str) -> list[str]:
-    """A name for each leaf: `m.w`."""
-    match type:
-        case RecordType():
-            return [h for n, t in zip(type.names, type.fields, strict=True) for h in leaf_hints(t, f"{name}.{n}")]
-        case TupleType():
-            return [h for i, t in enumerate(type.items) for h in leaf_hints(t, f"{name}.{i}")]
-        case ClosureType():
-            return [h for t in type.captures for h in leaf_hints(t, name)]
-        case _:
-            return [name] * len(leaf_types(type))
 
 
 # ---- Definitions

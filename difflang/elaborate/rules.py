@@ -21,11 +21,11 @@ from difflang.elaborate import implicit, solves
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply
 from difflang.elaborate.context import FAILURE, Context, Instance, Reported, Rule, Session, walk
-from difflang.elaborate.functions import called, detached, function_context, instantiate, leaf_hints, operands_of, tail
+from difflang.elaborate.functions import called, detached, function_context, instantiate, operands_of, tail
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import is_dim
-from difflang.elaborate.terms import Closure, Poison, Term, Tuple, leaves, rebuild, type_of
+from difflang.elaborate.terms import Closure, Poison, Term, Tuple, leaf_hints, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
