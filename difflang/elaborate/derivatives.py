@@ -348,9 +348,11 @@ def pushed(
     return Tuple((value, tangent_term(traced.result, iter(changes))))
 
 
-def forward(cx: Context, traced: Traced, tangents: Sequence[Value], span: Span) -> tuple[Values, Values]:
-    """The `jvp` equation: the function's results, and a tangent for each that has one."""
-    wrt = (True,) * len(traced.points) + (False,) * len(traced.consts)
+def forward(
+    cx: Context, traced: Traced, tangents: Sequence[Value], span: Span, only: int | None = None
+) -> tuple[Values, Values]:
+    """The `jvp` equation: the function's results, and a tangent for each that has one; of one point `only`, or all."""
+    wrt = (*[only is None or i == only for i in range(len(traced.points))], *[False] * len(traced.consts))
     types = [r.type for r in traced.graph.results]
     moving = [t for t in types if isinstance(t, Tensor) and pruned(t.dtype).differentiable]
     return differentiated(cx, "jvp", traced, tangents, moving, wrt, span)
