@@ -15,9 +15,23 @@ def differentiate(graph: Graph) -> Graph:
     """The same function without derivative equations: primal, tangent and transposed equations stand in their place.
 
     A graph without derivative equations is given back as it is. Regions that several equations share stay shared.
+    Rules have done their work then: what has one is an ordinary call.
     Cost: linear in the equations at each level of nesting.
     """
-    return Expansion().graph(graph)
+    return without_rules(Expansion().graph(graph))
+
+
+def without_rules(graph: Graph) -> Graph:
+    """The same function for good: equations that differ from others in their derivative alone are those others."""
+    done: dict[Graph, Graph] = {}
+
+    def inside(graph: Graph) -> Graph:
+        if graph not in done:
+            eqns = [e.op.plain(e) if e.op.plain is not None else e for e in graph.eqns]
+            done[graph] = graph.with_eqns([e.with_regions(map(inside, e.regions)) if e.regions else e for e in eqns])
+        return done[graph]
+
+    return inside(graph)
 
 
 class Expansion:

@@ -16,9 +16,9 @@ from difflang.audit.report import Report
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError, render
 from difflang.base.errors import DifflangWarning, GradientMismatch, classified
-from difflang.check.closures import DerivativeCode, FnCode, PullbackCode, Wrt
+from difflang.check.closures import DerivativeCode, FnCode, MapCode, Wrt
 from difflang.check.reports import mistake
-from difflang.check.types import ClosureType, LangType
+from difflang.check.types import ClosureType
 from difflang.driver.check_grad import Options
 from difflang.driver.entry import Entry
 from difflang.driver.guard import guarded
@@ -40,13 +40,11 @@ class Function:
     float results NaN, since nothing can be raised.
     """
 
-    def __init__(
-        self, loaded: Loaded, type: ClosureType, captured: tuple[Any, ...] = (), expected: LangType | None = None
-    ) -> None:
+    def __init__(self, loaded: Loaded, type: ClosureType, captured: tuple[Any, ...] = ()) -> None:
         self.loaded = loaded
         self.function_type = type
         self.captured = captured
-        self.expected = expected if isinstance(type.code, PullbackCode) else None
+        self.expected = type.code.takes if isinstance(type.code, MapCode) else None
         self.signature: Signature = signature_of(type)
         self.__name__ = self.__qualname__ = name_of(type)
         self.__module__ = loaded.name
@@ -160,6 +158,10 @@ class Function:
     def vjp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
         """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
         return self._derivative("vjp", wrt, more)
+
+    def linearize(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments: the value, and the derivative there, a function of a tangent."""
+        return self._derivative("linearize", wrt, more)
 
     def hvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
         """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
@@ -319,12 +321,12 @@ def name_of(type: ClosureType) -> str:
 
 
 def taken_apart(f: Function) -> tuple[tuple[Any, ...], Any]:
-    return f.captured, (f.loaded, f.function_type, f.expected)
+    return f.captured, (f.loaded, f.function_type)
 
 
 def put_together(rest: Any, captured: Any) -> Function:
-    loaded, type, expected = rest
-    return Function(loaded, type, tuple(captured), expected)
+    loaded, type = rest
+    return Function(loaded, type, tuple(captured))
 
 
 trees.register_node(Function, taken_apart, put_together)

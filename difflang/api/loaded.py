@@ -27,7 +27,6 @@ from difflang.check.types import (
     ClosureType,
     LangType,
     RecordType,
-    TupleType,
     settled_type,
     tangent_type,
 )
@@ -61,7 +60,7 @@ class Given:
     dims: Dims
     leaves: list[Any]
     structure: Any
-    expected: LangType | None = None  # the type of a cotangent
+    expected: LangType | None = None  # what a linear map takes
 
     @property
     def key(self) -> Hashable:
@@ -179,8 +178,3 @@ class Matching:
 def seed_words(seed: int) -> np.ndarray:
     """A seed as a key."""
     return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
-
-
-def result_pair(type: LangType) -> LangType | None:
-    """The cotangent that the pullback takes, of what a `vjp` gives: a value and a pullback."""
-    return tangent_type(type.items[0]) if isinstance(type, TupleType) and len(type.items) == 2 else None

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, field, replace
 
 from difflang.base.source import Span
-from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, PullbackCode, VmapCode, Wrt
+from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, MapCode, VmapCode, Wrt
 from difflang.check.modules import Module
 from difflang.check.types import ClosureType
 from difflang.elaborate.signatures import is_dim
@@ -79,7 +79,7 @@ def signature_of(type: ClosureType) -> Signature:
             return replace(
                 inner, parameters=tuple(Parameter(p.name, None, p.span) for p in inner.parameters), result=None
             )
-        case PullbackCode():
+        case MapCode():
             return Signature((Parameter("ct"),))
         case _:
             return Signature(fixed=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.api.loaded import Given, Loaded, result_pair, seed_words
+from difflang.api.loaded import Given, Loaded, seed_words
 from difflang.api.results import maker
 from difflang.api.signature import Signature
 from difflang.audit.report import Report
@@ -48,10 +48,7 @@ class Specialization:
         self.executable: Executable = compile(guarded(self.graph) if self.fails else self.graph)
         self.waiter = Waiter()
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
-        expected = result_pair(self.entry.type) if operator_of(type) == "vjp" else None
-        self.make = maker(
-            self.entry.type, loaded.records, lambda type, leaves: function(loaded, type, leaves, expected)
-        )
+        self.make = maker(self.entry.type, loaded.records, lambda type, leaves: function(loaded, type, leaves))
 
     def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """What the program takes."""

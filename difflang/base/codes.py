@@ -144,6 +144,12 @@ CODES: dict[str, str] = {
     "DL1006": "not enough memory",
     "DL1010": "more equations than the back end takes at once",
     "DL1011": "the back end gave up",
+    # ---- 11: rules and linearity
+    "DL1101": "a function that is not linear",
+    "DL1102": "a plain function where a linear one is needed",
+    "DL1103": "a linear function whose parameters have no type",
+    "DL1104": "a rule that does not fit its function",
+    "DL1105": "a rule that leads back to itself",
     # ---- 12: Python and artifacts
     "DL1201": "an argument of another element type",
     "DL1202": "an argument of another shape",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.reports import Undecided, mistake, unbound_size
+from difflang.check.elsewhere import ELSEWHERE
+from difflang.check.reports import Undecided, mistake, unbound_size, untold
 from difflang.check.types import (
     KEY,
+    ClosureType,
     DTypeParam,
     FnType,
     LangType,
@@ -19,6 +21,8 @@ from difflang.check.types import (
     Spread,
     TextType,
     TupleType,
+    declared_type,
+    is_linear_type,
     pruned,
     tangent_type,
 )
@@ -29,17 +33,6 @@ from difflang.ir.op import TypeMismatch
 from difflang.ir.types import DTYPES, FLOATS, NUMBERS, REALS, DType, Tensor
 from difflang.syntax import tree
 
-# What other languages call these types.
-ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(("float32", "number", "single"), "f32"),
-    **dict.fromkeys(("float64", "double"), "f64"),
-    **dict.fromkeys(("float16", "half"), "f16"),
-    **dict.fromkeys(("int", "int32", "integer"), "i32"),
-    **dict.fromkeys(("int64", "long"), "i64"),
-    "bfloat16": "bf16",
-    "boolean": "bool",
-    "string": "str",
-}
 BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
 Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 
@@ -287,10 +280,23 @@ class Annotations:
                 return all([self.matched(w, t, waiting) for w, t in zip(items, type.items, strict=True)])
             case tree.TypeTuple(items=(only,)), _:
                 return self.matched(only, type, waiting)
-            case tree.TypeFn(), _:
-                return not isinstance(type, (Tensor, TupleType, RecordType, TextType))
+            case tree.TypeFn(), ClosureType() | FnType():
+                return self.matched_function(written, type, waiting)
             case _:
                 return self.unifier.same(self.type(written), type)
+
+    def matched_function(
+        self, written: tree.TypeFn, type: ClosureType | FnType, waiting: list[tuple[tree.TypeExpr, Dim]]
+    ) -> bool:
+        """A function fits a written type if it is linear where that asks for it, and in what is known of it."""
+        if written.linear and not is_linear_type(type):
+            return False
+        known = declared_type(type)
+        params = written.param.items if isinstance(written.param, tree.TypeTuple) else (written.param,)
+        if known is None or len(params) != len(known.params):
+            return True
+        pairs = [*zip(params, known.params, strict=True), (written.result, known.result)]
+        return all([self.matched(w, t, waiting) for w, t in pairs])
 
     def told_by_fields(self, type: RecordType) -> tuple[object, ...]:
         """What a record is applied to, by the types of the fields that are there."""
@@ -374,13 +380,6 @@ class Annotations:
             return True
         del self.bound[name]
         return False
-
-
-def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
-    """A formula of sizes from which its new names cannot be told."""
-    some = " and ".join(f"`{n}`" for n in names)
-    way = f"name each alone in the type of a parameter, or take it as `{names[0]}: dim`"
-    return mistake("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
 
 
 def free_names(written: tree.TypeExpr) -> set[str]:

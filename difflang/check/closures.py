@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from difflang.ir.graph import Graph
 from difflang.ir.types import DType
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
     from difflang.base.source import Span
     from difflang.check.modules import Module
-    from difflang.check.types import FnType
+    from difflang.check.types import FnType, LangType
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +75,21 @@ class DerivativeCode:
 
 
 @dataclass(frozen=True, slots=True)
-class PullbackCode:
-    """What `vjp[w](f)(x)` gives beside the value; captures `f`, the arguments and, where `f` is random, its key."""
+class MapCode:
+    """A linear map, such as `vjp` and `linearize` give beside the value; captures the residuals of `graph`.
 
-    wrt: tuple[Wrt, ...]
-    random: bool = False
+    Equal maps hold one graph. `back` is the graph of the transposed map, where it is known.
+    """
+
+    graph: Graph  # residuals ++ what it takes -> what it gives
+    takes: LangType
+    gives: LangType
+    back: Graph | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        return "pullback"
+        from difflang.check.types import FnType, show_type
+
+        return show_type(FnType((self.takes,), self.gives, linear=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +123,17 @@ class AscribedCode:
         return self.name
 
 
-Code = (
-    AscribedCode
-    | ConvertCode
-    | FnCode
-    | LambdaCode
-    | BuiltinCode
-    | RecordCode
-    | DerivativeCode
-    | PullbackCode
-    | VmapCode
-)
+Code = AscribedCode | ConvertCode | FnCode | LambdaCode | BuiltinCode | RecordCode | DerivativeCode | MapCode | VmapCode
+
+
+def is_linear(code: Code) -> bool:
+    """Whether a function with this code is linear, by what made it or by the type that it is held to."""
+    match code:
+        case MapCode():
+            return True
+        case LambdaCode(decl=decl):
+            return decl.linear
+        case AscribedCode(type=type):
+            return type.linear
+        case _:
+            return False

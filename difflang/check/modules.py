@@ -33,6 +33,7 @@ class Module:
     default_float: DType = F32
     fns: dict[str, tree.Fn] = field(default_factory=dict[str, tree.Fn])
     records: dict[str, tree.Record] = field(default_factory=dict[str, tree.Record])
+    rules: dict[str, tree.Rule] = field(default_factory=dict[str, tree.Rule])  # by the function they are for
     later: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])  # declared, but of a kind not there yet
     host: dict[str, HostVar] = field(default_factory=dict[str, HostVar])
     used: dict[str, Span] = field(default_factory=dict[str, Span])  # top-level names that functions read, and where

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.check.types import (
@@ -31,6 +33,13 @@ def too_deep(span: Span) -> DifflangError:
 def unbound_size(span: Span, name: str) -> DifflangError:
     way = "a size is bound where a parameter's type first names it"
     return mistake("DL0203", f"the size `{name}` is not bound here", (span, ""), help=way)
+
+
+def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
+    """A formula of sizes from which its new names cannot be told."""
+    some = " and ".join(f"`{n}`" for n in names)
+    way = f"name each alone in the type of a parameter, or take it as `{names[0]}: dim`"
+    return mistake("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
 
 
 def written_type(written: tree.TypeExpr) -> str:

@@ -172,6 +172,30 @@ def tangent_type(type: LangType) -> LangType:
             return UNIT
 
 
+def is_linear_type(type: LangType) -> bool:
+    """Whether it is the type of functions that are known to be linear."""
+    if isinstance(type, ClosureType):
+        from difflang.check.closures import is_linear
+
+        return is_linear(type.code)
+    return isinstance(type, FnType) and type.linear
+
+
+def declared_type(type: ClosureType | FnType) -> FnType | None:
+    """The types that a function takes and gives, where it was made with them."""
+    if isinstance(type, FnType):
+        return type
+    from difflang.check.closures import AscribedCode, MapCode
+
+    match type.code:
+        case MapCode(takes=takes, gives=gives):
+            return FnType((takes,), gives, linear=True)
+        case AscribedCode(type=known):
+            return known
+        case _:
+            return None
+
+
 def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
     """The same type with every array type in it changed."""
     match type:
@@ -236,9 +260,11 @@ def show_type(type: LangType) -> str:
             return f"{name}[{', '.join(map(str, type.shape))}]" if type.shape else name
         case TupleType():
             return f"({', '.join(map(show_type, type.items))})"
-        case FnType():
+        case FnType(params=params):
             arrow = "-o" if type.linear else "->"
-            return f"({', '.join(map(show_type, type.params))}) {arrow} {show_type(type.result)}"
+            alone = len(params) == 1 and not isinstance(params[0], (FnType, TupleType))
+            taken = show_type(params[0]) if alone else f"({', '.join(map(show_type, params))})"
+            return f"{taken} {arrow} {show_type(type.result)}"
         case _:
             return str(type)
 

@@ -8,6 +8,7 @@ from difflang.check.types import (
     ClosureType,
     DTypeParam,
     DTypeVar,
+    FnType,
     LangType,
     RecordType,
     Spread,
@@ -91,6 +92,8 @@ class Unifier:
                 return one and self.all_same(a.fields, b.fields)
             case ClosureType(), ClosureType():
                 return a.code == b.code and self.all_same(a.captures, b.captures)
+            case FnType(), FnType():
+                return a.linear == b.linear and self.all_same((*a.params, a.result), (*b.params, b.result))
             case TextType(), TextType():
                 return a.value is None or b.value is None or a.value == b.value
             case _:

@@ -9,7 +9,7 @@ from difflang.check.modules import HostVar
 from difflang.check.reports import Undecided, mistake, too_deep
 from difflang.check.types import TextType, TupleType, show_type
 from difflang.driver.host import Host
-from difflang.driver.load import check_definition
+from difflang.driver.load import check_definition, check_rule
 from difflang.driver.units import Unit, context
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Reported
@@ -32,6 +32,8 @@ class Checker(Host):
                 self.host_definition(item)
             elif isinstance(item, tree.Fn):
                 check_definition(self.module, item, self.session)
+            elif isinstance(item, tree.Rule):
+                check_rule(self.module, item, self.session)
             self.attempt(item)
 
     def host_definition(self, decl: tree.Fn) -> None:

@@ -13,9 +13,8 @@ from difflang.driver.units import context
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context, Reported, Session
-from difflang.elaborate.functions import leaf_hints
 from difflang.elaborate.settle import settle
-from difflang.elaborate.terms import Poison, Term, leaves, rebuild, type_of
+from difflang.elaborate.terms import Poison, Term, leaf_hints, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import run
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Graph, Value

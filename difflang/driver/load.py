@@ -19,6 +19,7 @@ from difflang.elaborate import (
     functions,
     indexing,
     operators,
+    rules,
     statements,
 )
 from difflang.elaborate.context import Session
@@ -105,8 +106,14 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
         case tree.Extern(name=name):
             module.later[name] = item
             session.report(not_yet("`extern fn` is", item))
-        case tree.Rule():
-            session.report(not_yet("`rule` is", item, "the derivative of the function's body is taken"))
+        case tree.Rule(name=name):
+            if name in module.rules:
+                first, again = module.rules[name].name_span, item.name_span
+                session.report(
+                    mistake("DL0210", f"`{name}` has two rules", (again, "here again"), (first, "here first"))
+                )
+            module.rules.setdefault(name, item)
+            no_doubles([(p.name, p.span) for p in item.params], session)
         case tree.Test() | tree.Bench():
             session.report(not_yet("`test` and `bench` blocks are", item, "write host statements with `assert`"))
         case _:
@@ -140,6 +147,8 @@ def prelude() -> Module:
     for item in parse(source).module.items:
         if isinstance(item, tree.Fn):
             module.fns[item.name] = item
+        elif isinstance(item, tree.Rule):
+            module.rules[item.name] = item
     return module
 
 
@@ -147,3 +156,8 @@ def check_definition(module: Module, decl: tree.Fn, session: Session) -> None:
     """Check a function by itself, with the top-level names above it."""
     if not decl.host:
         run(functions.check_definition(session, module, decl))
+
+
+def check_rule(module: Module, rule: tree.Rule, session: Session) -> None:
+    """Check a rule by itself."""
+    run(rules.check_rule(session, module, rule))

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
 from difflang.check.types import UNIT, Spread, literal_dtype, show_type, tangent_type
-from difflang.elaborate.builtins import Taken, builtin
+from difflang.elaborate.builtins import BUILTINS, Taken, builtin
 from difflang.elaborate.context import Context
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
+    Closure,
+    Opaque,
     Record,
     Static,
     Term,
@@ -21,6 +23,7 @@ from difflang.elaborate.terms import (
     rebuild,
     type_of,
 )
+from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.graph import Value
 from difflang.ir.types import I32, DType, Tensor
@@ -172,21 +175,29 @@ def product(shape: Sequence[Dim]) -> Dim:
     return total
 
 
-@builtin("transpose")
-def transpose(cx: Context, args: Args, name: str) -> Term:
-    """All axes reversed, or in the order given."""
-    took = Taken(cx, args, name, "x axes?")
-    if not isinstance(took.term("x"), Array):
-        raise cx.not_yet("the transposition of a linear function is", args.span)
-    x = took.array("x")
+def transpose(cx: Context, args: Args) -> Walk[Term]:
+    """Of an array, all axes reversed, or in the order given; of a linear function, that function turned round."""
+    took = Taken(cx, args, "transpose", "x axes?")
+    if isinstance(took.term("x"), (Closure, Opaque)) and not took.has("axes"):
+        from difflang.elaborate import linear
+
+        return (yield linear.transpose(cx, took.term("x"), took.span("x")))
+    return permuted(cx, took)
+
+
+BUILTINS["transpose"] = transpose
+
+
+def permuted(cx: Context, took: Taken) -> Term:
+    x, span = took.array("x"), took.args.span
     perm = tuple(reversed(range(x.tensor.rank)))
     if took.has("axes"):
-        term, span = took.found["axes"]
+        term, at = took.found["axes"]
         items = term.items if isinstance(term, Tuple) else (term,)
-        perm = tuple(n for n in (cx.static(t, span, "an axis") for t in items) if isinstance(n, int))
+        perm = tuple(n for n in (cx.static(t, at, "an axis") for t in items) if isinstance(n, int))
         if sorted(perm) != list(range(x.tensor.rank)):
-            raise cx.error("DL0335", "every axis is named once", span, f"the array has {x.tensor.rank}")
-    return Array(cx.emit("transpose", args.span, x.value, perm=perm))
+            raise cx.error("DL0335", "every axis is named once", at, f"the array has {x.tensor.rank}")
+    return Array(cx.emit("transpose", span, x.value, perm=perm))
 
 
 @builtin("concat")

@@ -13,7 +13,7 @@ from difflang.check.closures import (
     DerivativeCode,
     FnCode,
     LambdaCode,
-    PullbackCode,
+    MapCode,
     RecordCode,
     VmapCode,
     Wrt,
@@ -23,6 +23,7 @@ from difflang.check.types import (
     FnType,
     LangType,
     RecordType,
+    is_linear_type,
     show_type,
 )
 from difflang.elaborate.arguments import Args
@@ -42,6 +43,7 @@ from difflang.elaborate.terms import (
     Term,
     Tuple,
     Zip,
+    rebuilt_record,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
@@ -137,8 +139,8 @@ def written_wrt(cx: Context, e: tree.Expr) -> Wrt:
 
 
 def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) -> Walk[Term]:
-    if operator in ("linearize", "jet"):
-        raise cx.not_yet(f"`{operator}` is", e.fn.span, "jvp, vjp and deriv are, nested in any order")
+    if operator == "jet":
+        raise cx.not_yet("`jet` is", e.fn.span, "jvp, vjp and deriv are, nested in any order")
     if len(e.args) != 1 or e.args[0].name is not None or isinstance(e.args[0].value, tree.Comprehension):
         raise cx.error("DL0205", f"`{operator}` takes one function: `{operator}(f)(x)`", e.span)
     fn = function(cx, (yield walk(cx, e.args[0].value)), e.args[0].span)
@@ -178,7 +180,7 @@ def function(cx: Context, term: Term, span: Span) -> Closure | Opaque:
 
 def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
     """The walk that applies a function to evaluated arguments."""
-    from difflang.elaborate import derivatives
+    from difflang.elaborate import derivatives, linear
 
     for term, _ in (*args.items, *args.named.values()):
         if isinstance(term, Poison):
@@ -195,7 +197,7 @@ def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
         case Closure(code=AscribedCode() as code, captures=(f,)):
             return held(cx, code, f, args)
         case Closure(code=LambdaCode() as code, captures=captures):
-            return call_lambda(cx, code, captures, args)
+            return (linear.call if code.decl.linear else call_lambda)(cx, code, captures, args)
         case Closure(code=RecordCode() as code):
             return construct(cx, code, args)
         case Closure(code=VmapCode(), captures=(f,)):
@@ -204,28 +206,47 @@ def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
             return vmapped(cx, f, args)
         case Closure(code=DerivativeCode() as code, captures=(f,)):
             return derivatives.derivative(cx, code, f, args)
-        case Closure(code=PullbackCode() as code, captures=captures):
-            return derivatives.pullback(cx, code, captures, args)
+        case Closure(code=MapCode() as code, captures=captures):
+            return linear.apply_map(cx, code, captures, args)
         case _:
             raise cx.error("DL0320", "a function is expected here", args.span)
 
 
 def opaque(cx: Context, type: FnType, args: Args) -> Walk[Term]:
     """A function of which only the type is known: while a definition is checked."""
-    if len(args.items) != len(type.params) or args.named:
+    items = args.items
+    if type.linear and len(type.params) == 1 and len(items) > 1:
+        items = [(packed(type.params[0], args), args.span)]
+    if len(items) != len(type.params) or args.named:
         raise cx.error("DL0319", f"this function takes {counted(len(type.params))}, not {len(args.items)}", args.span)
-    for (term, span), wanted in zip(args.items, type.params, strict=True):
-        if not fits(cx, wanted, term):
-            raise cx.error(
-                "DL0304", f"{show_type(wanted)} is expected here", span, f"this is {show_type(type_of(term))}"
-            )
+    for (term, span), wanted in zip(items, type.params, strict=True):
+        if fits(cx, wanted, term):
+            continue
+        if type.linear:
+            raise not_its_vector(wanted, term, span)
+        raise cx.error("DL0304", f"{show_type(wanted)} is expected here", span, f"this is {show_type(type_of(term))}")
     return detached(cx, type.result)
     yield
 
 
+def packed(takes: LangType, args: Args) -> Term:
+    """Arguments given one by one as the one value that they are parts of."""
+    terms = tuple([t for t, _ in args.items])
+    if isinstance(takes, RecordType) and len(takes.names) == len(terms):
+        return rebuilt_record(takes, terms)
+    return Tuple(terms)
+
+
+def not_its_vector(wanted: LangType, term: Term, span: Span) -> DifflangError:
+    """A linear function applied to something else than it takes."""
+    return mistake(
+        "DL0404", f"this linear function takes {show_type(wanted)}", (span, f"this is {show_type(type_of(term))}")
+    )
+
+
 def fits(cx: Context, wanted: LangType, term: Term) -> bool:
     if isinstance(wanted, FnType):
-        return isinstance(term, (Closure, Opaque))
+        return isinstance(term, (Closure, Opaque)) and (not wanted.linear or is_linear_type(type_of(term)))
     return cx.unifier.same(wanted, type_of(term))
 
 

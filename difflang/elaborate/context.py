@@ -22,6 +22,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import TypeMismatch
+from difflang.ir.same import Keys
 from difflang.ir.types import I32, U32, DType, Tensor
 from difflang.syntax import tree
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
+FAILURE = (WORD,) * 3
 
 
 MOST_AXES = 32  # NumPy ends at 64, compilers earlier
@@ -88,7 +90,7 @@ class Scope:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Instance:
     """A function specialized: its graph takes the leaves of captures, arguments, globals and, if random, a key."""
 
@@ -100,6 +102,15 @@ class Instance:
     fails: bool = False  # its last three results are a failure
     effects: frozenset[str] = frozenset()
     calls: frozenset[tree.Fn] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """In a rule: the instance that it is for, the top-level names that both read, and whether either can fail."""
+
+    instance: Instance
+    globals: tuple[str, ...]
+    fails: bool
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -122,6 +133,11 @@ class Session:
     settled: set[Graph] = field(default_factory=set[Graph])  # those without open element types
     found: dict[tree.Fn, Found] = field(default_factory=dict[Any, Any])  # what checking said of each definition
     errors: int = 0
+    keys: Keys = field(default_factory=Keys)
+    maps: dict[int, Graph] = field(default_factory=dict[int, Graph])  # of each linear graph, by its key, the first
+    proved: set[Any] = field(default_factory=set[Any])  # the lambdas that are linear, and in what
+    ruled: dict[Graph, Any] = field(default_factory=dict[Graph, Any])  # what stands in for an instance's derivative
+    ruling: list[Graph] = field(default_factory=list[Graph])  # the instances whose rules are being elaborated
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
 
     def site(self, site: Any) -> int:
@@ -155,6 +171,8 @@ class Root:
     effects: set[str] = field(default_factory=set[str])
     calls: set[tree.Fn] = field(default_factory=set[tree.Fn])  # declared functions whose bodies were not looked into
     result: tree.TypeExpr | None = None
+    rule: Rule | None = None  # where this is the graph of one
+    deriving: int = 0  # how many derivatives are being traced here
 
 
 @dataclass(eq=False, slots=True)

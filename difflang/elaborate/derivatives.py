@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from difflang.base.source import Span
+from difflang.base.source import NOWHERE, Span
 from difflang.check.annotations import Annotations
-from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, PullbackCode
+from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import (
-    UNIT,
     DTypeVar,
+    LangType,
     RecordType,
     leaf_types,
     pruned,
@@ -32,6 +32,7 @@ from difflang.elaborate.terms import (
     Array,
     Closure,
     Key,
+    Opaque,
     Poison,
     Record,
     Term,
@@ -41,7 +42,7 @@ from difflang.elaborate.terms import (
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
-from difflang.elaborate.wrt import apart, by_position, located
+from difflang.elaborate.wrt import Place, apart, by_position, located
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import Tensor
@@ -61,7 +62,7 @@ class Traced:
 
 def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     """Apply `grad[w](f)` and its kin."""
-    from difflang.elaborate import jacobians
+    from difflang.elaborate import jacobians, linear
 
     if args.named:
         args = Args(args.span, by_position(cx, f, args))
@@ -79,8 +80,8 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         if position >= len(args.items):
             raise cx.error("DL0403", f"there is no argument {position} to differentiate in", args.span)
     ask(cx, f, args.items)
-    if operator == "vjp":
-        return (yield with_pullback(cx, code, f, args))
+    if operator in ("vjp", "linearize"):
+        return (yield linear.linearized(cx, code, f, args, wrt))
     if operator in ("jacobian", "jacfwd", "jacrev"):
         return (yield jacobians.jacobian(cx, code, f, args, wrt))
     traced = yield trace(cx, f, args, wrt)
@@ -116,13 +117,6 @@ def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
             annotations.match(type, type_of(term))
 
 
-def with_pullback(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
-    """`vjp`: the value and its pullback, which sees the same random draws: both take them from one key."""
-    value, key = yield drawn_once(cx, f, args)
-    terms = [f, *[t for t, _ in args.items], *([] if key is None else [Key(key)])]
-    return Tuple((value, Closure(PullbackCode(code.wrt, key is not None), tuple(terms))))
-
-
 def drawn_once(cx: Context, f: Term, args: Args) -> Walk[tuple[Term, Value | None]]:
     """The function's value, and, if it draws, the one key that it drew from: who applies it again does so too."""
     before, key = cx.root.draws, None
@@ -137,7 +131,7 @@ def drawn_once(cx: Context, f: Term, args: Args) -> Walk[tuple[Term, Value | Non
 # ---- The graph of the function
 
 
-def trace(cx: Context, f: Term, args: Args, wrt: Sequence[tuple[int, tuple[str, ...]]]) -> Walk[Traced]:
+def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced]:
     """Walk the function in a region whose params are the numbers that it is differentiated in."""
     points: list[Value] = []
     items = list(args.items)
@@ -149,7 +143,7 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[tuple[int, tuple[str, 
             term, span = items[position]
             found = len(points)
             items[position] = (replaced(cx, term, path, points, span), span)
-            if len(points) == found:
+            if len(points) == found and not isinstance(term, (Closure, Opaque)):
                 what = show_type(type_of(term))
                 raise cx.error(
                     "DL0401",
@@ -158,10 +152,12 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[tuple[int, tuple[str, 
                     f"this is {what}",
                     "differentiate in a float; convert with `f32(x)` outside",
                 )
+        cx.root.deriving += 1
         try:
             result = yield apply(cx, f, Args(args.span, items))
             word = leaves(cx.failure) if cx.word.term is not before else []
         finally:
+            cx.root.deriving -= 1
             cx.word.term = before
             if cx.loops:
                 cx.loops.pop()
@@ -196,6 +192,13 @@ def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value]
             return term
 
 
+def differentiable_part(term: Term, path: tuple[str, ...]) -> Term:
+    """The part of an argument that a derivative is taken in."""
+    for name in path:
+        term = term.field(name) if isinstance(term, Record) else term
+    return term
+
+
 def differentiable(term: Array) -> bool:
     """Whether an array has a tangent; a number as written becomes a float."""
     dtype = pruned(term.tensor.dtype)
@@ -224,7 +227,7 @@ def gradient(
     f: Term,
     traced: Traced,
     args: Args,
-    wrt: Sequence[tuple[int, tuple[str, ...]]],
+    wrt: Sequence[Place],
     code: DerivativeCode,
     *,
     with_value: bool,
@@ -243,15 +246,24 @@ def gradient(
     values, cts = reverse(cx, traced, [one], args.span)
     parts = iter(cts)
     grads = [cotangent(cx, args.items[p][0], path, parts) for p, path in wrt]
-    found = grads[0] if len(grads) == 1 else named(code, grads, args.span)
+    found = together(code.wrt, grads)
     return Tuple((Array(values[0]), found)) if with_value else found
 
 
-def named(code: DerivativeCode | PullbackCode, grads: list[Term], span: Span) -> Term:
+GRAD = tree.Record(NOWHERE, "grad", NOWHERE, (), ())  # what a record of several derivatives is called
+
+
+def together(wrt: Sequence[Wrt], grads: Sequence[Term]) -> Term:
     """Several derivatives: a record with the names they were asked by."""
-    names = tuple(str(w[-1]) if isinstance(w[-1], str) else f"_{w[0]}" for w in code.wrt)
-    decl = tree.Record(span, "grad", span, (), ())
-    return Record(RecordType(decl, names, tuple(map(type_of, grads)), tangent=True), tuple(grads))
+    type = together_type(wrt, [type_of(g) for g in grads])
+    return Record(type, tuple(grads)) if len(grads) != 1 and isinstance(type, RecordType) else grads[0]
+
+
+def together_type(wrt: Sequence[Wrt], types: Sequence[LangType]) -> LangType:
+    if len(types) == 1:
+        return types[0]
+    names = tuple(str(w[-1]) if isinstance(w[-1], str) else f"_{w[0]}" for w in wrt)
+    return RecordType(GRAD, names, tuple(types), tangent=True)
 
 
 def reverse(cx: Context, traced: Traced, cts: Sequence[Value], span: Span) -> tuple[Values, Values]:
@@ -308,31 +320,6 @@ def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
             return UNIT_TERM
 
 
-def pullback(cx: Context, code: PullbackCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
-    """Apply the pullback that `vjp` gave: the same point, a cotangent of the result."""
-    key = captures[-1] if code.random else None
-    f, *terms = captures[:-1] if code.random else captures
-    point = Args(args.span, [(t, args.span) for t in terms])
-    wrt = [located(cx, f, w, args.span) for w in code.wrt]
-    with cx.keyed(key.value if isinstance(key, Key) else None):
-        traced = yield trace(cx, f, point, wrt)
-    if len(args.items) != 1 or args.named:
-        raise cx.error("DL0404", "a pullback takes one cotangent", args.span)
-    ct, span = args.items[0]
-    wanted = tangent_type(type_of(traced.result))
-    if wanted == UNIT or not cx.unifier.same(wanted, type_of(ct)):
-        raise cx.error(
-            "DL0404",
-            f"the cotangent of {show_type(type_of(traced.result))} is {show_type(wanted)}",
-            span,
-            f"this is {show_type(type_of(ct))}",
-        )
-    _, cts = reverse(cx, traced, leaves(ct), args.span)
-    parts = iter(cts)
-    grads = [cotangent(cx, terms[p], path, parts) for p, path in wrt]
-    return grads[0] if len(grads) == 1 else named(code, grads, args.span)
-
-
 # ---- Forward mode
 
 
@@ -340,15 +327,13 @@ def pushed(
     cx: Context,
     traced: Traced,
     args: Args,
-    wrt: Sequence[tuple[int, tuple[str, ...]]],
+    wrt: Sequence[Place],
     tangents: Sequence[tuple[Term, Span]],
 ) -> Term:
     """`jvp`: the value, and how it changes along the tangents."""
     given: list[Value] = []
     for (position, path), (tangent, span) in zip(wrt, tangents, strict=True):
-        term = args.items[position][0]
-        for name in path:
-            term = term.field(name) if isinstance(term, Record) else term
+        term = differentiable_part(args.items[position][0], path)
         wanted = tangent_type(type_of(term))
         if not cx.unifier.same(wanted, type_of(tangent)):
             raise cx.error(
@@ -363,9 +348,11 @@ def pushed(
     return Tuple((value, tangent_term(traced.result, iter(changes))))
 
 
-def forward(cx: Context, traced: Traced, tangents: Sequence[Value], span: Span) -> tuple[Values, Values]:
-    """The `jvp` equation: the function's results, and a tangent for each that has one."""
-    wrt = (True,) * len(traced.points) + (False,) * len(traced.consts)
+def forward(
+    cx: Context, traced: Traced, tangents: Sequence[Value], span: Span, only: int | None = None
+) -> tuple[Values, Values]:
+    """The `jvp` equation: the function's results, and a tangent for each that has one; of one point `only`, or all."""
+    wrt = (*[only is None or i == only for i in range(len(traced.points))], *[False] * len(traced.consts))
     types = [r.type for r in traced.graph.results]
     moving = [t for t in types if isinstance(t, Tensor) and pruned(t.dtype).differentiable]
     return differentiated(cx, "jvp", traced, tangents, moving, wrt, span)

@@ -183,8 +183,6 @@ def unknown_in(cx: Context, decl: tree.Fn) -> Iterator[DifflangError]:
 
 @walks(tree.Lambda)
 def lambda_(cx: Context, e: tree.Lambda) -> Walk[Term]:
-    if e.linear:
-        raise cx.not_yet("linear lambdas are", e.span, "use an ordinary lambda")
     names, terms = captured(cx, e)
     return Closure(LambdaCode(e, cx.module, names), terms)
     yield

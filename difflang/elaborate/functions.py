@@ -14,12 +14,9 @@ from difflang.check.closures import (
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake, not_this_type, too_deep
 from difflang.check.types import (
-    ClosureType,
     DTypeVar,
     FnType,
     LangType,
-    RecordType,
-    TupleType,
     leaf_types,
     pruned_type,
 )
@@ -33,6 +30,7 @@ from difflang.elaborate.signatures import (
     both_size_and_value,
     captured_sizes,
     has_open_names,
+    held_to,
     is_dim,
     known_sizes,
     match_parameters,
@@ -46,6 +44,7 @@ from difflang.elaborate.terms import (
     Term,
     Tuple,
     Zip,
+    leaf_hints,
     leaves,
     rebuild,
     rebuilt,
@@ -54,7 +53,7 @@ from difflang.elaborate.terms import (
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Value
+from difflang.ir.graph import Value, Values
 from difflang.ir.op import OPS
 from difflang.syntax import tree
 
@@ -72,6 +71,8 @@ def detached(cx: Context, type: LangType) -> Term:
 
 def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
     """A call: the instance for these types and sizes is found or made, and called as a graph."""
+    from difflang.elaborate import linear
+
     decl = code.decl
     if decl.host:
         if cx.host is None:
@@ -92,27 +93,33 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
         cx.unifier, code.module.records.get, captured_sizes(code, captures), {g.name: g.bound for g in decl.generics}
     )
     terms = match_parameters(cx, decl, given, annotations)
+    yield linear.told_by_body(cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations)
+    yield linear.prove_given(cx, list(terms.values()))
     if cx.root.definition and cx.host is not None and known_sizes(annotations, captures, terms):
-        instance = yield instantiated_now(cx, code, captures, terms, annotations, args.span)
-        return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
+        cx.root.definition = False  # a call in host code that is being checked is specialized as it will be
+        try:
+            return (yield specialized(cx, code, captures, terms, annotations, args.span))
+        finally:
+            cx.root.definition = True
     if cx.root.definition and decl.result is not None and not has_open_names(decl):
         result = annotations.type(decl.result)
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)
             return detached(cx, result)
-    instance = yield instantiate(cx, code, captures, terms, annotations, args.span)
-    return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
+    return (yield specialized(cx, code, captures, terms, annotations, args.span))
 
 
-def instantiated_now(
+def specialized(
     cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
-) -> Walk[Instance]:
-    """A call in host code that is being checked, specialized as it will be when it runs."""
-    cx.root.definition = False
-    try:
-        return (yield instantiate(cx, code, captures, terms, annotations, span))
-    finally:
-        cx.root.definition = True
+) -> Walk[Term]:
+    """A call of the instance for these types and sizes, with its rule if it has one."""
+    from difflang.elaborate import rules
+
+    rule = rules.declared(code)
+    if rule is not None and not cx.root.definition:
+        return (yield rules.call(cx, code, rule, terms, annotations, span))
+    instance = yield instantiate(cx, code, captures, terms, annotations, span)
+    return emit_call(cx, code, instance, [*captures, *terms.values()], span)
 
 
 def default_value(cx: Context, code: FnCode, default: tree.Expr) -> Walk[Term]:
@@ -246,6 +253,8 @@ def function_context(session: Session, module: Module, annotations: Annotations,
 
 def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
     """What a function's body gives, checked against the declared result."""
+    from difflang.elaborate import linear
+
     for clause in decl.where:
         holds = yield walk(cx, clause)
         if isinstance(holds, Array) and holds.static is False:
@@ -260,6 +269,9 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
         raise Reported
     if decl.result is not None and not cx.annotations.match(decl.result, type_of(result)):
         raise not_this_type(decl.result, type_of(result), tail(decl.body).span, f"the result of `{decl.name}`")
+    if isinstance(decl.result, tree.TypeFn) and decl.result.linear:
+        result = held_to(decl.result, result, tail(decl.body).span, cx.annotations, decl.name)
+        yield linear.prove_given(cx, [result])
     return result
 
 
@@ -289,18 +301,28 @@ def blame(session: Session, before: int, code: FnCode, span: Span) -> None:
 
 def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Term:
     """The equation of a call."""
+    operands = operands_of(cx, code, instance, terms, span)
+    types = tuple(r.type for r in instance.graph.results)
+    results = cx.builder.append(OPS["call"], operands, types, (instance.graph,), name=code.decl.name)
+    return called(cx, instance, results, instance.fails, span)
+
+
+def operands_of(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Values:
+    """What the graph of an instance takes."""
     operands = [v for t in terms for v in leaves(t)]
     for name, _ in instance.globals:
         operands += leaves(cx.global_term(code.module.host[name]))
     if instance.random:
         operands.append(cx.draw(span))
+    cx.builder.span = span
+    return tuple(map(cx.builder.own, operands))
+
+
+def called(cx: Context, instance: Instance, results: Values, fails: bool, span: Span) -> Term:
+    """What a call gives; its effects and its failure are those of who calls."""
     cx.root.effects |= instance.effects
     cx.root.calls |= instance.calls
-    cx.builder.span = span
-    owned = tuple(map(cx.builder.own, operands))
-    types = tuple(r.type for r in instance.graph.results)
-    results = cx.builder.append(OPS["call"], owned, types, (instance.graph,), name=code.decl.name)
-    if instance.fails:
+    if fails:
         absorb(cx, results[-3:], span)
     return like(instance.result, iter(results))
 
@@ -320,19 +342,6 @@ def like(term: Term, values: Iterator[Value]) -> Term:
             return Closure(term.code, tuple([like(t, values) for t in term.captures]))
         case _:
             return rebuilt(type_of(term), values)
-
-
-def leaf_hints(type: LangType, name: str) -> list[str]:
-    """A name for each leaf: `m.w`."""
-    match type:
-        case RecordType():
-            return [h for n, t in zip(type.names, type.fields, strict=True) for h in leaf_hints(t, f"{name}.{n}")]
-        case TupleType():
-            return [h for i, t in enumerate(type.items) for h in leaf_hints(t, f"{name}.{i}")]
-        case ClosureType():
-            return [h for t in type.captures for h in leaf_hints(t, name)]
-        case _:
-            return [name] * len(leaf_types(type))
 
 
 # ---- Definitions

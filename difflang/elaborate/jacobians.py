@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode
-from difflang.check.types import pruned, show_type
+from difflang.check.types import (
+    DTypeVar,
+    LangType,
+    RecordType,
+    TupleType,
+    leaf_types,
+    pruned,
+    show_type,
+    tangent_type,
+)
+from difflang.check.unify import narrow
 from difflang.elaborate.arguments import Args
-from difflang.elaborate.arrays import identity
+from difflang.elaborate.arrays import identity, product
 from difflang.elaborate.calls import apply
 from difflang.elaborate.comprehension import mapping
 from difflang.elaborate.context import Context
-from difflang.elaborate.derivatives import drawn_once, forward, reverse, trace
-from difflang.elaborate.reductions import count
+from difflang.elaborate.derivatives import (
+    Traced,
+    differentiable_part,
+    drawn_once,
+    forward,
+    reverse,
+    settle_results,
+    together_type,
+    trace,
+)
 from difflang.elaborate.sources import Source
-from difflang.elaborate.terms import Array, Closure, Term, Tuple, type_of
+from difflang.elaborate.terms import Array, Closure, Term, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.wrt import Place
+from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
-
-Place = tuple[int, tuple[str, ...]]
+from difflang.ir.types import Tensor
 
 
 def hessian_product(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
@@ -34,47 +57,111 @@ def hessian(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term
 
 
 def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
-    """`[..result, ..argument]`: a column for each number of the argument, or a row for each of the result."""
+    """`[..result, ..argument]`: a column for each number of the argument, or a row for each of the result.
+
+    Of records and tuples, such an array for each number or array of the result in each of the argument: the change of
+    the result, with a change of the argument in every place.
+    """
+    parts = [type_of(differentiable_part(args.items[position][0], path)) for position, path in wrt]
+    moving = together_type(code.wrt, [tangent_type(part) for part in parts])
+    points = leaf_types(moving)
+    for point in points:
+        if isinstance(dtype := pruned(point.dtype), DTypeVar):
+            narrow(dtype, [c for c in dtype.candidates if c.is_float])  # a number as written
     value, key = yield drawn_once(cx, f, args)
-    (position, path), *more = wrt
-    point = args.items[position][0]
-    if more or path or not real(point) or not real(value):
-        raise cx.not_yet(
-            f"`{code.operator}` of more than an array in an array is",
-            args.span,
-            f"this is {show_type(type_of(value))} in {show_type(type_of(point))}: take it of one part in one part",
-        )
-    assert isinstance(point, Array) and isinstance(value, Array)
-    columns, numbers = (count(a, tuple(range(len(a.tensor.shape)))) for a in (point, value))
-    fewer = numbers - columns
+    settle_results(cx, value)
+    values = leaf_types(tangent_type(type_of(value)))
+    refuse(cx, code, points, values, type_of(value), args)
+    columns, rows = (total(types) for types in (points, values))
+    fewer = rows - columns
     by_columns = code.operator == "jacfwd" or (
         code.operator == "jacobian" and not (isinstance(fewer, int) and fewer < 0)
     )
-    side = point if by_columns else value
+    blocks: dict[tuple[int, int], Term] = {}
+    for place, side in enumerate(points if by_columns else values):
+        found = yield swept(cx, lambda: trace(cx, f, args, wrt), key, side, place, by_columns, args.span)
+        for other, block in enumerate(found):
+            i, j = (other, place) if by_columns else (place, other)
+            blocks[i, j] = shaped(cx, block, by_columns, values[i], points[j], args)
+    inner = [structured(moving, iter([blocks[i, j] for j in range(len(points))])) for i in range(len(values))]
+    return structured(tangent_type(type_of(value)), iter(inner))
 
-    def direction(_: Array, rows: list[Value]) -> Walk[Term]:
-        along = cx.emit("reshape", args.span, rows[0], shape=side.tensor.shape)
+
+def swept(
+    cx: Context,
+    traced_again: Callable[[], Walk[Traced]],
+    key: Value | None,
+    side: Tensor,
+    place: int,
+    by_columns: bool,
+    span: Span,
+) -> Walk[list[Array]]:
+    """The changes along all directions of one array of the argument, or the pullbacks of those of the result."""
+
+    def direction(_: Array, basis: list[Value]) -> Walk[Term]:
+        along = cx.emit("reshape", span, basis[0], shape=side.shape)
         with cx.keyed(key):
-            traced = yield trace(cx, f, args, wrt)
-        found = (forward if by_columns else reverse)(cx, traced, [along], args.span)[1]
-        return Array(found[0])
+            traced = yield traced_again()
+        if by_columns:
+            return Tuple(tuple(map(Array, forward(cx, traced, [along], span, only=place)[1])))
+        return Tuple(tuple(map(Array, reverse(cx, alone(traced, place), [along], span)[1])))
 
-    length = columns if by_columns else numbers
-    basis = identity(cx, length, side.tensor.dtype, args.span)
-    over = Source(length, cx.integer(length, args.span), [basis], lambda index, _: index)
-    found = yield mapping(cx, args.span, over, direction)
-    assert isinstance(found, Array)
-    return shaped(cx, found, by_columns, value, point, args)
-
-
-def real(term: Term) -> bool:
-    return isinstance(term, Array) and pruned(term.tensor.dtype).is_float
+    length = product(side.shape)
+    over = Source(length, cx.integer(length, span), [identity(cx, length, side.dtype, span)], index_of)
+    found = yield mapping(cx, span, over, direction)
+    assert isinstance(found, Tuple)
+    return [block for block in found.items if isinstance(block, Array)]
 
 
-def shaped(cx: Context, found: Array, by_columns: bool, value: Array, point: Array, args: Args) -> Array:
+def index_of(index: Array, rows: list[Value]) -> Term:
+    return index
+
+
+def refuse(
+    cx: Context, code: DerivativeCode, points: list[Tensor], values: list[Tensor], value: LangType, args: Args
+) -> None:
+    """Errors: DL0401, DL0402 for an argument or a result without a tangent, DL0801 for complex numbers."""
+    if not points:
+        raise cx.error("DL0401", "this has no derivative: it has no tangent", args.span)
+    if not values:
+        raise cx.error("DL0402", f"{show_type(value)} has no derivative", args.span)
+    if not all(pruned(t.dtype).is_float for t in (*points, *values)):
+        raise cx.not_yet(f"`{code.operator}` of complex numbers is", args.span)
+
+
+def total(types: list[Tensor]) -> Dim:
+    """How many numbers there are in arrays of these types."""
+    found: Dim = 0
+    for type in types:
+        found = found + product(type.shape)
+    return found
+
+
+def alone(traced: Traced, place: int) -> Traced:
+    """The function giving one of its results that have a tangent, and its failure."""
+    results = traced.graph.results
+    ends = len(results) - 3 if traced.fails else len(results)
+    moving = [r for r in results[:ends] if isinstance(r.type, Tensor) and pruned(r.type.dtype).differentiable]
+    return replace(traced, graph=traced.graph.with_results([moving[place], *results[ends:]]))
+
+
+def structured(type: LangType, parts: Iterator[Term]) -> Term:
+    """Parts in the places of a type's arrays."""
+    match type:
+        case Tensor():
+            return next(parts)
+        case TupleType():
+            return Tuple(tuple([structured(t, parts) for t in type.items]))
+        case RecordType():
+            return rebuilt_record(type, tuple([structured(t, parts) for t in type.fields]))
+        case _:
+            raise AssertionError(type)
+
+
+def shaped(cx: Context, found: Array, by_columns: bool, value: Tensor, point: Tensor, args: Args) -> Array:
     """The directions' axis goes last if they are the argument's, and is that of the array again."""
     result = found.value
     if by_columns:
-        rank = len(value.tensor.shape)
+        rank = len(value.shape)
         result = cx.emit("transpose", args.span, result, perm=(*range(1, rank + 1), 0))
-    return Array(cx.emit("reshape", args.span, result, shape=(*value.tensor.shape, *point.tensor.shape)))
+    return Array(cx.emit("reshape", args.span, result, shape=(*value.shape, *point.shape)))

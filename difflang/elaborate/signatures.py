@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError
+from difflang.base.diagnostics import DifflangError, Label
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.closures import AscribedCode, FnCode
+from difflang.check.closures import AscribedCode, FnCode, LambdaCode
 from difflang.check.reports import Undecided, mistake, written_type
 from difflang.check.types import (
     DTypeVar,
     FnType,
+    is_linear_type,
     leaf_types,
     pruned,
     show_type,
 )
 from difflang.elaborate.context import Context
+from difflang.elaborate.linear_reports import plain_function
 from difflang.elaborate.names import free_names
 from difflang.elaborate.terms import (
     Array,
     Closure,
+    Opaque,
+    Record,
     Term,
+    Tuple,
     type_of,
 )
 from difflang.elaborate.wrt import parameter_names
@@ -73,12 +79,26 @@ def counted(count: int) -> str:
 
 def known_sizes(annotations: Annotations, captures: tuple[Term, ...], terms: Mapping[str, Term]) -> bool:
     """Whether a call has numbers for all its sizes: then it can be proved before anything runs."""
-    types = [leaf for t in (*captures, *terms.values()) for leaf in leaf_types(type_of(t))]
+    given = (*captures, *terms.values())
+    types = [leaf for t in given for leaf in leaf_types(type_of(t))]
     bound = [size for size in annotations.bound.values() if isinstance(size, Dim)]
-    return all(isinstance(d, int) for d in (*bound, *[d for t in types for d in t.shape]))
+    return all(isinstance(d, int) for d in (*bound, *[d for t in types for d in t.shape])) and not any(
+        map(hidden, given)
+    )
 
 
-def captured_sizes(code: FnCode, captures: tuple[Term, ...]) -> dict[str, Any]:
+def hidden(term: Term) -> bool:
+    """Whether there is a function in a value of which only the type is known."""
+    match term:
+        case Opaque():
+            return True
+        case Tuple(items=parts) | Record(fields=parts) | Closure(captures=parts):
+            return any(map(hidden, parts))
+        case _:
+            return False
+
+
+def captured_sizes(code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> dict[str, Any]:
     pairs = zip(code.names, captures, strict=True)
     return {
         n: t.static
@@ -104,6 +124,8 @@ def match_parameters(
         if is_dim(param.type):
             annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
             continue
+        if isinstance(param.type, tree.TypeFn) and param.type.linear and not is_linear_type(type_of(term)):
+            raise not_declared_linear(decl, param, term, span)
         if param.type is not None and not annotations.match(param.type, type_of(term)):
             raise wrong_argument(decl, param, term, span, annotations, stories)
         for name in annotations.bound.keys() - known:
@@ -113,6 +135,14 @@ def match_parameters(
         if isinstance(param.type, tree.TypeFn):  # now that every size in it is known
             terms[param.name] = ascribed(param, *given[param.name], annotations)
     return {p.name: terms[p.name] for p in decl.params if p.name in terms}
+
+
+def not_declared_linear(decl: tree.Fn, param: tree.Param, term: Term, span: Span) -> DifflangError:
+    """A plain function, or no function, where a parameter asks for a linear one."""
+    found = plain_function(term, span, f"`{param.name}` of `{decl.name}` is a linear function")
+    (diagnostic,) = found.diagnostics
+    declared = Label(param.span, f"declared {param.span.text}")
+    return DifflangError(replace(diagnostic, labels=(*diagnostic.labels, declared)))
 
 
 def told_by_others(param: tree.Param, annotations: Annotations) -> int:
@@ -174,10 +204,15 @@ def both_size_and_value(param: tree.Param) -> DifflangError:
 
 
 def ascribed(param: tree.Param, term: Term, span: Span, annotations: Annotations) -> Term:
-    """A function given for a parameter of a written function type: it is held to that type wherever it is applied."""
+    """A function given for a parameter of a written function type."""
     assert isinstance(param.type, tree.TypeFn)
+    return held_to(param.type, term, span, annotations, param.name)
+
+
+def held_to(written: tree.TypeFn, term: Term, span: Span, annotations: Annotations, name: str) -> Term:
+    """A function of a written type: it is held to that type wherever it is applied."""
     try:
-        type = annotations.type(param.type)
+        type = annotations.type(written)
     except (DifflangError, Undecided):
         return term  # it names sizes that only the body binds
     if not isinstance(term, Closure) or not isinstance(type, FnType):
@@ -189,8 +224,8 @@ def ascribed(param: tree.Param, term: Term, span: Span, annotations: Annotations
         count = f"it takes {len(names)} argument{'s' * (len(names) != 1)}"
         raise mistake(
             "DL0304",
-            f"the function given for `{param.name}` takes another number of arguments",
+            f"the function given for `{name}` takes another number of arguments",
             (span, count),
-            (param.type.span, f"declared {param.type.span.text}"),
+            (written.span, f"declared {written.span.text}"),
         )
-    return Closure(AscribedCode(type, param.name, span, param.type.span), (term,))
+    return Closure(AscribedCode(type, name, span, written.span), (term,))

@@ -19,6 +19,7 @@ from difflang.elaborate.indexing import SCATTERS, Subscripts, combined, read, su
 from difflang.elaborate.jumps import Unset, loop_without_jumps
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.signatures import held_to
 from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.writes import logged, note
@@ -112,6 +113,8 @@ def declared(cx: Context, written: tree.TypeExpr, value: Term, span: Span, what:
     for name, size in cx.annotations.bound.items():
         if name not in known and isinstance(size, (int, Poly)):
             cx.scope.bind(name, size)
+    if isinstance(written, tree.TypeFn) and written.linear:
+        return held_to(written, value, span, cx.annotations, what)
     return (
         Array(value.value, value.static, value.literal, value.below, written.span)
         if isinstance(value, Array)

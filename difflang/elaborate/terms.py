@@ -22,6 +22,7 @@ from difflang.check.types import (
     RecordType,
     TextType,
     TupleType,
+    leaf_types,
     pruned_type,
 )
 from difflang.ir.builder import Builder
@@ -207,3 +208,16 @@ def rebuilt_record(type: RecordType, fields: tuple[Term, ...]) -> Record:
 
 def concrete_type(term: Term) -> LangType:
     return pruned_type(type_of(term))
+
+
+def leaf_hints(type: LangType, name: str) -> list[str]:
+    """A name for each leaf: `m.w`."""
+    match type:
+        case RecordType():
+            return [h for n, t in zip(type.names, type.fields, strict=True) for h in leaf_hints(t, f"{name}.{n}")]
+        case TupleType():
+            return [h for i, t in enumerate(type.items) for h in leaf_hints(t, f"{name}.{i}")]
+        case ClosureType():
+            return [h for t in type.captures for h in leaf_hints(t, name)]
+        case _:
+            return [name] * len(leaf_types(type))

@@ -14,6 +14,8 @@ from difflang.elaborate.terms import (
 )
 from difflang.syntax import tree
 
+Place = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
+
 
 def by_position(cx: Context, f: Term, args: Args) -> list[tuple[Term, Span]]:
     names = parameter_names(f)
@@ -42,7 +44,7 @@ def parameter_names(f: Term) -> list[str]:
             return []
 
 
-def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> tuple[int, tuple[str, ...]]:
+def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> Place:
     """A parameter's position, and the path of fields in it."""
     first, *path = wrt
     if isinstance(first, int):
@@ -59,7 +61,7 @@ def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> tuple[int, tuple[str,
     return names.index(first), tuple(map(str, path))
 
 
-def apart(cx: Context, asked: Sequence[Wrt], places: Sequence[tuple[int, tuple[str, ...]]], span: Span) -> None:
+def apart(cx: Context, asked: Sequence[Wrt], places: Sequence[Place], span: Span) -> None:
     """No parameter is differentiated in twice, and each derivative has a name of its own."""
     for i, (position, path) in enumerate(places):
         for j, (other, longer) in enumerate(places[:i]):

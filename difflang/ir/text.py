@@ -132,12 +132,15 @@ class Printer:
         operands = ", ".join([names.of(v) for v in eqn.operands])
         results = ", ".join([f"{names.of(v)}: {v.type}" for v in eqn.results])
         head = f"{results} = {eqn.op.name}" if results else eqn.op.name
-        regions = "".join([f" {self.region(g, indent)}" for g in eqn.regions])
+        after = (False, *[g in self.called for g in eqn.regions])
+        regions = "".join([f" {self.region(g, indent, a)}" for g, a in zip(eqn.regions, after, strict=False)])
         where = f"  ; {eqn.span}" if self.spans and eqn.span is not NOWHERE else ""
         return f"{head}{' ' if operands else ''}{operands}{attrs_text(eqn)}{regions}{where}"
 
-    def region(self, graph: Graph, indent: str) -> str:
+    def region(self, graph: Graph, indent: str, after_reference: bool) -> str:
+        """A region; one without a name is `""(…)` after a reference, which would be taken for its name."""
         if graph in self.called:
             return f"@{self.called[graph]}"
-        name = "" if not graph.name else f"@{graph.name}" if WORD.fullmatch(graph.name) else json.dumps(graph.name)
+        plain = WORD.fullmatch(graph.name) or not (graph.name or after_reference)
+        name = (f"@{graph.name}" if graph.name else "") if plain else json.dumps(graph.name)
         return name + self.block(graph, indent)

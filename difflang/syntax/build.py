@@ -92,7 +92,8 @@ class Build(Expressions):
 
     def rule(self, span: Span, name: Token, params: tuple[tree.Param, ...] | None, *rest: Any) -> tree.Rule:
         by, body = rest if len(rest) == 2 else (None, rest[0])
-        return tree.Rule(span, name_of(name), params or (), name_of(by) if by else None, body, self.doc(span.start))
+        how = name_of(by) if by else None
+        return tree.Rule(span, name_of(name), self.span(name), params or (), how, body, self.doc(span.start))
 
     def record(
         self, span: Span, name: Token, generics: tuple[tree.Generic, ...] | None, fields: tuple[tree.Field, ...]

@@ -397,6 +397,7 @@ class Extern(Node):
 @syntax
 class Rule(Node):
     name: str
+    name_span: Span
     params: tuple[Param, ...]
     by: str | None
     body: Expr

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.driver.engine import Engine
+from support.language import INTERPRETER, answer, codes
+from support.values import compare
 
 SOURCE = """
 float f64
@@ -84,7 +87,50 @@ def test_from_python() -> None:
     np.testing.assert_allclose(MODULE.cubes.hvp("x")(x=X, d_x=V), CUBES @ V)
 
 
-def test_only_arrays_so_far() -> None:
-    source = "record R { a: f64 }\nfn f(r: R) -> f64 = r.a^2\nfn g(r: R) -> f64 = hessian(f)(r)\n"
-    with pytest.raises(difflang.CheckError, match="DL0801"):
-        difflang.loads(source, name="records")
+RECORDS = """
+record Net { w: f64[2], b: f64, name: str }
+let m = Net(w = [1, 2], b = 3, name = "n")
+fn out(m: Net, x: f64[2]) -> f64[2] = m.w * x * m.b
+fn loss(m: Net) -> f64 = sum(m.w^2) * m.b + m.b^3
+fn parts(m: Net) -> (f64, f64[2], i32) = (m.b^2, m.w * m.b, 3)
+fn edge(m: Net) -> f64 = m.b + sqrt(m.w[0])
+let zero_net = Net(w = [0, 1], b = 0, name = "")
+"""
+WANTED = [
+    ("jacobian(out)(m, [10, 100])", ([[30, 0], [0, 300]], [10, 200])),
+    ("jacfwd(out)(m, [10, 100])", ([[30, 0], [0, 300]], [10, 200])),
+    ("jacrev(out)(m, [10, 100])", ([[30, 0], [0, 300]], [10, 200])),
+    ("jacobian(out)(m, [10, 100]).b", [10, 200]),
+    ("jacobian[m, x](out)(m, [10, 100]).x", [[3, 0], [0, 6]]),
+    ("jacobian[x](out)(m, [10, 100])", [[3, 0], [0, 6]]),
+    ("jacobian[m.b](out)(m, [10, 100])", [10, 200]),
+    ("jacobian(parts)(m)", ([0, 0], 6, [[3, 0], [0, 3]], [1, 2])),
+    ("jacrev(parts)(m)", ([0, 0], 6, [[3, 0], [0, 3]], [1, 2])),
+    ("hessian(loss)(m)", ([[6, 0], [0, 6]], [2, 4], [2, 4], 18)),
+    ("hessian(loss)(m).w.b", [2, 4]),
+    ("jacobian(grad(loss))(m).b.w", [2, 4]),
+    ("jacobian(|p| p |> |(a, b)| a * b)((2, [3, 4]))", ([3, 4], [[2, 0], [0, 2]])),
+    ("hessian(|p| p |> |(a, b)| a^2 * sum(b))((2, [3, 4]))", (14, [4, 4], [4, 4], [[0, 0], [0, 0]])),
+    ("jacfwd(edge)(zero_net).b", 1),
+    ("jacrev(edge)(zero_net)", ([np.inf, 0], 1)),
+]
+
+
+@pytest.mark.parametrize(
+    "engine", [INTERPRETER, pytest.param(Engine(), marks=pytest.mark.slow)], ids=["interpreted", "compiled"]
+)
+@pytest.mark.parametrize(("ask", "value"), WANTED, ids=[a for a, _ in WANTED])
+def test_records_and_tuples(ask: str, value: object, engine: Engine) -> None:
+    compare(answer(ask, RECORDS, engine), value, 1e-14)
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("fn f(x: f64) -> i32 = 3\nlet j = jacobian(f)(2)", "DL0402"),
+        ("fn f(k: i32) -> f64 = 3\nlet j = jacobian(f)(2)", "DL0401"),
+        ("fn f(k: i32) -> f64 = 3\nlet j = jacrev(f)(2)", "DL0401"),
+    ],
+)
+def test_refused(source: str, code: str) -> None:
+    assert [c for c, _ in codes(f"float f64\n{source}\n")] == [code]

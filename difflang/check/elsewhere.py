@@ -1,0 +1,16 @@
+"""What types are called in other languages, so that a report can say what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("float32", "number", "single"), "f32"),
+    **dict.fromkeys(("float64", "double"), "f64"),
+    **dict.fromkeys(("float16", "half"), "f16"),
+    **dict.fromkeys(("int", "int32", "integer"), "i32"),
+    **dict.fromkeys(("int64", "long"), "i64"),
+    "bfloat16": "bf16",
+    "boolean": "bool",
+    "string": "str",
+}

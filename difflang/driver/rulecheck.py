@@ -1,0 +1,136 @@
+"""Rules held against the derivative of the bodies that they stand in for, and against themselves turned round.
+
+A rule that is wrong still loads: this finds it. What is compared is one function, at one point, along random tangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from difflang.check.closures import DerivativeCode, FnCode
+from difflang.check.modules import Module
+from difflang.check.types import ClosureType, LangType, TupleType, leaf_types, tangent_type
+from difflang.driver.captured import Captured
+from difflang.driver.entry import Argument, elaborated
+from difflang.driver.pipeline import finished
+from difflang.driver.program import Checked
+from difflang.driver.values import HostValue
+from difflang.elaborate.context import Session
+from difflang.ir.evaluate import evaluate
+from difflang.ir.types import Tensor
+
+Arrays = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The largest relative differences, element by element; all are a few ε where the rules are right.
+
+    `value` and `change` are between the derivative by rules and that of the bodies; `turned` is
+    |<ct, J dx> - <Jᵀ ct, dx>| over the sum of absolute terms.
+    """
+
+    value: float
+    change: float
+    turned: float
+
+    def within(self, tolerance: float) -> bool:
+        return max(self.value, self.change, self.turned) <= tolerance
+
+
+def compare(
+    checked: Checked, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
+) -> Comparison:
+    """How a function's derivative by the file's rules compares with that without them, in NumPy.
+
+    The function and whatever it calls may have rules; it takes no functions itself: let one that calls it close over
+    them. Errors: DifflangError as a call of its `jvp` has them.
+    """
+    module = checked.module
+    captured = Captured(checked, path)
+    rng = np.random.default_rng(seed)
+    ruled, bare = (Calls(m, name, arguments, captured) for m in (module, replace(module, rules={})))
+    tangents = [random(rng, t) for a in arguments for t in leaf_types(tangent_type(a.type))]
+    by_rule, by_body = ruled.push(tangents), bare.push(tangents)
+    count = len(leaf_types(ruled.result))
+    cts = [random(rng, t) for t in leaf_types(tangent_type(ruled.result))]
+    pulled = ruled.pull(cts)
+    return Comparison(
+        worst(by_rule[:count], by_body[:count]),
+        worst(by_rule[count:], by_body[count:]),
+        adjoint(cts, by_rule[count:], pulled, tangents),
+    )
+
+
+class Calls:
+    """A function of a file at a point: its derivatives there, by the interpreter."""
+
+    def __init__(self, module: Module, name: str, arguments: Sequence[HostValue], captured: Captured) -> None:
+        self.module, self.name, self.arguments, self.captured = module, name, arguments, captured
+        self.function = ClosureType(FnCode(module.fns[name], module), ())
+        self.wrt = tuple((i,) for i, a in enumerate(arguments) if leaf_types(tangent_type(a.type)))
+        self.result: LangType = TupleType(())
+
+    def push(self, tangents: Arrays) -> list[np.ndarray]:
+        """The value and its change, leaf by leaf."""
+        rest = iter(tangents)
+        moving = [self.arguments[i] for (i,) in self.wrt]
+        types = [tangent_type(a.type) for a in moving]
+        given = [HostValue(t, tuple([next(rest) for _ in leaf_types(t)])) for t in types]
+        found, type = self.run(self.derivative("jvp"), [], [*self.arguments, *given])
+        assert isinstance(type, TupleType)
+        self.result = type.items[0]
+        return found
+
+    def pull(self, cts: Arrays) -> list[np.ndarray]:
+        """The cotangents of the arguments."""
+        found, type = self.run(self.derivative("vjp"), [], self.arguments)
+        assert isinstance(type, TupleType)
+        value, map = type.items
+        assert isinstance(map, ClosureType)
+        residuals = found[len(leaf_types(value)) :]
+        back, _ = self.run(map, residuals, [HostValue(tangent_type(value), tuple(cts))])
+        return back
+
+    def derivative(self, operator: str) -> ClosureType:
+        return ClosureType(DerivativeCode(operator, self.wrt), (self.function,))
+
+    def run(
+        self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]
+    ) -> tuple[list[np.ndarray], LangType]:
+        arguments = [Argument(f"x{i}", v.type) for i, v in enumerate(values)]
+        entry = elaborated(Session(), self.module, self.name, function, arguments)
+        arrays = [*captures, *[leaf for v in values for leaf in v.leaves or ()]]
+        arrays += [np.zeros(2, np.uint32)] * entry.random
+        arrays += [leaf for name in entry.globals for leaf in self.captured.leaves(name)]
+        results = [np.asarray(x) for x in evaluate(finished(entry.graph), *map(np.asarray, arrays))]
+        return results[: len(leaf_types(entry.type))], entry.type
+
+
+def random(rng: np.random.Generator, type: Tensor) -> np.ndarray:
+    shape = tuple([d for d in type.shape if isinstance(d, int)])
+    return rng.standard_normal(shape).astype(type.dtype.numpy)
+
+
+def worst(found: Arrays, wanted: Arrays) -> float:
+    """The largest relative difference of two numbers; 0 where both are 0 or both NaN."""
+    most = 0.0
+    for a, b in zip(found, wanted, strict=True):
+        x, y = np.asarray(a, float).ravel(), np.asarray(b, float).ravel()
+        differ = ~((x == y) | (np.isnan(x) & np.isnan(y)))
+        if differ.any():
+            scale = np.abs(x[differ]) + np.abs(y[differ])
+            most = max(most, float(np.nan_to_num(np.abs(x - y)[differ] / scale, nan=np.inf).max()))
+    return most
+
+
+def adjoint(cts: Arrays, pushed: Arrays, pulled: Arrays, tangents: Arrays) -> float:
+    left = np.concatenate([np.ravel(c * p) for c, p in zip(cts, pushed, strict=True)])
+    right = np.concatenate([np.ravel(c * p) for c, p in zip(pulled, tangents, strict=True)])
+    total = float(np.abs(left).sum() + np.abs(right).sum())
+    return abs(float(left.sum() - right.sum())) / total if total else 0.0

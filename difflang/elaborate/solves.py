@@ -1,0 +1,130 @@
+"""`rule cg(A, b, tol) by linear_solve A`: a function that solves A x = b for a linear map A is differentiated by that.
+
+A call is an equation that holds the solver for A and the same solver for the transposed map; see `ops.solved`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from difflang.base.source import Span
+from difflang.check.annotations import Annotations
+from difflang.check.closures import FnCode, MapCode
+from difflang.check.reports import mistake
+from difflang.check.types import leaf_types, pruned_type, show_type, tangent_type
+from difflang.elaborate import linear
+from difflang.elaborate.context import FAILURE, Context, Instance
+from difflang.elaborate.functions import called, instantiate, operands_of
+from difflang.elaborate.terms import Closure, Term, leaves, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Graph
+from difflang.ir.op import OPS
+from difflang.ops.regions import zeros
+from difflang.syntax import tree
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which parameters of a solver are the map and the right-hand side."""
+
+    map: str
+    rhs: str
+
+
+def roles_of(code: FnCode, rule: tree.Rule) -> Roles:
+    """The function's parameters that a rule names, `A` or `(A, b)`. Errors: DL1104 where they do not fit.
+
+    With the map alone, the right-hand side is the one parameter that is declared of the type that the map takes.
+    """
+    items = rule.body.items if isinstance(rule.body, tree.TupleExpr) else (rule.body,)
+    theirs = {m.name: p for m, p in zip(rule.params, code.decl.params, strict=False)}
+    named = [theirs.get(e.id) if isinstance(e, tree.Name) else None for e in items]
+    if None in named or len(named) > 2 or len(rule.params) != len(code.decl.params):
+        names = [p.name for p in rule.params] or ["A", "b"]
+        message = "a rule by linear_solve names the parameter that is the linear map, and the right-hand side"
+        way = f"`rule {code}({', '.join(names)}) by linear_solve ({', '.join(names[:2])})`"
+        raise mistake("DL1104", message, (rule.body.span, ""), (code.decl.name_span, ""), help=way)
+    map, *rest = [p for p in named if p is not None]
+    if not isinstance(map.type, tree.TypeFn) or not map.type.linear:
+        message = f"`{map.name}` of `{code}` is not a linear function"
+        raise mistake("DL1104", message, (rule.body.span, ""), (map.span, ""), help="declare it `V -o V`")
+    space = map.type.param.span.text
+    alike = rest or [p for p in code.decl.params if p.type is not None and p.type.span.text == space]
+    if len(alike) != 1:
+        labels = [(p.span, f"this is {space}") for p in alike] or [(map.span, f"`{map.name}` takes {space}")]
+        message = "it is not clear which parameter is the right-hand side"
+        way = f"name both: `by linear_solve ({items[0].span.text}, b)`"
+        raise mistake("DL1104", message, (rule.body.span, ""), *labels, help=way)
+    return Roles(map.name, alike[0].name)
+
+
+def call(
+    cx: Context, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: Annotations, span: Span
+) -> Walk[Term]:
+    """The equation of a solver applied."""
+    roles = roles_of(code, rule)
+    name = roles.map
+    back = yield linear.transpose(cx, terms[name], span)
+    forth = linear.transposed(cx, back, span)
+    same_space(code, forth, terms[roles.rhs], span)
+    solve: Instance = yield instantiate(cx, code, (), {**terms, name: forth}, annotations, span)
+    turned: Instance = yield instantiate(cx, code, (), {**terms, name: back}, annotations, span)
+    if solve.random:
+        raise mistake("DL0801", "a rule of a function that draws is not there yet", (rule.name_span, ""))
+    given = {**terms, name: forth}
+    operands = operands_of(cx, code, solve, list(given.values()), span)
+    at = place_of(given, roles.rhs)
+    count = len(leaves(given[roles.rhs]))
+    fails = solve.fails or turned.fails
+    assert isinstance(forth, Closure) and isinstance(forth.code, MapCode)
+    apply = applied(forth.code, solve.graph, place_of(given, name), at, count)
+    regions = (ordered(solve, at, count, fails), ordered(turned, at, count, fails), ordered_graph(apply, at, count, 0))
+    types = tuple(r.type for r in regions[0].results)
+    order = [*operands[:at], *operands[at + count :], *operands[at : at + count]]
+    results = cx.builder.append(OPS["solved"], tuple(order), types, regions, consts=len(order) - count)
+    return called(cx, solve, results, fails, span)
+
+
+def same_space(code: FnCode, map: Term, rhs: Term, span: Span) -> None:
+    """The map goes from the space of the right-hand side into itself. Errors: DL1104."""
+    assert isinstance(map, Closure) and isinstance(map.code, MapCode)
+    takes, gives, found = map.code.takes, map.code.gives, pruned_type(type_of(rhs))
+    if not found == takes == gives == tangent_type(takes):
+        message = f"`{code}` solves with a linear map of a space into itself, for a right-hand side in it"
+        label = f"the map is {show_type(takes)} -o {show_type(gives)}, the right-hand side {show_type(found)}"
+        raise mistake("DL1104", message, (span, label))
+
+
+def place_of(terms: dict[str, Term], name: str) -> int:
+    """How many operands come before those of an argument."""
+    place = 0
+    for other, term in terms.items():
+        if other == name:
+            return place
+        place += len(leaves(term))
+    raise AssertionError(name)
+
+
+def ordered(instance: Instance, at: int, count: int, fails: bool) -> Graph:
+    """An instance with the right-hand side last, and a failure among its results if the other solver has one."""
+    return ordered_graph(instance.graph, at, count, 3 if fails and not instance.fails else 0)
+
+
+def ordered_graph(graph: Graph, at: int, count: int, words: int) -> Graph:
+    params = (*graph.params[:at], *graph.params[at + count :], *graph.params[at : at + count])
+    if not words:
+        return Graph(params, graph.eqns, graph.results, graph.name)
+    builder = Builder()
+    env = {p: builder.param(p.type, p.hint) for p in params}
+    results = builder.inline(graph, *[env[p] for p in graph.params])
+    return builder.finish([*results, *[zeros(builder, t) for t in FAILURE]], name=graph.name)
+
+
+def applied(code: MapCode, like: Graph, map_at: int, rhs_at: int, count: int) -> Graph:
+    """The map itself as a graph of what its solver takes, the unknown in place of the right-hand side."""
+    builder = Builder()
+    params = [builder.param(p.type, p.hint) for p in like.params]
+    residuals = len(code.graph.params) - len(leaf_types(code.takes))
+    given = [*params[map_at : map_at + residuals], *params[rhs_at : rhs_at + count]]
+    return builder.finish(builder.inline(code.graph, *given), name=code.graph.name)

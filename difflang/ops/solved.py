@@ -1,0 +1,127 @@
+"""Solutions of linear equations by a solver of the program, such as conjugate gradients.
+
+`solved(*consts, *b) {solve} {turned} {apply}` is the x with A x = b, where A is a linear map of the consts: `solve`
+finds x, `turned` finds the y with Aᵀ y = c, and `apply` is A itself. The solver is never differentiated. From
+A x = b follows A dx = db - dA x, one more solution; and a solution turned round is one of the transposed equation. Both
+hold these regions again, so derivatives of any order are solutions by the same solver.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import OPS, MaybeValue, Op, Solver
+from difflang.ir.types import Type
+from difflang.ops.call import called
+from difflang.ops.regions import (
+    Ad,
+    Mask,
+    MaybeValues,
+    Tangents,
+    add,
+    alike,
+    known_where,
+    or_zeros,
+    residual_operands,
+    spread,
+)
+
+Regions = tuple[Graph, Graph, Graph]
+
+
+def solved_type(same: Solver, *types: Type, regions: Regions, consts: int) -> tuple[Type, ...]:
+    """solved(*consts, *b) {solve} {turned} {apply} -> x, and whatever else both solvers give, such as a failure."""
+    solve, turned, apply = regions
+    b = types[consts:]
+    for region in regions:
+        alike(same, "solved", types, region.type[0])
+    alike(same, "the results of the transposed solver", turned.type[1], solve.type[1])
+    alike(same, "the solution", solve.type[1][: len(b)], b)
+    alike(same, "the linear map", apply.type[1], b)
+    return solve.type[1]
+
+
+def solved_reference(evaluate: Any, *arrays: Any, regions: Regions, consts: int) -> list[Any]:
+    return evaluate(regions[0], *arrays)
+
+
+def solved_lower(lowering: Any, *arrays: Any, regions: Regions, consts: int) -> list[Any]:
+    return lowering.call(regions[0], *arrays)
+
+
+def consts_of(eqn: Eqn) -> int:
+    consts = eqn.attrs["consts"]
+    assert isinstance(consts, int)
+    return consts
+
+
+def solution(builder: Builder, operands: list[Value], regions: tuple[Graph, ...], consts: int) -> Values:
+    return builder.emit(solved, operands, regions, consts=consts)
+
+
+def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """A dx = db - dA x."""
+    n, home = consts_of(eqn), xs[0].home
+    outs = solution(home, list(xs), eqn.regions, n)
+    b = len(xs) - n
+    turning = moved(ad, eqn, xs, outs[:b], dxs)
+    rhs = [add(d, None if t is None else -t) for d, t in zip(dxs.values[n:], turning, strict=True)]
+    if all(r is None for r in rhs):
+        return list(outs), [None] * len(outs)
+    rows = [or_zeros(dxs.builder, r, x.type) for r, x in zip(rhs, xs[n:], strict=True)]
+    dys = solution(dxs.builder, [*xs[:n], *rows], eqn.regions, n)
+    return list(outs), [*dys[:b], *[None] * (len(outs) - b)]
+
+
+def moved(ad: Ad, eqn: Eqn, xs: Values, x: Values, dxs: Tangents) -> list[MaybeValue]:
+    """dA x: how the linear map at x changes with the consts."""
+    n, apply = consts_of(eqn), eqn.regions[2]
+    active = (*dxs.active[:n], *[False] * len(x))
+    if not any(active):
+        return [None] * len(x)
+    lin = ad.linearize(apply, active)
+    outs = called(xs[0].home, lin.primal, [*xs[:n], *x], "solved.map")
+    residuals = residual_operands(lin, [*xs[:n], *x], outs[len(x) :])
+    present = [d for d in dxs.values[:n] if d is not None]
+    dys = called(dxs.builder, lin.tangent, [*residuals, *present], "solved.map.tangent") if any(lin.active) else []
+    return spread(dys, lin.active)
+
+
+def transpose(
+    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues
+) -> list[MaybeValue]:
+    """The solution of the transposed equation."""
+    n = consts_of(eqn)
+    if any(linear[:n]):
+        raise InternalError("a solution is not linear in what its map is made of")
+    solve, turned, apply = eqn.regions
+    inside = (False,) * n + (True,) * (len(linear) - n)
+    every = (True,) * (len(linear) - n)
+    back = ad.transpose(apply, inside, every, inside).graph
+    rows = [or_zeros(builder, ct, v.type) for ct, v in zip(cts, eqn.operands[n:], strict=False)]
+    consts = known_where(known[:n], linear[:n])
+    found = solution(builder, [*consts, *rows], (turned, solve, back), n)
+    return [None] * n + [c if here else None for c, here in zip(found, linear[n:], strict=False)]
+
+
+def linear_in(eqn: Eqn) -> Mask:
+    n = consts_of(eqn)
+    return (False,) * n + (True,) * (len(eqn.operands) - n)
+
+
+solved = OPS.declare(
+    Op(
+        "solved",
+        solved_type,
+        solved_reference,
+        solved_lower,
+        linearize=linearize,
+        transpose_region=transpose,
+        linear_in=linear_in,
+        doc="""solved(*consts, *b) {solve} {turned} {apply}: the x with A x = b, by the solver in `solve`. `apply` is A,
+        `turned` the solver for its transpose. Kinks: none, where A has an inverse.""",
+    )
+)
