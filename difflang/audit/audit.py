@@ -77,7 +77,7 @@ class Audit:
         found = [self.add(c, over) for c in rules(direction)]
         self.look_for_gaps(direction)
         worst = next((c for c in found if c.worst is not None), None)
-        if worst is None and not direction.turning:
+        if worst is None and (self.kinks or not direction.turning):
             return None
         if worst is not None and (fault := self.operators(subject)) is not None:
             return fault
@@ -89,7 +89,7 @@ class Audit:
         if fault is not None or worst is None or worst.worst is None:
             return fault
         if search.kinks and worst is found[0]:  # what is composed of conventions may be another number
-            self.rows[key(worst)] = replace(self.rows[key(worst)], worst=None, against="differences, with kinks")
+            self.forgive(worst, "with kinks")
             return None
         return first_wrong(subject.graph, "the derivative", self.shorter(subject)) or unplaced(worst, worst.worst)
 
@@ -147,6 +147,11 @@ class Audit:
         before = self.rows.get(key(found))
         self.rows[key(found)] = found if before is None else before.joined(found)
         return found
+
+    def forgive(self, found: Comparison, why: str) -> None:
+        """Let a difference pass, and say why."""
+        row = self.rows[key(found)]
+        self.rows[key(found)] = replace(row, worst=None, against=f"{found.against}, {why}")
 
 
 def key(row: Comparison) -> tuple[str, ...]:

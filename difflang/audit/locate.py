@@ -78,7 +78,7 @@ class Search:
 
     def judged(self, eqn: Eqn, exact: Sequence[Array]) -> Fault | None:
         """What is wrong with one equation, by itself."""
-        wrt = differentiable(eqn, exact)
+        wrt = differentiable(eqn)
         if not any(wrt) or not any(r.type.tangent is not None for r in eqn.results):
             return None
         if eqn.op.inactive:
@@ -135,7 +135,7 @@ class Search:
         return None
 
 
-def differentiable(eqn: Eqn, exact: Sequence[Array]) -> Mask:
+def differentiable(eqn: Eqn) -> Mask:
     """The operands that an equation may have a tangent in."""
     rules = eqn.op.jvp or eqn.op.transpose
     found = active([v.type for v in eqn.operands])

@@ -19,6 +19,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.ir.graph import Graph
 
 ROUNDINGS = 16  # decisions that so many roundings on the way turn are made by rounding
+TRIES = 24  # of shaking: half of them push a number at an edge the wrong way
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Work(Protocol):
     notes: dict[str, None]
 
     def add(self, found: Comparison, over: str = "") -> Comparison: ...
+    def forgive(self, found: Comparison, why: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Programs:
         program = Wide.of(ready.graph, exact.exact)
         size = program.all_sizes(self.work.rng)
         found = self.against((ready.mode, "interpreted"), program.own, program, exact, size)
-        if found.worst is not None and not self.by_rounding(program):
+        if found.worst is not None and not self.by_rounding(program, found):
             before = self.against((ready.mode, "derived"), exact.own, exact, exact, exact.all_sizes(self.work.rng))
             what = "something" if before.worst is not None else "what the optimizer makes of it"
             return replace(unplaced(found, found.worst), what=what)
@@ -97,10 +99,9 @@ class Programs:
             return None
         met: Met = {}
         Run(met=met)(program.graph, *program.arrays)
-        fault = Search(met, self.work.rng).lowering(program.graph, self.work.roads.compile)
-        if fault is None and self.by_rounding(program):
+        fault = Search(met, self.work.rng).lowering(program.graph, self.work.roads.compile) or self.unread(program)
+        if fault is None and self.by_rounding(program, found):
             return None
-        fault = fault or self.unread(program)
         return fault or first_wrong(program.graph, "the program", self.shorter(program)) or unplaced(found, found.worst)
 
     def unread(self, program: Wide) -> Fault | None:
@@ -126,13 +127,14 @@ class Programs:
     def against(self, names: tuple[str, str], got: Sequence[Any], program: Wide, exact: Wide, size: Row) -> Comparison:
         return self.work.add(against_wide(names, got, program, exact.results, size))
 
-    def by_rounding(self, program: Wide) -> bool:
-        """Whether a rounding or two on the way would decide the path otherwise."""
+    def by_rounding(self, program: Wide, found: Comparison) -> bool:
+        """Whether a rounding or two on the way would decide the path otherwise: then that is no fault."""
         amount = ROUNDINGS * precision_of(program.graph)[0]
         try:
-            for _ in range(4):
+            for _ in range(TRIES):
                 program.again(program.exact, Mode(watch=True, shake=self.work.rng, amount=amount))
-        except Crossed as found:
-            self.work.kinks.append(Kink(found.eqn, "decides by rounding"))
+        except Crossed as crossed:
+            self.work.kinks.append(Kink(crossed.eqn, "decides by rounding"))
+            self.work.forgive(found, "where rounding decides")
             return True
         return False
