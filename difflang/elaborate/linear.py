@@ -239,8 +239,9 @@ def body_of(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> W
         if cx.loops:
             cx.loops.pop()
     check_result(f.code, result, drawn)
-    consts, (graph,) = closed([builder], [leaves(result)], [builder.params], [len(builder.params)])
-    return Body(graph, (*[True] * len(builder.params), *[False] * len(consts)), type_of(result))
+    params = builder.params
+    consts, (graph,) = closed([builder], [leaves(result)], [params], [len(params)])
+    return Body(graph, (*[True] * len(params), *[False] * len(consts)), type_of(result))
 
 
 def check_result(code: LambdaCode, result: Term, drawn: bool) -> None:
