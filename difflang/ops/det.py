@@ -14,7 +14,18 @@ from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import FLOATS, Tensor
 from difflang.ops.factor import SQUARE, scipy, solve_type
 from difflang.ops.families import Array, Example, Fixed, ForEach, Graded, known, tensor
-from difflang.ops.matrices import in_single, lowered_in_single, matmul, one_by_one, square_type, swap, trace
+from difflang.ops.matrices import (
+    further,
+    in_single,
+    longer_stack,
+    lowered_in_single,
+    matmul,
+    one_by_one,
+    same_squares,
+    square_type,
+    swap,
+    trace,
+)
 from difflang.ops.reduce import reduce_sum
 from difflang.ops.shape import cut
 
@@ -130,12 +141,17 @@ def det_reference(a: Array) -> Array:
 
 
 def det_lower(jax: Any, a: Any) -> Any:
-    """The product of the pivots, negated for each exchange of rows."""
+    pivots, odd = eliminated(jax, a)
+    product = jax.numpy.prod(pivots, axis=-1)
+    return jax.numpy.where(odd, -product, product)
+
+
+def eliminated(jax: Any, a: Any) -> tuple[Any, Any]:
+    """The pivots of LU, and whether rows were exchanged an odd number of times."""
     jnp = jax.numpy
-    packed, pivots, _ = jax.lax.linalg.lu(a)
-    exchanges = jnp.sum(pivots != jnp.arange(a.shape[-1], dtype=pivots.dtype), axis=-1)
-    product = jnp.prod(jnp.diagonal(packed, axis1=-2, axis2=-1), axis=-1)
-    return jnp.where(exchanges % 2 == 1, -product, product)
+    packed, partners, _ = jax.lax.linalg.lu(a)
+    exchanges = jnp.sum(partners != jnp.arange(a.shape[-1], dtype=partners.dtype), axis=-1)
+    return jnp.diagonal(packed, axis1=-2, axis2=-1), exchanges % 2 == 1
 
 
 def det_jvp(da: Value, y: Value, a: Value) -> Value:
@@ -152,7 +168,7 @@ det = OPS.declare(
         reference=in_single(det_reference),
         lower=lowered_in_single(det_lower),
         accepts=FLOATS,
-        lanes=lambda n: {},
+        lanes=longer_stack,
         samples=(*SQUARE, SINGULAR),
         doc="""Determinant; 1 of an empty matrix. Units: u -> u^n for n rows.
         Kinks: none; the derivatives of a singular matrix are exact, at every order.""",
@@ -161,14 +177,6 @@ det = OPS.declare(
 
 
 # ------------------------------------------------------------------------------------------------ cofactors
-
-
-def cofactors_type(same: Solver, a: Tensor, *xs: Tensor) -> Tensor:
-    square_type(same, a)
-    for x in xs:
-        same.dtype(a, x)
-        same.shape(a, x)
-    return a
 
 
 def cofactors_reference(a: Array, *xs: Array) -> Array:
@@ -227,17 +235,6 @@ def left_out(numpy: Any, s: Any, count: int) -> Any:
     return numpy.where(gone.sum(-1) == count, numpy.prod(factors, -1), numpy.zeros((), s.dtype))
 
 
-def cofactors_rule(position: int) -> Rule:
-    """More of `a` is one direction more; in a direction the op is linear."""
-
-    def rule(d: Value, y: Value, a: Value, *xs: Value) -> Value:
-        if position == 0:
-            return cofactors.one(a, *xs, d)
-        return cofactors.one(a, *xs[: position - 1], d, *xs[position:])
-
-    return rule
-
-
 def cofactors_transpose(position: int) -> Rule | None:
     """In each direction it is its own adjoint: all of it is one symmetric form, and the cotangent is one more place."""
 
@@ -250,8 +247,8 @@ def cofactors_transpose(position: int) -> Rule | None:
 cofactors = OPS.declare(
     Op(
         "cofactors",
-        type=cofactors_type,
-        jvp=ForEach(cofactors_rule),
+        type=same_squares,
+        jvp=further("cofactors"),
         transpose=ForEach(cofactors_transpose),
         multilinear=True,
         reference=in_single(cofactors_reference),
@@ -281,11 +278,9 @@ def slogdet_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
 
 def slogdet_lower(jax: Any, a: Any) -> tuple[Any, Any]:
     jnp = jax.numpy
-    packed, pivots, _ = jax.lax.linalg.lu(a)
-    diagonal = jnp.diagonal(packed, axis1=-2, axis2=-1)
-    exchanges = jnp.sum(pivots != jnp.arange(a.shape[-1], dtype=pivots.dtype), axis=-1)
-    sign = jnp.prod(jnp.sign(diagonal), axis=-1)
-    return jnp.where(exchanges % 2 == 1, -sign, sign), jnp.sum(jnp.log(jnp.abs(diagonal)), axis=-1)
+    pivots, odd = eliminated(jax, a)
+    sign = jnp.prod(jnp.sign(pivots), axis=-1)
+    return jnp.where(odd, -sign, sign), jnp.sum(jnp.log(jnp.abs(pivots)), axis=-1)
 
 
 def slogdet_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value | None, Value]:
@@ -298,12 +293,10 @@ slogdet = OPS.declare(
         "slogdet",
         type=slogdet_type,
         jvp=(slogdet_jvp,),
-        reference=in_single(
-            lambda a: one_by_one(np.linalg.slogdet, (a,), (), ()),
-        ),
+        reference=in_single(lambda a: one_by_one(np.linalg.slogdet, (a,), (), ())),
         lower=lowered_in_single(slogdet_lower),
         accepts=FLOATS,
-        lanes=lambda n: {},
+        lanes=longer_stack,
         samples=SQUARE,
         doc="""(sign, log of the absolute value) of the determinant, which itself may overflow. Units: 1 -> 1, 1.
         Kinks: (0, -Inf) where `a` is singular, and the derivative Inf or NaN.""",

@@ -10,10 +10,10 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule
 from difflang.ir.types import FLOATS
-from difflang.ops.det import cofactors_type, solve_lower
+from difflang.ops.det import solve_lower
 from difflang.ops.factor import SQUARE
 from difflang.ops.families import Array, Example, Fixed, ForEach, Graded
-from difflang.ops.matrices import in_single, lowered_in_single, one_by_one, swap
+from difflang.ops.matrices import further, in_single, lowered_in_single, one_by_one, same_squares, swap
 
 # The Padé approximant of degree 13, and the norm up to which it is exact to double precision. Source: Higham 2005, The
 # scaling and squaring method for the matrix exponential revisited.
@@ -115,17 +115,6 @@ def quotient(jax: Any, a: Any) -> tuple[Any, Any]:
     return half(0), product(a, half(1), precision=highest)
 
 
-def expm_rule(position: int) -> Rule:
-    """More of `a` is one direction more; in a direction the op is linear."""
-
-    def rule(d: Value, y: Value, a: Value, *xs: Value) -> Value:
-        if position == 0:
-            return expm.one(a, *xs, d)
-        return expm.one(a, *xs[: position - 1], d, *xs[position:])
-
-    return rule
-
-
 def expm_transpose(position: int) -> Rule | None:
     """The adjoint is the same derivative, everything else transposed, in the direction of the cotangent."""
 
@@ -138,8 +127,8 @@ def expm_transpose(position: int) -> Rule | None:
 expm = OPS.declare(
     Op(
         "expm",
-        type=cofactors_type,
-        jvp=ForEach(expm_rule),
+        type=same_squares,
+        jvp=further("expm"),
         transpose=ForEach(expm_transpose),
         multilinear=True,
         reference=in_single(expm_reference),

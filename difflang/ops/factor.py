@@ -13,12 +13,13 @@ from difflang.ops.compare import ge, gt, le, lt
 from difflang.ops.families import Array, Example, Fixed, Graded
 from difflang.ops.matrices import (
     in_single,
+    longer_stack,
     lowered_in_single,
     matmul,
     matrix_type,
     one_by_one,
     part,
-    same_square,
+    same_squares,
     square_type,
     swap,
     symmetric,
@@ -134,12 +135,12 @@ def cholesky_jvp(da: Value, y: Value, a: Value) -> Value:
 cholesky = OPS.declare(
     Op(
         "cholesky",
-        type=same_square,
+        type=same_squares,
         jvp=(cholesky_jvp,),
         reference=in_single(cholesky_reference),
         lower=lowered_in_single(lambda jax, a: jax.lax.linalg.cholesky(a, symmetrize_input=True)),
         accepts=FLOATS,
-        lanes=lambda n: {},
+        lanes=longer_stack,
         samples=SQUARE,
         doc="""The lower triangular L with positive diagonal and `L Lᵀ = a`, of the symmetric part of `a`.
         Units: u -> u^(1/2). Kinks: NaN where the symmetric part is not positive definite.""",
@@ -187,7 +188,7 @@ lu = OPS.declare(
         reference=in_single(lu_reference),
         lower=lowered_in_single(lu_lower),
         accepts=FLOATS,
-        lanes=lambda n: {},
+        lanes=longer_stack,
         samples=(*SQUARE, Example((Fixed(((0.0, 2.0), (3.0, 1.0))),), {}, Graded())),
         doc="""(P, L, U) with `a = P L U` for square `a`: a permutation, a lower triangle with ones on its diagonal,
         and an upper one. Units: u -> 1, 1, u. Kinks: P is a constant; Inf and NaN where U is singular.""",
@@ -231,7 +232,7 @@ qr = OPS.declare(
         reference=in_single(qr_reference),
         lower=lowered_in_single(lambda jax, a: tuple(jax.lax.linalg.qr(a, full_matrices=False))),
         accepts=FLOATS,
-        lanes=lambda n: {},
+        lanes=longer_stack,
         samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 0), (2, 3, 1)))),
         doc="""(Q, R) with `a = Q R`, for `a` with at least as many rows as columns: Q has orthonormal columns, R is an
         upper triangle, of the sign that LAPACK gives it. Units: u -> 1, u.

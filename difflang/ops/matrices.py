@@ -15,7 +15,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver
 from difflang.ir.types import FLOATS, I32, Tensor
 from difflang.ops.compare import eq
-from difflang.ops.families import Array, tensor, zeros_at
+from difflang.ops.families import Array, ForEach, tensor, zeros_at
 from difflang.ops.linalg import dot_general
 from difflang.ops.linear import select
 from difflang.ops.reduce import reduce_sum
@@ -37,10 +37,18 @@ def square_type(same: Solver, a: Tensor) -> Dim:
     return rows
 
 
-def same_square(same: Solver, a: Tensor, **_: Any) -> Tensor:
-    """The type of an op from square matrices to such."""
+def same_squares(same: Solver, a: Tensor, *xs: Tensor) -> Tensor:
+    """The type of an op from square matrices and directions like them."""
     square_type(same, a)
+    for x in xs:
+        same.dtype(a, x)
+        same.shape(a, x)
     return a
+
+
+def longer_stack(n: Dim) -> dict[str, Any]:
+    """`lanes` of an op of one matrix: a new first axis is one more axis of the stack."""
+    return {}
 
 
 def thinner(rows: Dim, columns: Dim) -> Dim:
@@ -100,6 +108,23 @@ def along_rows(d: Value, rows: Dim) -> Value:
 def along_columns(d: Value, columns: Dim) -> Value:
     """A matrix whose every column is the vector: times it, rows are scaled."""
     return OPS["broadcast"].one(d, shape=(*tensor(d).shape, columns), axes=tuple(range(tensor(d).rank)))
+
+
+def further(name: str) -> ForEach:
+    """The jvp of an op that is the derivative of something at `a` in directions `xs`, as many as there are.
+
+    More of `a` is one direction more; in each direction it is linear.
+    """
+
+    def rule(position: int) -> Rule:
+        def push(d: Value, y: Value, a: Value, *xs: Value) -> Value:
+            if position == 0:
+                return OPS[name].one(a, *xs, d)
+            return OPS[name].one(a, *xs[: position - 1], d, *xs[position:])
+
+        return push
+
+    return ForEach(rule)
 
 
 # ------------------------------------------------------------------------------------------------- arrays

@@ -19,6 +19,7 @@ from difflang.ops.matrices import (
     along_rows,
     diagonal,
     in_single,
+    longer_stack,
     lowered_in_single,
     matmul,
     matrix_type,
@@ -92,7 +93,7 @@ eigh = OPS.declare(
         reference=in_single(eigh_reference),
         lower=lowered_in_single(eigh_lower),
         accepts=FLOATS,
-        lanes=lambda n: {},
+        lanes=longer_stack,
         samples=SQUARE,
         doc="""(w, V) with `a = V diag(w) Vᵀ` for the symmetric part of `a`: eigenvalues in rising order, eigenvectors
         in the columns. Units: u -> u, 1. Kinks: where eigenvalues are equal, the derivative of a function that is
@@ -157,7 +158,7 @@ svd = OPS.declare(
         reference=in_single(svd_reference),
         lower=lowered_in_single(lambda jax, a: tuple(jax.lax.linalg.svd(a, full_matrices=False))),
         accepts=FLOATS,
-        lanes=lambda n: {},
+        lanes=longer_stack,
         samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 3), (2, 0), (2, 3, 1)))),
         doc="""(U, s, Vᵀ) with `a = U diag(s) Vᵀ`: singular values in falling order, as many columns of U and rows of
         Vᵀ. Units: u -> 1, u, 1. Kinks: the derivative of a singular value of 0 is 0, as that of `abs`; where some are

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.ad import transpose
+from difflang.ad.cotangents import Cotangents
 from difflang.audit.audit import audit
 from difflang.audit.programs import Roads
 from difflang.audit.report import Report
@@ -197,13 +197,13 @@ def test_an_op_that_wrongly_claims_to_have_no_derivative_is_found() -> None:
 
 def test_a_fault_of_the_transposition_itself_is_cut_down_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cotangents that arrive second are lost: every equation is right, a value used twice is not."""
-    right = transpose.accumulate
+    right = Cotangents.add
 
-    def wrong(found: Any, value: Any, ct: Any, choices: Any) -> None:
-        if value not in found:
-            right(found, value, ct, choices)
+    def wrong(found: Cotangents, value: Any, ct: Any) -> None:
+        if value not in found.whole:
+            right(found, value, ct)
 
-    monkeypatch.setattr(transpose, "accumulate", wrong)
+    monkeypatch.setattr(Cotangents, "add", wrong)
     report = audited("fn f(x: f64) -> f64 {\n  let a = sin(x)\n  let b = exp(a)\n  let c = a * b\n  cos(c)\n}", 0.4)
     assert report.fault is not None and report.fault.what == "the derivative up to here"
     assert line_of(report) == 4
