@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.layout import Slot
 from difflang.ir.types import History
 
 
@@ -92,26 +93,9 @@ class Proof:
             if i not in inside and status is Status.LINEAR:
                 raise NotLinear(Fault.CONDITION, eqn, i)
         held = [Status.FIXED if s.operand is None else given[s.operand] for s in slots]
-        carried = [s.operand is not None and s.result is not None for s in slots]
         while True:
-            found = list(held)
-            made: list[list[Status]] = [[] for _ in slots]
-            for number, region in enumerate(eqn.regions):
-                params = [Status.FIXED] * len(region.params)
-                for slot, status in zip(slots, held, strict=True):
-                    place = slot.params[number] if slot.params else None
-                    if place is not None:
-                        params[place] = status
-                results = self.graph(region, tuple(params))
-                for slot, statuses in zip(slots, made, strict=True):
-                    place = slot.returns[number] if slot.returns else None
-                    if place is not None:
-                        statuses.append(results[place])
-            for i, statuses in enumerate(made):
-                if statuses:
-                    start = [held[i]] if carried[i] else []
-                    found[i] = joined(eqn, [*start, *statuses])
-            again = [f if c else h for f, h, c in zip(found, held, carried, strict=True)]
+            found = self.once(eqn, slots, held)
+            again = [f if carried(s) else h for f, h, s in zip(found, held, slots, strict=True)]
             if again == held:
                 break
             held = again
@@ -120,6 +104,25 @@ class Proof:
             if slot.result is not None:
                 results[slot.result] = status
         return results
+
+    def once(self, eqn: Eqn, slots: Sequence[Slot], held: Sequence[Status]) -> list[Status]:
+        """What the slots hold after the regions ran once: what they give, or still what they were."""
+        made: list[list[Status]] = [[h] if carried(s) else [] for s, h in zip(slots, held, strict=True)]
+        for number, region in enumerate(eqn.regions):
+            params = [Status.FIXED] * len(region.params)
+            for slot, status in zip(slots, held, strict=True):
+                if slot.params and (place := slot.params[number]) is not None:
+                    params[place] = status
+            results = self.graph(region, tuple(params))
+            for slot, statuses in zip(slots, made, strict=True):
+                if slot.returns and (place := slot.returns[number]) is not None:
+                    statuses.append(results[place])
+        return [joined(eqn, m) if m else h for m, h in zip(made, held, strict=True)]
+
+
+def carried(slot: Slot) -> bool:
+    """Whether what comes out of it goes in again."""
+    return slot.operand is not None and slot.result is not None
 
 
 def joined(eqn: Eqn, statuses: Sequence[Status]) -> Status:
