@@ -17,7 +17,7 @@ from difflang.check.unify import unified
 from difflang.elaborate.context import Context
 from difflang.elaborate.indexing import Subscripts, fitted, settled_index, wanting
 from difflang.elaborate.mismatches import no_conversion
-from difflang.elaborate.names import assigned, free_names, nodes
+from difflang.elaborate.names import assigned, free_names, mentions, nodes
 from difflang.elaborate.operators import array, broadcast_shape, broadcast_to
 from difflang.elaborate.terms import Array, Term, Tuple
 from difflang.ir.builder import Builder
@@ -26,7 +26,7 @@ from difflang.ir.types import I64
 from difflang.ops.families import known, tensor
 from difflang.syntax import tree
 
-JUMPS = (tree.Yield, tree.Break, tree.Continue, tree.Return)
+JUMPS = (tree.Break, tree.Continue, tree.Return)
 WRITES = {"=": "=", "+": "+", "-": "+", "*": "*", "max": "max", "min": "min"}
 
 
@@ -77,7 +77,7 @@ class Log:
 def writers(loop: tree.For) -> dict[str, Kind]:
     """The variables from outside that a loop writes into and does nothing else with; none if there are others too.
 
-    Cost: one walk over the body.
+    Cost: one walk over the body, and one over each loop in it.
     """
     names = outer_names(loop)
     kinds: dict[str, Kind] = {}
@@ -108,7 +108,10 @@ def mentioned(names: set[str], *parts: tree.Node) -> bool:
 
 
 def simple(loop: tree.For) -> bool:
-    return type(loop) is tree.For and not loop.attributes and not any(isinstance(n, JUMPS) for n in nodes(loop.body))
+    """Whether a loop runs to its end, and gives nothing but what it assigns."""
+    if type(loop) is not tree.For or loop.attributes or mentions(loop.body, (tree.Yield,)) is not None:
+        return False
+    return not any(isinstance(n, JUMPS) for n in nodes(loop.body))
 
 
 def outer_names(loop: tree.For) -> set[str]:

@@ -55,7 +55,7 @@ def accumulated(accumulate: Any) -> Rule:
     return reference
 
 
-def widened(lower: Rule) -> Rule:
+def carried_in_f32(lower: Rule) -> Rule:
     """A lowering that keeps what it carries of 16-bit floats in f32, and rounds at the end."""
 
     def rule(jax: Any, *xs: Any, **attrs: Any) -> Any:
@@ -83,7 +83,7 @@ cumsum = linear(
     type=along_type(NUMBERS),
     transpose=(lambda ct, x, axis, reverse: cumsum.one(ct, axis=axis, reverse=not reverse),),
     reference=accumulated(np.cumsum),
-    lower=widened(lambda jax, x, axis, reverse: jax.lax.cumsum(x, axis, reverse)),
+    lower=carried_in_f32(lambda jax, x, axis, reverse: jax.lax.cumsum(x, axis, reverse)),
     accepts=NUMBERS,
     lanes=axis_moved,
     samples=SAMPLES,
@@ -169,7 +169,7 @@ recurrence = OPS.declare(
         jvp=(None, factor_tangent, lambda db, z, fresh, a, b, **at: recurrence.one(fresh, a, db, **at)),
         transpose=(None, None, term_cotangent),
         reference=recurrence_reference,
-        lower=widened(recurrence_lower),
+        lower=carried_in_f32(recurrence_lower),
         accepts=FLOATS,
         samples=(
             Example((MARKS, (3, 4), (3, 4)), {"axis": 1, "reverse": False}),
@@ -214,7 +214,7 @@ cumprod = OPS.declare(
         type=along_type(REALS),
         jvp=(cumprod_jvp,),
         reference=accumulated(np.cumprod),
-        lower=widened(cumprod_lower),
+        lower=carried_in_f32(cumprod_lower),
         accepts=REALS,
         lanes=axis_moved,
         samples=(*SAMPLES, Example(((7,),), {"axis": 0, "reverse": True})),
