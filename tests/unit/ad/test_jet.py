@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import mpmath as mp
@@ -110,7 +111,7 @@ COSTS: dict[str, Body] = {
 @pytest.mark.parametrize("name", COSTS)
 def test_the_cost_is_quadratic_in_the_order(name: str) -> None:
     counts = [equations(finished(jet(region([FLOAT], COSTS[name]), k))) for k in (4, 8, 16)]
-    assert all(b <= 4.2 * a for a, b in zip(counts, counts[1:], strict=False)), counts
+    assert all(b <= 4.2 * a for a, b in pairwise(counts)), counts
 
 
 # ------------------------------------------------------------------------------------------------ in the language
@@ -181,7 +182,8 @@ def test_high_orders_and_python(module: Any) -> None:
     """Nothing recurses in the order beyond what Python allows, whatever the rules do."""
     deep = jet(region([FLOAT], lambda x: [op("lgamma", x)]), 64)
     got = evaluate(deep, np.array(2.0), np.array(1.0))
-    want = [(-1) ** n * float(mp.zeta(n) - 1) / n for n in range(2, 40)]
+    with mp.workdps(40):
+        want = [(-1) ** n * float(mp.zeta(n) - 1) / n for n in range(2, 40)]
     np.testing.assert_allclose(got[2:40], want, rtol=1e-12)
     loaded = difflang.loads("fn f(x: f64, y: f64) -> f64 = y * exp(x)")
     np.testing.assert_allclose(loaded.f.jet(2)(0.0, 3.0), [3.0, 3.0, 1.5], rtol=1e-15)
