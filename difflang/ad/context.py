@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from difflang.ad import jet as series
 from difflang.ad import linearize as forward
 from difflang.ad import transpose as backward
 from difflang.ir.builder import Builder
@@ -81,6 +82,13 @@ class Context:
         tangent.release()
         found = backward.pull(self, eqns, builder, env, {d for d in dxs if d is not None}, pairs)
         return ys, [None if d is None else found.take(d) for d in dxs]
+
+    def jet(
+        self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues, order: int
+    ) -> list[list[Value]]:
+        """Emit a graph along the line `xs + t dxs` in `builder`: of each result its Taylor coefficients to `order`."""
+        found = series.jet(graph, builder, xs, dxs, order)
+        return [series.coefficients(builder, y, (True,) * order) for y in found]
 
 
 def adds(wanted: Mask, active: Mask) -> bool:

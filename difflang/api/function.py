@@ -175,11 +175,15 @@ class Function:
         """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
         return self._derivative("jacobian", wrt, ())
 
-    def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...]) -> Function:
+    def jet(self, order: int, wrt: int | str = 0) -> Function:
+        """The Taylor coefficients to an order in a parameter that is one number, along a new first axis."""
+        return self._derivative("jet", wrt, (), order)
+
+    def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Function:
         wanted = [wrt] if isinstance(wrt, (int, str)) else list(wrt)
         with doorway():
             places = tuple(self._place(w) for w in (*wanted, *more))
-            type = ClosureType(DerivativeCode(operator, places), (self.function_type,))
+            type = ClosureType(DerivativeCode(operator, places, order), (self.function_type,))
             return Function(self.loaded, type, self.captured)
 
     def _place(self, wrt: int | str) -> Wrt:

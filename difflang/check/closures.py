@@ -69,6 +69,7 @@ class DerivativeCode:
 
     operator: str
     wrt: tuple[Wrt, ...]
+    order: int = 1  # of a jet
 
     def __str__(self) -> str:
         return self.operator

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -139,14 +141,18 @@ def written_wrt(cx: Context, e: tree.Expr) -> Wrt:
 
 
 def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) -> Walk[Term]:
+    order = 1
     if operator == "jet":
-        raise cx.not_yet("`jet` is", e.fn.span, "jvp, vjp and deriv are, nested in any order")
+        from difflang.elaborate.jets import jet_order
+
+        order = yield jet_order(cx, e)
+        e = replace(e, args=tuple([a for a in e.args if a.name != "order"]))
     if len(e.args) != 1 or e.args[0].name is not None or isinstance(e.args[0].value, tree.Comprehension):
         raise cx.error("DL0205", f"`{operator}` takes one function: `{operator}(f)(x)`", e.span)
     fn = function(cx, (yield walk(cx, e.args[0].value)), e.args[0].span)
     if isinstance(e.fn, tree.Index):
         known_parameters(cx, fn, wrt, e.fn.subscripts)
-    return Closure(VmapCode() if operator == "vmap" else DerivativeCode(operator, wrt), (fn,))
+    return Closure(VmapCode() if operator == "vmap" else DerivativeCode(operator, wrt, order), (fn,))
 
 
 def known_parameters(cx: Context, fn: Term, wrt: tuple[Wrt, ...], written: tuple[tree.Expr, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from difflang.base.source import NOWHERE, Span
 from difflang.check.annotations import Annotations
@@ -62,7 +63,7 @@ class Traced:
 
 def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     """Apply `grad[w](f)` and its kin."""
-    from difflang.elaborate import jacobians, linear
+    from difflang.elaborate import jacobians, jets, linear
 
     if args.named:
         args = Args(args.span, by_position(cx, f, args))
@@ -84,6 +85,8 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         return (yield linear.linearized(cx, code, f, args, wrt))
     if operator in ("jacobian", "jacfwd", "jacrev"):
         return (yield jacobians.jacobian(cx, code, f, args, wrt))
+    if operator == "jet":
+        return (yield jets.taylor(cx, code, f, args, wrt))
     traced = yield trace(cx, f, args, wrt)
     match operator:
         case "jvp":
@@ -280,13 +283,14 @@ def differentiated(
     types: Sequence[object],
     wrt: tuple[bool, ...],
     span: Span,
+    **attrs: Any,
 ) -> tuple[Values, Values]:
     """A derivative equation; a failure in the function travels on."""
     cx.builder.span = span
     operands = tuple(map(cx.builder.own, [*traced.points, *traced.consts, *extra]))
     results = tuple(r.type for r in traced.graph.results)
     all_types = (*results, *[t for t in types if isinstance(t, Tensor)])
-    found = cx.builder.append(OPS[op], operands, all_types, (traced.graph,), wrt=wrt)
+    found = cx.builder.append(OPS[op], operands, all_types, (traced.graph,), wrt=wrt, **attrs)
     if traced.fails:
         absorb(cx, found[len(results) - 3 : len(results)], span)
     return found[: len(results)], found[len(results) :]
@@ -358,17 +362,20 @@ def forward(
     return differentiated(cx, "jvp", traced, tangents, moving, wrt, span)
 
 
+def of_one_number(cx: Context, traced: Traced, args: Args, what: str) -> Tensor:
+    """The type of the number that a function varies in. Errors: DL0405 if it is not one."""
+    point = traced.points[0].type
+    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape:
+        raise cx.error("DL0405", what, args.span, "", "use `grad`, `jvp` or `vjp` for others")
+    return point
+
+
 def slope(cx: Context, traced: Traced, args: Args) -> Term:
     """`f'(x)` of a function of one number."""
-    point = traced.points[0].type
-    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape or not isinstance(traced.result, Array):
-        raise cx.error(
-            "DL0405",
-            "`f'` is the derivative of a function of one number",
-            args.span,
-            "",
-            "use `grad`, `jvp` or `vjp` for others",
-        )
+    what = "`f'` is the derivative of a function of one number"
+    point = of_one_number(cx, traced, args, what)
+    if not isinstance(traced.result, Array):
+        raise cx.error("DL0405", what, args.span, "", "use `grad`, `jvp` or `vjp` for others")
     if not pruned(traced.result.tensor.dtype).differentiable:
         raise cx.error("DL0402", f"{show_type(traced.result.tensor)} has no derivative", args.span)
     cx.builder.span = args.span

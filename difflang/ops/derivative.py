@@ -65,6 +65,24 @@ def vjp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) ->
     return [*ys, *(or_zeros(builder, c, p.type) for p, c, w in zip(f.params, back, wrt, strict=True) if w)]
 
 
+def jet_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask, order: int) -> tuple[Type, ...]:
+    """jet(*xs, *dxs) {f} -> *ys, then their coefficients of order 1, of order 2, ..."""
+    (f,) = regions
+    params, results = f.type
+    alike(same, "jet", types, [*params, *derivative_params(same, "jet", f, wrt)])
+    same.require(order >= 0, f"jet: there is no order {order}")
+    return *results, *(tangents(results) * order)
+
+
+def jet_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> list[Value]:
+    """The series of the results, in the graph of the equation."""
+    (f,), wrt, order = eqn.regions, eqn.attrs["wrt"], eqn.attrs["order"]
+    n = len(f.params)
+    series = ad.jet(f, builder, operands[:n], spread(operands[n:], wrt), order)
+    moving = [s for s in series if s[0].type.tangent is not None]
+    return [*[s[0] for s in series], *(s[k] for k in range(1, order + 1) for s in moving)]
+
+
 def unexpanded(name: str) -> Rule:
     def rule(*_: object, **__: object) -> None:
         raise InternalError(f"{name} must be expanded before it runs")
@@ -90,5 +108,16 @@ vjp = OPS.declare(
         unexpanded("vjp"),
         expand=vjp_expand,
         doc="""vjp(*xs, *cts) {f}: f's results and the cotangents of the params that `wrt` names.""",
+    )
+)
+jet = OPS.declare(
+    Op(
+        "jet",
+        jet_type,
+        unexpanded("jet"),
+        unexpanded("jet"),
+        expand=jet_expand,
+        doc="""jet(*xs, *dxs) {f}: f's results along the line `xs + t dxs`, and their Taylor coefficients in t up to
+        `order`. `wrt` says which params move.""",
     )
 )

@@ -178,8 +178,8 @@ def difference_lost(m: Any, x: Any, y: Any, rounded: Any) -> Any:
 
 
 def binade(m: Any, x: Any, exponent: int) -> Any:
-    """The greatest power of two up to `|x|`, from `2^-exponent` to `2^exponent`."""
-    size = m.clip(m.abs(x), 2.0**-exponent, 2.0**exponent)
+    """The greatest power of two up to `|x|`, from `2^-exponent` to `2^exponent`; 1 at 0."""
+    size = m.where(x == 0, m.ones_like(x), m.clip(m.abs(x), 2.0**-exponent, 2.0**exponent))
     if x.dtype == np.float64:
         return (size.view(np.int64) & np.int64(0x7FF0_0000_0000_0000)).view(np.float64)
     return (size.view(np.int32) & np.int32(0x7F80_0000)).view(np.float32)

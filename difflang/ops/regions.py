@@ -95,6 +95,10 @@ class Ad(Protocol):
         self, graph: Graph, builder: Builder, xs: Sequence[Value], wrt: Mask, cts: MaybeValues
     ) -> tuple[Sequence[Value], MaybeValues]: ...
 
+    def jet(
+        self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues, order: int
+    ) -> Sequence[Sequence[Value]]: ...
+
 
 def zeros(builder: Builder, type: Type) -> Value:
     """The zero of a type; for a history the empty one, which is zero of every length."""

@@ -123,8 +123,8 @@ binade = rounding(
     "binade",
     reference=binade_reference,
     lower=binade_lower,
-    doc="""The greatest power of two up to |x|, within what the type holds with its reciprocal; NaN at NaN. To divide by
-    it is exact. Units: u -> u. Kinks: the derivative is 0 everywhere, as for a unit of measure.""",
+    doc="""The greatest power of two up to |x|, within what the type holds with its reciprocal; 1 at 0. To divide by it
+    is exact. Units: u -> u. Kinks: the derivative is 0 everywhere, as for a unit of measure.""",
 )
 
 
