@@ -62,7 +62,8 @@ def windows_lower(jax: Any, x: Any, *, window: Ints, strides: Ints) -> Any:
     lax, (batch, *space, c), n = jax.lax, x.shape, len(window)
     fit = tuple(map(known, places(tuple(space), window, strides, unpadded(window))))
     if window == strides:
-        tiled = lax.slice(x, (0,) * x.ndim, (batch, *(m * k for m, k in zip(fit, window, strict=True)), c))
+        covered = (batch, *(m * k for m, k in zip(fit, window, strict=True)), c)
+        tiled = x if covered == x.shape else lax.slice(x, (0,) * x.ndim, covered)
         apart = [size for pair in zip(fit, window, strict=True) for size in pair]
         return lax.transpose(lax.reshape(tiled, (batch, *apart, c)), tiles(n))
     reach = spreads(fit, strides)
@@ -103,11 +104,10 @@ def fold_lower(jax: Any, ws: Any, *, strides: Ints, size: Ints) -> Any:
     batch, c, fit, window = ws.shape[0], ws.shape[-1], ws.shape[1 : n + 1], ws.shape[n + 1 : -1]
     zero = lax.full((), np.zeros((), ws.dtype))
     if window == strides:
-        covered = [m * k for m, k in zip(fit, window, strict=True)]
+        covered = tuple(m * k for m, k in zip(fit, window, strict=True))
         tiled = lax.reshape(lax.transpose(ws, np.argsort(tiles(n))), (batch, *covered, c))
-        return lax.pad(
-            tiled, zero, [(0, 0, 0), *((0, s - r, 0) for s, r in zip(size, covered, strict=True)), (0, 0, 0)]
-        )
+        edges = [(0, s - r, 0) for s, r in zip(size, covered, strict=True)]
+        return tiled if covered == size else lax.pad(tiled, zero, [(0, 0, 0), *edges, (0, 0, 0)])
     reach = spreads(fit, strides)
     total = lax.full((batch, *size, c), np.zeros((), ws.dtype))
     for at in product(*map(range, window)):
