@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from difflang.ad.context import Context
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph
+from difflang.ir.graph import Eqn, Graph, inner_first
 from difflang.passes.dce import dce
 
 
@@ -18,20 +18,21 @@ def differentiate(graph: Graph) -> Graph:
     Rules have done their work then: what has one is an ordinary call.
     Cost: linear in the equations at each level of nesting.
     """
-    return without_rules(Expansion().graph(graph))
+    return without_rules(expanded(graph))
+
+
+def expanded(graph: Graph) -> Graph:
+    """The same, but what has a rule keeps it: to be differentiated further."""
+    return Expansion().graph(graph)
 
 
 def without_rules(graph: Graph) -> Graph:
     """The same function for good: equations that differ from others in their derivative alone are those others."""
     done: dict[Graph, Graph] = {}
-
-    def inside(graph: Graph) -> Graph:
-        if graph not in done:
-            eqns = [e.op.plain(e) if e.op.plain is not None else e for e in graph.eqns]
-            done[graph] = graph.with_eqns([e.with_regions(map(inside, e.regions)) if e.regions else e for e in eqns])
-        return done[graph]
-
-    return inside(graph)
+    for inner in inner_first(graph)[0]:
+        eqns = [e.op.plain(e) if e.op.plain is not None else e for e in inner.eqns]
+        done[inner] = inner.with_eqns([e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in eqns])
+    return done[graph]
 
 
 class Expansion:

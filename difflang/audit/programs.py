@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from difflang.ad.differentiate import differentiate
+from difflang.ad.differentiate import differentiate, expanded
 from difflang.audit.differences import Row
 from difflang.audit.histories import readers
 from difflang.audit.locate import Met, Program, Search, against_wide, first_wrong
@@ -24,9 +24,9 @@ TRIES = 24  # of shaking: half of them push a number at an edge the wrong way
 
 @dataclass(frozen=True, slots=True)
 class Roads:
-    """How a graph becomes a program: without derivative equations; as it is compiled; compiled, if that is wanted."""
+    """How a graph becomes a program: without derivative equations, rules kept; as it is compiled; and compiled."""
 
-    derived: Callable[[Graph], Graph] = differentiate
+    derived: Callable[[Graph], Graph] = expanded
     finished: Callable[[Graph], Graph] = differentiate
     compile: Callable[[Graph], Program] | None = None
 

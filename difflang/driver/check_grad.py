@@ -22,7 +22,7 @@ from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.guard import NUMBERS, explain
-from difflang.driver.pipeline import derived, finished
+from difflang.driver.pipeline import derivable, finished
 from difflang.driver.program import Checked
 from difflang.elaborate.context import Session
 from difflang.ir.evaluate import evaluate
@@ -142,11 +142,11 @@ def wanted(hint: str, wrt: str | None) -> bool:
 
 def roads(compiled: bool) -> Roads:
     if not compiled:
-        return Roads(derived, finished)
+        return Roads(derivable, finished)
 
     def compile(graph: Graph) -> Any:
         from difflang.runtime.compile import compile
 
         return compile(graph)
 
-    return Roads(derived, finished, compile)
+    return Roads(derivable, finished, compile)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from difflang.ad.differentiate import differentiate
+from difflang.ad.differentiate import differentiate, expanded
 from difflang.ir.graph import Graph
 from difflang.ir.verify import verified
 from difflang.passes.optimize import optimize, tidied
@@ -17,6 +17,11 @@ def finished(graph: Graph) -> Graph:
 def derived(graph: Graph) -> Graph:
     """The graph without derivative equations. What they differentiate is tidied first, so that little is derived."""
     return differentiate(tidied(graph))
+
+
+def derivable(graph: Graph) -> Graph:
+    """The same, rules of functions kept: for what is differentiated further."""
+    return expanded(tidied(graph))
 
 
 STAGES = ("ir", "derived", "optimized")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from difflang.ad.differentiate import Expansion
+from difflang.ad.differentiate import expanded
 from difflang.ad.linearity import NotLinear, prove
 from difflang.ad.maps import split, turned
 from difflang.base.diagnostics import DifflangError
@@ -189,7 +189,7 @@ def proved(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Wa
     graph = body.graph
     if not cx.root.definition and derivatives_in(graph):
         settle(graph, cx.session.settled)
-        graph = Expansion().graph(graph)
+        graph = expanded(graph)
     try:
         prove(graph, body.linear)
     except NotLinear as fault:

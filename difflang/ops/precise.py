@@ -127,9 +127,16 @@ def gaussian(m: Any, x: Any, scale: float = 1.0) -> Any:
 
 def leading(m: Any, x: Any) -> Any:
     """Half of the bits of numbers: their square is exact."""
+    no_wider(x)
     if x.dtype == np.float64:
         return (x.view(np.int64) & np.int64(-(1 << 27))).view(np.float64)
     return (x.view(np.int32) & np.int32(-(1 << 12))).view(np.float32)
+
+
+def no_wider(x: Any) -> None:
+    """Errors: TypeError for floats of more than 64 bits, whose bits lie elsewhere and whom these fits do not serve."""
+    if x.dtype.itemsize > 8:
+        raise TypeError(f"no formula for {x.dtype}")
 
 
 def power(m: Any, x: Any, n: int) -> Any:
@@ -179,6 +186,7 @@ def difference_lost(m: Any, x: Any, y: Any, rounded: Any) -> Any:
 
 def binade(m: Any, x: Any, exponent: int) -> Any:
     """The greatest power of two up to `|x|`, from `2^-exponent` to `2^exponent`; 1 at 0."""
+    no_wider(x)
     size = m.where(x == 0, m.ones_like(x), m.clip(m.abs(x), 2.0**-exponent, 2.0**exponent))
     if x.dtype == np.float64:
         return (size.view(np.int64) & np.int64(0x7FF0_0000_0000_0000)).view(np.float64)

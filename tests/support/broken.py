@@ -85,13 +85,15 @@ def breakages(op: Op) -> Iterator[Breakage]:
 def operands_of(rules: Sequence[Any] | None) -> list[int]:
     if rules is None:
         return []
-    return [0, 1] if isinstance(rules, ForEach) else [i for i, r in enumerate(rules) if r is not None]
+    count = 2 if isinstance(rules, ForEach) else len(rules)
+    return [i for i in range(count) if rules[i] is not None]
 
 
 def with_change(rules: Sequence[Any], i: int, change: Change, calls: list[None]) -> Sequence[Any]:
     def wrong(*args: Any, **attrs: Any) -> Any:
         calls.append(None)
-        return change(rules[i](*args, **attrs))
+        found = rules[i](*args, **attrs)
+        return tuple(map(change, found)) if isinstance(found, (tuple, list)) else change(found)
 
     if isinstance(rules, ForEach):
         return ForEach(lambda j: wrong if j == i else rules[j])
@@ -153,7 +155,7 @@ def broken_reference(op: Op) -> Breakage:
 
     def wrong(*args: Any, **more: Any) -> Any:
         found = right(*args, **more)
-        return grown(found) if not isinstance(found, list) else [grown(x) for x in found]
+        return grown(found) if not isinstance(found, (list, tuple)) else type(found)(map(grown, found))
 
     return Breakage(op, "reference", "scaled", wrong)
 
