@@ -36,6 +36,18 @@ class Splat:
     number: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An array whose axes are moved when it is first asked for as such: axis i is `order[i]` of `array`."""
+
+    eqn: Eqn
+    array: Any
+    order: tuple[int, ...]
+
+
+Deferred = (Splat, Moved)
+
+
 def splattable(eqn: Eqn) -> bool:
     """Whether the one result of an equation is an array of numbers: an empty history is not."""
     return isinstance(eqn.results[0].type, Tensor)
@@ -88,20 +100,24 @@ class Lowering:
             self.lanes = before
 
     def array(self, value: Value, env: Env) -> Array:
-        """A value as an array; one full of a single number is made when it is first asked for as such."""
+        """A value as an array; what was put off is made when it is first asked for as such."""
         found = env[value]
-        if isinstance(found, Splat):
+        if isinstance(found, Deferred):
             eqn = found.eqn
-            found = env[value] = self.frames.at(eqn.span)(eqn.op.lower, self.jax, [], eqn.attrs)
+            arrays = [found.array] if isinstance(found, Moved) else []
+            found = env[value] = self.frames.at(eqn.span)(eqn.op.lower, self.jax, arrays, eqn.attrs)
         return found
 
     def operands(self, eqn: Eqn, env: Env) -> list[Array]:
-        """What an equation reads; numbers in place of arrays full of them where its lowering takes those."""
+        """What an equation reads; what was put off is left so where its lowering takes it as it is."""
         found = [env[v] for v in eqn.operands]
-        if not any(isinstance(x, Splat) for x in found):
+        if not any([isinstance(x, Deferred) for x in found]):
             return found
-        if eqn.op.splats and not all(isinstance(x, Splat) for x in found):
-            return [x.number if isinstance(x, Splat) else x for x in found]
+        if eqn.op.arranges:
+            return [x if isinstance(x, Moved) else self.array(v, env) for v, x in zip(eqn.operands, found, strict=True)]
+        if eqn.op.splats and not all([isinstance(x, Splat) for x in found]):
+            pairs = zip(eqn.operands, found, strict=True)
+            return [x.number if isinstance(x, Splat) else self.array(v, env) for v, x in pairs]
         return [self.array(v, env) for v in eqn.operands]
 
     def steps(self, steps: Iterable[Step], env: Env) -> None:
@@ -112,6 +128,10 @@ class Lowering:
                 continue
             if step.op.splat is not None and splattable(step):
                 env[step.results[0]] = Splat(step, step.op.splat(**step.attrs))
+                continue
+            if step.op.moves is not None:
+                array = self.array(step.operands[0], env)
+                env[step.results[0]] = Moved(step, array, step.op.moves(**step.attrs))
                 continue
             arrays = self.operands(step, env)
             try:

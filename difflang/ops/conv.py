@@ -102,14 +102,23 @@ def conv_lower(
     kernel_dilation: Ints,
     groups: int,
 ) -> Any:
-    half = x.dtype.itemsize == 2
-    space = "".join(map(str, range(x.ndim - 2)))
-    image = f"N{space}C"
+    space = "".join(map(str, range(len(strides))))
+    image, image_axes = arranged(x, f"N{space}C")
+    kernel, kernel_axes = arranged(w, f"{space}IO")
+    half = image.dtype.itemsize == 2
     result = jax.lax.conv_general_dilated(
-        x, w, strides, padding, input_dilation, kernel_dilation, (image, f"{space}IO", image), groups,
-        precision=jax.lax.Precision.HIGHEST, preferred_element_type=np.dtype(np.float32) if half else x.dtype,
+        image, kernel, strides, padding, input_dilation, kernel_dilation,
+        (image_axes, kernel_axes, f"N{space}C"), groups,
+        precision=jax.lax.Precision.HIGHEST, preferred_element_type=np.dtype(np.float32) if half else image.dtype,
     )  # fmt: skip
-    return jax.lax.convert_element_type(result, x.dtype) if half else result
+    return jax.lax.convert_element_type(result, image.dtype) if half else result
+
+
+def arranged(x: Any, axes: str) -> tuple[Any, str]:
+    """An operand as it lies, and which of the named axes lies where: XLA moves axes on the way."""
+    if not hasattr(x, "order"):
+        return x, axes
+    return x.array, "".join(axes[x.order.index(place)] for place in range(len(axes)))
 
 
 # ------------------------------------------------------------------------------------------------ cotangents
@@ -206,6 +215,7 @@ conv = multilinear(
     transpose=(image_cotangent, kernel_cotangent),
     reference=conv_reference,
     lower=conv_lower,
+    arranges=True,
     accepts=FLOATS,
     samples=(
         example((2, 5, 4, 3), (3, 2, 3, 2), (1, 1), ((0, 0), (0, 0))),

@@ -118,6 +118,7 @@ transpose = linear(
     transpose=(lambda ct, x, perm: transpose.one(ct, perm=inverse(perm)),),
     reference=lambda x, perm: np.transpose(x, perm),
     lower=lambda jax, x, perm: jax.lax.transpose(x, perm),
+    moves=lambda perm: perm,
     lanes=lambda n, perm: {"perm": (0, *[a + 1 for a in perm])},
     samples=(
         Example(((2, 3, 4),), {"perm": (2, 0, 1)}),
