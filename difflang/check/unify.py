@@ -15,11 +15,12 @@ from difflang.check.types import (
     TupleType,
     dtype_text,
     pruned,
+    settled,
     show_type,
 )
 from difflang.ir.dims import Dim, has_floor_div
 from difflang.ir.op import TypeMismatch
-from difflang.ir.types import DType, Tensor
+from difflang.ir.types import PART_OF, WHOLE_OF, DType, Tensor
 
 
 class Unifier:
@@ -59,6 +60,12 @@ class Unifier:
     def size(self, a: Dim, b: Dim, what: str = "size") -> None:
         if not self.equal(a, b):
             raise TypeMismatch(f"the {what} differs: {a} and {b}")
+
+    def part(self, z: Tensor) -> DType:
+        return PART_OF[settled(z.dtype)]
+
+    def whole(self, part: Tensor) -> DType:
+        return WHOLE_OF[settled(part.dtype)]
 
     def require(self, condition: bool, message: str) -> None:
         if not condition:
