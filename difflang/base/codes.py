@@ -111,6 +111,7 @@ CODES: dict[str, str] = {
     "DL0403": "a derivative in an unknown parameter",
     "DL0404": "a tangent or cotangent of another type",
     "DL0405": "a prime after a function of more than a number",
+    "DL0406": "a complex derivative where there is none",
     # ---- 05: control flow
     "DL0501": "`yield`, `break` or `continue` outside a loop",
     "DL0502": "a second `yield`",

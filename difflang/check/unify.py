@@ -20,7 +20,7 @@ from difflang.check.types import (
 )
 from difflang.ir.dims import Dim, has_floor_div
 from difflang.ir.op import TypeMismatch
-from difflang.ir.types import PART_OF, WHOLE_OF, DType, Tensor
+from difflang.ir.types import FLOATS, PART_OF, WHOLE_OF, DType, Tensor
 
 
 class Unifier:
@@ -147,9 +147,12 @@ def narrow(var: DTypeVar, candidates: Sequence[DType]) -> bool:
 def family(dtypes: Sequence[DType]) -> str:
     """How a message names a set of element types."""
     kinds = {d.kind for d in dtypes}
+    if kinds == {"float"} and len(dtypes) < len(FLOATS):
+        return " or ".join(map(str, dtypes))
     named = {
         frozenset({"float"}): "a float",
         frozenset({"int", "uint"}): "an integer",
+        frozenset({"complex"}): "a complex number",
         frozenset({"float", "complex"}): "a float or complex number",
         frozenset({"int", "uint", "float"}): "a real number",
         frozenset({"int", "uint", "float", "complex"}): "a number",

@@ -13,6 +13,7 @@ from difflang.check.types import (
     UNIT,
     DTypeVar,
     RecordType,
+    is_complex,
     leaf_types,
     pruned,
     settled,
@@ -62,6 +63,7 @@ class Traced:
 def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     """Apply `grad[w](f)` and its kin."""
     from difflang.elaborate import jacobians
+    from difflang.elaborate.slope import slope
 
     if args.named:
         args = Args(args.span, by_position(cx, f, args))
@@ -83,14 +85,12 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         return (yield with_pullback(cx, code, f, args))
     if operator in ("jacobian", "jacfwd", "jacrev"):
         return (yield jacobians.jacobian(cx, code, f, args, wrt))
+    if operator == "deriv":
+        return (yield slope(cx, f, args, wrt))
     traced = yield trace(cx, f, args, wrt)
-    match operator:
-        case "jvp":
-            return pushed(cx, traced, args, wrt, tangents)
-        case "deriv":
-            return slope(cx, traced, args)
-        case _:
-            return gradient(cx, f, traced, args, wrt, code, with_value=operator == "value_and_grad")
+    if operator == "jvp":
+        return pushed(cx, traced, args, wrt, tangents)
+    return gradient(cx, f, traced, args, wrt, code, with_value=operator == "value_and_grad")
 
 
 def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
@@ -200,7 +200,7 @@ def differentiable(term: Array) -> bool:
     """Whether an array has a tangent; a number as written becomes a float."""
     dtype = pruned(term.tensor.dtype)
     if isinstance(dtype, DTypeVar):
-        return narrow(dtype, [c for c in dtype.candidates if c.is_float])
+        return narrow(dtype, [c for c in dtype.candidates if c.is_float or is_complex(dtype)])
     return dtype.differentiable
 
 
@@ -236,7 +236,7 @@ def gradient(
             f"`{code.operator}` takes a function with a real number as its result",
             (args.span, f"this one gives {show_type(type_of(result))}"),
             *declared_result(f),
-            help="take a `sum` of it, or use `vjp`",
+            help=real_number(result),
         )
     cx.builder.span = args.span
     one = cx.builder.const(1, result.tensor)
@@ -245,6 +245,13 @@ def gradient(
     grads = [cotangent(cx, args.items[p][0], path, parts) for p, path in wrt]
     found = grads[0] if len(grads) == 1 else named(code, grads, args.span)
     return Tuple((Array(values[0]), found)) if with_value else found
+
+
+def real_number(result: Term) -> str:
+    """The way out where a gradient is asked of something else."""
+    if isinstance(result, Array) and not result.tensor.shape and is_complex(result.tensor.dtype):
+        return "take `real` or `abs` of it; `deriv` gives the complex derivative of a holomorphic function"
+    return "take a `sum` of it, or use `vjp`"
 
 
 def named(code: DerivativeCode | PullbackCode, grads: list[Term], span: Span) -> Term:
@@ -369,22 +376,3 @@ def forward(cx: Context, traced: Traced, tangents: Sequence[Value], span: Span) 
     types = [r.type for r in traced.graph.results]
     moving = [t for t in types if isinstance(t, Tensor) and pruned(t.dtype).differentiable]
     return differentiated(cx, "jvp", traced, tangents, moving, wrt, span)
-
-
-def slope(cx: Context, traced: Traced, args: Args) -> Term:
-    """`f'(x)` of a function of one number."""
-    point = traced.points[0].type
-    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape or not isinstance(traced.result, Array):
-        raise cx.error(
-            "DL0405",
-            "`f'` is the derivative of a function of one number",
-            args.span,
-            "",
-            "use `grad`, `jvp` or `vjp` for others",
-        )
-    if not pruned(traced.result.tensor.dtype).differentiable:
-        raise cx.error("DL0402", f"{show_type(traced.result.tensor)} has no derivative", args.span)
-    cx.builder.span = args.span
-    one = cx.builder.const(1, point)
-    _, (change, *_) = forward(cx, traced, [one], args.span)
-    return Array(change)

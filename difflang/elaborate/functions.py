@@ -95,7 +95,7 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
     if cx.root.definition and cx.host is not None and known_sizes(annotations, captures, terms):
         instance = yield instantiated_now(cx, code, captures, terms, annotations, args.span)
         return emit_call(cx, code, instance, [*captures, *terms.values()], args.span)
-    if cx.root.definition and decl.result is not None and not has_open_names(decl):
+    if cx.root.definition and not cx.root.opened and decl.result is not None and not has_open_names(decl):
         result = annotations.type(decl.result)
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)

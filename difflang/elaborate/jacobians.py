@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflang.check.closures import DerivativeCode
-from difflang.check.types import pruned, show_type
+from difflang.check.types import is_complex, pruned, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.arrays import identity
 from difflang.elaborate.calls import apply
@@ -38,6 +38,10 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
     value, key = yield drawn_once(cx, f, args)
     (position, path), *more = wrt
     point = args.items[position][0]
+    for leaf in (point, value):
+        if isinstance(leaf, Array) and is_complex(leaf.tensor.dtype):
+            way = "take it of real parts, or take the change along a direction: `jvp`, `vjp`, `hvp`"
+            raise cx.not_yet(f"`{code.operator}` of complex numbers is", args.span, way)
     if more or path or not real(point) or not real(value):
         raise cx.not_yet(
             f"`{code.operator}` of more than an array in an array is",

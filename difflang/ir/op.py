@@ -112,6 +112,7 @@ class Op:
     chooses: bool = False  # between the second and the third operand, element by element, by the first
     splat: Rule | None = None  # for an op that fills an array with one number: that number, (**attrs) -> NumPy scalar
     splats: bool = False  # beside an array its lowering takes a number for an array that is full of it
+    conjugates: bool = False  # linear over the reals only: what passes through has no complex derivative
     barrier: bool = False  # the back end never fuses across it
     accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule says
     samples: Any = None  # how tests draw operands; see ops.families

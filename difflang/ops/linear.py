@@ -240,7 +240,8 @@ def part_type(same: Solver, z: Tensor) -> Tensor:
 def part(name: str, *, transpose: Rules, reference: Any, lower: Any, doc: str) -> Op:
     return linear(
         name, type=part_type, transpose=transpose, reference=reference, lower=lower, doc=doc,
-        accepts=COMPLEXES, elementwise=True, samples=(Example(((2, 3),)), Example(((),)), Example(((1, 0),))),
+        accepts=COMPLEXES, elementwise=True, conjugates=True,
+        samples=(Example(((2, 3),)), Example(((),)), Example(((1, 0),))),
     )  # fmt: skip
 
 
@@ -277,6 +278,7 @@ conj = linear(
     reference=np.conj,
     lower=lambda jax, z: jax.lax.conj(z),
     accepts=COMPLEXES,
+    conjugates=True,
     elementwise=True,
     samples=(Example(((2, 3),)),),
     doc="""Complex conjugate: linear over the reals. Units: u -> u. Kinks: none.""",

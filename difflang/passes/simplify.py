@@ -9,7 +9,7 @@ from functools import cache
 from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, result_types
 from difflang.ir.same import attr_key, attrs_key
-from difflang.ir.types import Tensor, Type
+from difflang.ir.types import COMPLEXES, Tensor, Type
 
 Rewrite = Callable[["Rewriter", Eqn], "Sequence[Value] | None"]
 
@@ -142,6 +142,7 @@ class PairRewrite:
 
     lhs: Graph
     rhs: Graph
+    complex: bool  # whether they are one on complex numbers too
     root: Apply = field(init=False)
     needs: list[tuple[int, str]] = field(init=False)  # operands that an op of that name must have made: looked at first
 
@@ -157,6 +158,9 @@ class PairRewrite:
             made = rewriter.made.get(eqn.operands[i])
             if made is None or made.op.name != name:
                 return None
+        type = eqn.results[0].type
+        if not self.complex and isinstance(type, Tensor) and type.dtype in COMPLEXES:
+            return None
         bound: dict[int, Value] = {}
         if self.root.attrs != (attrs_key(eqn.attrs) if eqn.attrs else ()):
             return None
@@ -198,7 +202,7 @@ def all_rules() -> dict[str, list[Rewrite]]:
         for name in guarded.ops:
             table.setdefault(name, []).append(guarded.rewrite)
     for pair in RULES:
-        rewrite = PairRewrite(pair.lhs, pair.rhs)
+        rewrite = PairRewrite(pair.lhs, pair.rhs, any(d in COMPLEXES for d in pair.dtypes))
         table.setdefault(rewrite.root.name, []).append(rewrite)
     return table
 
