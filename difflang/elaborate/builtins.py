@@ -348,7 +348,7 @@ def _later(cx: Context, args: Args, name: str) -> Term:
 for _name in LATER:
     BUILTINS[_name] = immediate(_later, _name)
 
-from difflang.elaborate import arrays, complexes, networks, randomness, reductions  # noqa: E402 - they register their functions here
+from difflang.elaborate import arrays, complexes, networks, randomness, reductions, transforms  # noqa: E402 - they register their functions here
 
 __all__ = [
     "BUILTINS",
@@ -361,4 +361,5 @@ __all__ = [
     "networks",
     "randomness",
     "reductions",
+    "transforms",
 ]

@@ -49,7 +49,7 @@ def way_out(name: str, refused: str, span: Span) -> str:
     text = quoted(span)
     if "takes a bool" in refused:
         return f"compare it: `{text} != 0`" if text.isidentifier() else f"compare it: `({text}) != 0`"
-    if "not c64" in refused or "not c128" in refused:
+    if refused.endswith(("not c64", "not c128", "not complex")):
         return NO_REAL_NUMBER.format(text)
     if "takes a complex number" in refused:
         return f"convert it: `c64({text})`"
