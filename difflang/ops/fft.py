@@ -58,12 +58,9 @@ def frequencies(size: Dim) -> Dim:
 # --------------------------------------------------------------------------------------------- adjoints
 
 
-def times(x: Value, number: Dim) -> Value:
-    return x * x.home.const(number, x.type)
-
-
-def over(x: Value, number: Dim) -> Value:
-    return x / x.home.const(number, x.type)
+def filled(like: Value, number: Dim) -> Value:
+    """That size in every place of an array like another."""
+    return like.home.one("const", value=number, type=like.type)
 
 
 def fft_transpose(ct: Value, x: Operand, *, axes: Ints, inverse: bool) -> Value:
@@ -71,23 +68,25 @@ def fft_transpose(ct: Value, x: Operand, *, axes: Ints, inverse: bool) -> Value:
     for a in axes:
         size = size * tensor(ct).shape[a]
     back = fft.one(ct, axes=axes, inverse=not inverse)
-    return over(back, size) if inverse else times(back, size)
+    return back / filled(back, size) if inverse else back * filled(back, size)
 
 
 def shared(z: Value, axis: int, size: Dim, factor: float) -> Value:
     """Frequencies that stand for two, multiplied: all but 0 and, of an even size, the middle one."""
     k = z.home.one("iota", type=Tensor(I32, tensor(z).shape), axis=axis)
-    inner = logical_and.one(gt.one(k, k.home.const(0, k.type)), lt.one(k + k, k.home.const(size, k.type)))
+    inner = logical_and.one(gt.one(k, filled(k, 0)), lt.one(k + k, filled(k, size)))
     return select.one(inner, z * factor, z)
 
 
 def rfft_transpose(ct: Value, x: Operand, *, axis: int) -> Value:
     size = tensor(x).shape[axis]
-    return times(irfft.one(shared(ct, axis, size, 0.5), axis=axis, size=size), size)
+    back = irfft.one(shared(ct, axis, size, 0.5), axis=axis, size=size)
+    return back * filled(back, size)
 
 
 def irfft_transpose(ct: Value, z: Operand, *, axis: int, size: Dim) -> Value:
-    return over(shared(rfft.one(ct, axis=axis), axis, size, 2.0), size)
+    back = shared(rfft.one(ct, axis=axis), axis, size, 2.0)
+    return back / filled(back, size)
 
 
 # -------------------------------------------------------------------------------- references and lowerings
