@@ -11,7 +11,8 @@ from difflang.base.source import Span
 from difflang.check.types import imaginary_dtype, is_complex, show_type
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context
-from difflang.elaborate.operators import OF_COMPLEX, array, elementwise
+from difflang.elaborate.numbers import OF_COMPLEX
+from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.spelling import quoted
 from difflang.elaborate.terms import Array, Record, Term, Tuple, rebuilt_record
 from difflang.ir.types import Tensor

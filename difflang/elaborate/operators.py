@@ -13,6 +13,7 @@ from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.mismatches import no_broadcast, no_conversion
 from difflang.elaborate.names import nodes
+from difflang.elaborate.numbers import OF_COMPLEX, beside
 from difflang.elaborate.products import matmul
 from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import Array, Poison, Record, Static, Term, Tuple, rebuilt_record, type_of
@@ -105,9 +106,6 @@ def broadcast_to(cx: Context, term: Array, shape: tuple[Dim, ...], span: Span) -
 
 
 # ---- Elementwise application
-
-# Where a complex number is given to an op of real ones: what that means is made of the number's parts.
-OF_COMPLEX: dict[str, Callable[[Context, Span, Array], Term]] = {}
 
 
 def elementwise(
@@ -205,7 +203,8 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
         )
 
     def child(index: int) -> Term:
-        parts = [t if isinstance(t, Array) else children(t)[index] for t in terms]
+        leaf = children(whole)[index]
+        parts = [beside(cx, name, t, leaf, span) if isinstance(t, Array) else children(t)[index] for t in terms]
         return elementwise(cx, name, span, parts, spans, **attrs)
 
     parts = tuple(child(i) for i in range(len(children(whole))))

@@ -181,6 +181,23 @@ def test_a_step_against_the_gradient_goes_down() -> None:
     assert MODULE.size(Z - 0.1 * np.asarray(gradient)) < MODULE.size(Z)
 
 
+def test_one_step_moves_real_and_complex_fields() -> None:
+    """A number as written, or a real one, scales each leaf of a change; its norm is that over the real numbers."""
+    source = """record Net[n] { w: c128[n], b: f64, tag: str }
+fn loss(m: Net[n], x: c128[n]) -> f64 = abs(sum(m.w * x) - 1j)^2 + m.b^2
+fn trained(m: Net[n], x: c128[n], rate: f64) -> (Net[n], f64, f64) {
+  let g = grad(loss)(m, x)
+  (m + -0.125 * g + -rate * g / 2.0, norm(g), dot(g, 2.0 * g))
+}
+let x = [1j, 1.0]
+let m = Net(w = [1.0 + 1j, 2.0], b = 0.5, tag = "a")"""
+    w, x = np.array([1 + 1j, 2]), np.array([1j, 1])
+    g = 2 * np.conj(x) * (np.sum(w * x) - 1j)
+    length = np.sqrt(np.sum(np.abs(g) ** 2) + 1)
+    want = (w - 0.25 * g, 0.25, length, 2 * length**2)
+    compare(answer("trained(m, x, 0.25)", source), want)
+
+
 KINKS = [
     ("grad(|z| abs(z))(0.0 + 0j)", 0j), ("grad(|z| angle(z))(0.0 + 0j)", 0j), ("grad(|z| norm(z))([0j])", np.array([0j])), ("grad(|z| real(z))(1j)", 1 + 0j), ("grad(|z| imag(z))(1j)", 1j),
     ("grad(|z| abs(stop(z)))(1j)", 0j), ("grad(|x| abs(complex(x, 2.0 * x)))(3.0)", np.sqrt(5.0)), ("grad(|z| real(prod(z)))([0j, 2j, 3.0])", np.conj([6j, 0, 0])),
