@@ -61,27 +61,22 @@ class Walk:
         if eqn.op.layout is None:
             return self.through_derivative(eqn, paths)
         slots = eqn.op.layout(eqn).slots
-        inside: list[list[Path]] = [[False] * len(region.params) for region in eqn.regions]
-        outside: list[Path] = [False] * len(eqn.results)
-        for slot in slots:
-            if slot.operand is not None:
-                for region, place in zip(inside, slot.params, strict=False):
-                    if place is not None:
-                        region[place] = paths[slot.operand]
+        entering = [paths[s.operand] if s.operand is not None else False for s in slots]
         while True:
+            inside: list[list[Path]] = [[False] * len(region.params) for region in eqn.regions]
+            for slot, path in zip(slots, entering, strict=True):
+                for params, place in zip(inside, slot.params, strict=False):
+                    if place is not None:
+                        params[place] = path
             found = [self.results(r, tuple(p)) for r, p in zip(eqn.regions, inside, strict=True)]
-            changed = False
-            for slot in slots:
-                given = [f[place] for f, place in zip(found, slot.returns, strict=False) if place is not None]
-                if slot.result is not None and given:
-                    outside[slot.result] = joined(
-                        [*given, *([paths[slot.operand]] if slot.operand is not None else [])]
-                    )
-                for region, place in zip(inside, slot.params, strict=False):
-                    if given and place is not None and joined([region[place], *given]) != region[place]:
-                        region[place], changed = joined([region[place], *given]), True
-            if not changed:
-                return outside
+            leaving = [
+                joined([path, *[f[place] for f, place in zip(found, slot.returns, strict=False) if place is not None]])
+                for slot, path in zip(slots, entering, strict=True)
+            ]
+            if leaving == entering or not any(slot.params and slot.returns for slot in slots):
+                outside = {slot.result: path for slot, path in zip(slots, leaving, strict=True)}
+                return [outside.get(i, False) for i in range(len(eqn.results))]
+            entering = leaving  # what a loop carries comes in again
 
     def through_derivative(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
         """A `jvp`: the function's operands, then their tangents; its results, then theirs."""

@@ -18,14 +18,12 @@ Place = tuple[int, tuple[str, ...]]
 
 def slope(cx: Context, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
     """`f'(x)` of a function of one number: its change along 1."""
-    outer, cx.root.opened = (
-        cx.root.opened,
-        any(isinstance(t, Array) and is_complex(t.tensor.dtype) for t, _ in args.items),
-    )
+    before = cx.root.opened
+    cx.root.opened = any(isinstance(t, Array) and is_complex(t.tensor.dtype) for t, _ in args.items)
     try:
         traced = yield trace(cx, f, args, wrt)
     finally:
-        cx.root.opened = outer
+        cx.root.opened = before
     point = traced.points[0].type
     if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape or not isinstance(traced.result, Array):
         raise cx.error(
