@@ -99,9 +99,9 @@ def tanh(m: Any, x: Any, tanh: Callable[[Any], Any]) -> Any:
 
 
 def sech2(m: Any, x: Any) -> Any:
-    """`4 e / (1 + e)^2` of `e = exp(-2 |x|)`; where `e` itself would vanish, of its root."""
-    size = m.abs(x)
-    far = size > 300.0
+    """`4 e / (1 + e)^2` of `e = exp(-2 |x|)`; where `e` itself would vanish, of its root; complex, of x or -x."""
+    size = m.where(x.real < 0, -x, x) if m.iscomplexobj(x) else m.abs(x)
+    far = size.real > 300.0
     e = m.exp(m.where(far, -size, -2.0 * size))
     whole = 1.0 + m.where(far, 0.0, e)
     return m.where(far, 4.0 * e * e, 4.0 * e / (whole * whole))
@@ -126,7 +126,10 @@ def gaussian(m: Any, x: Any, scale: float = 1.0) -> Any:
 
 
 def leading(m: Any, x: Any) -> Any:
-    """Half of the bits of numbers: their square is exact."""
+    """Half of the bits of numbers: their square is exact. In `longdouble`, which has no fixed layout, by arithmetic."""
+    if x.dtype.itemsize > 8:
+        mantissa, exponent = m.frexp(x)
+        return m.ldexp(m.rint(m.ldexp(mantissa, 30)), exponent - 30)
     if x.dtype == np.float64:
         return (x.view(np.int64) & np.int64(-(1 << 27))).view(np.float64)
     return (x.view(np.int32) & np.int32(-(1 << 12))).view(np.float32)
@@ -160,7 +163,8 @@ def power_less(m: Any, x: Any, y: Any, n: int, power: Callable[[Any, Any], Any])
     rounded = y - float(n)
     lost = difference_lost(m, y, m.full_like(y, n), rounded)
     small = m.isfinite(lost) & (x != 0) & m.isfinite(x)
-    return power(x, rounded) * m.where(small, 1.0 + lost * m.log(m.where(small, m.abs(x), 1.0)), 1.0)
+    size = x if m.iscomplexobj(x) else m.abs(x)
+    return power(x, rounded) * m.where(small, 1.0 + lost * m.log(m.where(small, size, 1.0)), 1.0)
 
 
 def exp_sub(m: Any, x: Any, y: Any) -> Any:
@@ -178,8 +182,10 @@ def difference_lost(m: Any, x: Any, y: Any, rounded: Any) -> Any:
 
 
 def binade(m: Any, x: Any, exponent: int) -> Any:
-    """The greatest power of two up to `|x|`, from `2^-exponent` to `2^exponent`; 1 at 0."""
+    """The greatest power of two up to `|x|`, from `2^-exponent` to `2^exponent`; 1 at 0. Of its bits, as `leading`."""
     size = m.where(x == 0, m.ones_like(x), m.clip(m.abs(x), 2.0**-exponent, 2.0**exponent))
+    if x.dtype.itemsize > 8:
+        return m.ldexp(m.ones_like(x), m.frexp(size)[1] - 1)
     if x.dtype == np.float64:
         return (size.view(np.int64) & np.int64(0x7FF0_0000_0000_0000)).view(np.float64)
     return (size.view(np.int32) & np.int32(0x7F80_0000)).view(np.float32)
