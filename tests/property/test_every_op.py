@@ -162,7 +162,7 @@ def test_the_third_derivative(op: Op) -> None:
 def test_derivatives_of_real_numbers_know_nothing_of_complex_ones(op: Op) -> None:
     """No conjugate, no part, no complex value, in either mode and again: conjugation is for complex operands alone."""
     for call in calls_of(op):
-        if call.active and not any(is_complex(t) for t in (*call.types, call.result)):
+        if call.active and not any(is_complex(t) for t in (*call.types, *call.results)):
             once = pulled(call.graph(), call.wrt)
             twice = pulled(once, tuple(p.type.tangent is not None for p in once.params))
             for graph in (once, twice, pushed(call.graph(), call.wrt)):

@@ -31,6 +31,14 @@ def derivative(name: str, function: Graph, *operands: Value) -> list[Value]:
     return list(OPS[name](*operands, regions=(function,), wrt=(True, False)))
 
 
+def quotient(k: Value, b: Value, *, turn: bool) -> list[Value]:
+    """The x with `k x = b`, or with `conj(k) x = b`."""
+    times, over = region([Z, Z], lambda k, x: [k * x]), region([Z, Z], lambda k, b: [b / k])
+    turned = region([Z, Z], lambda k, x: [conj(k) * x]), region([Z, Z], lambda k, b: [b / conj(k)])
+    regions = (turned[1], over, turned[0]) if turn else (over, turned[1], times)
+    return list(OPS["solved"](k, b, regions=regions, consts=1))
+
+
 GRAPHS = {
     "a product": (region([Z, Z], lambda z, w: [z * w, conj(z), z * conj(w)]), (True, False), (0, 1, 0)),
     "what no tangent goes through": (
@@ -54,6 +62,13 @@ GRAPHS = {
     "a jvp along what is lost": (
         region([Z, Z, Z], lambda z, a, d: derivative("jvp", SQUARE, z, a, conj(d))), (False, False, True), (1, 1),
     ),
+    "a jet": (
+        region([Z, Z, Z], lambda z, a, d: list(OPS["jet"](z, a, d, regions=(SQUARE,), wrt=(True, False), order=2))),
+        (True, False, True), (0, 0, 0),
+    ),
+    "a solution": (region([Z, Z], lambda k, b: quotient(k, b, turn=False)), (True, True), (0,)),
+    "a solution of a conjugate": (region([Z, Z], lambda k, b: quotient(k, b, turn=True)), (True, True), (1,)),
+    "a solution of what is fixed": (region([Z, Z], lambda k, b: quotient(k, b, turn=True)), (False, True), (0,)),
     "a pullback": (region([Z, Z, Z], lambda z, a, c: derivative("vjp", SQUARE, z, a, c)), (True, False, False), (1, 1)),
 }  # fmt: skip
 

@@ -32,6 +32,7 @@ VALUES = [
     ("sqrt(complex(-4.0, 0.0))", 2j), ("sqrt(complex(-4.0, -0.0))", -2j), ("log(complex(-1.0, -0.0))", -1j * np.pi), ("sinh(1e-20 + 0j)", 1e-20 + 0j),
     ("tanh(300.0 + 1j)", 1 + 0j), ("abs(1e200 + 1e200j)", np.hypot(1e200, 1e200)), ("angle(complex(-1.0, -0.0))", -np.pi),
     ("sum(z)", Z.sum()), ("prod(m, axis = 0)", M.prod(0)), ("mean(m, axis = 1)", M.mean(1)), ("variance(z)", Z.var()), ("std(m)", M.std()), ("norm(m)", np.linalg.norm(M)),
+    ("norm(m, axis = 0, keepdims = true)", np.linalg.norm(M, axis=0, keepdims=True)), ("norm([3e200 + 4e200j])", 5e200), ("norm(3e-200 - 4e-200j)", 5e-200),
     ("norm(m, axis = 1)", np.linalg.norm(M, axis=1)), ("norm((z, 2.0))", np.sqrt(np.linalg.norm(Z) ** 2 + 4)), ("dot((z, 2.0), (1j * z, 3.0))", np.vdot(Z, 1j * Z).real + 6),
     ("m @ z", M @ Z), ("dot(z, z)", np.dot(Z, Z)), ("outer(z, z)", np.outer(Z, Z)), ("transpose(m)", M.T), ("reshape(m, [3, 2])", M.reshape(3, 2)),
     ("concat(z, z)", np.concatenate([Z, Z])), ("pad(z, 1, 1)", np.pad(Z, 1)), ("reverse(z)", Z[::-1]), ("z[1..]", Z[1:]), ("m[1, 2]", M[1, 2]), ("z[[2, 0]]", Z[[2, 0]]),
@@ -218,6 +219,7 @@ SLOPES = [
     ("(|z| (2.0 + 1j) ^ z)'(1j)", (2 + 1j) ** 1j * np.log(2 + 1j)), ("(|z| 1 / (1 + z^2))'(2.0 + 0j)", -0.16 + 0j), ("(|t| exp(1j * c128(t)))'(0.5)", 1j * np.exp(0.5j)),
     ("(|z| if real(z) > 0 { z^2 } else { z })'(1j)", 1 + 0j), ("(|z| z * c128(stop(abs(z))))'(3.0 + 4j)", 5 + 0j), ("power'(2j)", 5 * (2j) ** 4), ("power'''(2j)", 60 * (2j) ** 2),
     ("(|z| { let size = abs(z)\n z * z })'(1j)", 2j), ("(|w| (|z| conj(2j) * z^2 * w)'(w))'(1j)", -8j * 1j), ("abs'(-2.0)", -1.0),
+    ("jet(|z| exp(z) * z, order = 2)(1j)", np.exp(1j) * np.array([1j, 1 + 1j, 1 + 0.5j])), ("(|w| sum(jet(|z| w * exp(z), order = 1)(w)))'(1j)", np.exp(1j) * (2 + 2j)),
 ]  # fmt: skip
 POWER = "fn power(z: c128) -> c128 {\n  var p = z\n  for i in 0..4 { p *= z }\n  p\n}"
 
@@ -233,12 +235,35 @@ LOST = [
     "print(conj'(1j))", "print(abs'(1j))", "print(angle'(1j))", "print((|z| real(z))'(1j))", "print((|z| z * conj(z))'(1j))", "print((|z| complex(real(z), imag(z)))'(1j))",
     "print((|z| if real(z) > 0 { z } else { conj(z) })'(1j))", "print((|z| grad(|w| real(w^2))(z))'(1j))", "print((|z| sum([for i in 0..3 => conj(z)]))'(1j))",
     "print((|z| (|w| w * conj(z))'(z))'(1j))", "print((|z| where(real(z) > 0, z, conj(z)))'(1j))", "print((|z| norm([z]) * 1.0)'(1j))",
+    "print(jet(|z| z * conj(z), order = 2)(1j))", "print(jet(|z| (z, conj(z)), order = 1)(1j))", "print((|w| sum(jet(|z| conj(w) * z, order = 1)(w)))'(1j))",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("source", LOST)
 def test_a_function_that_is_not_holomorphic_has_none(source: str) -> None:
     assert codes(source) == [("DL0408", 1)]
+
+
+RULED = """fn f(z: c128) -> c128 = complex(real(z)^2 - imag(z)^2, 2.0 * real(z) * imag(z))
+rule f(z) {{ (f(z), linear |dz| {rule}) }}
+"""
+
+
+def test_what_a_rule_says_counts_not_how_the_value_is_computed() -> None:
+    rule = RULED.format(rule="2.0 * z * dz")
+    compare(answer("f'(1.0 + 2j)", rule), 2 + 4j)
+    compare(answer("f''(1.0 + 2j)", rule), 2 + 0j)
+    compare(answer("g(1.0 + 2j)", f"{rule}fn g(z: c128) -> c128 = f'(z)"), 2 + 4j)
+    for lost in ("2.0 * z * conj(dz)", "2.0 * conj(z) * dz"):
+        assert [c for c, _ in codes(f"{RULED.format(rule=lost)}print(f'(1j))\n")] == ["DL0408"]
+
+
+def test_the_curvature_of_a_length_where_a_part_is_zero() -> None:
+    """`v / |z| - z <z, v> / |z|^3`: the parts are squared together, none has a length of its own."""
+    z, v = np.array([1, 0, 2j]), np.array([1j, 1, 0.5 + 1j])
+    size = np.linalg.norm(z)
+    want = v / size - z * np.vdot(z, v).real / size**3
+    compare(answer("hvp(|z| norm(z))([1.0 + 0j, 0j, 2j], [1j, 1.0 + 0j, 0.5 + 1j])"), want, 1e-15)
 
 
 REFUSED = [

@@ -151,3 +151,13 @@ def test_powers_of_a_complex_zero() -> None:
     with jax.enable_x64(True):
         machine = np.asarray(jax.jit(lambda x, y: OPS["pow"].lower(jax, x, y))(x, y))
     assert machine.tolist() == OPS["pow"].reference(x, y).tolist() == [1, 0, 0, 0]
+
+
+def test_a_complex_number_has_exactly_the_parts_it_is_made_of() -> None:
+    """Signs of zeros, and infinite ones beside finite ones."""
+    re, im = np.array([-4.0, 1.0, -0.0, np.inf]), np.array([-0.0, np.inf, -0.0, 2.0])
+    with jax.enable_x64(True):
+        machine = np.asarray(jax.jit(lambda x, y: OPS["complex"].lower(jax, x, y))(re, im))
+    for found in (OPS["complex"].reference(re, im), machine):
+        for part, want in ((found.real, re), (found.imag, im)):
+            assert part.tobytes() == want.tobytes()
