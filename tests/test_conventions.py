@@ -138,6 +138,18 @@ LINES: dict[str, list[Case]] = {
         Case("logaddexp(x, y)", (-INF, -INF), (0.5, 0.5)),
         Case("softmax([x, y])[0] * x * 0.0 + y", (1.0, 1.0), (0.0, 1.0)),
     ],
+    "`abs`, `angle`, `norm` of a complex 0": [
+        Case("abs(complex(x, y))", (0.0, 0.0), (0.0, 0.0)),
+        Case("angle(complex(x, y))", (0.0, 0.0), (0.0, 0.0)),
+        Case("norm([complex(x, y)])", (0.0, 0.0), (0.0, 0.0)),
+    ],
+    "`sqrt` and `log` of a complex 0": [],
+    "a complex function on its cut": [
+        Case("imag(sqrt(complex(x, y)))", (-4.0, 0.0), (-0.25, 0.0)),
+        Case("imag(sqrt(complex(x, y)))", (-4.0, -0.0), (0.25, 0.0)),
+        Case("real(sqrt(complex(x, y)))", (-4.0, 0.0), (0.0, 0.25)),
+        Case("real(sqrt(complex(x, y)))", (-4.0, -0.0), (0.0, -0.25)),
+    ],
     "`floor`, `ceil`, `round`, `trunc`, `sign`, comparisons, casts to integers": [
         *[Case(f"{name}(x)", (2.0,), (0.0,)) for name in ("floor", "ceil", "round", "trunc", "sign")],
         Case("if x > 2.0 { 3.0 } else { 4.0 }", (2.0,), (0.0,)),
@@ -225,6 +237,16 @@ def test_an_index_out_of_range_is_an_error(engine: Engine) -> None:
     source = "fn at(x: f64[n], i: i32) -> f64 = x[i]\nprint(grad(at)(f64([1.0, 2.0]), 2))\n"
     assert codes(source, engine) == [("DL0902", 1)]
     assert codes("print([1.0, 2.0][2])\n", engine) == [("DL0326", 1)]
+
+
+@pytest.mark.parametrize("engine", [INTERPRETER, Engine()], ids=["interpreted", "compiled"])
+@pytest.mark.parametrize("name", ["sqrt", "log"])
+def test_the_slope_at_a_complex_zero_is_not_finite(name: str, engine: Engine) -> None:
+    """Infinite or NaN, as the division gives it."""
+    forward = f"(|z: c128| {name}(z))'(complex(0.0, 0.0))"
+    reverse = f"grad(|z: c128| real({name}(z)))(complex(0.0, 0.0))"
+    for slope in (forward, reverse):
+        assert not np.isfinite(answer(slope, "", engine))
 
 
 def test_every_line_of_the_table_has_a_test() -> None:

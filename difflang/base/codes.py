@@ -113,6 +113,7 @@ CODES: dict[str, str] = {
     "DL0405": "a prime after a function of more than a number",
     "DL0406": "a derivative that is wrong",
     "DL0407": "a point without a derivative",
+    "DL0408": "a complex derivative where there is none",
     # ---- 05: control flow
     "DL0501": "`yield`, `break` or `continue` outside a loop",
     "DL0502": "a second `yield`",

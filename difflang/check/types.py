@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from difflang.ir.dims import Dim
-from difflang.ir.types import COMPLEXES, F32, FLOATS, I32, NUMBERS, U32, DType, Tensor
+from difflang.ir.types import C64, COMPLEXES, F32, FLOATS, I32, NUMBERS, U32, WHOLE_OF, DType, Tensor
 
 if TYPE_CHECKING:
     from difflang.check.closures import Code
@@ -58,6 +58,17 @@ def literal_dtype(value: complex, default_float: DType = F32) -> DTypeVar:
     if isinstance(value, int):
         return DTypeVar(NUMBERS, I32)
     return DTypeVar(FLOATS + COMPLEXES, default_float)
+
+
+def imaginary_dtype(default_float: DType = F32) -> DTypeVar:
+    """The element type of an imaginary number as written, whose parts are floats of the default type if they can be."""
+    return DTypeVar(COMPLEXES, WHOLE_OF.get(default_float, C64))
+
+
+def is_complex(dtype: DType) -> bool:
+    """Whether numbers of this type are complex, whatever else is still open."""
+    dtype = pruned(dtype)
+    return all(c.kind == "complex" for c in getattr(dtype, "candidates", (dtype,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,4 +284,4 @@ def dtype_text(dtype: DType) -> str:
     dtype = pruned(dtype)
     if not isinstance(dtype, DTypeVar):
         return dtype.name
-    return "number" if I32 in dtype.candidates else "float"
+    return "number" if I32 in dtype.candidates else "complex" if is_complex(dtype) else "float"

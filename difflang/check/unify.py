@@ -16,11 +16,12 @@ from difflang.check.types import (
     TupleType,
     dtype_text,
     pruned,
+    settled,
     show_type,
 )
 from difflang.ir.dims import Dim, has_floor_div
 from difflang.ir.op import TypeMismatch
-from difflang.ir.types import DType, Tensor
+from difflang.ir.types import FLOATS, PART_OF, WHOLE_OF, DType, Tensor
 
 
 class Unifier:
@@ -60,6 +61,12 @@ class Unifier:
     def size(self, a: Dim, b: Dim, what: str = "size") -> None:
         if not self.equal(a, b):
             raise TypeMismatch(f"the {what} differs: {a} and {b}")
+
+    def part(self, z: Tensor) -> DType:
+        return PART_OF[settled(z.dtype)]
+
+    def whole(self, part: Tensor) -> DType:
+        return WHOLE_OF[settled(part.dtype)]
 
     def require(self, condition: bool, message: str) -> None:
         if not condition:
@@ -143,9 +150,12 @@ def narrow(var: DTypeVar, candidates: Sequence[DType]) -> bool:
 def family(dtypes: Sequence[DType]) -> str:
     """How a message names a set of element types."""
     kinds = {d.kind for d in dtypes}
+    if kinds == {"float"} and len(dtypes) < len(FLOATS):
+        return " or ".join(map(str, dtypes))
     named = {
         frozenset({"float"}): "a float",
         frozenset({"int", "uint"}): "an integer",
+        frozenset({"complex"}): "a complex number",
         frozenset({"float", "complex"}): "a float or complex number",
         frozenset({"int", "uint", "float"}): "a real number",
         frozenset({"int", "uint", "float", "complex"}): "a number",

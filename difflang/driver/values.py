@@ -106,5 +106,8 @@ def number(array: Any, spec: str) -> str:
 def plain_number(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
+    if isinstance(value, (complex, np.complexfloating)):
+        parts = plain_number(value.real), plain_number(value.imag)
+        return f"{parts[0]}{'' if parts[1].startswith('-') else '+'}{parts[1]}j"
     text = str(value)
     return text[:-2] + ".0" if text.endswith(".0") else text

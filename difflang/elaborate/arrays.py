@@ -9,6 +9,7 @@ from difflang.base.source import Span
 from difflang.check.reports import Undecided
 from difflang.check.types import UNIT, Spread, literal_dtype, show_type, tangent_type
 from difflang.elaborate.builtins import BUILTINS, Taken, builtin
+from difflang.elaborate.complexes import in_parts
 from difflang.elaborate.context import Context
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.terms import (
@@ -270,9 +271,12 @@ def outer(cx: Context, args: Args, name: str) -> Term:
 
 @builtin("dot")
 def dot(cx: Context, args: Args, name: str) -> Term:
-    """The inner product of two vectors of one space: arrays, tuples or tangents of records."""
+    """The sum of products of two arrays; of tuples and tangents of records the inner product over the real numbers."""
     took = Taken(cx, args, name, "x y")
-    products = elementwise(cx, "mul", args.span, (took.term("x"), took.term("y")), (took.span("x"), took.span("y")))
+    x, y = took.term("x"), took.term("y")
+    if not isinstance(x, Array) and not isinstance(y, Array):
+        x, y = in_parts(cx, x, args.span), in_parts(cx, y, args.span)
+    products = elementwise(cx, "mul", args.span, (x, y), (took.span("x"), took.span("y")))
     return total(cx, products, args.span)
 
 

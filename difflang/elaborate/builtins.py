@@ -9,10 +9,11 @@ import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills 
 from difflang.base.codes import nearest
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import pruned, show_type
+from difflang.check.types import is_complex, pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.spelling import NO_REAL_NUMBER, quoted
 from difflang.elaborate.terms import (
     Array,
     Poison,
@@ -89,6 +90,9 @@ ELEMENTWISE = {
             "isfinite",
             "bit_not",
             "popcount",
+            "real",
+            "imag",
+            "conj",
         ],
         1,
     ),
@@ -248,6 +252,10 @@ def converted(cx: Context, dtype: DType, args: Args) -> Walk[Term]:
         return converted_static(cx, dtype, x, args.span)
     if pruned(x.tensor.dtype) is dtype:
         return x
+    if is_complex(x.tensor.dtype) and not is_complex(dtype):
+        at, shown = took.span("x"), show_type(x.tensor)
+        way = NO_REAL_NUMBER.format(quoted(at))
+        raise cx.error("DL0311", f"`{dtype}` takes a real number, not {shown}", at, f"this is {shown}", way)
     name = "convert" if all(d.differentiable for d in getattr(dtype, "candidates", (dtype,))) else "truncate"
     return Array(cx.emit(name, args.span, x.value, dtype=dtype), below=x.below)
     yield
@@ -326,7 +334,16 @@ for _name in LATER:
     BUILTINS[_name] = immediate(_later, _name)
 
 # They register their functions here.
-from difflang.elaborate import arrays, matrices, networks, randomness, reductions, running  # noqa: E402
+from difflang.elaborate import (  # noqa: E402
+    arrays,
+    complexes,
+    matrices,
+    networks,
+    randomness,
+    reductions,
+    running,
+    transforms,
+)
 
 __all__ = [
     "BUILTINS",
@@ -334,10 +351,12 @@ __all__ = [
     "Taken",
     "arrays",
     "builtin",
+    "complexes",
     "converted",
     "matrices",
     "networks",
     "randomness",
     "reductions",
     "running",
+    "transforms",
 ]

@@ -161,6 +161,7 @@ class Root:
 
     builder: Builder
     definition: bool = False  # only checking: sizes are names, and the graph is thrown away
+    opened: bool = False  # and all the same the bodies of called functions are looked into
     globals: dict[str, Term] = field(default_factory=dict[str, Term])
     global_types: dict[str, LangType] = field(default_factory=dict[str, LangType])
     demand: Callable[[str], Dim] | None = None  # reads a host number that a size depends on

@@ -14,6 +14,7 @@ from difflang.check.types import (
     DTypeVar,
     LangType,
     RecordType,
+    is_complex,
     leaf_types,
     pruned,
     settled,
@@ -64,6 +65,7 @@ class Traced:
 def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     """Apply `grad[w](f)` and its kin."""
     from difflang.elaborate import jacobians, jets, linear
+    from difflang.elaborate.slope import slope
 
     if args.named:
         args = Args(args.span, by_position(cx, f, args))
@@ -87,14 +89,12 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         return (yield jacobians.jacobian(cx, code, f, args, wrt))
     if operator == "jet":
         return (yield jets.taylor(cx, code, f, args, wrt))
+    if operator == "deriv":
+        return (yield slope(cx, f, args, wrt))
     traced = yield trace(cx, f, args, wrt)
-    match operator:
-        case "jvp":
-            return pushed(cx, traced, args, wrt, tangents)
-        case "deriv":
-            return slope(cx, traced, args)
-        case _:
-            return gradient(cx, f, traced, args, wrt, code, with_value=operator == "value_and_grad")
+    if operator == "jvp":
+        return pushed(cx, traced, args, wrt, tangents)
+    return gradient(cx, f, traced, args, wrt, code, with_value=operator == "value_and_grad")
 
 
 def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
@@ -206,7 +206,7 @@ def differentiable(term: Array) -> bool:
     """Whether an array has a tangent; a number as written becomes a float."""
     dtype = pruned(term.tensor.dtype)
     if isinstance(dtype, DTypeVar):
-        return narrow(dtype, [c for c in dtype.candidates if c.is_float])
+        return narrow(dtype, [c for c in dtype.candidates if c.is_float or is_complex(dtype)])
     return dtype.differentiable
 
 
@@ -242,7 +242,7 @@ def gradient(
             f"`{code.operator}` takes a function with a real number as its result",
             (args.span, f"this one gives {show_type(type_of(result))}"),
             *declared_result(f),
-            help="take a `sum` of it, or use `vjp`",
+            help=real_number(result),
         )
     cx.builder.span = args.span
     one = cx.builder.const(1, result.tensor)
@@ -251,6 +251,13 @@ def gradient(
     grads = [cotangent(cx, args.items[p][0], path, parts) for p, path in wrt]
     found = together(code.wrt, grads)
     return Tuple((Array(values[0]), found)) if with_value else found
+
+
+def real_number(result: Term) -> str:
+    """The way out where a gradient is asked of something else."""
+    if isinstance(result, Array) and not result.tensor.shape and is_complex(result.tensor.dtype):
+        return "take `real` or `abs` of it; `deriv` gives the complex derivative of a holomorphic function"
+    return "take a `sum` of it, or use `vjp`"
 
 
 GRAD = tree.Record(NOWHERE, "grad", NOWHERE, (), ())  # what a record of several derivatives is called
@@ -360,25 +367,3 @@ def forward(
     types = [r.type for r in traced.graph.results]
     moving = [t for t in types if isinstance(t, Tensor) and pruned(t.dtype).differentiable]
     return differentiated(cx, "jvp", traced, tangents, moving, wrt, span)
-
-
-def of_one_number(cx: Context, traced: Traced, args: Args, what: str) -> Tensor:
-    """The type of the number that a function varies in. Errors: DL0405 if it is not one."""
-    point = traced.points[0].type
-    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape:
-        raise cx.error("DL0405", what, args.span, "", "use `grad`, `jvp` or `vjp` for others")
-    return point
-
-
-def slope(cx: Context, traced: Traced, args: Args) -> Term:
-    """`f'(x)` of a function of one number."""
-    what = "`f'` is the derivative of a function of one number"
-    point = of_one_number(cx, traced, args, what)
-    if not isinstance(traced.result, Array):
-        raise cx.error("DL0405", what, args.span, "", "use `grad`, `jvp` or `vjp` for others")
-    if not pruned(traced.result.tensor.dtype).differentiable:
-        raise cx.error("DL0402", f"{show_type(traced.result.tensor)} has no derivative", args.span)
-    cx.builder.span = args.span
-    one = cx.builder.const(1, point)
-    _, (change, *_) = forward(cx, traced, [one], args.span)
-    return Array(change)

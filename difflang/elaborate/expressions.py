@@ -11,7 +11,7 @@ from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
 from difflang.check.modules import HostVar
 from difflang.check.reports import Undecided
-from difflang.check.types import literal_dtype, show_type
+from difflang.check.types import imaginary_dtype, literal_dtype, show_type
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks
 from difflang.elaborate.names import free_names, nodes
@@ -43,6 +43,9 @@ ELSEWHERE = {
     "concatenate": "write `concat(x, y)`",
     "float": "convert with the type's name: `f32(x)`",
     "int": "convert with the type's name: `i32(x)`",
+    **dict.fromkeys(("re", "Re"), "the real part is `real(z)`"),
+    **dict.fromkeys(("im", "Im"), "the imaginary part is `imag(z)`; the imaginary unit is written `1j`"),
+    "arg": "the angle of a complex number is `angle(z)`",
 }
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
@@ -58,6 +61,13 @@ def integer(cx: Context, e: tree.Int) -> Walk[Term]:
 @walks(tree.Float)
 def float_(cx: Context, e: tree.Float) -> Walk[Term]:
     return cx.literal(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
+    yield
+
+
+@walks(tree.Imaginary)
+def imaginary(cx: Context, e: tree.Imaginary) -> Walk[Term]:
+    dtype = imaginary_dtype(cx.module.default_float)
+    return Array(cx.emit("const", e.span, value=complex(0.0, e.value), type=Tensor(dtype)))
     yield
 
 

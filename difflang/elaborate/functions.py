@@ -101,7 +101,7 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
             return (yield specialized(cx, code, captures, terms, annotations, args.span))
         finally:
             cx.root.definition = True
-    if cx.root.definition and decl.result is not None and not has_open_names(decl):
+    if cx.root.definition and not cx.root.opened and decl.result is not None and not has_open_names(decl):
         result = annotations.type(decl.result)
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)
@@ -116,7 +116,7 @@ def specialized(
     from difflang.elaborate import rules
 
     rule = rules.declared(code)
-    if rule is not None and not cx.root.definition:
+    if rule is not None and (not cx.root.definition or cx.root.opened):
         return (yield rules.call(cx, code, rule, terms, annotations, span))
     instance = yield instantiate(cx, code, captures, terms, annotations, span)
     return emit_call(cx, code, instance, [*captures, *terms.values()], span)

@@ -7,8 +7,9 @@ from difflang.check.reports import Undecided
 from difflang.check.types import pruned, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context, walk
-from difflang.elaborate.derivatives import Traced, differentiated, of_one_number, trace
+from difflang.elaborate.derivatives import Traced, differentiated
 from difflang.elaborate.expressions import stack
+from difflang.elaborate.slope import Place, trace_of_one_number, unit_change
 from difflang.elaborate.terms import Array, Term, Tuple, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
@@ -32,15 +33,11 @@ def jet_order(cx: Context, e: tree.Call) -> Walk[int]:
     return order
 
 
-def taylor(
-    cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[tuple[int, tuple[str, ...]]]
-) -> Walk[Term]:
+def taylor(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
     """The coefficients along a new first axis; of each part of a tuple by itself."""
-    traced = yield trace(cx, f, args, wrt)
-    point = of_one_number(cx, traced, args, "`jet` takes a function of one number")
+    traced = yield trace_of_one_number(cx, f, args, wrt, "`jet` takes a function of one number")
     parts = parts_of(cx, traced, args)
-    cx.builder.span = args.span
-    one = cx.builder.const(1, point)
+    one = unit_change(cx, traced, args.span)
     types = [r.type for r in traced.graph.results]
     moving = [t for t in types if isinstance(t, Tensor) and pruned(t.dtype).differentiable]
     mask = (True, *(False for _ in traced.consts))

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import mistake
-from difflang.check.types import DTypeVar, dtype_text, pruned, show_type
+from difflang.check.types import DTypeVar, dtype_text, is_complex, pruned, show_type
 from difflang.elaborate.context import Context
 from difflang.elaborate.spelling import quoted
 from difflang.elaborate.terms import Array
+from difflang.ir.types import C64, WHOLE_OF
 
 
 def no_broadcast(terms: Sequence[Array], spans: Sequence[Span], span: Span, i: int, j: int) -> DifflangError:
@@ -59,6 +60,11 @@ def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans
 def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> str:
     """What to write where two element types meet: an integer becomes a float, else the second becomes the first."""
     a, b = pruned(first.tensor.dtype), pruned(other.tensor.dtype)
+    if is_complex(a) != is_complex(b):
+        real, span = (b, other_span) if is_complex(a) else (a, first_span)
+        other_one = a if is_complex(a) else b
+        wanted = WHOLE_OF.get(real, C64) if isinstance(other_one, DTypeVar) else other_one
+        return f"write `{wanted}({quoted(span)})`"
     if a.is_float and b.is_integer and isinstance(a, DTypeVar):
         return f"write `f32({quoted(other_span)})`"
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):

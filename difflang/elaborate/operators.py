@@ -8,18 +8,19 @@ from typing import Any
 
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import Spread, literal_dtype, pruned, show_type
+from difflang.check.types import Spread, is_complex, literal_dtype, pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.mismatches import no_broadcast, no_conversion
 from difflang.elaborate.names import nodes
+from difflang.elaborate.numbers import OF_COMPLEX, beside
 from difflang.elaborate.products import matmul
 from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import Array, Poison, Record, Static, Term, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.op import OPS, TypeMismatch
-from difflang.ir.types import BOOL, FLOATS, Tensor
+from difflang.ir.types import BOOL, COMPLEXES, FLOATS, Tensor
 from difflang.syntax import tree
 
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_div", "%": "rem", "^": "pow"}
@@ -118,6 +119,8 @@ def elementwise(
     for other in arrays[1:]:
         if name != "select" and not unified(arrays[0].tensor.dtype, other.tensor.dtype):
             raise no_conversion(cx, name, span, arrays, spans)
+    if name in OF_COMPLEX and is_complex(arrays[0].tensor.dtype):
+        return OF_COMPLEX[name](cx, span, arrays[0])
     static = folded(name, arrays)
     if static is not None and not attrs:
         return known(cx, name, span, arrays, static)
@@ -200,7 +203,8 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
         )
 
     def child(index: int) -> Term:
-        parts = [t if isinstance(t, Array) else children(t)[index] for t in terms]
+        leaf = children(whole)[index]
+        parts = [beside(cx, name, t, leaf, span) if isinstance(t, Array) else children(t)[index] for t in terms]
         return elementwise(cx, name, span, parts, spans, **attrs)
 
     parts = tuple(child(i) for i in range(len(children(whole))))
@@ -328,7 +332,7 @@ def integer_power(cx: Context, e: tree.Binary, base: Term, power: int) -> Term:
         return known(cx, "mul", e.span, (base, base), static)
     if isinstance(base, Array) and power < 0:
         try:
-            cx.unifier.accepts(base.tensor, FLOATS)
+            cx.unifier.accepts(base.tensor, FLOATS + COMPLEXES)
         except TypeMismatch:
             raise cx.error(
                 "DL0311",

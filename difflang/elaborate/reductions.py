@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import Spread, show_type
+from difflang.check.types import Spread, is_complex, show_type
 from difflang.elaborate.arrays import total
 from difflang.elaborate.builtins import Taken, builtin
+from difflang.elaborate.complexes import absolute, in_parts, parts, squared
 from difflang.elaborate.context import Context
 from difflang.elaborate.operators import array, elementwise
-from difflang.elaborate.spelling import quoted
+from difflang.elaborate.spelling import way_out
 from difflang.elaborate.terms import Array, Term
 from difflang.ir.dims import Dim
 from difflang.ir.op import TypeMismatch
-from difflang.ir.types import FLOATS
+from difflang.ir.types import COMPLEXES, FLOATS, DType
 
 if TYPE_CHECKING:
     from difflang.elaborate.arguments import Args
@@ -93,7 +94,8 @@ def argument(cx: Context, args: Args, name: str) -> Term:
     axis = along(cx, took, x, name)
     if x.tensor.shape[axis] == 0:
         raise cx.error("DL0337", f"`{name}` of nothing has no value", took.span("x"), f"this is {show_type(x.tensor)}")
-    return Array(cx.emit(name, args.span, x.value, axis=axis), below=x.tensor.shape[axis])
+    place = cx.op(name, args.span, x, spans=(took.span("x"),), axis=axis)
+    return Array(place.value, below=x.tensor.shape[axis])
 
 
 # ---- Composites
@@ -108,17 +110,13 @@ def count(x: Array, axes: tuple[int, ...]) -> Dim:
     return size
 
 
-def floats(cx: Context, x: Array, span: Span, name: str) -> None:
+def floats(cx: Context, x: Array, span: Span, name: str, dtypes: tuple[DType, ...] = FLOATS) -> None:
     try:
-        cx.unifier.accepts(x.tensor, FLOATS)
+        cx.unifier.accepts(x.tensor, dtypes)
     except TypeMismatch as refused:
-        raise cx.error(
-            "DL0311",
-            f"`{name}` {refused.message}",
-            span,
-            f"this is {show_type(x.tensor)}",
-            f"convert it: `f32({quoted(span)})`",
-        ) from None
+        way = way_out(name, refused.message, span)
+        shown = f"this is {show_type(x.tensor)}"
+        raise cx.error("DL0311", f"`{name}` {refused.message}", span, shown, way) from None
 
 
 def averaged(cx: Context, x: Array, axes: tuple[int, ...], span: Span, *, keep: bool = False) -> Array:
@@ -131,7 +129,7 @@ def averaged(cx: Context, x: Array, axes: tuple[int, ...], span: Span, *, keep: 
 def mean(cx: Context, args: Args, name: str) -> Term:
     took = Taken(cx, args, name, "x axis? keepdims?")
     x = took.array("x")
-    floats(cx, x, took.span("x"), name)
+    floats(cx, x, took.span("x"), name, FLOATS + COMPLEXES)
     return averaged(cx, x, chosen(cx, took, x, args), args.span, keep=took.flag("keepdims"))
 
 
@@ -140,11 +138,11 @@ def variance(cx: Context, args: Args, name: str) -> Term:
     """The mean squared distance from the mean, and its root (whose derivative at 0 is 0)."""
     took = Taken(cx, args, name, "x axis? keepdims?")
     x = took.array("x")
-    floats(cx, x, took.span("x"), name)
+    floats(cx, x, took.span("x"), name, FLOATS + COMPLEXES)
     axes = chosen(cx, took, x, args)
     center = averaged(cx, x, axes, args.span, keep=True)
-    away = elementwise(cx, "sub", args.span, (x, center))
-    squares = array(cx, elementwise(cx, "mul", args.span, (away, away)), args.span)
+    away = array(cx, elementwise(cx, "sub", args.span, (x, center)), args.span)
+    squares = squared(cx, away, args.span)
     result = averaged(cx, squares, axes, args.span, keep=took.flag("keepdims"))
     return result if name == "variance" else root(cx, result, args.span)
 
@@ -158,18 +156,26 @@ def root(cx: Context, square: Array, span: Span) -> Array:
     return array(cx, elementwise(cx, "select", span, (is_zero, nothing, safe)), span)
 
 
+def side_by_side(cx: Context, z: Array, axes: tuple[int, ...], span: Span) -> Array:
+    """Real numbers with the same lengths over axes: both parts along the first; of no axis the absolute value."""
+    if not axes:
+        return array(cx, absolute(cx, span, z), span)
+    return cx.op("concat", span, *parts(cx, z, span), axis=axes[0])
+
+
 @builtin("norm")
 def norm(cx: Context, args: Args, name: str) -> Term:
     """The Euclidean length; its derivative at 0 is 0."""
     took = Taken(cx, args, name, "x axis? keepdims?")
-    term, span = took.term("x"), args.span
+    term, at, span = took.term("x"), took.span("x"), args.span
     if not isinstance(term, Array):
-        squares = elementwise(cx, "mul", span, (term, term), (took.span("x"), took.span("x")))
-        return root(cx, total(cx, squares, span), span)
-    x = took.array("x")
-    floats(cx, x, took.span("x"), name)
-    axes = chosen(cx, took, x, args)
-    return reduced(cx, "reduce_norm", x, axes, span, keep=took.flag("keepdims"), at=took.span("x"))
+        term = in_parts(cx, term, span)
+        return root(cx, total(cx, elementwise(cx, "mul", span, (term, term), (at, at)), span), span)
+    floats(cx, term, at, name, FLOATS + COMPLEXES)
+    axes = chosen(cx, took, term, args)
+    if is_complex(term.tensor.dtype):
+        term = side_by_side(cx, term, axes, span)
+    return reduced(cx, "reduce_norm", term, axes, span, keep=took.flag("keepdims"), at=at)
 
 
 @builtin("logsumexp", "softmax", "log_softmax")

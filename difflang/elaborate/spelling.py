@@ -30,6 +30,8 @@ SPELLED = {
     **{f"reduce_{name}": name for name in ("sum", "prod", "max", "min", "all", "any")},
 }
 
+NO_REAL_NUMBER = "take a real number of it: `real({0})`, `abs({0})`"
+
 
 def spelled(name: str) -> str:
     """What the language calls an op."""
@@ -47,7 +49,11 @@ def way_out(name: str, refused: str, span: Span) -> str:
     text = quoted(span)
     if "takes a bool" in refused:
         return f"compare it: `{text} != 0`" if text.isidentifier() else f"compare it: `({text}) != 0`"
-    if "takes a float" in refused:
+    if refused.endswith(("not c64", "not c128", "not complex")):
+        return NO_REAL_NUMBER.format(text)
+    if "takes a complex number" in refused:
+        return f"convert it: `c64({text})`"
+    if "takes a float" in refused or "takes f32" in refused:
         return f"convert it: `f32({text})`"
     if "not bool" in refused:
         return f"convert it: `i32({text})`"

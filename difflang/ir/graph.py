@@ -36,25 +36,25 @@ class Value:
     def __add__(self, other: Operand) -> Value:
         return operator("add", self, other)
 
-    def __radd__(self, other: float) -> Value:
+    def __radd__(self, other: complex) -> Value:
         return operator("add", other, self)
 
     def __sub__(self, other: Operand) -> Value:
         return operator("sub", self, other)
 
-    def __rsub__(self, other: float) -> Value:
+    def __rsub__(self, other: complex) -> Value:
         return operator("sub", other, self)
 
     def __mul__(self, other: Operand) -> Value:
         return operator("mul", self, other)
 
-    def __rmul__(self, other: float) -> Value:
+    def __rmul__(self, other: complex) -> Value:
         return operator("mul", other, self)
 
     def __truediv__(self, other: Operand) -> Value:
         return operator("div", self, other)
 
-    def __rtruediv__(self, other: float) -> Value:
+    def __rtruediv__(self, other: complex) -> Value:
         return operator("div", other, self)
 
     def __neg__(self) -> Value:
@@ -62,7 +62,7 @@ class Value:
 
 
 Values = tuple[Value, ...]
-Operand = Value | float
+Operand = Value | complex
 
 
 def operator(name: str, *operands: Operand) -> Value:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.types import DType, Tensor, Type
+from difflang.ir.types import PART_OF, WHOLE_OF, DType, Tensor, Type
 
 if TYPE_CHECKING:
     from difflang.ir.layout import Layout
@@ -34,6 +34,8 @@ class Solver(Protocol):
     def accepts(self, a: Tensor, dtypes: Sequence[DType]) -> None: ...
     def shape(self, a: Tensor, b: Tensor, but: int | None = None) -> None: ...
     def size(self, a: Dim, b: Dim, what: str = "size") -> None: ...
+    def part(self, z: Tensor) -> DType: ...  # of the real and imaginary parts of complex numbers
+    def whole(self, part: Tensor) -> DType: ...  # of complex numbers with such parts
     def require(self, condition: bool, message: str) -> None: ...
 
 
@@ -57,6 +59,12 @@ class Strict:
     def size(self, a: Dim, b: Dim, what: str = "size") -> None:
         if a != b:
             raise TypeMismatch(f"the {what}s differ: {a} and {b}")
+
+    def part(self, z: Tensor) -> DType:
+        return PART_OF[z.dtype]
+
+    def whole(self, part: Tensor) -> DType:
+        return WHOLE_OF[part.dtype]
 
     def require(self, condition: bool, message: str) -> None:
         if not condition:
@@ -108,6 +116,7 @@ class Op:
     chooses: bool = False  # between the second and the third operand, element by element, by the first
     splat: Rule | None = None  # for an op that fills an array with one number: that number, (**attrs) -> NumPy scalar
     splats: bool = False  # beside an array its lowering takes a number for an array that is full of it
+    conjugates: bool = False  # linear over the reals only: what passes through has no complex derivative
     moves: Rule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order
     arranges: bool = False  # its lowering takes operands whose axes have not been moved yet
     barrier: bool = False  # the back end never fuses across it

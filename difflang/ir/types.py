@@ -54,6 +54,8 @@ COMPLEXES = (C64, C128)
 REALS = INTEGERS + FLOATS
 NUMBERS = REALS + COMPLEXES
 DTYPES = {d.name: d for d in BOOLS + NUMBERS}
+PART_OF = {C64: F32, C128: F64}  # the element type of a complex number's real and imaginary part
+WHOLE_OF = {part: whole for whole, part in PART_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ vjp = OPS.declare(
         unexpanded("vjp"),
         unexpanded("vjp"),
         expand=vjp_expand,
+        conjugates=True,
         doc="""vjp(*xs, *cts) {f}: f's results and the cotangents of the params that `wrt` names.""",
     )
 )

@@ -1,4 +1,4 @@
-"""Elementary functions of real numbers. Higher transcendental ones are in `special`, arithmetic in `arithmetic`."""
+"""Elementary functions of real and complex numbers. Higher ones are in `special`, arithmetic in `arithmetic`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.types import COMPLEXES, FLOATS
 from difflang.ops import precise
 from difflang.ops.arithmetic import one_minus_square, sign
 from difflang.ops.compare import le
-from difflang.ops.families import Array, Uniform, like, number_like, unary, zeros_at
+from difflang.ops.families import (
+    HOLOMORPHIC,
+    Array,
+    Uniform,
+    is_complex,
+    like,
+    number_like,
+    of_complex,
+    unary,
+    zeros_at,
+)
 from difflang.ops.linear import select
 from difflang.ops.precise import in_double
 from difflang.ops.roots import hypot, positive_reciprocal, rsqrt
 
 POSITIVE = Uniform(0.2, 3.0)
 INSIDE = Uniform(-0.9, 0.9)
-HOLOMORPHIC = FLOATS + COMPLEXES
 
 exp = unary(
     "exp",
@@ -55,11 +63,13 @@ expm1 = unary(
 
 log = unary(
     "log",
-    jvp=lambda dx, y, x: dx * positive_reciprocal.one(x),
+    jvp=lambda dx, y, x: dx / x if is_complex(x) else dx * positive_reciprocal.one(x),
     reference=np.log,
     lower=lambda jax, x: jax.lax.log(x),
+    accepts=HOLOMORPHIC,
     samples=POSITIVE,
-    doc="""Natural logarithm. Units: 1 -> 1. Kinks: +Inf at 0 and -0.0; NaN below.""",
+    doc="""Natural logarithm; of complex numbers the one whose imaginary part is in [-pi, pi]. Units: 1 -> 1.
+    Kinks: +Inf at 0 and -0.0; NaN below, and at a complex 0.""",
 )
 log1p = unary(
     "log1p",
@@ -89,9 +99,10 @@ cos = unary(
 )
 tan = unary(
     "tan",
-    jvp=lambda dx, y, x: dx * (y * y + 1.0),
+    jvp=lambda dx, y, x: dx * (sech2.one(x * 1j) if is_complex(x) else y * y + 1.0),
     reference=np.tan,
     lower=lambda jax, x: jax.lax.tan(x),
+    accepts=HOLOMORPHIC,
     samples=Uniform(-1.2, 1.2),
     doc="""Tangent. Units: radians -> 1. Kinks: none.""",
 )
@@ -125,18 +136,42 @@ atan = unary(
     lower=lambda jax, x: jax.lax.atan(x),
     doc="""Inverse tangent. Units: 1 -> radians. Kinks: none.""",
 )
+
+
+def turned(jax: Any, x: Any) -> Any:
+    """`i x`: XLA's sine and cosine of it are accurate, its hyperbolic ones of complex numbers are not."""
+    return jax.lax.complex(jax.lax.neg(jax.lax.imag(x)), jax.lax.real(x))
+
+
+real_sinh = in_double(precise.sinh, lambda lax: lax.sinh)
+real_cosh = in_double(precise.cosh, lambda lax: lax.cosh)
+
+
+def sinh_lower(jax: Any, x: Any) -> Any:
+    if not of_complex(jax, x):
+        return real_sinh(jax, x)
+    y = jax.lax.sin(turned(jax, x))
+    return jax.lax.complex(jax.lax.imag(y), jax.lax.neg(jax.lax.real(y)))
+
+
+def cosh_lower(jax: Any, x: Any) -> Any:
+    return jax.lax.cos(turned(jax, x)) if of_complex(jax, x) else real_cosh(jax, x)
+
+
 sinh = unary(
     "sinh",
     jvp=lambda dx, y, x: dx * cosh.one(x),
     reference=np.sinh,
-    lower=in_double(precise.sinh, lambda lax: lax.sinh),
+    lower=sinh_lower,
+    accepts=HOLOMORPHIC,
     doc="""Hyperbolic sine. Units: 1 -> 1. Kinks: none.""",
 )
 cosh = unary(
     "cosh",
     jvp=lambda dx, y, x: dx * sinh.one(x),
     reference=np.cosh,
-    lower=in_double(precise.cosh, lambda lax: lax.cosh),
+    lower=cosh_lower,
+    accepts=HOLOMORPHIC,
     doc="""Hyperbolic cosine. Units: 1 -> 1. Kinks: none.""",
 )
 
@@ -153,7 +188,8 @@ def narrow_sech2(jax: Any, x: Any) -> Any:
 
 
 def sech2_lower(jax: Any, x: Any) -> Any:
-    return precise.sech2(jax.numpy, x) if x.dtype == np.float64 else narrow_sech2(jax, x)
+    wide = x.dtype == np.float64 or of_complex(jax, x)
+    return precise.sech2(jax.numpy, x) if wide else narrow_sech2(jax, x)
 
 
 sech2 = unary(
@@ -161,6 +197,7 @@ sech2 = unary(
     jvp=lambda dx, y, x: dx * (tanh.one(x) * y * -2.0),
     reference=sech2_reference,
     lower=sech2_lower,
+    accepts=HOLOMORPHIC,
     doc="""`1 / cosh(x)^2`, the slope of tanh, to full relative accuracy. Units: 1 -> 1. Kinks: none.""",
 )
 
@@ -174,6 +211,7 @@ tanh = unary(
     jvp=lambda dx, y, x: dx * sech2.one(x),  # not 1 - y*y, which cancels: 145 ulp off at 4, 0 at 20
     reference=np.tanh,
     lower=tanh_lower,
+    accepts=HOLOMORPHIC,
     doc="""Hyperbolic tangent. Units: 1 -> 1, inside (-1, 1). Kinks: none.""",
 )
 asinh = unary(

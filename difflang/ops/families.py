@@ -17,9 +17,10 @@ import numpy as np
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
-from difflang.ir.types import BOOL, FLOATS, NUMBERS, DType, Tensor, Type
+from difflang.ir.types import BOOL, COMPLEXES, FLOATS, NUMBERS, DType, Tensor, Type
 
 Array = np.ndarray[Any, Any]
+HOLOMORPHIC = FLOATS + COMPLEXES  # what functions take that have a complex derivative
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,11 @@ class ForEach(Sequence[Rule | None]):
 def tensor(x: Value | Unknown) -> Tensor:
     """The type of what is known to be an array, not a history."""
     return cast(Tensor, x.type)
+
+
+def is_complex(x: Value | Unknown) -> bool:
+    """Whether a value holds complex numbers: where a rule for real ones would not do."""
+    return tensor(x).dtype.kind == "complex"
 
 
 def known(size: Dim) -> int:
@@ -268,6 +274,11 @@ def zeros_at(value: Value, type: Type) -> Value:
 def axes_but(rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
     """The axes that are not in `axes`, in order."""
     return tuple(i for i in range(rank) if i not in axes)
+
+
+def of_complex(jax: Any, x: Any) -> bool:
+    """Whether an array of JAX's holds complex numbers: for lowerings."""
+    return jax.numpy.issubdtype(x.dtype, np.complexfloating)
 
 
 def number_like(x: Array, value: float) -> Any:

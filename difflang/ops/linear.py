@@ -36,6 +36,7 @@ from difflang.ops.families import (
     Uniform,
     array_dtype,
     inactive,
+    is_complex,
     linear,
     multilinear,
     same_type,
@@ -49,7 +50,7 @@ PAIR = (Uniform(), Uniform())
 
 def conjugate(y: Value) -> Value:
     """`y`, conjugated where it is complex: the adjoint of multiplication by `y` multiplies by this."""
-    return conj.one(y) if tensor(y).dtype.kind == "complex" else y
+    return conj.one(y) if is_complex(y) else y
 
 
 add = linear(
@@ -161,7 +162,7 @@ def convert_type(same: Solver, x: Tensor, *, dtype: DType) -> Tensor:
 
 
 def convert_transpose(ct: Value, x: Value | Unknown, *, dtype: DType) -> Value:
-    real_part = real.one(ct) if dtype.kind == "complex" and tensor(x).dtype.kind != "complex" else ct
+    real_part = real.one(ct) if dtype.kind == "complex" and not is_complex(x) else ct
     return real_part if tensor(real_part).dtype is tensor(x).dtype else convert.one(real_part, dtype=tensor(x).dtype)
 
 
@@ -231,31 +232,40 @@ def complex_type(same: Solver, re: Tensor, im: Tensor) -> Tensor:
     same.accepts(re, (F32, F64))
     same.dtype(re, im)
     same.shape(re, im)
-    return Tensor(C64 if re.dtype is F32 else C128, re.shape)
+    return Tensor(same.whole(re), re.shape)
 
 
 def part_type(same: Solver, z: Tensor) -> Tensor:
     same.accepts(z, COMPLEXES)
-    return Tensor(F32 if z.dtype is C64 else F64, z.shape)
+    return Tensor(same.part(z), z.shape)
 
 
 def part(name: str, *, transpose: Rules, reference: Any, lower: Any, doc: str) -> Op:
     return linear(
         name, type=part_type, transpose=transpose, reference=reference, lower=lower, doc=doc,
-        accepts=COMPLEXES, samples=(Example(((2, 3),)),),
+        accepts=COMPLEXES, elementwise=True, conjugates=True,
+        samples=(Example(((2, 3),)), Example(((),)), Example(((1, 0),))),
     )  # fmt: skip
+
+
+def complex_reference(re: Array, im: Array) -> Array:
+    """Part by part: a product with 1j is NaN of infinite ones and loses the sign of a zero."""
+    z = np.empty(np.shape(re), np.result_type(re, np.complex64))
+    z.real, z.imag = re, im
+    return z
 
 
 complex_ = linear(
     "complex",
     type=complex_type,
     transpose=(lambda ct, re, im: real.one(ct), lambda ct, re, im: imag.one(ct)),
-    reference=lambda re, im: re + im * np.array(1j, np.complex64 if re.dtype == np.float32 else np.complex128),
+    reference=complex_reference,
     lower=lambda jax, re, im: jax.lax.complex(re, im),
     accepts=(F32, F64),
-    samples=(Example(((2, 3), (2, 3))),),
-    doc="""`re + i im`. Adjoints here and below are those of the inner product Re(conj(a) b), so a gradient points
-    in the direction of steepest ascent. Units: u, u -> u.""",
+    elementwise=True,
+    samples=(Example(((2, 3), (2, 3))), Example(((), ())), Example(((1, 0), (1, 0)))),
+    doc="""`re + i im`. Adjoints, here and everywhere, are those of the inner product Re(conj(a) b), so a gradient
+    points in the direction of steepest ascent. Units: u, u -> u.""",
 )
 real = part(
     "real",
@@ -278,6 +288,7 @@ conj = linear(
     reference=np.conj,
     lower=lambda jax, z: jax.lax.conj(z),
     accepts=COMPLEXES,
+    conjugates=True,
     elementwise=True,
     samples=(Example(((2, 3),)),),
     doc="""Complex conjugate: linear over the reals. Units: u -> u. Kinks: none.""",

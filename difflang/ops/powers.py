@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from difflang.ir.graph import Value
 from difflang.ops import precise
 from difflang.ops.compare import eq, ge, logical_and
 from difflang.ops.elementwise import POSITIVE, log
-from difflang.ops.families import Array, Example, Uniform, binary, like
+from difflang.ops.families import HOLOMORPHIC, Array, Example, Uniform, binary, is_complex, like, of_complex
 from difflang.ops.linear import select
 
 
@@ -25,23 +26,36 @@ def power_less_base_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 0) -
 def power_less_exponent_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 0) -> Value:
     """`x^(y-n) log x`, 0 at x = 0 where the power is finite."""
     zero = like(x, 0.0)
-    edge = logical_and.one(eq.one(x, zero), ge.one(y, like(y, float(n))))
+    edge = eq.one(x, zero)
+    if not is_complex(x):
+        edge = logical_and.one(edge, ge.one(y, like(y, float(n))))
     return d * (z * log.one(select.one(edge, like(x, 1.0), x)))
+
+
+def pow_lower(jax: Any, x: Any, y: Any) -> Any:
+    """XLA's power of a complex 0 is NaN, whatever the exponent, unless that is real."""
+    lax, power = jax.lax, jax.lax.pow(x, y)
+    if not of_complex(jax, x):
+        return power
+    zero = lax.full_like(x, 0)
+    vanishes = lax.bitwise_and(lax.eq(x, zero), lax.gt(lax.real(y), lax.real(zero)))
+    return lax.select(vanishes, zero, power)
 
 
 pow_ = binary(
     "pow",
     jvp=(power_less_base_jvp, power_less_exponent_jvp),
     reference=np.power,
-    lower=lambda jax, x, y: jax.lax.pow(x, y),
+    lower=pow_lower,
+    accepts=HOLOMORPHIC,
     samples=(POSITIVE, Uniform()),
     doc="""`x` to the power `y`. Units: 1, 1 -> 1. Kinks: in x it is `y x^(y-1)`, 0 where y = 0; in y it is
-    `x^y log x`, 0 where x = 0 and y >= 0, NaN for x < 0.""",
+    `x^y log x`, 0 where x = 0 and y >= 0, NaN for x < 0. Complex powers are `exp(y log x)`.""",
 )
 
 
 def power_less_lower(jax: Any, x: Any, y: Any, *, n: int) -> Any:
-    return precise.power_less(jax.numpy, x, y, n, jax.lax.pow)
+    return precise.power_less(jax.numpy, x, y, n, partial(pow_lower, jax))
 
 
 power_less = binary(
@@ -49,6 +63,7 @@ power_less = binary(
     jvp=(power_less_base_jvp, power_less_exponent_jvp),
     reference=lambda x, y, n: precise.power_less(np, x, y, n, np.power),
     lower=power_less_lower,
+    accepts=HOLOMORPHIC,
     samples=tuple(Example(((2, 3), (2, 3)), {"n": n}, POSITIVE) for n in (1, 2)),
     doc="""`x^(y-n)`, as if `y - n` were not rounded: for large x that rounding costs digits. Units: 1, 1 -> 1.
     Kinks: those of `pow`.""",

@@ -99,9 +99,9 @@ def tanh(m: Any, x: Any, tanh: Callable[[Any], Any]) -> Any:
 
 
 def sech2(m: Any, x: Any) -> Any:
-    """`4 e / (1 + e)^2` of `e = exp(-2 |x|)`; where `e` itself would vanish, of its root."""
-    size = m.abs(x)
-    far = size > 300.0
+    """`4 e / (1 + e)^2` of `e = exp(-2 |x|)`; where `e` itself would vanish, of its root; complex, of x or -x."""
+    size = m.where(x.real < 0, -x, x) if m.iscomplexobj(x) else m.abs(x)
+    far = size.real > 300.0
     e = m.exp(m.where(far, -size, -2.0 * size))
     whole = 1.0 + m.where(far, 0.0, e)
     return m.where(far, 4.0 * e * e, 4.0 * e / (whole * whole))
@@ -167,7 +167,8 @@ def power_less(m: Any, x: Any, y: Any, n: int, power: Callable[[Any, Any], Any])
     rounded = y - float(n)
     lost = difference_lost(m, y, m.full_like(y, n), rounded)
     small = m.isfinite(lost) & (x != 0) & m.isfinite(x)
-    return power(x, rounded) * m.where(small, 1.0 + lost * m.log(m.where(small, m.abs(x), 1.0)), 1.0)
+    size = x if m.iscomplexobj(x) else m.abs(x)
+    return power(x, rounded) * m.where(small, 1.0 + lost * m.log(m.where(small, size, 1.0)), 1.0)
 
 
 def exp_sub(m: Any, x: Any, y: Any) -> Any:

@@ -113,11 +113,11 @@ def joined(x: Value, rest: Value) -> Value:
 reduce_prod = OPS.declare(
     Op(
         "reduce_prod",
-        type=reduced_type(REALS),
+        type=reduced_type(NUMBERS),
         jvp=(reduce_prod_jvp,),
         reference=lambda x, axes: np.prod(wide(x), axis=axes, dtype=wide(x).dtype).astype(x.dtype),
         lower=lambda jax, x, axes: jax.lax.reduce_prod(x, axes),
-        accepts=REALS,
+        accepts=NUMBERS,
         barrier=True,
         lanes=axes_moved,
         samples=(*SAMPLES, *EMPTY, Example(((5, 2),), {"axes": (0,)}), Example(((7,),), {"axes": (0,)})),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +13,18 @@ from difflang.ops import precise
 from difflang.ops.arithmetic import absolute
 from difflang.ops.compare import eq, max_
 from difflang.ops.constants import stop
-from difflang.ops.families import Array, Uniform, binary, like, number_like, rounding, unary
+from difflang.ops.families import (
+    HOLOMORPHIC,
+    Array,
+    Uniform,
+    binary,
+    is_complex,
+    like,
+    number_like,
+    of_complex,
+    rounding,
+    unary,
+)
 from difflang.ops.linear import select
 
 POSITIVE = Uniform(0.2, 3.0)
@@ -56,13 +68,30 @@ rsqrt = unary(
     samples=POSITIVE,
     doc="""`1 / sqrt(x)`. Units: u -> u^(-1/2). Kinks: +Inf at 0 and at -0.0, with slope -Inf; NaN below.""",
 )
+
+
+def sqrt_lower(jax: Any, x: Any) -> Any:
+    """XLA takes -1 - 0i for -1 + 0i: the imaginary part has the sign of the operand's, signs of zeros too."""
+    lax, root = jax.lax, jax.lax.sqrt(x)
+    if not of_complex(jax, x):
+        return root
+    return lax.complex(lax.real(root), jax.numpy.copysign(lax.imag(root), lax.imag(x)))
+
+
+def sqrt_jvp(dx: Value, y: Value, x: Value) -> Value:
+    """Of real numbers not 0.5 / y, which is -Inf at -0.0."""
+    return dx * (0.5 / y if is_complex(x) else rsqrt.one(x) * 0.5)
+
+
 sqrt = unary(
     "sqrt",
-    jvp=lambda dx, y, x: dx * (rsqrt.one(x) * 0.5),  # not 0.5 / y, which is -Inf at -0.0
+    jvp=sqrt_jvp,
     reference=np.sqrt,
-    lower=lambda jax, x: jax.lax.sqrt(x),
+    lower=sqrt_lower,
+    accepts=HOLOMORPHIC,
     samples=POSITIVE,
-    doc="""Square root. Units: u -> u^(1/2). Kinks: +Inf at 0 and -0.0; NaN below.""",
+    doc="""Square root; of complex numbers the one whose real part is not negative. Units: u -> u^(1/2).
+    Kinks: +Inf at 0 and -0.0; NaN below, and at a complex 0.""",
 )
 
 
@@ -115,8 +144,8 @@ def binade_lower(jax: Any, x: Any) -> Any:
 
 
 def exponents(dtype: Any) -> int:
-    """How far a power of two and its reciprocal are both well inside of a type."""
-    return int(ml_dtypes.finfo(dtype).maxexp) - 4
+    """How far a power of two and its reciprocal are both well inside of a type, and of Python's numbers."""
+    return min(int(ml_dtypes.finfo(dtype).maxexp), sys.float_info.max_exp) - 4
 
 
 binade = rounding(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflang.ir.builder import region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.types import BOOL, F16, F32, F64, FLOATS, I32, INTEGERS, NUMBERS, U8, DType, Tensor
+from difflang.ir.types import BOOL, COMPLEXES, F16, F32, F64, FLOATS, I32, INTEGERS, NUMBERS, U8, DType, Tensor
 from difflang.ops.compare import logical_and, logical_not, logical_or
 from difflang.ops.linear import conj, select
 
@@ -78,7 +78,7 @@ RULES = (
     rule(lambda x, y: -x * -y, lambda x, y: x * y, on=REALS),
     rule(lambda x, y: -x / -y, lambda x, y: x / y, on=FLOATS),
     rule(lambda x: abs_.one(abs_.one(x)), lambda x: abs_.one(x), on=(*FLOATS, I32)),
-    rule(lambda x: conj.one(conj.one(x)), lambda x: x, on=tuple(d for d in NUMBERS if d.kind == "complex")),
+    rule(lambda x: conj.one(conj.one(x)), lambda x: x, on=COMPLEXES),
     # logic
     rule(lambda x: logical_not.one(logical_not.one(x)), lambda x: x, on=BOOLS),
     rule(lambda x: logical_and.one(x, x), lambda x: x, on=BOOLS),

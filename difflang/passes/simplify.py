@@ -9,7 +9,7 @@ from functools import cache
 from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, result_types
 from difflang.ir.same import attr_key, attrs_key
-from difflang.ir.types import Tensor, Type
+from difflang.ir.types import COMPLEXES, Tensor, Type
 
 Rewrite = Callable[["Rewriter", Eqn], "Sequence[Value] | None"]
 Need = tuple[int, str]  # the operand of that number was made by the op of that name
@@ -144,6 +144,7 @@ class PairRewrite:
 
     lhs: Graph
     rhs: Graph
+    complex: bool  # whether they are one on complex numbers too
     root: Apply = field(init=False)
     need: Need | None = field(init=False)
 
@@ -155,6 +156,9 @@ class PairRewrite:
         self.need = next(((i, name) for i, name in enumerate(names) if name), None)
 
     def __call__(self, rewriter: Rewriter, eqn: Eqn) -> Sequence[Value] | None:
+        type = eqn.results[0].type
+        if not self.complex and isinstance(type, Tensor) and type.dtype in COMPLEXES:
+            return None
         bound: dict[int, Value] = {}
         if self.root.attrs != (attrs_key(eqn.attrs) if eqn.attrs else ()):
             return None
@@ -231,7 +235,7 @@ def all_rules() -> dict[str, Rules]:
         for name in guarded.ops:
             table.setdefault(name, Rules()).put(guarded.rewrite, guarded.need)
     for pair in RULES:
-        rewrite = PairRewrite(pair.lhs, pair.rhs)
+        rewrite = PairRewrite(pair.lhs, pair.rhs, any(d in COMPLEXES for d in pair.dtypes))
         table.setdefault(rewrite.root.name, Rules()).put(rewrite, rewrite.need)
     return table
 

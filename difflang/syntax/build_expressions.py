@@ -136,8 +136,9 @@ class Expressions:
             return tree.Int(span, 0)
         return tree.Int(span, int(number.text.replace("_", "")))
 
-    def float_(self, span: Span, number: Token) -> tree.Float:
-        return tree.Float(span, float(number.text.replace("_", "")), number.text)
+    def float_(self, span: Span, number: Token) -> tree.Float | tree.Imaginary:
+        kind = tree.Imaginary if number.text.endswith("j") else tree.Float
+        return kind(span, float(number.text.removesuffix("j").replace("_", "")), number.text)
 
     def true(self, span: Span, word: Token) -> tree.Bool:
         return tree.Bool(span, True)

@@ -56,8 +56,9 @@ MISTAKES = (
             (("FLOAT",),), r"\.[0-9]\w*"),
     Mistake("DL0116", "x = 1.", "operand kind", "a float has digits on both sides of its point", "write `1.0`",
             (("FLOAT",),), r"[0-9][0-9_]*\.(?!\w)"),
-    Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`; there are no "
-            "suffixes and no hexadecimal numbers", (("FLOAT",), ("NAME",)), r"[0-9][\w.]*"),
+    Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`; there is no "
+            "suffix but the `j` of imaginary numbers, and no hexadecimal number",
+            (("FLOAT",), ("NAME",)), r"[0-9][\w.]*"),
     Mistake("DL0128", "// comment\nx = 1", "at operand", "a comment begins with `#`", "", (DROP,), r"//[^\n]*"),
     Mistake("DL0128", "/* comment */\nx = 1", "operand", "a comment begins with `#`", "", (DROP,),
             r"/\*(?s:.)*?(?:\*/|\Z)"),

@@ -43,6 +43,14 @@ class Float(Node):
 
 
 @syntax
+class Imaginary(Node):
+    """`2.0j`: so much of the imaginary unit."""
+
+    value: float
+    text: str
+
+
+@syntax
 class Bool(Node):
     value: bool
 
@@ -524,6 +532,7 @@ Expr = (
     Name
     | Int
     | Float
+    | Imaginary
     | Bool
     | Str
     | Unary

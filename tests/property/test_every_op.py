@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 from difflang.ir.evaluate import evaluate, numpy_dtype
+from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import BF16, C64, C128, F16, F32, F64, DType
+from difflang.ir.types import BF16, C64, C128, F16, F32, F64, DType, Tensor, Type
 from support.op_calls import (
     DIFFERENTIABLE,
     DRAWN,
@@ -157,6 +159,22 @@ def test_the_third_derivative(op: Op) -> None:
 
 
 @every_active_op
+def test_derivatives_of_real_numbers_know_nothing_of_complex_ones(op: Op) -> None:
+    """No conjugate, no part, no complex value, in either mode and again: conjugation is for complex operands alone."""
+    for call in calls_of(op):
+        if call.active and not any(is_complex(t) for t in (*call.types, *call.results)):
+            once = pulled(call.graph(), call.wrt)
+            twice = pulled(once, tuple(p.type.tangent is not None for p in once.params))
+            for graph in (once, twice, pushed(call.graph(), call.wrt)):
+                assert not any(is_complex(v.type) for eqn in graph.eqns for v in (*eqn.operands, *eqn.results))
+                assert not any(eqn.op.conjugates for eqn in graph.eqns)
+
+
+def is_complex(type: Type) -> bool:
+    return isinstance(type, Tensor) and type.dtype.kind == "complex"
+
+
+@every_active_op
 def test_compiled_derivatives_are_the_interpreted_ones(op: Op) -> None:
     """Push and pull in every float type, everything of one op in one executable."""
     jobs: list[tuple[str, Any, list[Any]]] = []
@@ -218,7 +236,8 @@ def test_a_wrong_jvp_is_noticed(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["mul", "dot_general", "conv", "fold", "gather", "scatter", "pad", "select", "reduce_sum"]
+    "name",
+    ["mul", "dot_general", "conv", "fold", "gather", "scatter", "pad", "select", "reduce_sum", "fft", "rfft"],
 )
 def test_a_wrong_transpose_is_noticed(name: str) -> None:
     op = wrong_transpose(OPS[name])
@@ -231,6 +250,19 @@ def test_a_wrong_transpose_is_noticed(name: str) -> None:
 def test_a_wrong_value_is_noticed(name: str) -> None:
     with pytest.raises(AssertionError, match="is not"):
         test_compiled_is_the_reference(wrong_reference(OPS[name]))
+
+
+@pytest.mark.parametrize("name", ["mul", "dot_general"])
+def test_a_transpose_without_its_conjugate_is_noticed(name: str) -> None:
+    """Over the real numbers there is no difference, over the complex ones there is."""
+
+    def bare(ct: Value, *operands: Any, rule: Any, **attrs: Any) -> Value:
+        return rule(ct, *[OPS["conj"].one(x) if isinstance(x, Value) else x for x in operands], **attrs)
+
+    rules = [r and partial(bare, rule=r) for r in OPS[name].transpose or ()]
+    with pytest.raises(AssertionError, match="<ct, J dx>"):
+        for call in calls_of(replace(OPS[name], transpose=rules), (C64, C128)):
+            check_adjoint(call.graph(), call.arrays, call.wrt, rng(), call)
 
 
 def test_a_wrong_second_derivative_is_noticed() -> None:

@@ -25,7 +25,7 @@ Array = Any
 Mask = tuple[bool, ...]
 
 # What an op that takes any element type is tested on, and which types get one example instead of all.
-ANY_DTYPE = (F32, F64, I32, BOOL, F16, BF16, C64, I8, U32)
+ANY_DTYPE = (F32, F64, I32, BOOL, F16, BF16, C64, C128, I8, U32)
 THOROUGH = (F32, F64, I32, BOOL, C128)
 SHAPES = ((3,), (), (1, 0), (1, 1))
 DTYPE_OF = {numpy_dtype(d): d for d in DTYPES.values()}
@@ -128,8 +128,9 @@ def draw(rng: np.random.Generator, dtype: DType, shape: Sequence[int], within: U
     numbers = np.asarray(rng.uniform(within.low, within.high, shape))
     for point in within.avoid:
         numbers = np.where(np.abs(numbers - point) < 0.1, point + 0.2, numbers)
-    if dtype.kind == "complex":
-        numbers = numbers + 1j * rng.uniform(within.low, within.high, shape)
+    if dtype.kind == "complex":  # in every quadrant, as far from both axes as the interval is from 0
+        parts = numbers, rng.uniform(within.low, within.high, shape)
+        numbers = sum(unit * part * rng.choice([-1.0, 1.0], shape) for unit, part in zip((1, 1j), parts, strict=True))
     return numbers.astype(numpy_dtype(dtype))
 
 

@@ -90,6 +90,22 @@ def test_programs_that_take_derivatives_have_these_audited_too() -> None:
     assert report.fault is not None and report.fault.op == "tanh" and line_of(report) == 1
 
 
+PRECISE = [
+    ("norm(x) + sum(hypot(x, 2.0) + atan2(x, 3.0))", "f64"),
+    ("sum(gelu(x) + erf(x) + erfc(x) + erfinv(tanh(x)))", "f64"),
+    ("sum(sinh(x) + cosh(x) + softplus(x) + lgamma(abs(x)) + digamma(abs(x)))", "f64"),
+    ("norm(x) + norm(fft(sin(x))) + abs(sum(sinh(x) * tanh(x) + sqrt(x) ^ x))", "c128"),
+]
+
+
+@pytest.mark.parametrize(("text", "dtype"), PRECISE)
+def test_formulas_for_doubles_hold_in_what_is_wider(text: str, dtype: str) -> None:
+    """Their references look at bits, of which `longdouble` has others."""
+    x = np.array([0.5, -1.2, 0.3]) + (np.array([0.4, 1.5, -0.2]) * 1j if dtype == "c128" else 0)
+    report = audited(f"fn f(x: {dtype}[n]) -> f64 = {text}", x, order=2)
+    assert report.right and not report.kinks, str(report)
+
+
 # ---- wrong: where
 
 

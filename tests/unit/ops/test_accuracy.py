@@ -54,12 +54,33 @@ FUNCTIONS: list[tuple[str, Exact, tuple[float, ...], float]] = [
 ]
 
 
-def exact(function: Exact, x: float, order: int) -> float:
+# The same of complex numbers; far out, near the axes, on both sides of the cuts.
+PLANE = tuple(
+    complex(a, b) for a in (-30.0, -0.7, -1e-9, 1e-6, 0.3, 2.5, 20.0) for b in (-3.0, -1e-7, 1e-12, 0.7, 20.0)
+)
+HALVES = (*PLANE, 1e100 + 1e100j, 1e-100 - 1e-100j, -2.0 + 1e-30j, -2.0 - 1e-30j, 1.0 + 1e-9j)
+STRIP = (*PLANE, 300.0 + 1j, -300.0 + 1e-3j)
+COMPLEX_FUNCTIONS: list[tuple[str, Exact, tuple[complex, ...], float]] = [
+    ("exp", mp.exp, PLANE, 4),
+    ("log", mp.log, HALVES, 4),
+    ("sqrt", mp.sqrt, HALVES, 4),
+    ("sin", mp.sin, PLANE, 4),
+    ("cos", mp.cos, PLANE, 4),
+    ("tan", mp.tan, tuple(complex(z.imag, z.real) for z in STRIP), 12),
+    ("sinh", mp.sinh, PLANE, 4),
+    ("cosh", mp.cosh, PLANE, 4),
+    ("tanh", mp.tanh, STRIP, 12),
+    ("sech2", lambda z: 1 / mp.cosh(z) ** 2, STRIP, 12),
+]
+
+
+def exact(function: Exact, x: complex, order: int) -> complex:
     """By differences, with digits enough for `softplus(100)`, whose second derivative is 1e-44."""
     with mp.workdps(160):
-        at = mp.mpf(x)
+        at = mp.mpmathify(x)
         step = abs(at) * mp.mpf(10) ** -30
-        return float(mp.diff(function, at, order, h=step) if order else function(at))
+        found = mp.diff(function, at, order, h=step) if order else function(at)
+        return complex(found) if isinstance(x, complex) else float(found)
 
 
 def close(got: Any, want: Any, ulps: float) -> np.ndarray:
@@ -68,9 +89,9 @@ def close(got: Any, want: Any, ulps: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("name", "function", "points", "ulps"), FUNCTIONS, ids=lambda v: v if isinstance(v, str) else ""
+    ("name", "function", "points", "ulps"), FUNCTIONS + COMPLEX_FUNCTIONS, ids=lambda v: v if isinstance(v, str) else ""
 )
-def test_values_and_derivatives(name: str, function: Exact, points: tuple[float, ...], ulps: float) -> None:
+def test_values_and_derivatives(name: str, function: Exact, points: tuple[complex, ...], ulps: float) -> None:
     """Interpreted and compiled, in double precision, element by element."""
     x = np.array(points)
     one = np.ones_like(x)
@@ -112,3 +133,31 @@ def test_powers_next_to_zero() -> None:
     """x^1.5 is differentiable at 0, once."""
     call = Call(OPS["pow"], (np.array(0.0), np.array(1.5)), {})
     assert evaluate(pushed(call.graph(), (True, False)), *call.arrays, np.array(1.0))[0] == 0.0
+
+
+def test_a_complex_function_on_its_cut_is_that_of_the_side_its_zero_says() -> None:
+    """As in C and NumPy; XLA's square root does not look at the sign of a zero."""
+    above, below = complex(-4.0, 0.0), complex(-4.0, -0.0)
+    for name, want in (("sqrt", 2j), ("log", np.log(4) + np.pi * 1j)):
+        with jax.enable_x64(True):
+            machine = np.asarray(jax.jit(lambda z, name=name: OPS[name].lower(jax, z))(np.array([above, below])))
+        for found in (OPS[name].reference(np.array([above, below])), machine):
+            assert close(found, np.array([want, np.conj(want)]), 4).all()
+
+
+def test_powers_of_a_complex_zero() -> None:
+    """XLA gives NaN for all that are not real."""
+    x, y = np.zeros(4, complex), np.array([0, 2, 0.5 + 1j, 3 - 2j])
+    with jax.enable_x64(True):
+        machine = np.asarray(jax.jit(lambda x, y: OPS["pow"].lower(jax, x, y))(x, y))
+    assert machine.tolist() == OPS["pow"].reference(x, y).tolist() == [1, 0, 0, 0]
+
+
+def test_a_complex_number_has_exactly_the_parts_it_is_made_of() -> None:
+    """Signs of zeros, and infinite ones beside finite ones."""
+    re, im = np.array([-4.0, 1.0, -0.0, np.inf]), np.array([-0.0, np.inf, -0.0, 2.0])
+    with jax.enable_x64(True):
+        machine = np.asarray(jax.jit(lambda x, y: OPS["complex"].lower(jax, x, y))(re, im))
+    for found in (OPS["complex"].reference(re, im), machine):
+        for part, want in ((found.real, re), (found.imag, im)):
+            assert part.tobytes() == want.tobytes()

@@ -10,6 +10,7 @@ import pytest
 
 from difflang.ir.builder import region
 from difflang.ir.evaluate import evaluate
+from difflang.ir.graph import Eqn
 from difflang.ir.op import OPS
 from difflang.ir.types import F64, I32, Tensor
 from support.op_calls import Call, check_jvp, compiled, pulled, pushed
@@ -122,6 +123,6 @@ def test_a_wrong_winner_is_noticed() -> None:
     types = [Tensor(F64, (3,)), Tensor(F64, (6,)), Tensor(I32, (6,))]
     x, u = np.zeros(3), np.array([1.0, 5.0, 5.0, -1.0, 1.0, 5.0])
     back = pulled(region(types, lambda *xs: OPS["scatter_max"](*xs, axes=(0,))), (True, True, False))
-    broken = back.with_eqns([replace(e, op=wrong) if e.op is first else e for e in back.eqns])
+    broken = back.with_eqns([Eqn(wrong, e.operands, e.results, e.attrs) if e.op is first else e for e in back.eqns])
     right, off = (evaluate(g, x, u, INDICES, np.ones(3))[1].tolist() for g in (back, broken))
     assert right != off

@@ -14,7 +14,7 @@ from difflang.ir.evaluate import evaluate, numpy_dtype
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.same import same
-from difflang.ir.types import BOOL, F32, F64, DType, Tensor
+from difflang.ir.types import BOOL, C128, F32, F64, DType, Tensor
 from difflang.ir.verify import verify
 from difflang.passes.control import CONTROL
 from difflang.passes.dce import dce
@@ -138,3 +138,12 @@ def test_a_wrong_rule_would_be_caught() -> None:
         wrong = Rule(left, right, (F64,))
         with pytest.raises(AssertionError):
             agree(wrong.lhs, wrong.rhs)
+
+
+@pytest.mark.parametrize("number", [i for i, r in enumerate(RULES) if not {BOOL, C128} & set(r.dtypes)])
+def test_a_rule_of_real_numbers_leaves_complex_ones_alone(number: int) -> None:
+    """`-x / -y` of complex numbers is not `x / y` in the signs of its zeros."""
+    rule = RULES[number]
+    if "abs" not in {e.op.name for e in rule.lhs.eqns}:
+        graph = rule.traced(rule.left, C128)
+        assert [e.op for e in simplify(graph).eqns] == [e.op for e in graph.eqns]

@@ -1,0 +1,72 @@
+"""The derivative of a function of one number, `f'`: real, or complex where the function has a complex derivative."""
+
+from __future__ import annotations
+
+from difflang.ad.holomorphic import losses
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.check.reports import mistake
+from difflang.check.types import is_complex, pruned, show_type
+from difflang.elaborate.arguments import Args
+from difflang.elaborate.context import Context
+from difflang.elaborate.derivatives import Traced, forward, trace
+from difflang.elaborate.terms import Array, Term
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.graph import Value
+from difflang.ir.types import Tensor
+
+Place = tuple[int, tuple[str, ...]]
+
+
+def slope(cx: Context, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
+    """`f'(x)` of a function of one number: its change along 1."""
+    what = "`f'` is the derivative of a function of one number"
+    traced = yield trace_of_one_number(cx, f, args, wrt, what)
+    if not isinstance(traced.result, Array):
+        raise not_of_one_number(cx, args, what)
+    if not pruned(traced.result.tensor.dtype).differentiable:
+        raise cx.error("DL0402", f"{show_type(traced.result.tensor)} has no derivative", args.span)
+    one = unit_change(cx, traced, args.span)
+    _, (change, *_) = forward(cx, traced, [one], args.span)
+    return Array(change)
+
+
+def trace_of_one_number(cx: Context, f: Term, args: Args, wrt: list[Place], what: str) -> Walk[Traced]:
+    """The graph of a function of one number. Errors: DL0405 if it is of something else."""
+    before = cx.root.opened
+    cx.root.opened = any(isinstance(t, Array) and is_complex(t.tensor.dtype) for t, _ in args.items)
+    try:
+        traced = yield trace(cx, f, args, wrt)
+    finally:
+        cx.root.opened = before
+    point = traced.points[0].type
+    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape:
+        raise not_of_one_number(cx, args, what)
+    return traced
+
+
+def not_of_one_number(cx: Context, args: Args, what: str) -> DifflangError:
+    return cx.error("DL0405", what, args.span, "", "use `grad`, `jvp` or `vjp` for others")
+
+
+def unit_change(cx: Context, traced: Traced, span: Span) -> Value:
+    """The direction 1. Errors: DL0408 if the number is complex and others would tell something else."""
+    point = traced.points[0].type
+    if isinstance(point, Tensor) and is_complex(point.dtype):
+        check_holomorphic(traced, span)
+    cx.builder.span = span
+    return cx.builder.const(1, point)
+
+
+def check_holomorphic(traced: Traced, span: Span) -> None:
+    """That multiplication by one complex number is all that the function does to a small change. Errors: DL0408."""
+    inside = [i < len(traced.points) for i in range(len(traced.graph.params))]
+    lost = next((step for step in losses(traced.graph, inside) if step is not None), None)
+    if lost is not None:
+        raise mistake(
+            "DL0408",
+            "this function of a complex number has no derivative: it is not holomorphic",
+            (lost, "this step depends on the conjugate too"),
+            (span, "its derivative is asked for here"),
+            help="`jvp` gives the change along a direction, `grad` of a real result that of steepest ascent",
+        )
