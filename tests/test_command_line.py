@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -236,11 +238,26 @@ def test_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert call("run", program(tmp_path, "let x = 1")).exit_code == 130
 
 
+@contextmanager
+def begun(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program that runs, with the signals of a terminal whatever the tests were started under; ended in any case."""
+    command = [sys.executable, "-c", RUN_FROM_A_TERMINAL, "run", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+RUN_FROM_A_TERMINAL = (
+    "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\nfrom difflang.cli import main\nmain()"
+)
+
+
 @pytest.mark.slow
 def test_control_c_ends_a_loop_of_the_host(tmp_path: Path) -> None:
     path = program(tmp_path, 'print("begun")\nvar x = 0\nwhile x >= 0 { x = 1 - x }')
-    command = [sys.executable, "-m", "difflang.cli", "run", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    with begun(path) as running:
         assert running.stdout is not None and running.stderr is not None
         assert running.stdout.readline() == "begun\n"
         running.send_signal(signal.SIGINT)
@@ -251,8 +268,7 @@ def test_control_c_ends_a_loop_of_the_host(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_nobody_reads_what_is_printed(tmp_path: Path) -> None:
     path = program(tmp_path, "for i in 0..100000 { print(i) }")
-    command = [sys.executable, "-m", "difflang.cli", "run", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    with begun(path) as running:
         assert running.stdout is not None and running.stderr is not None
         assert running.stdout.readline() == "0\n"
         running.stdout.close()
