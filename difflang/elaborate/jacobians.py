@@ -126,7 +126,8 @@ def refuse(
     if not values:
         raise cx.error("DL0402", f"{show_type(value)} has no derivative", args.span)
     if not all(pruned(t.dtype).is_float for t in (*points, *values)):
-        raise cx.not_yet(f"`{code.operator}` of complex numbers is", args.span)
+        way = "take it of real parts, or take the change along a direction: `jvp`, `vjp`, `hvp`"
+        raise cx.not_yet(f"`{code.operator}` of complex numbers is", args.span, way)
 
 
 def total(types: list[Tensor]) -> Dim:
