@@ -26,16 +26,23 @@ class Cotangents:
         self.whole: dict[Value, Value] = {}
         self.pieces: dict[Value, dict[int, dict[Window, Value]]] = {}
         self.choices: dict[Value, Value] = {}  # cotangents that are zero but where this holds
+        self.others: dict[Value, Value] = {}
 
     def add(self, value: Value, ct: Value) -> None:
-        """One more cotangent of a value. What all of them are zero by, the sum is zero by."""
+        """One more cotangent of a value. The sum of two that are zero by choices is so where neither fell on them."""
         before = self.whole.get(value)
         total = add(before, ct)
         assert total is not None
         self.whole[value] = total
-        choice = self.choices.get(ct)
-        if before is not None and choice is not None and self.choices.get(before) is choice:
-            self.choices[total] = choice
+        choices = [self.choices.get(c) for c in (before, ct) if c is not None]
+        if before is not None and (both := alternatives(choices)) is not None:
+            self.choices[total] = both
+
+    def other_side(self, truth: Value) -> Value:
+        """Where a truth does not hold: one value, however often it is asked for."""
+        if truth not in self.others:
+            self.others[truth] = OPS["logical_not"].one(truth)
+        return self.others[truth]
 
     def put(self, value: Value, axis: int, window: Window, ct: Value) -> None:
         """One more cotangent of a part of a value."""
@@ -51,6 +58,14 @@ class Cotangents:
             for row in rows(parts.items()):
                 total = add(total, side_by_side(self.builder, row, axis, value))
         return total
+
+
+def alternatives(choices: list[Value | None]) -> Value | None:
+    """Where one of two choices holds, if both are known."""
+    first, second = choices
+    if first is None or second is None:
+        return None
+    return first if first is second else OPS["logical_or"].one(first, second)
 
 
 def rows(pieces: Iterable[tuple[Window, Value]]) -> list[list[tuple[Window, Value]]]:

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from difflang.ad.linearize import jvp_terms, linear_terms, place
-from difflang.base.diagnostics import InternalError
+from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.layout import Layout
 from difflang.ir.op import OPS, MaybeValue, Op
 from difflang.ir.types import Type
+from difflang.ops.families import ForEach
 from difflang.ops.regions import Mask, Tangents, add, or_zeros
 
 Coefficient = Callable[[int], MaybeValue]
@@ -102,6 +103,11 @@ class Jets:
         return self.rules[key]
 
 
+def no_series(eqn: Eqn) -> DifflangError:
+    way = ("nest `jvp` or `f'`, whose derivatives of it are there to any order",)
+    return DifflangError(Diagnostic("DL0801", f"`jet` of `{eqn.op}` is not there yet", (Label(eqn.span),), way))
+
+
 def given_series(terms: list[MaybeValue]) -> Series:
     head = terms[0]
     assert head is not None
@@ -156,6 +162,8 @@ class Tower:
         heads = self.builder.copy(eqn, tuple([x.head for x in xs]))
         if not varying or all(h.type.tangent is None for h in heads):
             return list(map(Series, heads))
+        if isinstance(op.jvp, ForEach):  # of which a derivative is the op again with one operand more, without end
+            raise no_series(eqn)
         if op.multilinear:
             return [Series(heads[0], lambda n: self.convolved(eqn, xs, n))]
         linear = [place(op.transpose or (), i) is not None for i in range(len(xs))]

@@ -73,7 +73,7 @@ def pull(
             continue
         leaving = pull_eqn(ad, eqn, builder, arriving, env, linear)
         if eqn.op.elementwise:
-            leaving = chosen(eqn, arriving[0], leaving, found.choices, env, linear)
+            leaving = chosen(eqn, arriving[0], leaving, found, env, linear)
         for value, ct in zip(eqn.operands, leaving, strict=True):
             if ct is not None and value in linear:
                 found.add(value, checked(eqn, ct, value))
@@ -81,14 +81,15 @@ def pull(
 
 
 def chosen(
-    eqn: Eqn, ct: MaybeValue, back: Sequence[MaybeValue], choices: Env, env: Env, linear: set[Value]
+    eqn: Eqn, ct: MaybeValue, back: Sequence[MaybeValue], found: Cotangents, env: Env, linear: set[Value]
 ) -> Sequence[MaybeValue]:
     """Cotangents after an equation, exactly zero where the one that arrived is so by a choice."""
+    choices = found.choices
     before = choices.get(ct) if ct is not None else None
     if eqn.op.chooses:
         for side, new in enumerate(back):
             if new is not None:
-                here = env[eqn.operands[0]] if side == 1 else OPS["logical_not"].one(env[eqn.operands[0]])
+                here = env[eqn.operands[0]] if side == 1 else found.other_side(env[eqn.operands[0]])
                 choices[new] = here if before is None else OPS["logical_and"].one(before, here)
         return back
     if before is None:

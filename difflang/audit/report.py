@@ -14,6 +14,7 @@ from difflang.base.source import BUILTIN, Span
 from difflang.ir.graph import Eqn
 
 REPORT_IT = "this is a fault of difflang's, not of the program's: please report it"
+MEND_IT = "the `rule` of the function that is called here is not its derivative: compare it with the body"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,8 @@ def fault_diagnostic(name: str, fault: Fault) -> Diagnostic:
     message = f"the derivative of `{name}` goes wrong at `{fault.op}`"
     if fault.span is None:
         return Diagnostic("DL0406", f"{message}: {said}", (), (REPORT_IT,))
-    return Diagnostic("DL0406", message, (Label(fault.span, said),), (REPORT_IT,))
+    ruled = fault.eqn.op.plain is not None
+    return Diagnostic("DL0406", message, (Label(fault.span, said),), (MEND_IT if ruled else REPORT_IT,))
 
 
 def kink_diagnostic(kink: Kink) -> Diagnostic:

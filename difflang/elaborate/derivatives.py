@@ -174,11 +174,9 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
 def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value], span: Span) -> Term:
     """The argument with its differentiable numbers (under a path of fields) made params of the region."""
     if path:
-        if not isinstance(term, Record) or path[0] not in term.type.names:
-            has = f"it has {', '.join(term.type.names)}" if isinstance(term, Record) else "it is no record"
-            what = show_type(type_of(term))
-            raise cx.error("DL0403", f"{what} has no field `{path[0]}`", span, f"this is {what}", has)
-        return term.with_field(path[0], replaced(cx, term.field(path[0]), path[1:], points, span))
+        inner = field_of(cx, term, path[0], span)
+        assert isinstance(term, Record)
+        return term.with_field(path[0], replaced(cx, inner, path[1:], points, span))
     match term:
         case Array():
             if not differentiable(term):
@@ -195,10 +193,20 @@ def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value]
             return term
 
 
-def differentiable_part(term: Term, path: tuple[str, ...]) -> Term:
-    """The part of an argument that a derivative is taken in."""
+def field_of(cx: Context, term: Term, name: str, span: Span) -> Term:
+    """A field of an argument. Errors: DL0403 if there is none of that name."""
+    if not isinstance(term, Record) or name not in term.type.names:
+        has = f"it has {', '.join(term.type.names)}" if isinstance(term, Record) else "it is no record"
+        what = show_type(type_of(term))
+        raise cx.error("DL0403", f"{what} has no field `{name}`", span, f"this is {what}", has)
+    return term.field(name)
+
+
+def differentiable_part(cx: Context, item: tuple[Term, Span], path: tuple[str, ...]) -> Term:
+    """The part of an argument that a derivative is taken in. Errors: DL0403."""
+    term, span = item
     for name in path:
-        term = term.field(name) if isinstance(term, Record) else term
+        term = field_of(cx, term, name, span)
     return term
 
 
@@ -344,7 +352,7 @@ def pushed(
     """`jvp`: the value, and how it changes along the tangents."""
     given: list[Value] = []
     for (position, path), (tangent, span) in zip(wrt, tangents, strict=True):
-        term = differentiable_part(args.items[position][0], path)
+        term = differentiable_part(cx, args.items[position], path)
         wanted = tangent_type(type_of(term))
         if not cx.unifier.same(wanted, type_of(tangent)):
             raise cx.error(

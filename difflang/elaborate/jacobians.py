@@ -62,7 +62,7 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
     Of records and tuples, such an array for each number or array of the result in each of the argument: the change of
     the result, with a change of the argument in every place.
     """
-    parts = [type_of(differentiable_part(args.items[position][0], path)) for position, path in wrt]
+    parts = [type_of(differentiable_part(cx, args.items[position], path)) for position, path in wrt]
     moving = together_type(code.wrt, [tangent_type(part) for part in parts])
     points = leaf_types(moving)
     for point in points:

@@ -62,7 +62,7 @@ from difflang.syntax import tree
 def linearized(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Term]:
     """`linearize`: the value and the derivative as a linear map; `vjp`: the value and that map turned round."""
     traced = yield trace(cx, f, args, wrt)
-    parts = [differentiable_part(args.items[position][0], path) for position, path in wrt]
+    parts = [differentiable_part(cx, args.items[position], path) for position, path in wrt]
     takes = together_type(code.wrt, [settled_type(tangent_type(type_of(part))) for part in parts])
     value, map = value_and_map(cx, traced, takes, args.span)
     return Tuple((value, transposed(cx, map, args.span) if code.operator == "vjp" else map))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,23 +16,26 @@ from difflang.ops.reduce import EMPTY, Ints, reduce_sum, reduced_type, spread_ba
 from difflang.ops.roots import exponents, nonzero
 
 
-def norm_of(m: Any, x: Any, axes: Ints) -> Any:
-    """In a unit that makes the greatest square middling; to divide by a power of two is exact."""
+def norm_of(m: Any, x: Any, axes: Ints, held: Callable[[Any], Any]) -> Any:
+    """In a unit that makes the greatest square middling; to divide by a power of two is exact.
+
+    `held` keeps a compiler that knows x beforehand from squaring it first and dividing by the square of the unit.
+    """
     top = m.max(m.abs(x), axis=axes, keepdims=True, initial=0.0)
     unit = precise.binade(m, top, exponents(x.dtype))
-    scaled = x / unit
+    scaled = held(x / unit)
     length = m.sqrt(m.sum(scaled * scaled, axis=axes)) * m.squeeze(unit, axis=axes)
     return m.where(m.isinf(m.squeeze(top, axis=axes)), m.inf, length)
 
 
 def norm_reference(x: Array, *, axes: Ints) -> Array:
-    return np.asarray(norm_of(np, wide(x), axes)).astype(x.dtype)
+    return np.asarray(norm_of(np, wide(x), axes, lambda unit: unit)).astype(x.dtype)
 
 
 def norm_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
     narrow = x.dtype.itemsize == 2
     wide = jax.lax.convert_element_type(x, np.float32) if narrow else x
-    return jax.lax.convert_element_type(norm_of(jax.numpy, wide, axes), x.dtype)
+    return jax.lax.convert_element_type(norm_of(jax.numpy, wide, axes, jax.lax.optimization_barrier), x.dtype)
 
 
 def norm_jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:

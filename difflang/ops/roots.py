@@ -140,7 +140,8 @@ def binade_reference(x: Array) -> Array:
 
 def binade_lower(jax: Any, x: Any) -> Any:
     wide = jax.lax.convert_element_type(x, np.float32) if x.dtype.itemsize == 2 else x
-    return jax.lax.convert_element_type(precise.binade(jax.numpy, wide, exponents(x.dtype)), x.dtype)
+    unit = jax.lax.optimization_barrier(precise.binade(jax.numpy, wide, exponents(x.dtype)))  # see `norm`
+    return jax.lax.convert_element_type(unit, x.dtype)
 
 
 def exponents(dtype: Any) -> int:
