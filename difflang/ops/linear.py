@@ -108,8 +108,8 @@ div = OPS.declare(
         type=same_type(FLOATS + COMPLEXES),
         jvp=(
             lambda d, z, x, y: d / y,
-            lambda d, z, x, y: -(d * (z * (1.0 / y))),
-        ),  # XLA makes `x / y / y` a quotient by the square
+            lambda d, z, x, y: -(d / y * z),
+        ),  # not z / y: XLA makes `x / y / y` a quotient by the square, which overflows or vanishes before it
         transpose=(lambda ct, x, y: ct / conjugate(y), None),
         reference=widened(np.divide),
         lower=lambda jax, x, y: jax.lax.div(x, y),

@@ -42,14 +42,6 @@ def reciprocal_of_positive(to: Rewriter, eqn: Eqn) -> Found:
     return to.emit(eqn, "div", to.const(eqn, 1.0, x.type), x) if never_negative(to, x) else None
 
 
-def root_of_positive(to: Rewriter, eqn: Eqn) -> Found:
-    """The same for the reciprocal of a root, which is there mostly."""
-    (x,) = eqn.operands
-    if not never_negative(to, x):
-        return None
-    return to.emit(eqn, "div", to.const(eqn, 1.0, x.type), to.emit(eqn, "sqrt", x)[0])
-
-
 def constant_last(to: Rewriter, eqn: Eqn) -> Found:
     """Sums and products with a constant are spelled one way, so that equal ones are seen to be."""
     x, y = eqn.operands
@@ -116,7 +108,6 @@ FACTS = (
             on_vector(lambda x: apply("positive_reciprocal", apply("abs", x))),
         ),
     ),
-    Guarded(("rsqrt",), root_of_positive, (on_vector(lambda x: apply("rsqrt", x * x)),)),
     Guarded(
         ("add", "mul"),
         constant_last,
