@@ -108,8 +108,9 @@ div = OPS.declare(
         type=same_type(FLOATS + COMPLEXES),
         jvp=(
             lambda d, z, x, y: d / y,
-            lambda d, z, x, y: -(d / y * z),
-        ),  # not z / y: XLA makes `x / y / y` a quotient by the square, which overflows or vanishes before it
+            lambda d, z, x, y: d * (-x / y * (1.0 / y)),
+        ),  # neither `z / y`, of which XLA makes a quotient by a square, that overflows; nor `z`: a quotient with one
+        # reader stays inside a kernel on the CPU, one with two breaks it in pieces
         transpose=(lambda ct, x, y: ct / conjugate(y), None),
         reference=widened(np.divide),
         lower=lambda jax, x, y: jax.lax.div(x, y),
