@@ -114,7 +114,7 @@ class Op:
     each: Rule | None = None  # (eqn, which operands have lanes) -> how to do it in all lanes at once, or None
     window: Rule | None = None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
     chooses: bool = False  # between the second and the third operand, element by element, by the first
-    splat: Rule | None = None  # for an op that fills an array with one number: that number, (**attrs) -> NumPy scalar
+    splat: Rule | None = None  # for an op that may fill an array with one number: (*arrays, **attrs) -> it, or None
     splats: bool = False  # beside an array its lowering takes a number for an array that is full of it
     conjugates: bool = False  # linear over the reals only: what passes through has no complex derivative
     moves: Rule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order

@@ -30,27 +30,36 @@ Env = dict[Value, Array]
 
 @dataclass(frozen=True, slots=True)
 class Splat:
-    """An array full of one number that nothing has asked for as an array yet."""
+    """An array full of one number that nothing has asked for as an array yet, and what it is made of."""
 
     eqn: Eqn
+    arrays: Sequence[Array]
     number: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """An array whose axes are moved when it is first asked for as such: axis i is `order[i]` of `array`."""
+    """An array whose axes are moved when it is first asked for as such: axis i is `order[i]` of the one in `arrays`."""
 
     eqn: Eqn
-    array: Any
+    arrays: Sequence[Array]
     order: tuple[int, ...]
+
+    @property
+    def array(self) -> Array:
+        return self.arrays[0]
 
 
 Deferred = (Splat, Moved)
 
 
-def splattable(eqn: Eqn) -> bool:
-    """Whether the one result of an equation is an array of numbers: an empty history is not."""
-    return isinstance(eqn.results[0].type, Tensor)
+def put_off(eqn: Eqn, arrays: Sequence[Array]) -> Splat | Moved | None:
+    """What an equation gives as long as nothing asks for it as an array. An empty history is no array of numbers."""
+    op = eqn.op
+    if op.splat is not None and isinstance(eqn.results[0].type, Tensor):
+        number = op.splat(*arrays, **eqn.attrs)
+        return None if number is None else Splat(eqn, arrays, number)
+    return None if op.moves is None else Moved(eqn, arrays, op.moves(**eqn.attrs))
 
 
 class Lowering:
@@ -104,8 +113,7 @@ class Lowering:
         found = env[value]
         if isinstance(found, Deferred):
             eqn = found.eqn
-            arrays = [found.array] if isinstance(found, Moved) else []
-            found = env[value] = self.frames.at(eqn.span)(eqn.op.lower, self.jax, arrays, eqn.attrs)
+            found = env[value] = self.frames.at(eqn.span)(eqn.op.lower, self.jax, found.arrays, eqn.attrs)
         return found
 
     def operands(self, eqn: Eqn, env: Env) -> list[Array]:
@@ -126,14 +134,11 @@ class Lowering:
             if isinstance(step, Segment):
                 self.segment(step, env)
                 continue
-            if step.op.splat is not None and splattable(step):
-                env[step.results[0]] = Splat(step, step.op.splat(**step.attrs))
-                continue
-            if step.op.moves is not None:
-                array = self.array(step.operands[0], env)
-                env[step.results[0]] = Moved(step, array, step.op.moves(**step.attrs))
-                continue
             arrays = self.operands(step, env)
+            deferred = put_off(step, arrays)
+            if deferred is not None:
+                env[step.results[0]] = deferred
+                continue
             try:
                 if step.regions:
                     found = at(step.span)(step.op.lower, self, arrays, {**step.attrs, "regions": step.regions})

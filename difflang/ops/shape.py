@@ -60,6 +60,7 @@ broadcast = linear(
     reference=broadcast_reference,
     lower=lambda jax, x, shape, axes: jax.lax.broadcast_in_dim(x, shape, axes),
     lanes=lambda n, shape, axes: {"shape": (n, *shape), "axes": (0, *[a + 1 for a in axes])},
+    splat=lambda x, shape, axes: None if axes else x,
     samples=(
         Example(((),), {"shape": (2, 3), "axes": ()}),
         Example(((3,),), {"shape": (2, 3, 2), "axes": (1,)}),
