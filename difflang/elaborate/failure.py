@@ -15,12 +15,11 @@ from difflang.base.source import Span
 from difflang.check.reports import Undecided
 from difflang.check.types import Spread
 from difflang.elaborate.context import WORD, Context
-from difflang.elaborate.operators import elementwise
 from difflang.elaborate.terms import Array, Tuple, leaves
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
-from difflang.ir.types import BOOL, I32, Tensor
+from difflang.ir.types import BOOL, I32, U32, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +38,15 @@ def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
     if proved(index, size):
         return index
     cx.root.effects.add("fail")
-    if cx.root.definition or checked_before(cx, index, size):
+    if cx.root.definition or 0 in index.tensor.shape or checked_before(cx, index, size):
         return index
-    limit = cx.integer(size, span)
-    low = elementwise(cx, "lt", span, (index, cx.integer(0, span)))
-    high = elementwise(cx, "ge", span, (index, limit))
-    bad = elementwise(cx, "logical_or", span, (low, high))
-    worst = index
-    assert isinstance(bad, Array)
+    where = cx.emit("truncate", span, index.value, dtype=U32)  # what is negative is beyond every size
+    worst = index.value
     if index.tensor.shape:
-        axes = tuple(range(index.tensor.rank))
-        worst_at = cx.emit("select", span, bad.value, index.value, cx.emit("const", span, value=0, type=index.tensor))
-        extremes = [cx.emit(f"reduce_{which}", span, worst_at, axes=axes) for which in ("min", "max")]
-        negative = cx.emit("lt", span, extremes[0], cx.emit("const", span, value=0, type=Tensor(I32)))
-        worst = Array(cx.emit("select", span, negative, *extremes))
-        bad = Array(cx.emit("reduce_any", span, bad.value, axes=axes))
-    fail(cx, bad.value, Site(span), span, worst.value, limit.value)
+        where = cx.emit("reduce_max", span, where, axes=tuple(range(index.tensor.rank)))
+        worst = cx.emit("truncate", span, where, dtype=I32)
+    bad = cx.emit("ge", span, where, cx.emit("const", span, value=size, type=Tensor(U32)))
+    fail(cx, bad, Site(span), span, worst, cx.integer(size, span).value)
     return index
 
 
