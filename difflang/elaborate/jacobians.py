@@ -12,6 +12,7 @@ from difflang.check.types import (
     LangType,
     RecordType,
     TupleType,
+    is_complex,
     leaf_types,
     pruned,
     show_type,
@@ -31,8 +32,8 @@ from difflang.elaborate.derivatives import (
     reverse,
     settle_results,
     together_type,
-    trace,
 )
+from difflang.elaborate.slope import trace_holomorphic
 from difflang.elaborate.sources import Source
 from difflang.elaborate.terms import Array, Closure, Term, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
@@ -40,6 +41,7 @@ from difflang.elaborate.wrt import Place
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.types import Tensor
+from difflang.ops.linear import conjugate
 
 
 def hessian_product(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
@@ -59,8 +61,8 @@ def hessian(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term
 def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
     """`[..result, ..argument]`: a column for each number of the argument, or a row for each of the result.
 
-    Of records and tuples, such an array for each number or array of the result in each of the argument: the change of
-    the result, with a change of the argument in every place.
+    Of complex numbers the function must be holomorphic. Of records and tuples, such an array for each number or array
+    of the result in each of the argument: the change of the result, with a change of the argument in every place.
     """
     parts = [type_of(differentiable_part(cx, args.items[position], path)) for position, path in wrt]
     moving = together_type(code.wrt, [tangent_type(part) for part in parts])
@@ -71,15 +73,11 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
     value, key = yield drawn_once(cx, f, args)
     settle_results(cx, value)
     values = leaf_types(tangent_type(type_of(value)))
-    refuse(cx, code, points, values, type_of(value), args)
-    columns, rows = (total(types) for types in (points, values))
-    fewer = rows - columns
-    by_columns = code.operator == "jacfwd" or (
-        code.operator == "jacobian" and not (isinstance(fewer, int) and fewer < 0)
-    )
+    refuse(cx, points, values, type_of(value), args)
+    by_columns = column_by_column(cx, code, points, values, args.span)
     blocks: dict[tuple[int, int], Term] = {}
     for place, side in enumerate(points if by_columns else values):
-        found = yield swept(cx, lambda: trace(cx, f, args, wrt), key, side, place, by_columns, args.span)
+        found = yield swept(cx, lambda: trace_holomorphic(cx, f, args, wrt), key, side, place, by_columns, args.span)
         for other, block in enumerate(found):
             i, j = (other, place) if by_columns else (place, other)
             blocks[i, j] = shaped(cx, block, by_columns, values[i], points[j], args)
@@ -104,7 +102,8 @@ def swept(
             traced = yield traced_again()
         if by_columns:
             return Tuple(tuple(map(Array, forward(cx, traced, [along], span, only=place)[1])))
-        return Tuple(tuple(map(Array, reverse(cx, alone(traced, place), [along], span)[1])))
+        pulled = reverse(cx, alone(traced, place), [along], span)[1]
+        return Tuple(tuple([Array(conjugate(v)) for v in pulled]))  # a cotangent is the conjugate of a derivative
 
     length = product(side.shape)
     over = Source(length, cx.integer(length, span), [identity(cx, length, side.dtype, span)], index_of)
@@ -117,17 +116,25 @@ def index_of(index: Array, rows: list[Value]) -> Term:
     return index
 
 
-def refuse(
-    cx: Context, code: DerivativeCode, points: list[Tensor], values: list[Tensor], value: LangType, args: Args
-) -> None:
-    """Errors: DL0401, DL0402 for an argument or a result without a tangent, DL0801 for complex numbers."""
+def refuse(cx: Context, points: list[Tensor], values: list[Tensor], value: LangType, args: Args) -> None:
+    """Errors: DL0401, DL0402 for an argument or a result without a tangent."""
     if not points:
         raise cx.error("DL0401", "this has no derivative: it has no tangent", args.span)
     if not values:
         raise cx.error("DL0402", f"{show_type(value)} has no derivative", args.span)
-    if not all(pruned(t.dtype).is_float for t in (*points, *values)):
-        way = "take it of real parts, or take the change along a direction: `jvp`, `vjp`, `hvp`"
-        raise cx.not_yet(f"`{code.operator}` of complex numbers is", args.span, way)
+
+
+def column_by_column(cx: Context, code: DerivativeCode, points: list[Tensor], values: list[Tensor], span: Span) -> bool:
+    """Whether each number of the argument is moved, rather than each of the result pulled back.
+
+    Errors: DL0801 for complex results of real numbers row by row: a cotangent of a real number has only a real part.
+    """
+    curves = any(is_complex(v.dtype) for v in values) and not all(is_complex(p.dtype) for p in points)
+    if code.operator == "jacrev" and curves:
+        raise cx.not_yet("`jacrev` of complex results of real numbers is", span, "`jacfwd` and `jacobian` are")
+    fewer = total(values) - total(points)
+    by_rows = code.operator == "jacrev" or (code.operator == "jacobian" and isinstance(fewer, int) and fewer < 0)
+    return curves or not by_rows
 
 
 def total(types: list[Tensor]) -> Dim:

@@ -10,7 +10,7 @@ from difflang.check.types import is_complex, pruned, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context
 from difflang.elaborate.derivatives import Traced, forward, trace
-from difflang.elaborate.terms import Array, Term
+from difflang.elaborate.terms import Array, Term, leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.types import Tensor
@@ -32,16 +32,23 @@ def slope(cx: Context, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
 
 
 def trace_of_one_number(cx: Context, f: Term, args: Args, wrt: list[Place], what: str) -> Walk[Traced]:
-    """The graph of a function of one number. Errors: DL0405 if it is of something else."""
+    """The graph of a function of one number, holomorphic if that is complex. Errors: DL0405 if it is of more."""
+    traced = yield trace_holomorphic(cx, f, args, wrt)
+    point = traced.points[0].type
+    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape:
+        raise not_of_one_number(cx, args, what)
+    return traced
+
+
+def trace_holomorphic(cx: Context, f: Term, args: Args, wrt: list[Place]) -> Walk[Traced]:
+    """The graph of a function that is holomorphic in what is complex of its points. Errors: DL0408 if it is not."""
     before = cx.root.opened
-    cx.root.opened = any(isinstance(t, Array) and is_complex(t.tensor.dtype) for t, _ in args.items)
+    cx.root.opened = any(of_complex(leaf) for term, _ in args.items for leaf in leaves(term))
     try:
         traced = yield trace(cx, f, args, wrt)
     finally:
         cx.root.opened = before
-    point = traced.points[0].type
-    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape:
-        raise not_of_one_number(cx, args, what)
+    check_holomorphic(traced, args.span)
     return traced
 
 
@@ -50,17 +57,21 @@ def not_of_one_number(cx: Context, args: Args, what: str) -> DifflangError:
 
 
 def unit_change(cx: Context, traced: Traced, span: Span) -> Value:
-    """The direction 1. Errors: DL0408 if the number is complex and others would tell something else."""
-    point = traced.points[0].type
-    if isinstance(point, Tensor) and is_complex(point.dtype):
-        check_holomorphic(traced, span)
+    """The direction 1."""
     cx.builder.span = span
-    return cx.builder.const(1, point)
+    return cx.builder.const(1, traced.points[0].type)
+
+
+def of_complex(value: Value) -> bool:
+    return isinstance(value.type, Tensor) and is_complex(value.type.dtype)
 
 
 def check_holomorphic(traced: Traced, span: Span) -> None:
-    """That multiplication by one complex number is all that the function does to a small change. Errors: DL0408."""
-    inside = [i < len(traced.points) for i in range(len(traced.graph.params))]
+    """That it multiplies small changes of complex numbers by complex numbers, and does nothing else. Errors: DL0408."""
+    moved = [of_complex(p) for p in traced.points]
+    if not any(moved):
+        return
+    inside = [*moved, *[False] * (len(traced.graph.params) - len(moved))]
     lost = next((step for step in losses(traced.graph, inside) if step is not None), None)
     if lost is not None:
         raise mistake(
@@ -68,5 +79,5 @@ def check_holomorphic(traced: Traced, span: Span) -> None:
             "this function of a complex number has no derivative: it is not holomorphic",
             (lost, "this step depends on the conjugate too"),
             (span, "its derivative is asked for here"),
-            help="`jvp` gives the change along a direction, `grad` of a real result that of steepest ascent",
+            help="`jvp` and `hvp` give the change along a direction, `grad` of a real result that of steepest ascent",
         )

@@ -266,8 +266,41 @@ def test_the_curvature_of_a_length_where_a_part_is_zero() -> None:
     compare(answer("hvp(|z| norm(z))([1.0 + 0j, 0j, 2j], [1j, 1.0 + 0j, 0.5 + 1j])"), want, 1e-15)
 
 
+PAIR = np.array([1 + 1j, 2 + 0j])
+JACOBIANS = [
+    ("jacobian(f)(z)", [[2j * PAIR[0], 0], [2 * PAIR[1], 2 * PAIR[0]]]),
+    ("jacfwd(f)(z)", [[2j * PAIR[0], 0], [2 * PAIR[1], 2 * PAIR[0]]]),
+    ("jacrev(f)(z)", [[2j * PAIR[0], 0], [2 * PAIR[1], 2 * PAIR[0]]]),
+    ("jacobian(|z: c128[2]| 1j * sum(z^3))(z)", 3j * PAIR**2),
+    ("jacobian(fft)(z)", [[1 + 0j, 1], [1, -1]]),
+    ("jacobian(|t: f64[2]| exp(complex(t[0], t[1])))([0.5, 0.1])", np.exp(0.5 + 0.1j) * np.array([1, 1j])),
+    ("jacobian(|z: c128[2]| solved(z))(z)", np.diag(0.5 / np.sqrt(PAIR))),
+    ("jacobian[z](|z: c128[2], t: f64| complex(t, 0.0) * z)(z, 3.0)", 3 * np.eye(2) + 0j),
+]
+
+
+@pytest.mark.parametrize(("text", "want"), JACOBIANS)
+def test_the_jacobian_of_a_holomorphic_function(text: str, want: Any) -> None:
+    before = """let z: c128[2] = [1.0 + 1j, 2.0 + 0j]
+fn f(z: c128[2]) -> c128[2] = z * [1j, 2.0 + 0j] * z[0]
+fn solved(z: c128[2]) -> c128[2] {
+  var x = z
+  while norm(x * x - z) > 1e-12 { x = (x + z / x) / 2.0 }
+  x
+}
+"""
+    compare(answer(text, before), np.asarray(want), 1e-12)
+
+
+def test_jacobians_of_complex_and_real_numbers_beside_each_other() -> None:
+    text = "jacobian[z, t](|z: c128[2], t: f64| complex(t, 0.0) * z)(z, 3.0)"
+    in_z, in_t = answer(text, "let z: c128[2] = [1.0 + 1j, 2.0 + 0j]\n")
+    compare(in_z, 3 * np.eye(2) + 0j)
+    compare(in_t, PAIR)
+
+
 REFUSED = [
-    ("print(jacobian(|z| z)([1j]))", "DL0801"), ("print(hessian(norm)([1j]))", "DL0801"), ("print(grad(|z| z)(1j))", "DL0402"), ("print(floor(1j))", "DL0311"), ("print(max([1j]))", "DL0311"),
+    ("print(jacobian(|z| conj(z))([1j]))", "DL0408"), ("print(hessian(norm)([1j]))", "DL0408"), ("print(jacrev(|t| [1j * complex(t, 0.0)])(2.0))", "DL0801"), ("print(grad(|z| z)(1j))", "DL0402"), ("print(floor(1j))", "DL0311"), ("print(max([1j]))", "DL0311"),
     ("print(argmax([1j]))", "DL0311"), ("print(1j < 2j)", "DL0311"), ("print(1j // 2j)", "DL0311"), ("print(f64(1j))", "DL0311"), ("print(i32(1j))", "DL0311"), ("print(real(1.0 + i32(2)))", "DL0311"),
     ("let x: f32 = 1.0\nprint(x * 1j)", "DL0311"), ("let x: f32 = 1j", "DL0304"), ("print(softmax([1j]))", "DL0311"), ("print([1.0][1j])", "DL0313"), ("print(2jx)", "DL0116"),
     ("print(sinc(1j))", "DL0304"), ("fn f[T: num](x: T) -> T = exp(x)", "DL0311"), ("print(complex(1.0, i32(2)))", "DL0311"), ("print(if 1j { 1 } else { 2 })", "DL0313"),
