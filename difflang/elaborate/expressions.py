@@ -294,9 +294,8 @@ def field(cx: Context, base: Term, e: tree.Member) -> Term:
     if isinstance(base, Poison):
         raise Reported
     if not isinstance(base, Record):
-        raise cx.error(
-            "DL0206", f"{show_type(type_of(base))} has no field `{e.name}`", e.name_span, "", "only records have fields"
-        )
+        type, help = show_type(type_of(base)), other_than_field(base, e.name)
+        raise cx.error("DL0206", f"{type} has no field `{e.name}`", e.name_span, "", help)
     if e.name not in base.type.names:
         near = nearest(e.name, base.type.names)
         raise cx.error(
@@ -307,6 +306,20 @@ def field(cx: Context, base: Term, e: tree.Member) -> Term:
             f"did you mean `{near}`?" if near else f"it has {', '.join(base.type.names) or 'none'}",
         )
     return base.field(e.name)
+
+
+SIZES = "sizes have names in types: with `x: f32[n, m]` write `n`"
+OF_ARRAYS = {"T": "write `transpose(x)`", "shape": SIZES, "size": SIZES, "ndim": "the type of an array says its axes",
+             "at": "write `x[i] = e` or `x[i] += e` of a `var`"}  # fmt: skip
+
+
+def other_than_field(base: Term, name: str) -> str:
+    """The way to what others write as a field."""
+    if isinstance(base, Tuple):
+        return "a tuple is taken apart: `let (a, b) = t`"
+    if isinstance(base, Array) and name in OF_ARRAYS:
+        return OF_ARRAYS[name]
+    return f"it is a function: `x.{name}()`" if name in BUILTINS else "only records have fields"
 
 
 @walks(tree.With)
