@@ -55,12 +55,17 @@ def needed_by(entry: str, source: str) -> str:
     return "\n".join([header, *[block for name, block in declared.items() if name in kept]]) + "\n"
 
 
+def written(file: Path, entry: str, wrt: str, arguments: tuple[Any, ...], ways: dict[str, Twin]) -> Case:
+    """The case of a difflang file of its own, under the file's name."""
+    return Case(file.stem, file.read_text(encoding="utf-8"), entry, wrt, arguments, ways)
+
+
 def kernel(name: str, wrt: str, arguments: tuple[np.ndarray, ...], **ways: Twin) -> Case:
-    return Case(name, (KERNELS / f"{name}.dfl").read_text(encoding="utf-8"), "f", wrt, arguments, ways)
+    return written(KERNELS / f"{name}.dfl", "f", wrt, arguments, ways)
 
 
-def normal(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
-    return (scale * np.random.default_rng(seed).standard_normal(shape)).astype(np.float32)
+def normal(*shape: int, scale: float = 1.0, seed: int = 0, dtype: type = np.float32) -> np.ndarray:
+    return (scale * np.random.default_rng(seed).standard_normal(shape)).astype(dtype)
 
 
 def elementwise() -> Case:

@@ -1,9 +1,10 @@
 """difflang against the best JAX twin, in one process: `python benchmarks/run.py [CASE ...] [--json FILE]`.
 
-For each case: steady state of the value and of the gradient, the front end (source to lowered gradient, against JAX's
-trace and lowering), and the first call of a gradient in a fresh process. Every number is a ratio, difflang over the
-best twin, measured round by round; beside it stands the twin against a copy of itself, which is what the machine can
-tell apart. `same program` says that XLA made the same code of both: no pass of ours could make it faster.
+`--table gradients` measures larger programs instead of kernels, their gradient and their front end. For each case:
+steady state of the value and of the gradient, the front end (source to lowered gradient, against JAX's trace and
+lowering), and the first call of a gradient in a fresh process. Every number is a ratio, difflang over the best twin,
+measured round by round; beside it stands the twin against a copy of itself, which is what the machine can tell apart.
+`same program` says that XLA made the same code of both: no pass of ours could make it faster.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import platform
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,7 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
 from cases import CASES, Case  # noqa: E402
+from gradients import GRADIENTS  # noqa: E402
 from timing import Run, Spread, best, interleaved, ratio  # noqa: E402
 
 AGAIN = "the best twin again"
@@ -37,6 +40,21 @@ OURS = "difflang"
 BYTECODE = tempfile.TemporaryDirectory()  # of every process started here
 TARGETS = {"value": 1.05, "gradient": 1.05, "front end": 1.0, "first call": 1.0}
 CALL_TARGET = 2.0  # what a call may cost, against a jitted function that computes next to nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cases, what of them is measured, and whether in JAX's 64-bit setting, which holds for the whole process."""
+
+    cases: dict[str, Callable[[], Case]]
+    what: tuple[str, ...]
+    x64: bool
+
+
+TABLES = {
+    "kernels": Table(CASES, ("value", "gradient", "front end", "first call"), x64=False),
+    "gradients": Table(GRADIENTS, ("gradient", "front end"), x64=True),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,18 @@ class Result:
 
 
 HEADER = ("case", "what", "best twin", "twin µs", "difflang µs", "ratio [5 %, 95 %]", "twin / itself", "target", "")
+
+
+def means(results: list[Result]) -> str:
+    """The geometric mean of the ratios, of each thing that was measured."""
+    ratios: dict[str, list[float]] = {}
+    for r in results:
+        if r.ratio is not None:
+            ratios.setdefault(r.what, []).append(r.ratio.median)
+    return "\n".join(
+        f"geometric mean of {len(of)} ratios, {what}: {statistics.geometric_mean(of):.3f}"
+        for what, of in ratios.items()
+    )
 
 
 def microseconds(seconds: float) -> str:
@@ -243,7 +273,8 @@ def machine() -> dict[str, Any]:
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"any of {', '.join(CASES)}; all if none is named")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="all of the table if none is named")
+    parser.add_argument("--table", choices=TABLES, default="kernels")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--block", type=float, default=0.005, help="seconds of one measurement")
     parser.add_argument("--first-calls", type=int, default=5, help="fresh processes for each way; 0 leaves it out")
@@ -251,26 +282,36 @@ def options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--first-call-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if unknown := [name for name in args.cases if name not in CASES]:
-        parser.error(f"no case {', '.join(unknown)}; there are {', '.join(CASES)}")
+    known = TABLES[args.table].cases
+    if unknown := [name for name in args.cases if name not in known]:
+        parser.error(f"no case {', '.join(unknown)}; there are {', '.join(known)}")
     return args
 
 
-def measured(case: Case, args: argparse.Namespace) -> list[Result]:
-    results = [steady(case, "value", args), steady(case, "gradient", args), front_end(case, args)]
-    return [*results, first_call(case, args)] if args.first_calls else results
+def measured(case: Case, what: str, args: argparse.Namespace) -> Result:
+    match what:
+        case "front end":
+            return front_end(case, args)
+        case "first call":
+            return first_call(case, args)
+        case _:
+            return steady(case, what, args)
 
 
 def main() -> int:
     args = options()
+    chosen = TABLES[args.table]
+    jax.config.update("jax_enable_x64", chosen.x64)
     if args.first_call_of:
-        print(first_call_here(CASES[args.cases[0]](), args.first_call_of))
+        print(first_call_here(chosen.cases[args.cases[0]](), args.first_call_of))
         return 0
     results: list[Result] = []
-    for name in args.cases or CASES:
+    for name in args.cases or chosen.cases:
         print(f"{name} ...", file=sys.stderr, flush=True)
-        results += measured(CASES[name](), args)
+        case = chosen.cases[name]()
+        results += [measured(case, what, args) for what in chosen.what if what != "first call" or args.first_calls]
     print(table([HEADER, *(r.row() for r in results)]))
+    print(means(results))
     if args.json:
         records = [asdict(r) | {"verdict": r.verdict} for r in results]
         args.json.write_text(json.dumps({"machine": machine(), "results": records}, indent=1) + "\n")

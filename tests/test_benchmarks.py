@@ -7,9 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
+import difflang
+
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+sys.path.append(str(BENCHMARKS))
+
+from gradients import GRADIENTS  # noqa: E402
+
+# The first twin of each program is always compared, the others among the slow tests.
+TWINS = [
+    pytest.param(name, twin, id=f"{name}-{twin}", marks=[pytest.mark.slow] if n else [])
+    for name, case in GRADIENTS.items()
+    for n, twin in enumerate(case().twins)
+]
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +68,22 @@ def test_an_unknown_case_is_refused() -> None:
     command = [sys.executable, str(BENCHMARKS / "run.py"), "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
     assert done.returncode == 2 and "no case nothing" in done.stderr
+
+
+def test_twelve_programs_are_in_the_table_and_some_end_when_they_have_found_something() -> None:
+    assert len(GRADIENTS) == 12
+    assert sum("while " in case().source for case in GRADIENTS.values()) == 4
+
+
+@pytest.mark.parametrize(("name", "twin"), TWINS)
+def test_a_program_and_its_twin_have_one_value_and_one_gradient(name: str, twin: str) -> None:
+    """Element by element, in f64: what is measured side by side computes the same."""
+    case = GRADIENTS[name]()
+    with jax.enable_x64(True):
+        value, gradient = jax.jit(jax.value_and_grad(case.twins[twin]))(*case.arguments)
+    ours = getattr(difflang.loads(case.source, name=name), case.entry)
+    np.testing.assert_allclose(ours(*case.arguments), value, rtol=1e-12, atol=0)
+    found = jax.tree.map(np.asarray, jax.tree.leaves(ours.grad(case.wrt)(*case.arguments)))
+    for a, b in zip(found, jax.tree.map(np.asarray, jax.tree.leaves(gradient)), strict=True):
+        assert a.dtype == b.dtype == np.float64 and np.any(b != 0)
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from difflang.ir.builder import Builder
@@ -18,11 +19,27 @@ def hoist(graph: Graph) -> Graph:
     makes a value larger (a constant, a broadcast) is moved if others that move need it, but is not itself passed in.
     Cost: linear.
     """
-    return Hoister().graph(graph)
+    return Hoister(lambda eqn: True).graph(graph)
+
+
+def hoist_surely_done(graph: Graph) -> Graph:
+    """The same for loops and maps that surely take a step: for a graph that is differentiated afterwards.
+
+    What a loop without a step computes contributes nothing to a derivative. Outside it would contribute zero times a
+    slope, which may be infinite.
+    """
+    return Hoister(surely_steps).graph(graph)
+
+
+def surely_steps(eqn: Eqn) -> bool:
+    """Whether it takes all of a number of steps that is known and not zero."""
+    length = eqn.attrs.get("length")
+    return isinstance(length, int) and length > 0 and eqn.attrs.get("exact") is not False
 
 
 class Hoister:
-    def __init__(self) -> None:
+    def __init__(self, leaves: Callable[[Eqn], bool]) -> None:
+        self.leaves = leaves  # whether equations may leave the regions of this one
         self.done: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
@@ -32,7 +49,7 @@ class Hoister:
         for eqn in graph.eqns:
             if eqn.regions:
                 inner = eqn.with_regions(map(self.graph, eqn.regions))
-                eqns.append(hoisted(inner, eqns))
+                eqns.append(hoisted(inner, eqns) if self.leaves(inner) else inner)
             else:
                 eqns.append(eqn)
         return self.done.setdefault(graph, graph.with_eqns(eqns))

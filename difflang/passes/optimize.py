@@ -9,7 +9,7 @@ from difflang.ir.verify import verified
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
 from difflang.passes.fuse import fuse
-from difflang.passes.hoist import hoist
+from difflang.passes.hoist import hoist, hoist_surely_done
 from difflang.passes.inline import inline
 from difflang.passes.simplify import simplify
 
@@ -20,8 +20,11 @@ BLIND = {cse, simplify}  # they see no dead equation, so one dropped gives them 
 
 
 def tidied(graph: Graph) -> Graph:
-    """One quick round, for a graph that will be optimized once more."""
-    for rewrite in (dce, inline, simplify, cse):
+    """One quick round, for a graph that will be differentiated and then optimized once more.
+
+    What every step of a loop computes alike leaves it here: its derivative is then taken once too, not once a step.
+    """
+    for rewrite in (dce, inline, simplify, cse, hoist_surely_done):
         graph = verified(rewrite(graph), after=rewrite.__name__)
     return graph
 

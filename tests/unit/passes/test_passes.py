@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import difflang
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder, region
 from difflang.ir.evaluate import evaluate
@@ -20,7 +21,7 @@ from difflang.ir.verify import verified, verify
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
 from difflang.passes.fuse import fuse
-from difflang.passes.hoist import hoist
+from difflang.passes.hoist import hoist, hoist_surely_done
 from difflang.passes.inline import inline
 from difflang.passes.optimize import ROUND, optimize
 from difflang.passes.simplify import simplify
@@ -114,6 +115,39 @@ def test_a_step_that_may_not_run_is_not_hoisted_if_it_may_not_end() -> None:
     graph = region([F], program)
     assert hoist(graph) is graph
     assert evaluate(optimize(graph), 2.0)[1] == 2.0
+
+
+@pytest.mark.parametrize(("length", "exact"), [(3, True), (3, False), (0, True), (None, False)])
+def test_before_derivatives_only_what_surely_runs_is_hoisted(length: int | None, exact: bool) -> None:
+    def program(x: Value) -> list[Value]:
+        attrs: dict[str, Any] = {"consts": 1, "carry": 1, "length": length, "exact": exact, "reverse": False}
+        step = region([Tensor(I32), F, F], lambda i, k, c: [c + OPS["sqrt"].one(k)])
+        return list(x.home.emit(OPS["loop"], [x.home.const(length or 0, Tensor(I32)), x, x], (step,), **attrs))
+
+    graph = region([F], program)
+    moved = "sqrt" in [e.op.name for e in hoist_surely_done(graph).eqns]
+    assert moved == (length == 3 and exact)
+
+
+def test_a_loop_without_a_step_adds_nothing_to_a_gradient_where_the_slope_is_infinite() -> None:
+    """Hoisted before it is differentiated, the root would have contributed zero times infinity."""
+    module = difflang.loads(
+        """
+        fn f(x: f64, n: i32) -> f64 {
+          var y = x
+          for _ in 0..n { y += sqrt(x) }
+          y
+        }
+        fn g(x: f64) -> f64 {
+          var y = x
+          for _ in 0..3 { y += sqrt(x) }
+          y
+        }
+        """,
+        name="roots",
+    )
+    assert [float(module.f.grad("x")(0.0, n)) for n in (0, 1)] == [1.0, float("inf")]
+    assert float(module.g.grad("x")(4.0)) == 1.75
 
 
 def test_a_switch_turns_verification_on(monkeypatch: pytest.MonkeyPatch) -> None:
