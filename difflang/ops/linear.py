@@ -108,7 +108,7 @@ div = OPS.declare(
         type=same_type(FLOATS + COMPLEXES),
         jvp=(
             lambda d, z, x, y: d / y,
-            lambda d, z, x, y: d * (-x / y * (1.0 / y)),
+            lambda d, z, x, y: -(d / y * z),
         ),  # neither `z / y`, of which XLA makes a quotient by a square, that overflows; nor `z`: a quotient with one
         # reader stays inside a kernel on the CPU, one with two breaks it in pieces
         transpose=(lambda ct, x, y: ct / conjugate(y), None),

@@ -36,6 +36,7 @@ from difflang.ops.regions import (
     unread,
     zeros,
 )
+from difflang.ops.residuals import frugal
 
 INDEX = Tensor(I32)
 
@@ -137,6 +138,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     carry_on = settled(lambda carry: ad.linearize(step, active(carry)), on(d.carry), 0)
     lin = ad.linearize(step, active(carry_on), (*carry_on, *(False for _ in step.results[nk:])))
     inner = form.parts(lin.primal.params)
+    lin = frugal(lin, [inner.first, *inner.consts, *inner.xs])
     home = xs[0].home
     kept = sort_residuals(
         lin,

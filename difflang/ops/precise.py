@@ -90,14 +90,6 @@ def cosh(m: Any, x: Any) -> Any:
     return up + down
 
 
-def tanh(m: Any, x: Any, tanh: Callable[[Any], Any]) -> Any:
-    """XLA's, but `1 - 2 exp(-2 x)` where that is all of it: there XLA's is off by 7 units in the last place."""
-    size = m.abs(x)
-    tail = m.exp(-2.0 * size)
-    y = 1.0 - 2.0 * tail * (1.0 - tail)
-    return m.where(size > 9.0, m.where(x < 0, -y, y), tanh(x))
-
-
 def sech2(m: Any, x: Any) -> Any:
     """`4 e / (1 + e)^2` of `e = exp(-2 |x|)`; where `e` itself would vanish, of its root; complex, of x or -x."""
     size = m.where(x.real < 0, -x, x) if m.iscomplexobj(x) else m.abs(x)

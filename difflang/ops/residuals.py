@@ -1,0 +1,112 @@
+"""Which residuals a loop keeps for each step: those from which the others are cheaply computed again.
+
+What a step computes from its loop's constants is at hand, and so are the items it reads. Of the rest a value may be kept
+itself, or what it is made of, whichever takes fewer bytes: of bodies that pull each other their positions, say, and not
+all their distances.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from math import prod
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.types import Tensor
+from difflang.ops.regions import Linearized, invariant
+
+LIGHT = frozenset(  # less work than writing a number down and reading it again
+    {"broadcast", "reshape", "transpose", "reverse", "slice", "pad", "concat", "convert", "select", "complex", "real"}
+    | {"add", "sub", "neg", "mul", "div", "integer_pow", "sqrt", "rsqrt", "abs", "max", "min", "clamp", "imag", "conj"}
+)
+MOST = 8  # values that one is made of; what is made of more is kept
+
+Frontier = frozenset[Value]
+
+
+def frugal(lin: Linearized, at_hand: Iterable[Value]) -> Linearized:
+    """The same with fewer bytes of residuals, from which the tangent computes the others again.
+
+    `at_hand` are params of the primal that the tangent gets for nothing. What decides, a truth or an integer made of
+    floats, is always kept: computed again it might fall on the other side.
+    Cost: one walk over the primal.
+    """
+    free = {*at_hand}
+    free.update(r for eqn in invariant(lin.primal, free) for r in eqn.results)
+    maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
+    moving = [r for r in lin.residuals if r not in free]
+    kept = chosen(lin.primal, moving, free)
+    have = {v for v in kept | free if v not in maker or maker[v].operands}  # a constant is not kept
+    again = steps_to(moving, have, maker)
+    return rebuilt(lin, again) if again else lin
+
+
+def chosen(graph: Graph, moving: list[Value], free: set[Value]) -> Frontier:
+    """What to keep so that the `moving` residuals can be had."""
+    frontiers: dict[Value, Frontier] = {v: frozenset() for v in free}
+    for eqn in graph.eqns:
+        for result in eqn.results:
+            if result not in free:
+                frontiers[result] = frontier(eqn, result, frontiers)
+    wanted = {r: frontiers.get(r, frozenset({r})) for r in moving}
+    users = Counter(v for found in wanted.values() for v in found)
+    kept: set[Value] = set()
+    for residual, found in wanted.items():
+        alone = all(users[v] == 1 for v in found)
+        kept |= {residual} if alone and size(found) >= size([residual]) else found
+    return frozenset(kept)
+
+
+def frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier]) -> Frontier:
+    """The value itself, or what it is made of if that is no more bytes."""
+    itself = frozenset({result})
+    if not is_light(eqn):
+        return itself
+    parts = itself.union(*[frontiers.get(v, frozenset({v})) for v in eqn.operands]) - itself
+    return parts if len(parts) <= MOST and size(parts) <= size(itself) else itself
+
+
+def is_light(eqn: Eqn) -> bool:
+    """Whether an equation may be done again: it is quick, and no rounding makes it jump."""
+    return eqn.op.name in LIGHT and all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)])
+
+
+def size(values: Iterable[Value]) -> int:
+    """How many bytes arrays take."""
+    return sum(
+        v.type.dtype.bits // 8 * prod(n for n in v.type.shape if isinstance(n, int))
+        for v in values
+        if isinstance(v.type, Tensor)
+    )
+
+
+def steps_to(wanted: Iterable[Value], have: set[Value], maker: dict[Value, Eqn]) -> list[Eqn]:
+    """The equations that make what is wanted of what there is, in no order."""
+    found: dict[Eqn, None] = {}
+    todo = [v for v in wanted if v not in have]
+    while todo:
+        value = todo.pop()
+        if value not in have and maker[value] not in found:
+            found[maker[value]] = None
+            todo += [v for v in maker[value].operands if v not in have]
+    return list(found)
+
+
+def rebuilt(lin: Linearized, again: list[Eqn]) -> Linearized:
+    """The linearization where the tangent does these equations again."""
+    doing = set(again)
+    ordered = [eqn for eqn in lin.primal.eqns if eqn in doing]
+    made = {r for eqn in ordered for r in eqn.results}
+    read = {v for eqn in ordered for v in eqn.operands} | {*lin.residuals}
+    places = [*lin.primal.params, *[r for eqn in lin.primal.eqns for r in eqn.results]]
+    residuals = [v for v in places if v in read and v not in made]
+    builder = Builder()
+    env = {v: builder.param(v.type, v.hint) for v in residuals}
+    tangents = [builder.param(p.type, p.hint) for p in lin.tangent_params]
+    for eqn in ordered:
+        env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
+    outs = builder.inline(lin.tangent, *[env[r] for r in lin.residuals], *tangents)
+    known, ys = {*lin.primal.params}, lin.primal.results[: len(lin.active)]
+    primal = lin.primal.with_results([*ys, *[r for r in residuals if r not in known]])
+    return Linearized(primal, builder.finish(outs, name=lin.tangent.name), tuple(residuals), lin.active)

@@ -1,0 +1,93 @@
+"""What a loop keeps for each step: the least from which the rest is computed again, and the same derivatives."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import difflang
+from difflang.ops import loop, residuals
+
+HEADER = "float f64\n"
+BODIES = """
+fn f(x0: f64[n, 3], v0: f64[n, 3], mass: f64[n]) -> f64 {
+  var x = x0
+  var v = v0
+  for _ in 0..6 {
+    x += 0.1 * v
+    let apart = x[newaxis, .., ..] - x[.., newaxis, ..]
+    let square = sum(apart^2, axis = 2) + 0.1
+    v += 0.1 * sum((mass / (square * sqrt(square)))[.., .., newaxis] * apart, axis = 1)
+  }
+  sum(x * x)
+}
+"""
+DECIDES = """
+fn f(a: f64[n], b: f64) -> f64 {
+  var x = a
+  for k in 0..5 {
+    let y = 2.0 * x - b
+    x = if sum(y) > f64(k) { [for i => if y[i] > 0.0 { y[i] * b } else { 0.5 * y[i]^2 }] } else { floor(y) + max(y, x) }
+  }
+  sum(x * x)
+}
+"""
+INVARIANT = """
+fn f(a: f64[n], b: f64) -> f64 {
+  var x = a
+  for v in [0.5, 0.1, -0.3] {
+    x = x * (b * a + v) / (1.0 + x^2) + exp(-x) * v
+  }
+  sum(x * x)
+}
+"""
+X, V, M = (np.random.default_rng(s).normal(size=(5, 3)) for s in (0, 1, 2))
+PROGRAMS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "bodies": (BODIES, (X, V, np.abs(M[:, 0]))),
+    "decides": (DECIDES, (np.array([0.6, -0.4, 1.3]), 0.8)),
+    "invariant": (INVARIANT, (np.array([0.6, -0.4, 1.3]), 0.8)),
+}
+
+
+def kept(f: Any, *arguments: Any) -> list[str]:
+    """The types of what the loop of a gradient gives for each step."""
+    text = f.grad(0).ir("optimized", *arguments)
+    (made,) = re.findall(r"^  (.*?) = loop .*reverse = false", text, re.MULTILINE)
+    return sorted(re.findall(r"(\w+\[6, .*?\])", made))
+
+
+def test_positions_are_kept_and_distances_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, arguments = PROGRAMS["bodies"]
+    assert kept(difflang.loads(HEADER + source, name="b").f, *arguments) == ["f64[6, 5, 3]", "f64[6, 5, 5]"]
+    monkeypatch.setattr(loop, "frugal", lambda lin, _: lin)
+    assert kept(difflang.loads(HEADER + source, name="b").f, *arguments).count("f64[6, 5, 5, 3]") > 1
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("operator", ["grad", "hessian", "grad of grad"])
+def test_derivatives_are_those_with_everything_kept(name: str, operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, arguments = PROGRAMS[name]
+    takes = "a: f64[n], b: f64" if name != "bodies" else "x: f64[n, 3], v: f64[n, 3], m: f64[n]"
+    given = "(a, b)" if name != "bodies" else "(x, v, m)"
+    first = given[1:].split(",")[0]
+    asked = {
+        "grad": f"grad(f){given}",
+        "hessian": f"hessian(f){given}",
+        "grad of grad": f"grad(|z| sum(grad(f)(z{given[given.index(',') : -1]})^2))({first})",
+    }[operator]
+    text = f"{HEADER}{source}fn g({takes}) = {asked}\n"
+    thrifty: Any = difflang.loads(text, name="thrifty").g
+    found, interpreted = thrifty(*arguments), thrifty.interpret(*arguments)
+    monkeypatch.setattr(loop, "frugal", lambda lin, _: lin)
+    want = difflang.loads(text, name="lavish").g.interpret(*arguments)
+    for value in (found, interpreted):
+        np.testing.assert_allclose(value, want, rtol=1e-13, atol=1e-13)
+    assert np.any(np.asarray(want) != 0)
+
+
+def test_what_jumps_or_decides_is_kept() -> None:
+    """A truth, an integer or a whole number computed again might fall on the other side of a rounding."""
+    assert residuals.LIGHT.isdisjoint({"lt", "le", "eq", "sign", "floor", "round", "truncate", "rem", "argmax"})
