@@ -6,10 +6,12 @@ from difflang.ad.holomorphic import losses
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import mistake
-from difflang.check.types import is_complex, pruned, show_type
+from difflang.check.types import is_complex
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context
 from difflang.elaborate.derivatives import Traced, forward, trace
+from difflang.elaborate.lost import labels_of, watch
+from difflang.elaborate.no_derivative import result_with_tangent
 from difflang.elaborate.terms import Array, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
@@ -24,8 +26,8 @@ def slope(cx: Context, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
     traced = yield trace_of_one_number(cx, f, args, wrt, what)
     if not isinstance(traced.result, Array):
         raise not_of_one_number(cx, args, what)
-    if not pruned(traced.result.tensor.dtype).differentiable:
-        raise cx.error("DL0402", f"{show_type(traced.result.tensor)} has no derivative", args.span)
+    yield result_with_tangent(cx, "deriv", f, traced, args, wrt)
+    watch(cx, f, traced, args, wrt)
     one = unit_change(cx, traced, args.span)
     _, (change, *_) = forward(cx, traced, [one], args.span)
     return Array(change)
@@ -53,20 +55,21 @@ def unit_change(cx: Context, traced: Traced, span: Span) -> Value:
     """The direction 1. Errors: DL0408 if the number is complex and others would tell something else."""
     point = traced.points[0].type
     if isinstance(point, Tensor) and is_complex(point.dtype):
-        check_holomorphic(traced, span)
+        check_holomorphic(cx, traced, span)
     cx.builder.span = span
     return cx.builder.const(1, point)
 
 
-def check_holomorphic(traced: Traced, span: Span) -> None:
+def check_holomorphic(cx: Context, traced: Traced, span: Span) -> None:
     """That multiplication by one complex number is all that the function does to a small change. Errors: DL0408."""
     inside = [i < len(traced.points) for i in range(len(traced.graph.params))]
     lost = next((step for step in losses(traced.graph, inside) if step is not None), None)
     if lost is not None:
+        steps = labels_of(cx, [lost], span, lambda _: "this step depends on the conjugate too")
         raise mistake(
             "DL0408",
             "this function of a complex number has no derivative: it is not holomorphic",
-            (lost, "this step depends on the conjugate too"),
+            *[(label.span, label.text) for label in steps],
             (span, "its derivative is asked for here"),
             help="`jvp` gives the change along a direction, `grad` of a real result that of steepest ascent",
         )
