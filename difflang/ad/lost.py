@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from difflang.ad.flow import Flow, members
 from difflang.ir.graph import Eqn, Graph
 
-MOST = 16  # how many lost ways to a result are remembered
+MOST = 16  # how many lost ways to a result are remembered, and at least one of each param
 
 
 def reached(graph: Graph) -> tuple[int, ...]:
@@ -154,6 +154,7 @@ class Losses(Flow[Ways]):
 
 
 def merge(into: dict[Step, int], more: Mapping[Step, int]) -> None:
+    """Add lost ways to others."""
     for step, of in more.items():
-        if step in into or len(into) < MOST:
+        if step in into or len(into) < MOST or not all(any(m >> i & 1 for m in into.values()) for i in members(of)):
             into[step] = into.get(step, 0) | of

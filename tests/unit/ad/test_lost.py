@@ -117,6 +117,17 @@ def test_many_lost_ways_are_counted_up_to_a_limit() -> None:
     assert len(found) == 16
 
 
+def test_each_param_keeps_a_lost_way() -> None:
+    def many(*xs: Value) -> list[Value]:
+        total = op("floor", xs[0])
+        for x in xs[1:]:
+            total = total + op("floor", x)
+        return [total]
+
+    (found,) = losses(region([FLOAT] * 40, many), (1 << 40) - 1)
+    assert sorted(found.values()) == [1 << i for i in range(40)]
+
+
 def test_a_derivative_that_is_lost_is_zero() -> None:
     graph = jvp(region([FLOAT], lambda x: [op("floor", x)]))
     assert reached(graph)[-1] == 0
