@@ -55,10 +55,14 @@ class Flow(ABC, Generic[Fact]):
         at: dict[Value, Fact] = {p: self.entering(graph, i) for i, p in enumerate(graph.params)}
         nothing = self.nothing
         for eqn in graph.eqns:
+            if at.keys().isdisjoint(eqn.operands):
+                continue
             facts = [at.get(v, nothing) for v in eqn.operands]
             inside = eqn.regions and eqn.op.layout is not None
             found = self.through_regions(eqn, facts, known) if inside else self.after(eqn, facts)
-            at.update(zip(eqn.results, found, strict=True))
+            for result, fact in zip(eqn.results, found, strict=True):
+                if fact is not nothing:
+                    at[result] = fact
         return tuple([at.get(r, nothing) for r in graph.results])
 
     def through_regions(self, eqn: Eqn, facts: Sequence[Fact], known: dict[Graph, tuple[Fact, ...]]) -> Sequence[Fact]:

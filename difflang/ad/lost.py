@@ -63,11 +63,8 @@ class Reach(Flow[int]):
         return 1 << place if graph.params[place].type.tangent is not None else 0
 
     def after(self, eqn: Eqn, facts: Sequence[int]) -> Sequence[int]:
-        mask = 0
-        if not eqn.op.inactive:
-            for fact in facts:
-                mask |= fact
-        return [mask if r.type.tangent is not None else 0 for r in eqn.results]
+        mask = 0 if eqn.op.inactive else self.joined(facts)
+        return [mask if mask and r.type.tangent is not None else 0 for r in eqn.results]
 
     def joined(self, facts: Sequence[int]) -> int:
         mask = 0
