@@ -104,7 +104,7 @@ def run(
         if checked.errors:
             sys.exit(1)
         access = program.access_to(path, allow)
-        program.run(checked, Engine(engine, device), access, seed, click.echo)
+        program.run(checked, Engine(engine, device), access, seed, click.echo, report)
 
 
 @main.command()

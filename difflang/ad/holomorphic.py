@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from difflang.base.source import Span
+from difflang.ad.lost import Step
 from difflang.ir.graph import Eqn, Graph, Value
 
-Path = Span | bool  # where it was lost; or whether a holomorphic path leads here
+Path = Step | bool | None  # where it was lost, None before this region; or whether a holomorphic path leads here
 Key = tuple[Graph, tuple[Path, ...]]
 
 
-def losses(graph: Graph, inside: Sequence[bool]) -> list[Span | None]:
+def losses(graph: Graph, inside: Sequence[bool]) -> list[Step | None]:
     """For each result, the step after which it is no holomorphic function of the params `inside`, if there is one.
 
     A value that nothing in the graph defines, as while a definition is checked, depends on none of them.
     Cost: one walk; a loop's step is looked at again while what it carries changes, a shared region once.
     """
     found = Walk().results(graph, tuple(inside))
-    return [path if isinstance(path, Span) else None for path in found]
+    return [path if isinstance(path, Step) else None for path in found]
 
 
 def joined(paths: Sequence[Path]) -> Path:
     """The path of what is made of several: lost where one of them is."""
-    return next((p for p in paths if isinstance(p, Span)), any(paths))
+    return next((p for p in paths if not isinstance(p, bool)), any(paths))
 
 
 class Walk:
@@ -54,8 +54,14 @@ class Walk:
         if eqn.regions and not eqn.op.conjugates:
             found = self.through_regions(eqn, paths)
         else:
-            found = [eqn.span if eqn.op.conjugates and path is True else path] * len(eqn.results)
+            found = [Step(eqn) if eqn.op.conjugates and path is True else path] * len(eqn.results)
         return [p if r.type.tangent is not None else False for p, r in zip(found, eqn.results, strict=True)]
+
+    def inside(self, eqn: Eqn, region: Graph, paths: Sequence[Path]) -> list[Path]:
+        """The paths to a region's results. All that was lost before is one thing inside, to ask few questions."""
+        before = joined(paths)
+        found = self.results(region, tuple([None if isinstance(p, Step) else p for p in paths]))
+        return [before if p is None else Step(eqn, inner=p) if isinstance(p, Step) else p for p in found]
 
     def through_regions(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
         if eqn.op.layout is None:
@@ -68,7 +74,7 @@ class Walk:
                 for params, place in zip(inside, slot.params, strict=False):
                     if place is not None:
                         params[place] = path
-            found = [self.results(r, tuple(p)) for r, p in zip(eqn.regions, inside, strict=True)]
+            found = [self.inside(eqn, r, p) for r, p in zip(eqn.regions, inside, strict=True)]
             leaving = [
                 joined([path, *[f[place] for f, place in zip(found, slot.returns, strict=False) if place is not None]])
                 for slot, path in zip(slots, entering, strict=True)
@@ -88,25 +94,25 @@ class Walk:
             case "solved":
                 return self.through_solution(eqn, paths)
             case _:
-                return [eqn.span] * len(eqn.results)
+                return [Step(eqn)] * len(eqn.results)
 
     def through_derivative(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
         """A `jvp`: the function's operands, then their tangents; its results, then theirs, of a `jet` some more."""
         (function,), wrt = eqn.regions, eqn.attrs["wrt"]
         values, tangents = paths[: len(function.params)], iter(paths[len(function.params) :])
         inside = tuple([joined([p, next(tangents)]) if w else p for p, w in zip(values, wrt, strict=True)])
-        found = self.results(function, inside)
+        found = self.inside(eqn, function, inside)
         moving = [p for p, r in zip(found, function.results, strict=True) if r.type.tangent is not None]
         return [*found, *moving * eqn.attrs.get("order", 1)]
 
     def through_rule(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
         """What the rule says counts, not how the value is computed."""
         given = [p for p, w in zip(paths, eqn.attrs["wrt"], strict=True) if w]
-        tangents = iter(self.results(eqn.regions[1], (*paths, *given))[len(eqn.results) :])
+        tangents = iter(self.inside(eqn, eqn.regions[1], (*paths, *given))[len(eqn.results) :])
         return [next(tangents) if r.type.tangent is not None else False for r in eqn.results]
 
     def through_solution(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
         """The x with A x = b is as holomorphic as A x is in x and in what A is made of."""
         consts = eqn.attrs["consts"]
-        found = self.results(eqn.regions[2], (*paths[:consts], *[joined(paths)] * (len(paths) - consts)))
+        found = self.inside(eqn, eqn.regions[2], (*paths[:consts], *[joined(paths)] * (len(paths) - consts)))
         return [joined([*paths, *found])] * len(eqn.results)

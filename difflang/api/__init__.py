@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from difflang.api.function import Function
 from difflang.api.loaded import Loaded, doorway
+from difflang.api.warned import warn
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError, render
-from difflang.base.errors import DifflangWarning
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.check.closures import FnCode
 from difflang.check.types import ClosureType
@@ -98,6 +97,6 @@ def module_of(source: Source, name: str, path: Path | None, seed: int) -> Module
     if checked.errors:
         raise DifflangError(*checked.diagnostics)
     if checked.diagnostics:
-        warnings.warn(render(checked.diagnostics), DifflangWarning, stacklevel=3)
+        warn(checked.diagnostics)
         checked.session.diagnostics.clear()
     return Module(Loaded(checked, name, path, seed), str(path) if path is not None else None)

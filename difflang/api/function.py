@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import operator
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +11,11 @@ from difflang.api.loaded import Given, Loaded, doorway
 from difflang.api.lowered import Lowered
 from difflang.api.signature import Parameter, Signature, signature_of
 from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
+from difflang.api.warned import warn
 from difflang.audit.report import Report
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError, render
-from difflang.base.errors import DifflangWarning, GradientMismatch, classified
+from difflang.base.diagnostics import DifflangError
+from difflang.base.errors import GradientMismatch, classified
 from difflang.check.closures import DerivativeCode, FnCode, MapCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
@@ -101,6 +101,7 @@ class Function:
                         self.loaded, self.__name__, self.signature, self.function_type, given, Function
                     )
                     self._table.found[key] = found
+                    warn(found.entry.warnings)
         return found
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Given, Any]:
@@ -230,7 +231,7 @@ class Function:
                 error.report = report
                 raise error
         if found:
-            warnings.warn(render(found), DifflangWarning, stacklevel=2)
+            warn(found)
         return report
 
     def _spelled(self, place: Wrt) -> str:

@@ -114,6 +114,7 @@ CODES: dict[str, str] = {
     "DL0406": "a derivative that is wrong",
     "DL0407": "a point without a derivative",
     "DL0408": "a complex derivative where there is none",
+    "DL0409": "a derivative that is always zero",
     # ---- 05: control flow
     "DL0501": "`yield`, `break` or `continue` outside a loop",
     "DL0502": "a second `yield`",

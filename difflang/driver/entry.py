@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from difflang.base.diagnostics import DifflangError
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source, Span
 from difflang.check.modules import Module
 from difflang.check.types import ClosureType, LangType, leaf_types, settled_type, show_type
@@ -45,6 +45,7 @@ class Entry:
     random: bool
     fails: bool  # the last three results are a failure
     effects: frozenset[str]
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 def elaborated(
@@ -53,7 +54,8 @@ def elaborated(
     """The graph of a call. Errors: DifflangError; nothing is left in the session of a call that is wrong."""
     reported, errors = len(session.diagnostics), session.errors
     try:
-        return applied(context(session, module, undemanded, None, definition=False), name, function, arguments)
+        entry = applied(context(session, module, undemanded, None, definition=False), name, function, arguments)
+        return replace(entry, warnings=tuple(session.diagnostics[reported:]))
     except Reported:
         raise DifflangError(*session.diagnostics[reported:]) from None
     finally:

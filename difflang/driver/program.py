@@ -64,12 +64,22 @@ def independent(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagn
     return kept
 
 
-def run(checked: Checked, engine: Engine, access: Access, seed: int, write: Callable[[str], None]) -> Runner:
-    """Run the host statements of a file that was checked. Errors: DifflangError."""
+def run(
+    checked: Checked,
+    engine: Engine,
+    access: Access,
+    seed: int,
+    write: Callable[[str], None],
+    warn: Callable[[list[Diagnostic]], None] = lambda _: None,
+) -> Runner:
+    """Run the host statements of a file that was checked, and `warn` of what only the sizes of the run bring up.
+
+    Errors: DifflangError.
+    """
     if checked.errors:
         raise DifflangError(*checked.errors)
     before = len(checked.session.diagnostics)
-    runner = Runner(checked.session, checked.module, engine, access, seed, write)
+    runner = Runner(checked.session, checked.module, engine, access, seed, write, warn)
     try:
         runner.run(checked.items)
     except Reported:

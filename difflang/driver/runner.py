@@ -32,10 +32,17 @@ class Runner(Host):
     definition = False
 
     def __init__(
-        self, session: Session, module: Module, engine: Engine, access: Access, seed: int, write: Callable[[str], None]
+        self,
+        session: Session,
+        module: Module,
+        engine: Engine,
+        access: Access,
+        seed: int,
+        write: Callable[[str], None],
+        warn: Callable[[list[Diagnostic]], None] = lambda _: None,
     ) -> None:
         super().__init__(session, module)
-        self.units, self.access, self.write = Units(session, engine), access, write
+        self.units, self.access, self.write, self.warn = Units(session, engine), access, write, warn
         self.seed = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
         self.calls = 0  # random units run so far: each draws anew
 
@@ -58,7 +65,10 @@ class Runner(Host):
     def carried_out(self, node: tree.Node, body: Any) -> tuple[list[HostValue], Unit]:
         unit, given = self.units.find(node, self.module, self.demand), []
         if unit is None:
+            said = len(self.session.diagnostics)
             unit, staging = self.staged(node, body)
+            self.warn(self.session.diagnostics[said:])
+            del self.session.diagnostics[said:]
             given = [leaf for _, leaves in staging.given for leaf in leaves or ()]
             unit = replace(unit, program=self.units.engine.program(unit.graph, guard=unit.fails))
             if unit.reusable and not self.binds_sizes(node):

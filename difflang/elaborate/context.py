@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.modules import HostVar, Module
@@ -100,6 +100,7 @@ class Instance:
     globals: tuple[tuple[str, LangType], ...] = ()
     random: bool = False
     fails: bool = False  # its last three results are a failure
+    chosen: bool = False  # a condition known beforehand left a part of it out
     effects: frozenset[str] = frozenset()
     calls: frozenset[tree.Fn] = frozenset()
 
@@ -138,6 +139,7 @@ class Session:
     proved: set[Any] = field(default_factory=set[Any])  # the lambdas that are linear, and in what
     ruled: dict[Graph, Any] = field(default_factory=dict[Graph, Any])  # what stands in for an instance's derivative
     ruling: list[Graph] = field(default_factory=list[Graph])  # the instances whose rules are being elaborated
+    warned: set[Any] = field(default_factory=set[Any])  # the codes and places of warnings
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
 
     def site(self, site: Any) -> int:
@@ -151,8 +153,12 @@ class Session:
             if all((d.code, d.labels[:1]) != (diagnostic.code, diagnostic.labels[:1]) for d in self.diagnostics):
                 self.diagnostics.append(diagnostic)
 
-    def warn(self, code: str, message: str, span: Span, text: str = "") -> None:
-        self.report(DifflangError(Diagnostic(code, message, (Label(span, text),), severity="warning")))
+    def warn(self, warning: Diagnostic) -> None:
+        """A report of what is legal and probably a mistake: once, however often the place is walked."""
+        place = warning.code, warning.labels[:1]
+        if place not in self.warned:
+            self.warned.add(place)
+            self.report(DifflangError(warning))
 
 
 @dataclass(eq=False, slots=True)
@@ -174,6 +180,8 @@ class Root:
     result: tree.TypeExpr | None = None
     rule: Rule | None = None  # where this is the graph of one
     deriving: int = 0  # how many derivatives are being traced here
+    chosen: bool = False  # a condition known beforehand has left a branch out
+    implied: bool = False  # a derivative is being taken that a rule needs and nobody wrote
 
 
 @dataclass(eq=False, slots=True)

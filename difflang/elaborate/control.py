@@ -83,6 +83,7 @@ def if_(cx: Context, e: tree.If) -> Walk[Term]:
             "compare it, or reduce it with `any` or `all`",
         )
     if isinstance(predicate.static, bool):
+        cx.root.chosen = True
         taken = e.then if predicate.static else e.orelse
         return (yield walk(cx, taken)) if taken is not None else UNIT_TERM
     variables = carried(cx, e.then, e.orelse)

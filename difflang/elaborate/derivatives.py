@@ -9,7 +9,6 @@ from typing import Any
 from difflang.base.source import NOWHERE, Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
-from difflang.check.reports import mistake
 from difflang.check.types import (
     DTypeVar,
     LangType,
@@ -28,6 +27,7 @@ from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.control import closed
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.functions import like
+from difflang.elaborate.lost import watch
 from difflang.elaborate.signatures import captured_sizes, is_dim
 from difflang.elaborate.terms import (
     UNIT_TERM,
@@ -60,11 +60,13 @@ class Traced:
     consts: list[Value]
     result: Term  # over the graph's own values
     fails: bool
+    chosen: bool  # a condition known beforehand left a part of the function out
 
 
 def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     """Apply `grad[w](f)` and its kin."""
     from difflang.elaborate import jacobians, jets, linear
+    from difflang.elaborate.no_derivative import real_result, result_with_tangent
     from difflang.elaborate.slope import slope
 
     if args.named:
@@ -93,8 +95,12 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         return (yield slope(cx, f, args, wrt))
     traced = yield trace(cx, f, args, wrt)
     if operator == "jvp":
+        yield result_with_tangent(cx, operator, f, traced, args, wrt)
+        watch(cx, f, traced, args, wrt)
         return pushed(cx, traced, args, wrt, tangents)
-    return gradient(cx, f, traced, args, wrt, code, with_value=operator == "value_and_grad")
+    yield real_result(cx, operator, f, traced, args, wrt)
+    watch(cx, f, traced, args, wrt)
+    return gradient(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
 
 
 def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
@@ -136,25 +142,21 @@ def drawn_once(cx: Context, f: Term, args: Args) -> Walk[tuple[Term, Value | Non
 
 def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced]:
     """Walk the function in a region whose params are the numbers that it is differentiated in."""
+    from difflang.elaborate.no_derivative import without_tangent
+
     points: list[Value] = []
     items = list(args.items)
     if cx.loops:
         cx.loops.append(None)
-    before = cx.word.term
+    before, chosen = cx.word.term, cx.root.chosen
+    cx.root.chosen = False
     with cx.region(args.span) as builder:
         for position, path in wrt:
             term, span = items[position]
             found = len(points)
             items[position] = (replaced(cx, term, path, points, span), span)
             if len(points) == found and not isinstance(term, (Closure, Opaque)):
-                what = show_type(type_of(term))
-                raise cx.error(
-                    "DL0401",
-                    f"{what} has no derivative: it has no tangent",
-                    span,
-                    f"this is {what}",
-                    "differentiate in a float; convert with `f32(x)` outside",
-                )
+                raise without_tangent(f, position, type_of(term), span)
         cx.root.deriving += 1
         try:
             result = yield apply(cx, f, Args(args.span, items))
@@ -162,13 +164,14 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
         finally:
             cx.root.deriving -= 1
             cx.word.term = before
+            inside, cx.root.chosen = cx.root.chosen, cx.root.chosen or chosen
             if cx.loops:
                 cx.loops.pop()
     if isinstance(result, Poison):
         raise Reported
     settle_results(cx, result)
     consts, (graph,) = closed([builder], [[*leaves(result), *word]], [builder.params], [len(builder.params)])
-    return Traced(graph, points, consts, result, bool(word))
+    return Traced(graph, points, consts, result, bool(word), inside)
 
 
 def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value], span: Span) -> Term:
@@ -227,31 +230,11 @@ def settle_results(cx: Context, result: Term) -> None:
 # ---- Reverse mode
 
 
-def declared_result(f: Term) -> list[tuple[Span, str]]:
-    """Where a function says what it gives."""
-    declared = f.code.decl.result if isinstance(f, Closure) and isinstance(f.code, FnCode) else None
-    return [(declared.span, "declared here")] if declared is not None else []
-
-
 def gradient(
-    cx: Context,
-    f: Term,
-    traced: Traced,
-    args: Args,
-    wrt: Sequence[Place],
-    code: DerivativeCode,
-    *,
-    with_value: bool,
+    cx: Context, traced: Traced, args: Args, wrt: Sequence[Place], code: DerivativeCode, *, with_value: bool
 ) -> Term:
     result = traced.result
-    if not isinstance(result, Array) or result.tensor.shape or not pruned(result.tensor.dtype).is_float:
-        raise mistake(
-            "DL0402",
-            f"`{code.operator}` takes a function with a real number as its result",
-            (args.span, f"this one gives {show_type(type_of(result))}"),
-            *declared_result(f),
-            help=real_number(result),
-        )
+    assert isinstance(result, Array)
     cx.builder.span = args.span
     one = cx.builder.const(1, result.tensor)
     values, cts = reverse(cx, traced, [one], args.span)
@@ -259,13 +242,6 @@ def gradient(
     grads = [cotangent(cx, args.items[p][0], path, parts) for p, path in wrt]
     found = together(code.wrt, grads)
     return Tuple((Array(values[0]), found)) if with_value else found
-
-
-def real_number(result: Term) -> str:
-    """The way out where a gradient is asked of something else."""
-    if isinstance(result, Array) and not result.tensor.shape and is_complex(result.tensor.dtype):
-        return "take `real` or `abs` of it; `deriv` gives the complex derivative of a holomorphic function"
-    return "take a `sum` of it, or use `vjp`"
 
 
 GRAD = tree.Record(NOWHERE, "grad", NOWHERE, (), ())  # what a record of several derivatives is called

@@ -238,6 +238,7 @@ def instance_of(
         tuple((n, root.global_types[n]) for n in root.globals),
         root.key is not None,
         bool(word),
+        root.chosen,
         frozenset(root.effects),
         frozenset(root.calls),
     )
@@ -322,6 +323,7 @@ def called(cx: Context, instance: Instance, results: Values, fails: bool, span: 
     """What a call gives; its effects and its failure are those of who calls."""
     cx.root.effects |= instance.effects
     cx.root.calls |= instance.calls
+    cx.root.chosen |= instance.chosen
     if fails:
         absorb(cx, results[-3:], span)
     return like(instance.result, iter(results))

@@ -47,7 +47,11 @@ def solved(
     if not active:
         return x, rebuild(tangent_type(type_of(x)), zeros(cx, tangent_type(type_of(x))))
     push = Closure(DerivativeCode("jvp", tuple((i,) for i in active)), (f,))
-    pushed: Term = yield apply(cx, push, Args(span, [*items, *[(tangents[i], span) for i in active]]))
+    before, cx.root.implied = cx.root.implied, True
+    try:
+        pushed: Term = yield apply(cx, push, Args(span, [*items, *[(tangents[i], span) for i in active]]))
+    finally:
+        cx.root.implied = before
     assert isinstance(pushed, Tuple)
     if cx.root.definition:
         return x, detached(cx, tangent_type(type_of(x)))

@@ -15,7 +15,6 @@ from difflang.check.types import (
     is_complex,
     leaf_types,
     pruned,
-    show_type,
     tangent_type,
 )
 from difflang.check.unify import narrow
@@ -33,6 +32,8 @@ from difflang.elaborate.derivatives import (
     settle_results,
     together_type,
 )
+from difflang.elaborate.lost import watch
+from difflang.elaborate.no_derivative import result_with_tangent, without_tangent
 from difflang.elaborate.slope import trace_holomorphic
 from difflang.elaborate.sources import Source
 from difflang.elaborate.terms import Array, Closure, Term, Tuple, rebuilt_record, type_of
@@ -73,16 +74,26 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
     value, key = yield drawn_once(cx, f, args)
     settle_results(cx, value)
     values = leaf_types(tangent_type(type_of(value)))
-    refuse(cx, points, values, type_of(value), args)
+    if not points:
+        raise without_tangent(f, wrt[0][0], parts[0], args.items[wrt[0][0]][1])
+    if not values:
+        yield result_with_tangent(cx, code.operator, f, (yield trace_holomorphic(cx, f, args, wrt)), args, wrt)
     by_columns = column_by_column(cx, code, points, values, args.span)
     blocks: dict[tuple[int, int], Term] = {}
     for place, side in enumerate(points if by_columns else values):
-        found = yield swept(cx, lambda: trace_holomorphic(cx, f, args, wrt), key, side, place, by_columns, args.span)
+        found = yield swept(cx, lambda: watched(cx, f, args, wrt), key, side, place, by_columns, args.span)
         for other, block in enumerate(found):
             i, j = (other, place) if by_columns else (place, other)
             blocks[i, j] = shaped(cx, block, by_columns, values[i], points[j], args)
     inner = [structured(moving, iter([blocks[i, j] for j in range(len(points))])) for i in range(len(values))]
     return structured(tangent_type(type_of(value)), iter(inner))
+
+
+def watched(cx: Context, f: Term, args: Args, wrt: list[Place]) -> Walk[Traced]:
+    """The function's graph, and a warning where its derivative is zero for every argument."""
+    traced = yield trace_holomorphic(cx, f, args, wrt)
+    watch(cx, f, traced, args, wrt)
+    return traced
 
 
 def swept(
@@ -114,14 +125,6 @@ def swept(
 
 def index_of(index: Array, rows: list[Value]) -> Term:
     return index
-
-
-def refuse(cx: Context, points: list[Tensor], values: list[Tensor], value: LangType, args: Args) -> None:
-    """Errors: DL0401, DL0402 for an argument or a result without a tangent."""
-    if not points:
-        raise cx.error("DL0401", "this has no derivative: it has no tangent", args.span)
-    if not values:
-        raise cx.error("DL0402", f"{show_type(value)} has no derivative", args.span)
 
 
 def column_by_column(cx: Context, code: DerivativeCode, points: list[Tensor], values: list[Tensor], span: Span) -> bool:

@@ -9,6 +9,8 @@ from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context, walk
 from difflang.elaborate.derivatives import Traced, differentiated
 from difflang.elaborate.expressions import stack
+from difflang.elaborate.lost import watch
+from difflang.elaborate.no_derivative import result_with_tangent
 from difflang.elaborate.slope import Place, trace_of_one_number, unit_change
 from difflang.elaborate.terms import Array, Term, Tuple, type_of
 from difflang.elaborate.trampoline import Walk
@@ -36,6 +38,8 @@ def jet_order(cx: Context, e: tree.Call) -> Walk[int]:
 def taylor(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
     """The coefficients along a new first axis; of each part of a tuple by itself."""
     traced = yield trace_of_one_number(cx, f, args, wrt, "`jet` takes a function of one number")
+    yield result_with_tangent(cx, "jet", f, traced, args, wrt)
+    watch(cx, f, traced, args, wrt)
     parts = parts_of(cx, traced, args)
     one = unit_change(cx, traced, args.span)
     types = [r.type for r in traced.graph.results]

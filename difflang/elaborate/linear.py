@@ -37,6 +37,8 @@ from difflang.elaborate.derivatives import Traced, differentiable_part, together
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.functions import known_of, like
 from difflang.elaborate.linear_reports import not_a_vector, not_linear, plain_function, unknown_domain
+from difflang.elaborate.lost import watch
+from difflang.elaborate.no_derivative import result_with_tangent
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import captured_sizes, held_to
 from difflang.elaborate.terms import (
@@ -62,6 +64,8 @@ from difflang.syntax import tree
 def linearized(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Term]:
     """`linearize`: the value and the derivative as a linear map; `vjp`: the value and that map turned round."""
     traced = yield trace(cx, f, args, wrt)
+    yield result_with_tangent(cx, code.operator, f, traced, args, wrt)
+    watch(cx, f, traced, args, wrt)
     parts = [differentiable_part(cx, args.items[position], path) for position, path in wrt]
     takes = together_type(code.wrt, [settled_type(tangent_type(type_of(part))) for part in parts])
     value, map = value_and_map(cx, traced, takes, args.span)

@@ -6,10 +6,12 @@ from difflang.ad.holomorphic import losses
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import mistake
-from difflang.check.types import is_complex, pruned, show_type
+from difflang.check.types import is_complex
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context
 from difflang.elaborate.derivatives import Traced, forward, trace
+from difflang.elaborate.lost import labels_of, watch
+from difflang.elaborate.no_derivative import result_with_tangent
 from difflang.elaborate.terms import Array, Term, leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
@@ -24,8 +26,8 @@ def slope(cx: Context, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
     traced = yield trace_of_one_number(cx, f, args, wrt, what)
     if not isinstance(traced.result, Array):
         raise not_of_one_number(cx, args, what)
-    if not pruned(traced.result.tensor.dtype).differentiable:
-        raise cx.error("DL0402", f"{show_type(traced.result.tensor)} has no derivative", args.span)
+    yield result_with_tangent(cx, "deriv", f, traced, args, wrt)
+    watch(cx, f, traced, args, wrt)
     one = unit_change(cx, traced, args.span)
     _, (change, *_) = forward(cx, traced, [one], args.span)
     return Array(change)
@@ -48,7 +50,7 @@ def trace_holomorphic(cx: Context, f: Term, args: Args, wrt: list[Place]) -> Wal
         traced = yield trace(cx, f, args, wrt)
     finally:
         cx.root.opened = before
-    check_holomorphic(traced, args.span)
+    check_holomorphic(cx, traced, args.span)
     return traced
 
 
@@ -66,7 +68,7 @@ def of_complex(value: Value) -> bool:
     return isinstance(value.type, Tensor) and is_complex(value.type.dtype)
 
 
-def check_holomorphic(traced: Traced, span: Span) -> None:
+def check_holomorphic(cx: Context, traced: Traced, span: Span) -> None:
     """That it multiplies small changes of complex numbers by complex numbers, and does nothing else. Errors: DL0408."""
     moved = [of_complex(p) for p in traced.points]
     if not any(moved):
@@ -74,10 +76,11 @@ def check_holomorphic(traced: Traced, span: Span) -> None:
     inside = [*moved, *[False] * (len(traced.graph.params) - len(moved))]
     lost = next((step for step in losses(traced.graph, inside) if step is not None), None)
     if lost is not None:
+        steps = labels_of(cx, [lost], span, lambda _: "this step depends on the conjugate too")
         raise mistake(
             "DL0408",
             "this function of a complex number has no derivative: it is not holomorphic",
-            (lost, "this step depends on the conjugate too"),
+            *[(label.span, label.text) for label in steps],
             (span, "its derivative is asked for here"),
             help="`jvp` and `hvp` give the change along a direction, `grad` of a real result that of steepest ascent",
         )

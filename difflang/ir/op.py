@@ -108,6 +108,7 @@ class Op:
     expand: Rule | None = None
     plain: Rule | None = None  # of an op that differs from another one in its derivative alone: (eqn) -> that equation
     linear_in: Rule | None = None  # of an op with regions: (eqn) -> which operands it is linear in together
+    ends: bool = False  # inactive because the program asks for that: `stop`
     effect: str = ""  # "", "print", "fail": never dropped, merged or moved
     elementwise: bool = False  # one result, of the operands' common shape
     lanes: Rule | None = None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n

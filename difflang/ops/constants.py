@@ -103,6 +103,7 @@ stop = inactive(
     reference=lambda x: x,
     lower=lambda jax, x: x,
     elementwise=True,
+    ends=True,
     samples=(Example(((2, 3),)),),
     doc="""The operand itself, with zero derivative. Kinks: none, the path contributes exactly 0.""",
 )
