@@ -14,6 +14,7 @@ from difflang.audit.programs import Roads
 from difflang.audit.report import Report
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.check.closures import FnCode
+from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import draw
@@ -85,7 +86,7 @@ def check_grad(checked: Checked, path: Path | None, decl: tree.Fn, options: Opti
         name = decl.params[first].name if isinstance(first, int) else first
         options = replace(options, wrt=".".join([name, *map(str, rest)]))
     text = f"{draw.spelled(arguments)}, seed {options.seed}" if arguments else f"seed {options.seed}"
-    return audited(decl.name, entry, arrays, len(entry.graph.params) - len(constants), options, text)
+    return audited(checked.module, decl.name, entry, arrays, len(entry.graph.params) - len(constants), options, text)
 
 
 def chosen_entry(
@@ -120,7 +121,9 @@ def found_arrays(
     raise failure if failure.diagnostics[0].code.startswith("DL09") else draw.undrawable(decl, failure)
 
 
-def audited(name: str, entry: Entry, arrays: Sequence[Any], arguments: int, options: Options, text: str = "") -> Report:
+def audited(
+    module: Module, name: str, entry: Entry, arrays: Sequence[Any], arguments: int, options: Options, text: str = ""
+) -> Report:
     """The audit of an elaborated call at arrays; its first params are the leaves of the arguments."""
     graph = dce(entry.graph.with_results(entry.graph.results[: -1 - NUMBERS])) if entry.fails else entry.graph
     wrt = tuple(wanted(p.hint, options.wrt) and i < arguments and p.type.tangent is not None
@@ -133,6 +136,7 @@ def audited(name: str, entry: Entry, arrays: Sequence[Any], arguments: int, opti
     return audit(
         graph, arrays, wrt, name=name, roads=roads(options.compiled), order=options.order,
         directions=options.directions, seed=options.seed, drawn=text,
+        rules={function: rule.name_span for function, rule in module.rules.items()},
     )  # fmt: skip
 
 
