@@ -92,9 +92,8 @@ class Audit:
             return fault
         if found[2] in wrong and by_rounding(self, subject.primal, *wrong):
             return None
-        if (
-            search.kinks and worst is found[0] and found[2] not in wrong
-        ):  # what is composed of conventions may be another number
+        if search.kinks and worst is found[0] and found[2] not in wrong:
+            # What is composed of conventions may be another number.
             self.forgive(worst, "with kinks")
             return None
         return first_wrong(subject.graph, "the derivative", self.shorter(subject)) or unplaced(worst, worst.worst)

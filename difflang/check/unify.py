@@ -21,7 +21,7 @@ from difflang.check.types import (
 )
 from difflang.ir.dims import Dim, has_floor_div
 from difflang.ir.op import TypeMismatch
-from difflang.ir.types import FLOATS, PART_OF, WHOLE_OF, DType, Tensor
+from difflang.ir.types import C64, FLOATS, PART_OF, WHOLE_OF, DType, Tensor
 
 
 class Unifier:
@@ -142,8 +142,8 @@ def narrow(var: DTypeVar, candidates: Sequence[DType]) -> bool:
     if len(candidates) == 1:
         var.found = candidates[0]
     elif var.default not in candidates:
-        names = [c.name for c in candidates]
-        var.default = candidates[names.index("f32")] if "f32" in names else candidates[0]
+        wanted = (var.real, WHOLE_OF.get(var.real, C64))
+        var.default = next((d for d in wanted if d in candidates), candidates[0])
     return True
 
 

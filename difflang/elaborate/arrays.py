@@ -66,7 +66,7 @@ def filled(cx: Context, shape: tuple[Dim, ...], value: float, dtype: DType, span
 def zeros(cx: Context, args: Args, name: str) -> Term:
     if args.named:
         raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span)
-    dtype = literal_dtype(0)
+    dtype = literal_dtype(0, cx.module.default_float)
     dtype.default = cx.module.default_float
     return filled(cx, shape_of(cx, args.items), 0 if name == "zeros" else 1, dtype, args.span)
 
@@ -110,7 +110,7 @@ def filled_tangent(cx: Context, term: Term, value: float, span: Span) -> Term:
 @builtin("eye")
 def eye(cx: Context, args: Args, name: str) -> Term:
     n = Taken(cx, args, name, "n").static("n", 0)
-    dtype = literal_dtype(0)
+    dtype = literal_dtype(0, cx.module.default_float)
     dtype.default = cx.module.default_float
     return Array(identity(cx, n, dtype, args.span))
 

@@ -54,7 +54,7 @@ CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 def integer(cx: Context, e: tree.Int) -> Walk[Term]:
     if e.value >= 2**63:
         raise cx.error("DL0316", "this integer fits in no integer type", e.span, "64 bits hold less than 2^63")
-    return cx.literal(e.value, e.span, literal_dtype(e.value), e.value)
+    return cx.literal(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
     yield
 
 
