@@ -193,9 +193,13 @@ def unknown_in(cx: Context, decl: tree.Fn) -> Iterator[DifflangError]:
 
 @walks(tree.Lambda)
 def lambda_(cx: Context, e: tree.Lambda) -> Walk[Term]:
+    from difflang.elaborate import linear
+
     names, terms = captured(cx, e)
-    return Closure(LambdaCode(e, cx.module, names), terms)
-    yield
+    made = Closure(LambdaCode(e, cx.module, names), terms)
+    if e.linear:
+        yield linear.prove_made(cx, made)
+    return made
 
 
 def captured(cx: Context, node: tree.Lambda | tree.Fn) -> tuple[tuple[str, ...], tuple[Term, ...]]:
