@@ -37,7 +37,7 @@ LEFT_OUT = ("DL03", "DL0401", "DL09", "DL12")  # families that keep a function f
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is asked of an audit."""
+    """What is asked of an audit, in Python or on the command line. Errors: DL1207 for a number that no option is."""
 
     order: int = 1
     directions: int = 3
@@ -46,17 +46,34 @@ class Options:
     compiled: bool = True
     told: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def __post_init__(self) -> None:
+        whole("order", self.order, 1, 3)
+        whole("directions", self.directions, 1)
+        whole("seed", self.seed, 0, 2**64 - 1)
+
+
+def whole(name: str, given: object, least: int, most: int | None = None) -> None:
+    """An option is a whole number within limits. Errors: DL1207."""
+    if isinstance(given, int) and not isinstance(given, bool) and least <= given and (most is None or given <= most):
+        return
+    limits = f"from {least} to {most}" if most is not None else f"from {least} on"
+    raise mistake("DL1207", f"`{name}` is a whole number {limits}, and {given!r} was given")
+
 
 def check_all(
     checked: Checked, path: Path | None, entry: str | None, options: Options
 ) -> tuple[list[Report], list[Diagnostic]]:
     """The audits of one function or of all, and why functions were left out: these are warnings.
 
-    Errors: as `check_grad`; DL0201 for an unknown entry.
+    Errors: as `check_grad`; DL0201 for an unknown entry; DL0401 where there is no function.
     """
     found: list[Report] = []
     left: list[Diagnostic] = []
-    for decl in entries(checked, entry):
+    decls = entries(checked, entry)
+    if not decls:
+        way = "put what is to be differentiated into a `fn`"
+        raise mistake("DL0401", "there is no function in this file: there is nothing to differentiate", help=way)
+    for decl in decls:
         try:
             found.append(check_grad(checked, path, decl, options))
         except DifflangError as error:
