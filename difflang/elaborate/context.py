@@ -146,9 +146,11 @@ class Session:
         return len(self.sites)
 
     def report(self, error: DifflangError) -> None:
+        """Keep what is new: a mistake in a definition is met again, in other words, at each size it is used for."""
         for diagnostic in error.diagnostics:
             self.errors += diagnostic.severity == "error"
-            if all((d.code, d.labels[:1]) != (diagnostic.code, diagnostic.labels[:1]) for d in self.diagnostics):
+            if all((d.code, d.span or d.message) != (diagnostic.code, diagnostic.span or diagnostic.message)
+                   for d in self.diagnostics):  # fmt: skip
                 self.diagnostics.append(diagnostic)
 
     def warn(self, code: str, message: str, span: Span, text: str = "") -> None:
