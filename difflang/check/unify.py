@@ -110,6 +110,24 @@ class Unifier:
         return len(first) == len(second) and all(self.same(a, b) for a, b in zip(first, second, strict=True))
 
 
+def differences(unifier: Unifier, a: LangType, b: LangType) -> list[tuple[LangType, LangType]]:
+    """The parts of two types that cannot be made one."""
+    found: list[tuple[LangType, LangType]] = []
+    todo = [(a, b)]
+    while todo:
+        a, b = todo.pop()
+        if unifier.same(a, b):
+            continue
+        match a, b:
+            case (TupleType(items=first), TupleType(items=second)) if len(first) == len(second):
+                todo += zip(first, second, strict=True)
+            case RecordType(), RecordType() if a.decl is b.decl and a.names == b.names and a.tangent == b.tangent:
+                todo += zip(a.fields, b.fields, strict=True)
+            case _:
+                found.append((a, b))
+    return found
+
+
 def unified(a: DType, b: DType) -> bool:
     """Make two element types one; says whether that is possible."""
     a, b = pruned(a), pruned(b)
