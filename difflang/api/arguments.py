@@ -251,14 +251,12 @@ class Reader:
     def fitting(
         self, dtype: DType, shape: tuple[Any, ...], want: DType | None, given: Any, shown: str, path: str
     ) -> Tensor:
-        if want is None or dtype is want or (dtype.kind == want.kind and dtype.bits < want.bits):
-            return Tensor(want or dtype, shape)
-        if trees.is_weak(given) and want.differentiable and dtype.kind in ("int", "float", want.kind):
+        if want is None or dtype is want:
+            return Tensor(dtype, shape)
+        if values.is_weak(given) and values.fits_kind(dtype, want):
             return Tensor(want, shape)
-        write = f"write `{path}.astype({values.numpy_name(want)})`"
-        raise self.error(
-            "DL1201", f"`{path}` is declared {shown}, and {show_type(Tensor(dtype, shape))} was given", write
-        )
+        message = f"`{path}` is declared {shown}, and {show_type(Tensor(dtype, shape))} was given"
+        raise self.error("DL1201", message, values.line_to_write(given, dtype, want, path))
 
     # ---- refusals
 

@@ -93,7 +93,7 @@ class Specialization:
         if self.fails:
             self.value(list(self.executable(*converted)), converted)
         inputs = len(converted) - len(self.constants)
-        return check_grad.audited(self.name, self.entry, converted, inputs, options)
+        return check_grad.audited(self.loaded.module, self.name, self.entry, converted, inputs, options)
 
     def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
         """The same in NumPy, by the reference of each op."""

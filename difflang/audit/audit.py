@@ -7,17 +7,18 @@ guessed: differences bring their own error, and rounding is measured by shaking 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from difflang.audit.locate import Search, first_wrong, rules
-from difflang.audit.programs import Programs, Roads
+from difflang.audit.locate import Search, first_wrong, modes, value
+from difflang.audit.programs import Programs, Roads, by_rounding
 from difflang.audit.report import Comparison, Fault, Kink, Report, unplaced
 from difflang.audit.runs import Run
 from difflang.audit.subject import Direction, Mask, Subject, narrowed, pulled, pushed
 from difflang.audit.wide import Array
+from difflang.base.source import Span
 from difflang.ir.builder import region
 from difflang.ir.graph import Eqn, Graph
 
@@ -73,10 +74,11 @@ class Audit:
     # ---- rules
 
     def exactly(self, subject: Subject, direction: Direction, over: str) -> Fault | None:
-        """Both modes and differences, in extended precision."""
-        found = [self.add(c, over) for c in rules(direction)]
+        """Both modes and differences, and the value that either mode gives, in extended precision."""
+        found = [self.add(c, over) for c in (*modes(direction), value(direction))]
         self.look_for_gaps(direction)
-        worst = next((c for c in found if c.worst is not None), None)
+        wrong = [c for c in found if c.worst is not None]
+        worst = next(iter(wrong), None)
         if worst is None and (self.kinks or not direction.turning):
             return None
         if worst is not None and (fault := self.operators(subject)) is not None:
@@ -88,7 +90,10 @@ class Audit:
             self.kinks.append(Kink(direction.slopes.crossed, "decides otherwise as soon as the arguments move"))
         if fault is not None or worst is None or worst.worst is None:
             return fault
-        if search.kinks and worst is found[0]:  # what is composed of conventions may be another number
+        if found[2] in wrong and by_rounding(self, subject.primal, *wrong):
+            return None
+        if search.kinks and worst is found[0] and found[2] not in wrong:
+            # What is composed of conventions may be another number.
             self.forgive(worst, "with kinks")
             return None
         return first_wrong(subject.graph, "the derivative", self.shorter(subject)) or unplaced(worst, worst.worst)
@@ -98,7 +103,7 @@ class Audit:
         types = [p.type for p, w in zip(subject.graph.params, subject.wrt, strict=True) if w]
         identity, wrt = region(types, lambda *xs: xs), tuple(True for _ in types)
         asked = Subject(identity, subject.chosen(subject.exact), wrt).direction(self.rng)
-        for answer, wrapped in zip(rules(asked), (pushed, pulled), strict=True):
+        for answer, wrapped in zip(modes(asked), (pushed, pulled), strict=True):
             if answer.worst is not None:
                 return Fault(
                     wrapped(identity, wrt).eqns[0], "the operator", (answer.mode, answer.against), answer.worst
@@ -107,8 +112,8 @@ class Audit:
 
     def shorter(self, subject: Subject) -> Callable[[Graph], Comparison | None]:
         def wrong(graph: Graph) -> Comparison | None:
-            found = rules(Subject(graph, subject.exact, subject.wrt).direction(self.rng))
-            return next((c for c in found if c.worst is not None), None)
+            direction = Subject(graph, subject.exact, subject.wrt).direction(self.rng)
+            return next((c for c in (*modes(direction), value(direction)) if c.worst is not None), None)
 
         return wrong
 
@@ -185,11 +190,12 @@ def audit(
     directions: int = 3,
     seed: int = 0,
     drawn: str = "",
+    rules: Mapping[str, Span] | None = None,
 ) -> Report:
     """Whether the derivatives of a graph at these arrays are right, in the params that `wrt` names.
 
     Every result that has a tangent counts, and every derivative that the program itself takes. The first equation at
-    fault is named; kinks are named and are no fault.
+    fault is named; kinks are named and are no fault. `rules` says where the program declares derivatives, by function.
     Cost: for each direction some 20 runs of the interpreter, more where differences are hard; one compilation a mode.
     Source: Ridders 1982, Accurate computation of F'(x) and F'(x) F''(x).
     """
@@ -197,4 +203,5 @@ def audit(
     fault = work.of(graph, arrays, wrt, order)
     kinks = {k.eqn: k for k in reversed(work.kinks)}
     rows, notes = tuple(work.rows.values()), tuple(work.notes)
-    return Report(name, order, directions, drawn, rows, fault, tuple(reversed(kinks.values())), notes)
+    placed = None if fault is None else fault.placed(rules or {})
+    return Report(name, order, directions, drawn, rows, placed, tuple(reversed(kinks.values())), notes)

@@ -26,13 +26,23 @@ Met = dict[Eqn, list[list[Array]]]
 Program = Callable[..., Sequence[Any]]
 FORWARD = ("forward mode", "exact", "differences")
 REVERSE = ("reverse mode", "exact", "forward mode")
+VALUE = ("value", "beside the derivative", "by itself")
 BY_FORWARD, BY_REVERSE = ("forward mode", "differences"), ("reverse mode", "forward mode")
+BY_VALUE = ("the rule", "the function")
 
 
-def rules(direction: Direction) -> tuple[Comparison, Comparison]:
+def modes(direction: Direction) -> tuple[Comparison, Comparison]:
     """Forward mode against differences, where these say something, and reverse mode against forward mode."""
     d = direction
     return compared(FORWARD, d.forward, d.slopes.values, d.allowed, d.size, d.slopes.usable), adjoint(d)
+
+
+def value(direction: Direction) -> Comparison:
+    """The value that both modes give beside the derivative against that of the function by itself."""
+    d = direction
+    allowed = ROUNDING * DOUBLE * d.value_size
+    forward, reverse = (compared(VALUE, found, d.values, allowed, d.value_size) for found in d.beside)
+    return forward.joined(reverse)
 
 
 def at_kinks(direction: Direction) -> Comparison:
@@ -84,7 +94,9 @@ class Search:
         if eqn.op.inactive:
             return None if eqn.op is stop else self.still(eqn, exact, wrt)
         direction = Subject(alone(eqn), exact, wrt).direction(self.rng)
-        forward, reverse = rules(direction)
+        found, (forward, reverse) = value(direction), modes(direction)
+        if found.worst is not None:
+            return Fault(eqn, "its value", BY_VALUE, found.worst)
         if direction.turning:
             self.kinks.append(Kink(eqn, "has no slope here, or more than one"))
             forward = forward if forward.worst is not None else at_kinks(direction)

@@ -79,7 +79,7 @@ class Programs:
         program = Wide.of(ready.graph, exact.exact)
         size = program.all_sizes(self.work.rng)
         found = self.against((ready.mode, "interpreted"), program.own, program, exact, size)
-        if found.worst is not None and not self.by_rounding(program, found):
+        if found.worst is not None and not by_rounding(self.work, program, found):
             before = self.against((ready.mode, "derived"), exact.own, exact, exact, exact.all_sizes(self.work.rng))
             what = "something" if before.worst is not None else "what the optimizer makes of it"
             return replace(unplaced(found, found.worst), what=what)
@@ -100,7 +100,7 @@ class Programs:
         met: Met = {}
         Run(met=met)(program.graph, *program.arrays)
         fault = Search(met, self.work.rng).lowering(program.graph, self.work.roads.compile) or self.unread(program)
-        if fault is None and self.by_rounding(program, found):
+        if fault is None and by_rounding(self.work, program, found):
             return None
         return fault or first_wrong(program.graph, "the program", self.shorter(program)) or unplaced(found, found.worst)
 
@@ -127,14 +127,16 @@ class Programs:
     def against(self, names: tuple[str, str], got: Sequence[Any], program: Wide, exact: Wide, size: Row) -> Comparison:
         return self.work.add(against_wide(names, got, program, exact.results, size))
 
-    def by_rounding(self, program: Wide, found: Comparison) -> bool:
-        """Whether a rounding or two on the way would decide the path otherwise: then that is no fault."""
-        amount = ROUNDINGS * precision_of(program.graph)[0]
-        try:
-            for _ in range(TRIES):
-                program.again(program.exact, Mode(watch=True, shake=self.work.rng, amount=amount))
-        except Crossed as crossed:
-            self.work.kinks.append(Kink(crossed.eqn, "decides by rounding"))
-            self.work.forgive(found, "where rounding decides")
-            return True
-        return False
+
+def by_rounding(work: Work, program: Wide, *found: Comparison) -> bool:
+    """Whether a rounding or two on the way would decide the path otherwise: then that is no fault."""
+    amount = ROUNDINGS * precision_of(program.graph)[0]
+    try:
+        for _ in range(TRIES):
+            program.again(program.exact, Mode(watch=True, shake=work.rng, amount=amount))
+    except Crossed as crossed:
+        work.kinks.append(Kink(crossed.eqn, "decides by rounding"))
+        for row in found:
+            work.forgive(row, "where rounding decides")
+        return True
+    return False

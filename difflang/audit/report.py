@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from difflang.base.source import BUILTIN, Span
 from difflang.ir.graph import Eqn
 
 REPORT_IT = "this is a fault of difflang's, not of the program's: please report it"
-MEND_IT = "the `rule` of the function that is called here is not its derivative: compare it with the body"
+MEND_IT = "compare the rule with the body of the function"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,12 @@ class Fault:
     what: str
     by: tuple[str, str]
     difference: Difference
+    rule: Span | None = None  # where the program declares the derivative that is at fault
+
+    def placed(self, rules: Mapping[str, Span]) -> Fault:
+        """With the place of the program's rule, by the functions that have one."""
+        declared = self.eqn.op.declared if self.eqn is not None else None
+        return self if declared is None else replace(self, rule=rules.get(declared(self.eqn)))
 
     @property
     def op(self) -> str:
@@ -93,7 +99,8 @@ class Fault:
     def numbers(self) -> str:
         d, (one, other) = self.difference, self.by
         off = f", off by {d.relative:.1e}" if np.isfinite(d.relative) else ""
-        return f"{one} gives {shown(d.got)}, {other} {shown(d.want)}{off}"
+        got, want = shown(d.got, d.want)
+        return f"{one} gives {got}, {other} {want}{off}"
 
     def to_json(self) -> dict[str, Any]:
         d = self.difference
@@ -185,11 +192,14 @@ def fault_diagnostic(name: str, fault: Fault) -> Diagnostic:
     said = f"{fault.what} is wrong: {fault.numbers}"
     if fault.eqn is None:
         return Diagnostic("DL0406", f"{said}: the derivative of `{name}`", (), (REPORT_IT,))
+    if fault.rule is not None:
+        message = f"the derivative of `{name}` goes wrong at the rule of `{fault.rule.text}`"
+        called = () if fault.span is None else (Label(fault.span, "called here"),)
+        return Diagnostic("DL0406", message, (Label(fault.rule, said), *called), (MEND_IT,))
     message = f"the derivative of `{name}` goes wrong at `{fault.op}`"
     if fault.span is None:
         return Diagnostic("DL0406", f"{message}: {said}", (), (REPORT_IT,))
-    ruled = fault.eqn.op.plain is not None
-    return Diagnostic("DL0406", message, (Label(fault.span, said),), (MEND_IT if ruled else REPORT_IT,))
+    return Diagnostic("DL0406", message, (Label(fault.span, said),), (REPORT_IT,))
 
 
 def kink_diagnostic(kink: Kink) -> Diagnostic:
@@ -198,5 +208,7 @@ def kink_diagnostic(kink: Kink) -> Diagnostic:
                       ("what is given here by convention is in docs/conventions.md",), "warning")  # fmt: skip
 
 
-def shown(number: float) -> str:
-    return f"{number:.9g}"
+def shown(got: float, want: float) -> tuple[str, str]:
+    """Two numbers in so many digits that they can be told apart."""
+    short = f"{got:.9g}", f"{want:.9g}"
+    return short if short[0] != short[1] else (f"{got:.17g}", f"{want:.17g}")

@@ -94,6 +94,11 @@ class Wide:
         found = [(results or self.results)[i] for i in places]
         return flat(found if like is None else [laid(x, y) for x, y in zip(found, like, strict=True)])
 
+    def laid_out(self, rng: np.random.Generator, like: Sequence[Array]) -> tuple[Row, Row]:
+        """The numbers of all results, histories as long as those of `like`, and how far each moves."""
+        places = range(len(self.results))
+        return self.row(places, like), self.sizes(rng, places, like)
+
     def all_sizes(self, rng: np.random.Generator) -> Row:
         return self.sizes(rng, range(len(self.results)))
 
@@ -122,6 +127,9 @@ class Direction:
     forward_size: Row
     reverse: Row
     reverse_size: Row
+    values: Row  # all results of the subject by itself, and as either mode gives them
+    beside: tuple[Row, Row]
+    value_size: Row
 
     @property
     def product(self) -> tuple[float, float, float]:
@@ -180,16 +188,16 @@ class Subject:
         cotangents = [unit(drawn(rng, y), y) for y in self.values]
         push = Wide.of(self.push, [*self.exact, *tangents])
         pull = Wide.of(self.pull, [*self.exact, *cotangents])
-        n = len(self.graph.results)
-        ahead, back = range(n, len(push.results)), range(n, len(pull.results))
-        inputs = self.chosen(self.exact)
         if self.size is None:
             self.size = self.primal.sizes(rng, self.moving)
         found = slopes(lambda t, watch: self.at(tangents, t, watch), self.size, max(self.primal.epsilon, EPSILON))
+        values = flat(self.primal.results)
+        n = len(values)
+        forward, forward_size = push.laid_out(rng, [*self.primal.results, *self.values])
+        reverse, reverse_size = pull.laid_out(rng, [*self.primal.results, *self.chosen(self.exact)])
         return Direction(
-            tangents, cotangents, push, pull, found,
-            push.row(ahead, self.values), push.sizes(rng, ahead, self.values),
-            pull.row(back, inputs), pull.sizes(rng, back, inputs),
+            tangents, cotangents, push, pull, found, forward[n:], forward_size[n:], reverse[n:], reverse_size[n:],
+            values, (forward[:n], reverse[:n]), np.maximum(forward_size[:n], reverse_size[:n]),
         )  # fmt: skip
 
 

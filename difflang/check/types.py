@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 
 
 class DTypeVar(DType):
-    """An element type not yet known: one of `candidates`, `default` if nothing ever says which."""
+    """An element type not yet known: one of `candidates`, `default` if nothing ever says which.
 
-    __slots__ = ("candidates", "default", "found")
+    Where only floats or complex numbers are left it is by default `real`, or complex with such parts.
+    """
+
+    __slots__ = ("candidates", "default", "found", "real")
     __setattr__ = object.__setattr__  # unlike the element types it stands for, it changes
 
-    def __init__(self, candidates: Sequence[DType], default: DType) -> None:
+    def __init__(self, candidates: Sequence[DType], default: DType, real: DType = F32) -> None:
         super().__init__("?", "float", 0, "")
         self.candidates: tuple[DType, ...] = tuple(candidates)
         self.default = default
+        self.real = real
         self.found: DType | None = None
 
 
@@ -53,16 +57,16 @@ def pruned(dtype: DType) -> DType:
     return found
 
 
-def literal_dtype(value: complex, default_float: DType = F32) -> DTypeVar:
+def literal_dtype(value: complex, default_float: DType) -> DTypeVar:
     """The element type of a number as written: an integer literal may become any number, a float literal no integer."""
     if isinstance(value, int):
-        return DTypeVar(NUMBERS, I32)
-    return DTypeVar(FLOATS + COMPLEXES, default_float)
+        return DTypeVar(NUMBERS, I32, default_float)
+    return DTypeVar(FLOATS + COMPLEXES, default_float, default_float)
 
 
-def imaginary_dtype(default_float: DType = F32) -> DTypeVar:
+def imaginary_dtype(default_float: DType) -> DTypeVar:
     """The element type of an imaginary number as written, whose parts are floats of the default type if they can be."""
-    return DTypeVar(COMPLEXES, WHOLE_OF.get(default_float, C64))
+    return DTypeVar(COMPLEXES, WHOLE_OF.get(default_float, C64), default_float)
 
 
 def is_complex(dtype: DType) -> bool:

@@ -21,7 +21,7 @@ from difflang.check.types import (
 )
 from difflang.ir.dims import Dim, has_floor_div
 from difflang.ir.op import TypeMismatch
-from difflang.ir.types import FLOATS, PART_OF, WHOLE_OF, DType, Tensor
+from difflang.ir.types import C64, FLOATS, PART_OF, WHOLE_OF, DType, Tensor
 
 
 class Unifier:
@@ -110,6 +110,24 @@ class Unifier:
         return len(first) == len(second) and all(self.same(a, b) for a, b in zip(first, second, strict=True))
 
 
+def differences(unifier: Unifier, a: LangType, b: LangType) -> list[tuple[LangType, LangType]]:
+    """The parts of two types that cannot be made one."""
+    found: list[tuple[LangType, LangType]] = []
+    todo = [(a, b)]
+    while todo:
+        a, b = todo.pop()
+        if unifier.same(a, b):
+            continue
+        match a, b:
+            case (TupleType(items=first), TupleType(items=second)) if len(first) == len(second):
+                todo += zip(first, second, strict=True)
+            case RecordType(), RecordType() if a.decl is b.decl and a.names == b.names and a.tangent == b.tangent:
+                todo += zip(a.fields, b.fields, strict=True)
+            case _:
+                found.append((a, b))
+    return found
+
+
 def unified(a: DType, b: DType) -> bool:
     """Make two element types one; says whether that is possible."""
     a, b = pruned(a), pruned(b)
@@ -142,8 +160,8 @@ def narrow(var: DTypeVar, candidates: Sequence[DType]) -> bool:
     if len(candidates) == 1:
         var.found = candidates[0]
     elif var.default not in candidates:
-        names = [c.name for c in candidates]
-        var.default = candidates[names.index("f32")] if "f32" in names else candidates[0]
+        wanted = (var.real, WHOLE_OF.get(var.real, C64))
+        var.default = next((d for d in wanted if d in candidates), candidates[0])
     return True
 
 

@@ -14,6 +14,7 @@ from difflang.audit.programs import Roads
 from difflang.audit.report import Report
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.check.closures import FnCode
+from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import draw
@@ -36,7 +37,7 @@ LEFT_OUT = ("DL03", "DL0401", "DL09", "DL12")  # families that keep a function f
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is asked of an audit."""
+    """What is asked of an audit, in Python or on the command line. Errors: DL1207 for a number that no option is."""
 
     order: int = 1
     directions: int = 3
@@ -45,17 +46,34 @@ class Options:
     compiled: bool = True
     told: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def __post_init__(self) -> None:
+        whole("order", self.order, 1, 3)
+        whole("directions", self.directions, 1)
+        whole("seed", self.seed, 0, 2**64 - 1)
+
+
+def whole(name: str, given: object, least: int, most: int | None = None) -> None:
+    """An option is a whole number within limits. Errors: DL1207."""
+    if isinstance(given, int) and not isinstance(given, bool) and least <= given and (most is None or given <= most):
+        return
+    limits = f"from {least} to {most}" if most is not None else f"from {least} on"
+    raise mistake("DL1207", f"`{name}` is a whole number {limits}, and {given!r} was given")
+
 
 def check_all(
     checked: Checked, path: Path | None, entry: str | None, options: Options
 ) -> tuple[list[Report], list[Diagnostic]]:
     """The audits of one function or of all, and why functions were left out: these are warnings.
 
-    Errors: as `check_grad`; DL0201 for an unknown entry.
+    Errors: as `check_grad`; DL0201 for an unknown entry; DL0401 where there is no function.
     """
     found: list[Report] = []
     left: list[Diagnostic] = []
-    for decl in entries(checked, entry):
+    decls = entries(checked, entry)
+    if not decls:
+        way = "put what is to be differentiated into a `fn`"
+        raise mistake("DL0401", "there is no function in this file: there is nothing to differentiate", help=way)
+    for decl in decls:
         try:
             found.append(check_grad(checked, path, decl, options))
         except DifflangError as error:
@@ -85,7 +103,7 @@ def check_grad(checked: Checked, path: Path | None, decl: tree.Fn, options: Opti
         name = decl.params[first].name if isinstance(first, int) else first
         options = replace(options, wrt=".".join([name, *map(str, rest)]))
     text = f"{draw.spelled(arguments)}, seed {options.seed}" if arguments else f"seed {options.seed}"
-    return audited(decl.name, entry, arrays, len(entry.graph.params) - len(constants), options, text)
+    return audited(checked.module, decl.name, entry, arrays, len(entry.graph.params) - len(constants), options, text)
 
 
 def chosen_entry(
@@ -120,7 +138,9 @@ def found_arrays(
     raise failure if failure.diagnostics[0].code.startswith("DL09") else draw.undrawable(decl, failure)
 
 
-def audited(name: str, entry: Entry, arrays: Sequence[Any], arguments: int, options: Options, text: str = "") -> Report:
+def audited(
+    module: Module, name: str, entry: Entry, arrays: Sequence[Any], arguments: int, options: Options, text: str = ""
+) -> Report:
     """The audit of an elaborated call at arrays; its first params are the leaves of the arguments."""
     graph = dce(entry.graph.with_results(entry.graph.results[: -1 - NUMBERS])) if entry.fails else entry.graph
     wrt = tuple(wanted(p.hint, options.wrt) and i < arguments and p.type.tangent is not None
@@ -133,6 +153,7 @@ def audited(name: str, entry: Entry, arrays: Sequence[Any], arguments: int, opti
     return audit(
         graph, arrays, wrt, name=name, roads=roads(options.compiled), order=options.order,
         directions=options.directions, seed=options.seed, drawn=text,
+        rules={function: rule.name_span for function, rule in module.rules.items()},
     )  # fmt: skip
 
 

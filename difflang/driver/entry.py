@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source, Span
 from difflang.check.modules import Module
+from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, LangType, leaf_types, settled_type, show_type
 from difflang.driver.units import context
 from difflang.elaborate.arguments import Args
@@ -82,6 +83,7 @@ def applied(cx: Context, name: str, function: ClosureType, arguments: Sequence[A
             args.named[argument.name] = (given, span)
         else:
             args.items[i] = (given, span)
+    refuse_negative_sizes(name, arguments)
     result = run(apply(cx, term, args))
     if isinstance(result, Poison) or cx.session.errors > errors:
         raise Reported
@@ -97,6 +99,14 @@ def applied(cx: Context, name: str, function: ClosureType, arguments: Sequence[A
         bool(word),
         frozenset(root.effects),
     )
+
+
+def refuse_negative_sizes(name: str, arguments: Sequence[Argument]) -> None:
+    """Errors: DL1210 for an argument whose declared type, with the sizes that were told, is none."""
+    for argument in arguments:
+        if any(isinstance(d, int) and d < 0 for t in leaf_types(argument.type) for d in t.shape):
+            message = f"`{argument.name}` of `{name}` is {show_type(argument.type)} then: a size is not negative"
+            raise mistake("DL1210", message, help="tell larger sizes")
 
 
 def parameter(cx: Context, type: LangType, name: str, params: list[Value]) -> Term:

@@ -166,7 +166,7 @@ class Host(Scopes, ABC):
             value = yield walk(cx, e)
             if written is not None:
                 known = set(cx.annotations.bound)
-                value = declared(cx, written, value, e.span, "the value")
+                value = yield declared(cx, written, value, e.span, "the value")
                 new = {n: d for n, d in cx.annotations.bound.items() if n not in known}
                 sizes.update({n: d for n, d in new.items() if isinstance(d, (int, Poly))})
             return [value]

@@ -20,6 +20,8 @@ from difflang.ir.types import DTYPES, Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
+NUMBER = re.compile(r"\s*-?\d{1,10}\s*", re.ASCII)
+MOST = 2**31  # in a program a size is an i32
 PLAIN = re.compile(r"\s*(\w+)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?\s*", re.ASCII)
 
 
@@ -56,8 +58,8 @@ def declared_arguments(
 
     Errors: DL1210 for what is told wrongly, or not told and needed; DL1207 for a name that is not there.
     """
-    bound = {**(bound or {}), **{n: int(t) for n, t in told.items() if t.strip().isdecimal()}}
-    annotations = Annotations(Unifier(), module.records.get, bound, {g.name: g.bound for g in decl.generics})
+    annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
+    annotations.bound = bound = {**(bound or {}), **told_sizes(decl, told, annotations)}
     types: dict[str, LangType] = {}
     names = [p.name for p in decl.params]
     sizes = {n for p in decl.params if p.type is not None for n in free_names(p.type)}
@@ -81,6 +83,21 @@ def declared_arguments(
         else:
             raise untold(decl, param, annotations)
     return tuple(arguments)
+
+
+def told_sizes(decl: tree.Fn, told: Mapping[str, str], annotations: Annotations) -> dict[str, int]:
+    """The sizes that are told as numbers. Errors: DL1210 for one that is none; a `dim` may be negative."""
+    dims = {p.name for p in decl.params if is_dim(p.type)}
+    sizes = {n for p in decl.params if p.type is not None for n in sizes_in(p.type, annotations)} - dims
+    found: dict[str, int] = {}
+    for name, text in told.items():
+        number = int(text) if NUMBER.fullmatch(text) else None
+        if number is not None and (0 if name in sizes else -MOST) <= number < MOST:
+            found[name] = number
+        elif name in sizes | dims:
+            what = "a whole number" if name in dims else "a whole number that is not negative"
+            raise mistake("DL1210", f"the size `{name}` is {what}, and `{text}` was told", help=f"write `{name}=3`")
+    return found
 
 
 def fitting(decl: tree.Fn, name: str, type: LangType, annotations: Annotations) -> LangType:

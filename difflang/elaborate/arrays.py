@@ -66,17 +66,26 @@ def filled(cx: Context, shape: tuple[Dim, ...], value: float, dtype: DType, span
 def zeros(cx: Context, args: Args, name: str) -> Term:
     if args.named:
         raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span)
-    dtype = literal_dtype(0)
+    dtype = literal_dtype(0, cx.module.default_float)
     dtype.default = cx.module.default_float
     return filled(cx, shape_of(cx, args.items), 0 if name == "zeros" else 1, dtype, args.span)
 
 
 @builtin("fill")
 def fill(cx: Context, args: Args, name: str) -> Term:
-    if len(args.items) < 1:
+    """A number in an array of that shape, or an array along new first axes."""
+    if len(args.items) < 1 or args.named:
         raise cx.error("DL0319", "`fill` is called as `fill(n, m, value)`", args.span)
-    value = array(cx, *args.items[-1])
+    value, at = array(cx, *args.items[-1]), args.items[-1][1]
     shape = shape_of(cx, args.items[:-1]) if len(args.items) > 1 else ()
+    if any(isinstance(d, Spread) for d in value.tensor.shape):
+        raise Undecided
+    missing = len(shape) - value.tensor.rank
+    if missing < 0 or not all(map(cx.unifier.equal, value.tensor.shape, shape[missing:])):
+        told = ", ".join(map(str, shape))
+        message = f"`fill` is told all sizes of the result, and [{told}] does not end with those of its value"
+        way = "write `fill(k, n, x)` for k times an array `x` of size n, and `x` itself for one"
+        raise cx.error("DL0310", message, at, f"this is {show_type(value.tensor)}", way)
     from difflang.elaborate.operators import broadcast_to
 
     return broadcast_to(cx, value, shape, args.span)
@@ -110,7 +119,7 @@ def filled_tangent(cx: Context, term: Term, value: float, span: Span) -> Term:
 @builtin("eye")
 def eye(cx: Context, args: Args, name: str) -> Term:
     n = Taken(cx, args, name, "n").static("n", 0)
-    dtype = literal_dtype(0)
+    dtype = literal_dtype(0, cx.module.default_float)
     dtype.default = cx.module.default_float
     return Array(identity(cx, n, dtype, args.span))
 
@@ -259,14 +268,16 @@ def pad(cx: Context, args: Args, name: str) -> Term:
         else Array(cx.emit("const", args.span, value=0, type=Tensor(x.tensor.dtype)))
     )
     low, high = sides
-    return cx.op("pad", args.span, x, value, low=low, high=high, interior=(0,) * rank)
+    spans = (took.span("x"), took.span("value")) if took.has("value") else ()
+    return cx.op("pad", args.span, x, value, spans=spans, low=low, high=high, interior=(0,) * rank)
 
 
 @builtin("outer")
 def outer(cx: Context, args: Args, name: str) -> Term:
     took = Taken(cx, args, name, "x y")
     x, y = took.array("x"), took.array("y")
-    return cx.op("dot_general", args.span, x, y, contract=((), ()), batch=((), ()))
+    spans = (took.span("x"), took.span("y"))
+    return cx.op("dot_general", args.span, x, y, spans=spans, called=name, contract=((), ()), batch=((), ()))
 
 
 @builtin("dot")

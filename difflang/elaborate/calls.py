@@ -35,7 +35,7 @@ from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, detached
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.names import bound_names
-from difflang.elaborate.signatures import counted, matched_arguments
+from difflang.elaborate.signatures import counted, held_to, matched_arguments
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -325,6 +325,8 @@ def bind_pattern(cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, 
 
 def construct(cx: Context, code: RecordCode, args: Args) -> Walk[Term]:
     """`P(x = 1.0, tag = "a")`: every field by name, or all by position in their order."""
+    from difflang.elaborate import linear
+
     decl = code.decl
     names = [f.name for f in decl.fields]
     given = matched_arguments(cx, args, decl.name, names, {}, decl.name_span)
@@ -333,10 +335,11 @@ def construct(cx: Context, code: RecordCode, args: Args) -> Walk[Term]:
         term, span = given[name]
         if not annotations.match(written.type, type_of(term)):
             raise field_mismatch(annotations, written, type_of(term), span)
+        if isinstance(written.type, tree.TypeFn) and written.type.linear:
+            yield linear.prove_given(cx, [held_to(written.type, term, span, annotations, name)])
     fields = tuple(given[n][0] for n in names)
     order = tuple(annotations.bound.get(g.name) for g in decl.generics)
     return Record(RecordType(decl, tuple(names), tuple(map(type_of, fields)), order), fields)
-    yield
 
 
 def field_mismatch(annotations: Annotations, written: tree.Field, found: LangType, span: Span) -> DifflangError:

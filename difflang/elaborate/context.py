@@ -15,7 +15,8 @@ from difflang.check.modules import HostVar, Module
 from difflang.check.reports import mistake
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
-from difflang.elaborate.spelling import spelled, way_out
+from difflang.elaborate.mismatches import advice
+from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import Array, Poison, Static, Term, Tuple, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
@@ -148,9 +149,11 @@ class Session:
         return len(self.sites)
 
     def report(self, error: DifflangError) -> None:
+        """Keep what is new: a mistake in a definition is met again, in other words, at each size it is used for."""
         for diagnostic in error.diagnostics:
             self.errors += diagnostic.severity == "error"
-            if all((d.code, d.labels[:1]) != (diagnostic.code, diagnostic.labels[:1]) for d in self.diagnostics):
+            if all((d.code, d.span or d.message) != (diagnostic.code, diagnostic.span or diagnostic.message)
+                   for d in self.diagnostics):  # fmt: skip
                 self.diagnostics.append(diagnostic)
 
     def warn(self, warning: Diagnostic) -> None:
@@ -284,9 +287,8 @@ class Context:
         first = labels or [(span, ", ".join(show_type(x.tensor) for x in operands))]
         colon = "" if refused.message.startswith("takes") else ":"
         message = f"`{called or spelled(name)}`{colon} {refused.message}"
-        return mistake(
-            "DL0311" if of_dtypes else "DL0312", message, *first, help=way_out(name, refused.message, first[0][0])
-        )
+        way = advice(called or name, refused.message, operands, places, first[0][0])
+        return mistake("DL0311" if of_dtypes else "DL0312", message, *first, help=way)
 
     def literal(self, value: complex, span: Span, dtype: DType, static: Static = None) -> Array:
         """A number as written."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from difflang.base.source import Span
-from difflang.check.reports import mistake
+from difflang.check.reports import Undecided, mistake
 from difflang.check.types import ClosureType, TextType, leaf_types, mapped, show_type
+from difflang.check.unify import differences
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.failure import all_is_well
@@ -24,6 +25,7 @@ from difflang.elaborate.terms import (
     Term,
     Tuple,
     leaves,
+    made_of_sizes,
     rebuild,
     type_of,
 )
@@ -89,7 +91,7 @@ def if_(cx: Context, e: tree.If) -> Walk[Term]:
     variables = carried(cx, e.then, e.orelse)
     then = yield branch(cx, lambda: walk(cx, e.then), variables, e.then.span)
     other = yield branch(cx, (lambda: walk(cx, orelse)) if (orelse := e.orelse) else None, variables, e.span)
-    if not agree(cx, then, other, e):
+    if not agree(cx, predicate, then, other, e):
         then, other = replace(then, value=UNIT_TERM), replace(other, value=UNIT_TERM)
     if then.writes or other.writes:
         return either_writes(cx, predicate, then, other, variables, e.span)
@@ -165,18 +167,20 @@ def either_writes(
     return value
 
 
-def agree(cx: Context, then: Branch, other: Branch, e: tree.If) -> bool:
-    """Whether a branch has a value: both sides give one, of one type."""
+def agree(cx: Context, predicate: Array, then: Branch, other: Branch, e: tree.If) -> bool:
+    """Whether a branch has a value: both sides give one, of one type. Errors: Undecided where a use takes one side."""
     if e.orelse is None or then.value is UNIT_TERM or other.value is UNIT_TERM:
         return False
     a, b = type_of(then.value), type_of(other.value)
     if cx.unifier.same(a, b):
         return True
-    if isinstance(a, ClosureType) and isinstance(b, ClosureType):
-        raise cx.not_yet(
-            "a function chosen at run time is", e.condition.span, "write the choice into one function's body"
-        )
-    if isinstance(a, TextType) and isinstance(b, TextType):
+    if cx.root.definition and made_of_sizes(predicate.value):
+        raise Undecided
+    kinds = {type(m) if type(m) is type(n) else None for m, n in differences(cx.unifier, a, b)}
+    if kinds <= {ClosureType, TextType}:
+        if ClosureType in kinds:
+            way = "write the choice into one function's body"
+            raise cx.not_yet("a function chosen at run time is", e.condition.span, way)
         raise cx.not_yet("a string chosen at run time is", e.condition.span, "choose on the host")
     raise mistake(
         "DL0327",

@@ -54,7 +54,7 @@ CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 def integer(cx: Context, e: tree.Int) -> Walk[Term]:
     if e.value >= 2**63:
         raise cx.error("DL0316", "this integer fits in no integer type", e.span, "64 bits hold less than 2^63")
-    return cx.literal(e.value, e.span, literal_dtype(e.value), e.value)
+    return cx.literal(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
     yield
 
 
@@ -193,9 +193,13 @@ def unknown_in(cx: Context, decl: tree.Fn) -> Iterator[DifflangError]:
 
 @walks(tree.Lambda)
 def lambda_(cx: Context, e: tree.Lambda) -> Walk[Term]:
+    from difflang.elaborate import linear
+
     names, terms = captured(cx, e)
-    return Closure(LambdaCode(e, cx.module, names), terms)
-    yield
+    made = Closure(LambdaCode(e, cx.module, names), terms)
+    if e.linear:
+        yield linear.prove_made(cx, made)
+    return made
 
 
 def captured(cx: Context, node: tree.Lambda | tree.Fn) -> tuple[tuple[str, ...], tuple[Term, ...]]:

@@ -69,6 +69,23 @@ def detached(cx: Context, type: LangType) -> Term:
     return rebuild(type, [Value(t, cx.builder) for t in leaf_types(type)])
 
 
+def parameter_terms(cx: Context, decl: tree.Fn) -> dict[str, Term]:
+    """The parameters of a definition that is checked, but for its dims, which become names of sizes.
+
+    Errors: Undecided for a parameter without a type.
+    """
+    terms: dict[str, Term] = {}
+    for param in decl.params:
+        if is_dim(param.type):
+            cx.annotations.dim(tree.TypeName(param.span, (param.name,)))
+        elif param.type is None:
+            raise Undecided
+        else:
+            term = detached(cx, cx.annotations.type(param.type))
+            terms[param.name] = Array(term.value, origin=param.type.span) if isinstance(term, Array) else term
+    return terms
+
+
 def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
     """A call: the instance for these types and sizes is found or made, and called as a graph."""
     from difflang.elaborate import linear
@@ -356,16 +373,8 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
     before = session.errors
     try:
         cx.attributes(decl.attributes)
-        for param in decl.params:
-            if is_dim(param.type):
-                cx.annotations.dim(tree.TypeName(param.span, (param.name,)))
-            elif param.type is None:
-                raise Undecided
-            else:
-                term = detached(cx, cx.annotations.type(param.type))
-                cx.scope.bind(
-                    param.name, Array(term.value, origin=param.type.span) if isinstance(term, Array) else term
-                )
+        for name, term in parameter_terms(cx, decl).items():
+            cx.scope.bind(name, term)
         for param in decl.params:
             if isinstance(cx.annotations.bound.get(param.name), Dim) and not is_dim(param.type):
                 raise both_size_and_value(param)

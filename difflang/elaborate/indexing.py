@@ -13,9 +13,9 @@ from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported, walk
 from difflang.elaborate.failure import check_index
 from difflang.elaborate.lanes import by_lanes
-from difflang.elaborate.mismatches import no_conversion
+from difflang.elaborate.mismatches import no_conversion, not_indexed
 from difflang.elaborate.operators import ARITHMETIC, array, broadcast_shape, broadcast_to, elementwise
-from difflang.elaborate.terms import Array, Poison, Range, Term, type_of
+from difflang.elaborate.terms import Array, Poison, Range, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.graph import Value
@@ -57,7 +57,7 @@ def subscripts(cx: Context, e: tree.Index, base: Term) -> Walk[Subscripts]:
     if isinstance(base, Poison):
         raise Reported
     if not isinstance(base, Array):
-        raise cx.error("DL0313", "only arrays are indexed", e.base.span, f"this is {show_type(type_of(base))}")
+        raise not_indexed(e.base.span, base)
     shape = base.tensor.shape
     if any(isinstance(d, Spread) for d in shape):
         raise Undecided

@@ -158,10 +158,10 @@ def as_map(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Wa
     return value_and_map(cx, traced, whole, span)[1]
 
 
-def domain(cx: Context, code: LambdaCode, f: Closure, span: Span) -> list[LangType]:
+def domain(cx: Context, code: LambdaCode, f: Closure, span: Span, *, rigid: bool = False) -> list[LangType]:
     """What a linear lambda takes, as its parameters say. Errors: DL1103."""
-    sizes = captured_sizes(code, f.captures)
-    inner = Annotations(cx.unifier, code.module.records.get, {**cx.annotations.bound, **sizes}, cx.annotations.generics)
+    bound = {**cx.annotations.bound, **captured_sizes(code, f.captures)}
+    inner = Annotations(cx.unifier, code.module.records.get, bound, cx.annotations.generics, rigid)
     if any(p.type is None for p in code.decl.params):
         raise unknown_domain(code, span)
     return [inner.type(p.type) for p in code.decl.params if p.type is not None]
@@ -281,6 +281,30 @@ def told_by_body(
         body: Body = yield body_of(cx, term, takes, spans[param.name])
         if annotations.match(type.result, body.gives):
             terms[param.name] = held_to(type, term, spans[param.name], annotations, param.name)
+
+
+def prove_made(cx: Context, f: Closure) -> Walk[None]:
+    """A linear lambda whose parameters have written types is linear in these, whether anybody applies it or not.
+
+    A size that only its arguments tell is a name of its own while a definition is checked. What says too little is
+    proved where it is applied.
+    """
+    assert isinstance(f.code, LambdaCode)
+    decl, bound, checking = f.code.decl, dict(cx.annotations.bound), cx.root.definition
+    if any(p.type is None for p in decl.params):
+        return
+    try:
+        takes = domain(cx, f.code, f, decl.span, rigid=checking)
+    except (DifflangError, Undecided) as error:
+        if checking and isinstance(error, DifflangError):
+            raise
+        return
+    try:
+        yield proved(cx, f, takes, decl.span)
+    except Undecided:
+        return
+    finally:
+        cx.annotations.bound = bound
 
 
 def prove_given(cx: Context, terms: Sequence[Term]) -> Walk[None]:

@@ -76,7 +76,8 @@ def way_out(fault: NotLinear, names: str) -> str:
 def not_a_vector(decl: tree.Lambda, found: str, span: Span) -> DifflangError:
     message = f"a linear function takes what can be scaled and added, not {found}"
     way = "take it from outside the lambda"
-    return mistake("DL1101", message, (decl.params[0].span, f"given {found}"), (span, ""), help=way)
+    applied = [] if span == decl.span else [(span, "")]
+    return mistake("DL1101", message, (decl.params[0].span, f"given {found}"), *applied, help=way)
 
 
 def plain_function(term: Term, span: Span, message: str) -> DifflangError:

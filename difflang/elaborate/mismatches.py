@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import mistake
 from difflang.check.types import DTypeVar, dtype_text, is_complex, pruned, show_type
-from difflang.elaborate.context import Context
-from difflang.elaborate.spelling import quoted
-from difflang.elaborate.terms import Array
+from difflang.elaborate.spelling import quoted, way_out
+from difflang.elaborate.terms import Array, Closure, Opaque, Record, Term, Tuple, type_of
 from difflang.ir.types import C64, WHOLE_OF
+
+if TYPE_CHECKING:
+    from difflang.elaborate.context import Context
 
 
 def no_broadcast(terms: Sequence[Array], spans: Sequence[Span], span: Span, i: int, j: int) -> DifflangError:
@@ -55,6 +58,31 @@ def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans
         f"there is no implicit conversion: {conversion(first, other, spans[0], at)}" if spans else "convert one of them"
     )
     return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way)
+
+
+def not_indexed(span: Span, base: Term) -> DifflangError:
+    """What a person may have meant who indexes something else than an array."""
+    text, way = quoted(span), ""
+    match base:
+        case Tuple(items=items) if len(items) > 1:
+            names = ", ".join("abcdefgh"[: len(items)]) + ", …" * (len(items) > 8)
+            way = f"take the tuple apart: `let ({names}) = {text}`"
+        case Record(type=type) if type.names:
+            way = f"a field is taken by its name: `{text}.{type.names[0]}`"
+        case Closure() | Opaque():
+            way = f"a function is called in parentheses: `{text}(…)`"
+        case _:
+            pass
+    return mistake("DL0313", "only arrays are indexed", (span, f"this is {show_type(type_of(base))}"), help=way)
+
+
+def advice(name: str, refused: str, arrays: Sequence[Array], spans: Sequence[Span], span: Span) -> str:
+    """The way out where an op refuses its operands."""
+    if not refused.startswith("element types"):
+        return way_out(name, refused, spans[0] if spans else span)
+    first, *others = zip(arrays, spans or [span] * len(arrays), strict=True)
+    other = next(o for o in others if pruned(o[0].tensor.dtype) is not pruned(first[0].tensor.dtype))
+    return f"there is no implicit conversion: {conversion(first[0], other[0], first[1], other[1])}"
 
 
 def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> str:

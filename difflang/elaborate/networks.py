@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from difflang.check.reports import Undecided
+from difflang.check.reports import Undecided, mistake
 from difflang.check.types import Spread, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.builtins import Taken, builtin
@@ -56,6 +56,32 @@ def padding(cx: Context, took: Taken, sizes: Ints, window: Ints, strides: Ints) 
         return same(sizes, window, strides)
     amounts = (0,) * len(sizes) if word == "valid" else each(cx, took, "padding", len(sizes), 0, least=0)
     return tuple((amount, amount) for amount in amounts)
+
+
+def fitting(cx: Context, took: Taken, name: str, what: str, sizes: Ints, window: Ints, strides: Ints) -> Margins:
+    """How an image is padded for windows that `what` says. Errors: DL0338 for one that is longer than the padded image.
+
+    Padding that is as many places as strides fit leaves none in an image of nothing.
+    """
+    edges = padding(cx, took, sizes, window, strides)
+    if padding_word(cx, took) == "same":
+        return edges
+    x, way = took.array("x"), max(-(-(k - n) // 2) for n, k in zip(sizes, window, strict=True))
+    axes = SPACE[name[-2:]].split(", ")
+    for axis, n, k, (low, high) in zip(axes, sizes, window, edges, strict=True):
+        if (there := low + n + high) < k:
+            raise mistake(
+                "DL0338",
+                f"`{name}`: the window is longer than the image: {k} along the {axis}, where there {are(there)}",
+                (took.span(what), f"this reaches over {' x '.join(map(str, window))}"),
+                (took.span("x"), f"this is {show_type(x.tensor)}" + f", padded by {low} on each side" * (low > 0)),
+                help=f'write `padding = "same"`, or `padding = {way}` or more; or take a shorter window',
+            )
+    return edges
+
+
+def are(n: int) -> str:
+    return "is 1" if n == 1 else f"are {n}"
 
 
 def padding_word(cx: Context, took: Taken) -> str | None:
@@ -118,7 +144,7 @@ def conv(cx: Context, args: Args, name: str) -> Term:
     x, sizes = image(cx, took, "x", kind)
     w, taps = kernel(cx, took, x, kind)
     strides, dilation = each(cx, took, "stride", len(sizes), 1), each(cx, took, "dilation", len(sizes), 1)
-    edges = padding(cx, took, sizes, reach(taps, dilation), strides)
+    edges = fitting(cx, took, name, "w", sizes, reach(taps, dilation), strides)
     return cx.op(
         "conv",
         args.span,
@@ -192,7 +218,7 @@ def pool(cx: Context, args: Args, name: str) -> Term:
     x, sizes = image(cx, took, "x", kind)
     window = each(cx, took, "window", len(sizes), 1)
     strides = each(cx, took, "stride", len(sizes), 1) if took.has("stride") else window
-    edges = padding(cx, took, sizes, window, strides)
+    edges = fitting(cx, took, name, "window", sizes, window, strides)
     op = "max_pool" if name.startswith("max") else "sum_pool"
     spans = (took.span("x"),)
     result = cx.op(op, args.span, x, spans=spans, called=name, window=window, strides=strides, padding=edges)

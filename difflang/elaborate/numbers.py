@@ -23,7 +23,7 @@ def beside(cx: Context, name: str, number: Array, leaf: Term, span: Span) -> Arr
         return number
     dtype, other = pruned(number.tensor.dtype), pruned(leaf.tensor.dtype)
     if number.literal and isinstance(dtype, DTypeVar) and isinstance(number.static, (int, float)):
-        return cx.literal(number.static, span, DTypeVar(dtype.candidates, dtype.default), number.static)
+        return cx.literal(number.static, span, DTypeVar(dtype.candidates, dtype.default, dtype.real), number.static)
     if name in ("mul", "div") and PART_OF.get(other) is dtype:
         return Array(cx.emit("convert", span, number.value, dtype=other))
     return number

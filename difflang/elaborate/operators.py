@@ -354,7 +354,7 @@ def logical(cx: Context, name: str, span: Span, terms: tuple[Term, Term], spans:
 @walks(tree.Unary)
 def unary(cx: Context, e: tree.Unary) -> Walk[Term]:
     if e.op == "-" and isinstance(e.operand, tree.Int) and e.operand.value <= 2**63:
-        return cx.literal(-e.operand.value, e.span, literal_dtype(0), -e.operand.value)
+        return cx.literal(-e.operand.value, e.span, literal_dtype(0, cx.module.default_float), -e.operand.value)
     operand = yield walk(cx, e.operand)
     if e.op == "not":
         if isinstance(operand, Array) and isinstance(operand.static, bool):

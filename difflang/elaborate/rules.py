@@ -21,7 +21,7 @@ from difflang.elaborate import implicit, solves
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply
 from difflang.elaborate.context import FAILURE, Context, Instance, Reported, Rule, Session, walk
-from difflang.elaborate.functions import called, detached, function_context, instantiate, operands_of, tail
+from difflang.elaborate.functions import called, function_context, instantiate, operands_of, parameter_terms, tail
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import is_dim
@@ -211,15 +211,37 @@ def parts(
     return value, change, params
 
 
-def bind_parameters(cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> None:
-    """The rule's own names for the function's parameters. Errors: DL1104 if they are not as many."""
-    if len(rule.params) != len(code.decl.params):
+def same_parameters(code: FnCode, rule: tree.Rule) -> None:
+    """A rule has the parameters of its function: as many, and under the same names. Errors: DL1104.
+
+    A name that stands there twice is a mistake of its own, which was reported.
+    """
+    names = [p.name for p in code.decl.params]
+    way = f"write `rule {code}({', '.join(names)})`"
+    if len(rule.params) != len(names):
         raise mistake(
             "DL1104",
             f"the rule of `{code}` has as many parameters as `{code}`",
             (rule.name_span, f"{len(rule.params)} here"),
-            (code.decl.name_span, f"it takes {', '.join(p.name for p in code.decl.params) or 'none'}"),
+            (code.decl.name_span, f"it takes {', '.join(names) or 'none'}"),
+            help=way,
         )
+    if len({p.name for p in rule.params}) < len(names):
+        raise Reported
+    for mine, theirs in zip(rule.params, code.decl.params, strict=True):
+        if mine.name != theirs.name:
+            raise mistake(
+                "DL1104",
+                f"the parameters of a rule are called as those of `{code}`",
+                (mine.span, f"`{code}` calls this one `{theirs.name}`"),
+                (theirs.span, ""),
+                help=way,
+            )
+
+
+def bind_parameters(cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> None:
+    """The function's parameters as the rule names them. Errors: DL1104 if they are not the same."""
+    same_parameters(code, rule)
     for mine, theirs in zip(rule.params, code.decl.params, strict=True):
         size = cx.annotations.bound.get(theirs.name)
         term = size if is_dim(theirs.type) and isinstance(size, Dim) else arguments.get(theirs.name)
@@ -290,16 +312,10 @@ def checked(session: Session, module: Module, rule: tree.Rule) -> Walk[None]:
     annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True)
     cx = function_context(session, module, annotations, definition=True)
     code = FnCode(decl, module)
+    same_parameters(code, rule)
     if rule.by == "linear_solve":
         solves.roles_of(code, rule)
-    arguments: dict[str, Term] = {}
-    for param in decl.params:
-        if is_dim(param.type):
-            cx.annotations.dim(tree.TypeName(param.span, (param.name,)))
-        elif param.type is None:
-            raise Undecided
-        else:
-            arguments[param.name] = detached(cx, cx.annotations.type(param.type))
+    arguments = parameter_terms(cx, decl)
     if rule.by == "linear_solve":
         bind_parameters(cx, code, rule, arguments)
         return

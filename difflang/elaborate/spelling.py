@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from difflang.base.source import Span
-from difflang.ir.op import OPS
 
 # Ops that a person does not write by their own name.
 SPELLED = {
@@ -30,6 +29,17 @@ SPELLED = {
     **{f"reduce_{name}": name for name in ("sum", "prod", "max", "min", "all", "any")},
 }
 
+SQUARE = "it takes a square matrix, [n, n], or a stack of them; any matrix has `qr` and `svd`"
+EQUATIONS = "`a` is [n, n] and `b` [n] or [n, m], a row for each of `a`; `qr` helps with more equations than unknowns"
+KERNEL = "a kernel is [axes of space, channels in, channels out]; with `groups`, as many times fewer channels in"
+# What an op takes whose operands do not fit together in size.
+EXPECTED = {
+    **dict.fromkeys(("det", "slogdet", "inv", "cholesky", "lu", "eigh", "expm"), SQUARE),
+    **dict.fromkeys(("solve", "solve_triangular"), EQUATIONS),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), KERNEL),
+    "concat": "all sizes but that of the axis agree: choose another, `axis = 1`, or give one part another shape",
+}
+
 NO_REAL_NUMBER = "take a real number of it: `real({0})`, `abs({0})`"
 
 
@@ -45,7 +55,7 @@ def quoted(span: Span, otherwise: str = "x") -> str:
 
 
 def way_out(name: str, refused: str, span: Span) -> str:
-    """What to write instead where an op takes other element types; else what the op does."""
+    """What to write instead where an op takes other element types; where sizes do not fit, what would."""
     text = quoted(span)
     if "takes a bool" in refused:
         return f"compare it: `{text} != 0`" if text.isidentifier() else f"compare it: `({text}) != 0`"
@@ -55,6 +65,6 @@ def way_out(name: str, refused: str, span: Span) -> str:
         return f"convert it: `c64({text})`"
     if "takes a float" in refused or "takes f32" in refused:
         return f"convert it: `f32({text})`"
-    if "not bool" in refused:
+    if "takes an integer" in refused or "not bool" in refused:
         return f"convert it: `i32({text})`"
-    return OPS[name].doc.split(". ")[0].split("\n")[0].rstrip(".") if name in OPS else ""
+    return EXPECTED.get(name, "")

@@ -95,7 +95,7 @@ def let(cx: Context, e: tree.Let | tree.Var) -> Walk[Term]:
         way = "give it an `else`, and a value at the end of each side"
         raise cx.error("DL0327", "this `if` has no value to bind", e.value.condition.span, "", way)
     if e.type is not None:
-        value = declared(cx, e.type, value, e.value.span, "the value")
+        value = yield declared(cx, e.type, value, e.value.span, "the value")
     mutable = isinstance(e, tree.Var)
     if mutable:
         value = forgetting(value)
@@ -103,8 +103,10 @@ def let(cx: Context, e: tree.Let | tree.Var) -> Walk[Term]:
     return UNIT_TERM
 
 
-def declared(cx: Context, written: tree.TypeExpr, value: Term, span: Span, what: str) -> Term:
+def declared(cx: Context, written: tree.TypeExpr, value: Term, span: Span, what: str) -> Walk[Term]:
     """The value, of the type that is written; new sizes in it are bound."""
+    from difflang.elaborate import linear
+
     if isinstance(value, Poison):
         raise Reported
     known = set(cx.annotations.bound)
@@ -114,7 +116,9 @@ def declared(cx: Context, written: tree.TypeExpr, value: Term, span: Span, what:
         if name not in known and isinstance(size, (int, Poly)):
             cx.scope.bind(name, size)
     if isinstance(written, tree.TypeFn) and written.linear:
-        return held_to(written, value, span, cx.annotations, what)
+        value = held_to(written, value, span, cx.annotations, what)
+        yield linear.prove_given(cx, [value])
+        return value
     return (
         Array(value.value, value.static, value.literal, value.below, written.span)
         if isinstance(value, Array)

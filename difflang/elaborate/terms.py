@@ -27,7 +27,7 @@ from difflang.check.types import (
 )
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Value
+from difflang.ir.graph import Eqn, Value
 from difflang.ir.types import Tensor
 
 
@@ -221,3 +221,21 @@ def leaf_hints(type: LangType, name: str) -> list[str]:
             return [h for t in type.captures for h in leaf_hints(t, name)]
         case _:
             return [name] * len(leaf_types(type))
+
+
+def made_of_sizes(condition: Value) -> bool:
+    """Whether a condition is computed from sizes and numbers of the program alone: each use of a definition decides it.
+
+    Cost: one walk over the graph that computes it.
+    """
+    homes: dict[Builder, dict[Value, Eqn]] = {}
+    todo = [condition]
+    while todo:
+        value = todo.pop()
+        if value.home not in homes:
+            homes[value.home] = {r: eqn for eqn in value.home.eqns for r in eqn.results}
+        eqn = homes[value.home].get(value)
+        if eqn is None or not (eqn.op.elementwise or eqn.op.splat is not None):
+            return False
+        todo += eqn.operands
+    return True

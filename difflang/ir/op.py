@@ -107,6 +107,7 @@ class Op:
     jvp_region: Rule | None = None
     expand: Rule | None = None
     plain: Rule | None = None  # of an op that differs from another one in its derivative alone: (eqn) -> that equation
+    declared: Rule | None = None  # of an op whose derivative the program declares: (eqn) -> the name of its function
     linear_in: Rule | None = None  # of an op with regions: (eqn) -> which operands it is linear in together
     ends: bool = False  # inactive because the program asks for that: `stop`
     effect: str = ""  # "", "print", "fail": never dropped, merged or moved

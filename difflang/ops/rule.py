@@ -141,6 +141,7 @@ ruled = OPS.declare(
         jvp_region=jvp,
         transpose_region=never_linear,
         plain=plain,
+        declared=lambda eqn: eqn.attrs["name"],
         doc="""ruled(*xs) {primal} {pushed}: the primal's results. `pushed` takes the operands and a tangent of each
         that `wrt` names, and gives the results and their tangents; it is the derivative.""",
     )

@@ -121,6 +121,7 @@ solved = OPS.declare(
         linearize=linearize,
         transpose_region=transpose,
         linear_in=linear_in,
+        declared=lambda eqn: eqn.regions[0].name,
         doc="""solved(*consts, *b) {solve} {turned} {apply}: the x with A x = b, by the solver in `solve`. `apply` is A,
         `turned` the solver for its transpose. Kinks: none, where A has an inverse.""",
     )

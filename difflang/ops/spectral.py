@@ -67,12 +67,25 @@ def eigh_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def eigh_reference(a: Array) -> tuple[Array, ...]:
-    return one_by_one(lambda a: np.linalg.eigh((a + a.T) / 2), (a,), a.shape[-1:], a.shape[-2:])
+    def of_finite(a: Array) -> tuple[Array, Array]:
+        if not np.isfinite(a).all():
+            raise np.linalg.LinAlgError
+        return np.linalg.eigh((a + a.T) / 2)
+
+    return one_by_one(of_finite, (a,), a.shape[-1:], a.shape[-2:])
 
 
 def eigh_lower(jax: Any, a: Any) -> tuple[Any, Any]:
-    vectors, values = jax.lax.linalg.eigh(a, symmetrize_input=True)
-    return values, vectors
+    """LAPACK makes NaN of the vectors of a matrix that is not finite, and not always of its values."""
+    lax = jax.lax
+    vectors, values = lax.linalg.eigh(a, symmetrize_input=True)
+    finite = lax.reduce(lax.is_finite(a), np.True_, lax.bitwise_and, (a.ndim - 2, a.ndim - 1))
+
+    def there(x: Any) -> Any:
+        whole = lax.broadcast_in_dim(finite, x.shape, tuple(range(finite.ndim)))
+        return lax.select(whole, x, lax.full_like(x, np.nan))
+
+    return there(values), there(vectors)
 
 
 def eigh_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value, Value]:
@@ -96,8 +109,8 @@ eigh = OPS.declare(
         lanes=longer_stack,
         samples=SQUARE,
         doc="""(w, V) with `a = V diag(w) Vᵀ` for the symmetric part of `a`: eigenvalues in rising order, eigenvectors
-        in the columns. Units: u -> u, 1. Kinks: where eigenvalues are equal, the derivative of a function that is
-        symmetric in them is right, that of their eigenvectors NaN.""",
+        in the columns; NaN where `a` is not finite. Units: u -> u, 1. Kinks: where eigenvalues are equal, the
+        derivative of a function that is symmetric in them is right, that of their eigenvectors NaN.""",
     )
 )
 

@@ -11,7 +11,7 @@ import jax.core
 import numpy as np
 
 from difflang.ir.types import DType
-from difflang.runtime.values import NAMES
+from difflang.runtime.values import NAMES, is_weak
 
 Tracer = jax.core.Tracer
 NUMBERS = (bool, int, float, complex)
@@ -55,8 +55,7 @@ def key(leaf: Any) -> Hashable:
     if kind is str:
         return leaf
     try:
-        weak = isinstance(leaf, Tracer) and getattr(leaf.aval, "weak_type", False)
-        return kind, leaf.shape, leaf.dtype, weak
+        return kind, leaf.shape, leaf.dtype, is_weak(leaf)
     except AttributeError:
         return kind
 
@@ -93,11 +92,6 @@ def array_type(value: Any) -> tuple[DType | None, tuple[int, ...]] | None:
 def is_dtype(dtype: Any) -> bool:
     """Not one of JAX's own, such as that of random keys."""
     return isinstance(dtype, np.dtype)
-
-
-def is_weak(value: Any) -> bool:
-    """Whether a traced value began as a plain Python number."""
-    return isinstance(value, Tracer) and bool(getattr(value.aval, "weak_type", False))
 
 
 def key_data(value: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Arguments at the door: what a person gives, as an array of the declared element type. Nothing is narrowed silently.
+"""Arguments at the door: what a person gives, as an array of the declared element type. Nothing is converted silently.
 
-An array keeps its element type: it must be the declared one, or a narrower one of the same kind, which loses nothing.
-A plain Python number takes the declared type if that can hold it. Arrays already in JAX stay where they are.
+An array keeps its element type: it must be the declared one. A wider one would be filled up with digits that nobody
+measured. A plain Python number takes the declared type if that can hold it, and so does what began as one in JAX.
+Arrays already in JAX stay where they are.
 """
 
 from __future__ import annotations
@@ -84,22 +85,20 @@ def with_dtype(array: Array, type: Tensor, name: str) -> Array:
     wanted = numpy_dtype(type.dtype)
     if array.dtype == wanted:
         return array
-    weak = isinstance(array, jax.core.Tracer) and bool(getattr(array.aval, "weak_type", False))
-    if widens(array.dtype, wanted) or (weak and fits_kind(array.dtype, type.dtype)):
+    if is_weak(array) and fits_kind(NAMES.get(array.dtype), type.dtype):
         with jax.enable_x64(True):
             return array.astype(wanted)
-    raise other_dtype(array.dtype, type, name)
+    raise other_dtype(array, type, name)
 
 
-def widens(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Every value of the one is a value of the other, and both are of one kind."""
-    a, b = NAMES.get(given), NAMES[wanted]
-    return a is not None and a.kind == b.kind and a.bits < b.bits
+def is_weak(value: Any) -> bool:
+    """Whether a value in JAX began as a plain Python number."""
+    return isinstance(value, jax.Array) and bool(getattr(value.aval, "weak_type", False))
 
 
-def fits_kind(given: np.dtype[Any], wanted: DType) -> bool:
-    """What began as a Python number inside a JAX program may stand for a float; nothing says that an integer fits."""
-    return wanted.differentiable and given in NAMES and NAMES[given].kind in ("int", "float", wanted.kind)
+def fits_kind(given: DType | None, wanted: DType) -> bool:
+    """What began as a Python number in JAX may stand for a float; nothing says that an integer fits."""
+    return wanted.differentiable and given is not None and given.kind in ("int", "float", wanted.kind)
 
 
 def number(given: complex, type: Tensor, name: str) -> Array:
@@ -134,15 +133,23 @@ def numpy_name(dtype: DType) -> str:
     return f"jnp.{dtype.numpy}" if dtype.numpy == "bfloat16" else f"np.{dtype.numpy}"
 
 
-def other_dtype(given: np.dtype[Any], type: Tensor, name: str) -> DifflangError:
-    found = NAMES.get(given)
-    return DifflangError(
-        Diagnostic(
-            "DL1201",
-            f"`{name}` is a {type}, and an array of {found or given} was given",
-            helps=(f"write `{name}.astype({numpy_name(type.dtype)})`",),
-        )
-    )
+def other_dtype(array: Array, type: Tensor, name: str) -> DifflangError:
+    found = NAMES.get(array.dtype)
+    message = f"`{name}` is a {type}, and an array of {found or array.dtype} was given"
+    return DifflangError(Diagnostic("DL1201", message, helps=(line_to_write(array, found, type.dtype, name),)))
+
+
+def line_to_write(array: Array, found: DType | None, wanted: DType, name: str) -> str:
+    """How an array of an element type becomes one of the type that is declared."""
+    if found is not None and found.kind == "complex" and wanted.kind != "complex":
+        return f"declare it {found}, or take its real part if that is meant: `{name}.real`"
+    to = numpy_name(wanted)
+    dtype = numpy_dtype(wanted)
+    if not isinstance(array, jax.Array) or jax.dtypes.canonicalize_dtype(dtype) == dtype:
+        return f"write `{name}.astype({to})`"
+    if not isinstance(array, jax.core.Tracer):
+        return f"write `np.asarray({name}, {to})`: JAX itself makes no {wanted} as it is set up"
+    return f"write `with jax.enable_x64(True): {name} = {name}.astype({to})`: JAX makes no {wanted} as it is set up"
 
 
 def other_shape(given: tuple[int, ...], type: Tensor, name: str) -> DifflangError:

@@ -13,6 +13,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, render
 from difflang.base.source import Source
 from difflang.driver import program
 from difflang.driver.engine import Engine
+from difflang.ir.op import OPS
 from support.golden import accept
 
 PROGRAMS = sorted(Path(__file__).parent.glob("DL*/*.dfl"))
@@ -35,6 +36,21 @@ def test_what_is_said_of_a_wrong_program(path: Path) -> None:
     assert {d.code for d in found} == {path.parent.name}
     assert all(d.span is not None and d.span.text for d in found), "every report has a place"
     accept(path.with_suffix(".txt"), render(found) + "\n")
+
+
+REFUSALS = [
+    "det(ones(2, 3))", "inv(ones(2, 3))", "eigh(ones(2, 3))", "expm(ones(2, 3))", "solve(ones(2, 2), ones(3))",
+    "solve_triangular(ones(2, 3), ones(2))", "concat(ones(2, 3), ones(2))", "outer(f32(ones(2)), f64(ones(2)))",
+    "pad(f32(ones(2)), 1, 1, value = f64(1.0))", "conv1d(ones(1, 3, 2), ones(2, 1, 1))", "popcount(1.5)", "sort([1j])",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REFUSALS)
+def test_a_way_out_says_what_to_write(text: str) -> None:
+    """And not what the operation says of itself in its page."""
+    (found,) = program.check(Source("refused.dfl", f"let y = {text}\n")).diagnostics
+    (way,) = found.helps
+    assert not any(op.doc.startswith(way.split("\n")[0][:30]) for op in OPS.values())
 
 
 def test_there_are_many() -> None:

@@ -158,6 +158,21 @@ def test_a_float64_array_is_refused_with_the_line_to_write(m: Any) -> None:
         m.square(np.float64(1))
 
 
+def test_a_float32_array_is_not_widened_for_float64() -> None:
+    m = difflang.loads("fn f(x: f64[n]) -> f64 = sum(x)\nfn g(x: f64) -> f64 = x", name="wide")
+    with refused("DL1201", "`x` is declared f64[n], and f32[3] was given", "x.astype(np.float64)"):
+        m.f(np.ones(3, np.float32))
+    with refused("DL1201", "`x` is declared f64[n], and f32[3] was given", "np.asarray(x, np.float64)"):
+        m.f(jnp.ones(3))
+    with refused("DL1201", "c128[3] was given", "`x.real`"):
+        m.f(np.ones(3, np.complex128))
+    with refused("DL1201", "with jax.enable_x64(True): x = x.astype(np.float64)"):
+        jax.jit(m.f)(jnp.ones(3))
+    assert [float(y) for y in (m.g(2), m.g(2.0), jax.jit(m.g)(2.0), m.g(jnp.asarray(2)))] == [2.0] * 4
+    with refused("DL1201"):
+        m.g(jnp.float32(2))
+
+
 def test_sizes_that_do_not_agree_are_refused_with_what_they_are(m: Any) -> None:
     with refused("DL1202", "f32[2, 4] was given", "d is 3"):
         m.loss(net(m), np.ones((2, 4), np.float32))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -70,6 +72,22 @@ def test_a_wrong_derivative_raises_with_the_line(m: difflang.Module) -> None:
 def test_a_kink_warns(m: difflang.Module) -> None:
     with pytest.warns(difflang.DifflangWarning, match="there is no derivative at this point: `abs`"):
         assert m.kinked.check_grad(0.0, compiled=False).right
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"order": 4}, "`order` is a whole number from 1 to 3, and 4 was given"),
+        ({"order": 0}, "`order` is a whole number from 1 to 3, and 0 was given"),
+        ({"order": 2.0}, "`order` is a whole number from 1 to 3, and 2.0 was given"),
+        ({"directions": 0}, "`directions` is a whole number from 1 on, and 0 was given"),
+        ({"seed": -1}, "`seed` is a whole number from 0 to 18446744073709551615, and -1 was given"),
+    ],
+    ids=str,
+)
+def test_options_are_those_of_the_command_line(m: difflang.Module, option: dict[str, Any], said: str) -> None:
+    with pytest.raises(difflang.ArgumentError, match=said):
+        m.scaled.check_grad(2.0, compiled=False, **option)
 
 
 def test_wrong_arguments_and_failures_are_those_of_a_call(m: difflang.Module) -> None:

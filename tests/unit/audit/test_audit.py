@@ -75,6 +75,7 @@ def test_the_report_says_what_was_compared() -> None:
     assert set(rows) == {
         ("forward mode, exact", "differences"),
         ("reverse mode, exact", "forward mode"),
+        ("value, beside the derivative", "by itself"),
         *((f"{mode}, {how}", "exact") for mode in MODES for how in ("interpreted", "compiled")),
     }
     assert rows["forward mode, exact", "differences"]["numbers"] == 2

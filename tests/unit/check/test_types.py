@@ -137,3 +137,22 @@ def test_the_default_float_is_f32_and_a_file_may_change_it() -> None:
     for head, dtype in (("", np.float32), ("float f64\n", np.float64), ("float f32\n", np.float32)):
         values, _ = ran(f"{head}let a = 1.5\nlet b = zeros(2)\nlet c = linspace(0, 1, 3)\nlet d = [1, 2.5]\n")
         assert [np.asarray(values[n].leaves[0]).dtype for n in "abcd"] == [dtype] * 4  # type: ignore[index]
+
+
+WHOLE = {
+    "1 / 3": 1 / 3, "-1 / 3": -1 / 3, "sqrt(2)": np.sqrt(2), "2 ^ 0.5": np.sqrt(2), "[1, 2] / 3": np.array([1 / 3, 2 / 3]),
+    "std([1, 2, 4])": np.std([1, 2, 4]), "mean([1, 2, 4])": 7 / 3, "fill(2, 1) / 3": np.full(2, 1 / 3),
+    "solve([[3]], [1])": np.array([1 / 3]), "(|x| x / 3)(1)": 1 / 3, "grad(|x| x * x / 3)(1)": 2 / 3,
+    "(if true { 1 } else { 2 }) / 3": 1 / 3, "third(1)": 1 / 3, "reduce(|a, b| a + b / 3, 0, [1])": 1 / 3,
+    "fft([1])": np.array([1 + 0j]), "1 / (1 + 1j)": 0.5 - 0.5j,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_the_default_float_is_that_of_whole_numbers_in_float_places(text: str) -> None:
+    want = np.asarray(WHOLE[text])
+    got = answer(text, "fn third[T: float](x: T) -> T = x / 3")
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-15)
+    short = ran(f"fn third[T: float](x: T) -> T = x / 3\nlet y = {text}\n")[0]["y"].leaves
+    assert short is not None and np.asarray(short[0]).dtype == (np.complex64 if want.dtype.kind == "c" else np.float32)

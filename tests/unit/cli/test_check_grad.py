@@ -24,6 +24,7 @@ fn pick(x: f32[n], i: i32) -> f32 = x[i] * tanh(x[0])
 fn domain(x: f64[n]) -> f64[n] = log(x) + sqrt(2.0 - x)
 fn generic[T: float](x: T[..s]) -> T = sum(x * x)
 fn even(x: f32[n]) -> f32[2, n // 2] = reshape(x, [2, n // 2])
+fn after(x: f32[n, n - 3]) -> f32 = sum(x * x)
 fn count(n: i32) -> i32 = n + 1
 fn never(x: f32) -> f32 {
   assert x > 100.0, "too small"
@@ -32,13 +33,6 @@ fn never(x: f32) -> f32 {
 fn applied(g: (f32) -> f32, x: f32) -> f32 = g(x)
 host fn say(x: f32) { print(x) }
 """
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "model.dfl"
-    path.write_text(PROGRAM)
-    return path
 
 
 def check_grad(*args: object) -> Result:
@@ -87,7 +81,7 @@ def test_a_whole_file(file: Path) -> None:
     result = check_grad(file, "--directions", 1)
     assert result.exit_code == 0, result.output
     names = [line.partition(":")[0] for line in result.stdout.splitlines() if "right" in line]
-    assert names == ["square", "line", "draw", "pick", "domain", "generic", "even"]
+    assert names == ["square", "line", "draw", "pick", "domain", "generic", "even", "after"]
     assert "`count` takes no real numbers" in result.stderr
     assert "`say` is a host function" in result.stderr
     assert "warning[DL0901]: too small" in result.stderr
@@ -133,7 +127,14 @@ def test_a_wrong_rule_ends_with_1_and_the_line(file: Path) -> None:
         ((":line", "--wrt", "q"), 2, "has no parameter `q`"),
         ((":line", "--dim", "m=3"), 2, "no parameter or size `m`"),
         ((":line", "--dim", "n"), 2, "is not NAME=SIZE"),
-        ((":line", "--order", "0"), 2, "--order"),
+        ((":line", "--dim", "n=-2"), 2, "the size `n` is a whole number that is not negative, and `-2` was told"),
+        ((":line", "--dim", "n=2.5"), 2, "the size `n` is a whole number"),
+        ((":line", "--dim", "n=99999999999"), 2, "the size `n` is a whole number"),
+        ((":draw", "--dim", "n=x"), 2, "the size `n` is a whole number, and `x` was told"),
+        ((":after", "--dim", "n=2"), 2, "`x` of `after` is f32[2, -1] then: a size is not negative"),
+        ((":line", "--order", "0"), 2, "`order` is a whole number from 1 to 3, and 0 was given"),
+        ((":line", "--directions", "0"), 2, "`directions` is a whole number from 1 on, and 0 was given"),
+        ((":line", "--seed", "-1"), 2, "`seed` is a whole number from 0 to"),
         ((":line", "--sed", "0"), 2, "--seed"),
         ((":count",), 2, "takes no real numbers"),
         ((":say",), 2, "is a host function"),
@@ -146,6 +147,14 @@ def test_wrong_use_and_programs_that_fail(file: Path, args: tuple[str, ...], cod
     result = check_grad(f"{file}{entry}", *rest)
     assert result.exit_code == code, result.output
     assert said in result.output
+
+
+def test_a_file_without_functions(tmp_path: Path) -> None:
+    path = tmp_path / "values.dfl"
+    path.write_text("let x = 1\n")
+    result = check_grad(path)
+    assert result.exit_code == 2
+    assert "there is no function in this file" in result.stderr
 
 
 def test_help_does_not_load_jax() -> None:

@@ -26,13 +26,6 @@ host fn say(x: f32) { print(x) }
 """
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "model.dfl"
-    path.write_text(PROGRAM)
-    return path
-
-
 def emit(*args: object) -> Result:
     return CliRunner().invoke(main, ["emit", *map(str, args)])
 

@@ -1,5 +1,7 @@
 """Functions as arguments, sizes told by tangents, loops that only their condition ends."""
 
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
 from __future__ import annotations
 
 import jax
@@ -14,7 +16,8 @@ from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, I32, Tensor
 from difflang.runtime.compile import compile
 from support.documents import run_program
-from support.language import checked
+from support.language import answer, checked, codes
+from support.values import compare
 
 
 @pytest.mark.parametrize(
@@ -178,3 +181,31 @@ fn both() -> (f32[2], f32[3], f32[3]) {
 def test_what_is_refused(program: str, code: str) -> None:
     with pytest.raises(DifflangError, match=code):
         checked(program)
+
+
+CHOSEN = [
+    ("fn f(n: dim, x: f64) -> f64 {\n let (g, k) = if n > 2 { (|t| t + x, 1) } else { (|t| t * x, 2) }\n g(k)\n}", "(f(3, 5), f(1, 5))", (6, 10)),
+    ("fn f(n: dim, x: f64) -> f64 {\n let g = if n > 2 { |t| t + x } else { |t| t * x }\n g(x)\n}", "(f(3, 5), f(1, 5))", (10, 25)),
+    ("fn f(x: f64[n]) -> f64 {\n let (a, b) = if n % 2 == 0 and n > 1 { (x[0], |t| t) } else { (1, |t| 2 * t) }\n b(a)\n}", "(f([5, 6]), f([5]))", (5, 2)),
+    ("record P[T] { g: T, k: f64 }\nfn f(n: dim, x: f64) -> f64 {\n let p = if not (n > 2) { P(|t| t + x, 1) } else { P(|t| t * x, 2) }\n p.g(p.k)\n}", "(f(1, 5), f(3, 5))", (6, 10)),
+    ("fn f(x: f64[n]) -> f64[n] = if n > 2 { x } else { [1, 2] }", "(f([5, 6, 7]), f([5, 6]))", ([5, 6, 7], [1, 2])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "ask", "value"), CHOSEN, ids=range(len(CHOSEN)))
+def test_sizes_choose_between_values_of_different_types(source: str, ask: str, value: tuple[object, ...]) -> None:
+    """A definition does not know which side is taken; every use does, and takes that side alone."""
+    compare(answer(ask, source), value)
+
+
+WRONG_CHOICES = [
+    ("fn f(c: bool) -> f64 {\n let (g, k) = if c { (|t| t, 1.0) } else { (|t| 2 * t, 2.0) }\n g(k)\n}", "DL0801", 2),
+    ("fn f(c: bool) -> f64 {\n let (g, k) = if c { (|t| t, true) } else { (|t| 2 * t, 2.0) }\n g(k)\n}", "DL0327", 2),
+    ("fn f(c: bool) -> f64 {\n let g = if c { |t| t } else { |t| 2 * t }\n g(1)\n}", "DL0801", 2),
+    ("fn f(x: f64[n]) -> f64[n] = if n > 2 { x } else { [1, 2] }\nprint(f([1]))", "DL0304", 1),
+]
+
+
+@pytest.mark.parametrize(("source", "code", "line"), WRONG_CHOICES)
+def test_what_the_run_chooses_is_of_one_type(source: str, code: str, line: int) -> None:
+    assert codes(f"{source}\n".replace("f64", "f32")) == [(code, line)]

@@ -252,6 +252,26 @@ REFUSED = [
 ]  # fmt: skip
 
 
+UNUSED = [
+    "let l = linear |v: f64[2]| v * v", "let l: f64 -o f64 = linear |v| v * v", "let p = (linear |v: f64| v + 1, 3)",
+    "fn f(x: f64) -> f64 {\n let l = linear |v: f64| x * v * v\n x\n}", "fn f(x: f64) -> f64 {\n let l: f64 -o f64 = linear |v| x + v\n x\n}",
+    "fn f(x: f64[n]) -> f64[n] {\n let l = linear |v: f64[m]| v * v\n x\n}", "fn f(k: f64) = linear |v: f64| k * v * v",
+    "fn use[A, B](l: A -o B, x: f64) -> f64 = x\nprint(use(linear |v: f64| v * v, 1))",
+    "record P { l: f64 -o f64 }\nlet p = P(linear |v| v * v)", "let l = linear |v: i32| v",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", UNUSED)
+def test_a_linear_lambda_is_proved_where_it_is_made(source: str) -> None:
+    """Nobody applies it; what it takes is written."""
+    assert [c for c, _ in codes(f"float f64\n{source}\n")] == ["DL1101"]
+
+
+def test_a_size_that_only_arguments_tell_may_be_another_each_time() -> None:
+    source = "fn f(x: f64) -> f64 {\n let l = linear |v: f64[m]| sum(x * v)\n l([1, 2])\n}"
+    assert answer("(f(2), (|x| (linear |v: f64[m]| x * v)([1, 2, 3]))(2))", source)[0] == 6
+
+
 @pytest.mark.parametrize(("source", "code"), REFUSED)
 def test_refused(source: str, code: str) -> None:
     assert [c for c, _ in codes(f"float f64\n{source}\n")] == [code]

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.driver.engine import Engine
+from support.language import INTERPRETER, answer
 
 SOURCE = """
 float f64
@@ -238,3 +240,17 @@ def test_what_does_not_fit_is_said(source: str, code: str, message: str) -> None
     first = caught.value.diagnostics[0]
     assert first.code == code
     assert message in first.message
+
+
+@pytest.mark.parametrize("engine", [INTERPRETER, Engine()], ids=["interpreted", "compiled"])
+@pytest.mark.parametrize("wrong", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+def test_eigenvalues_of_what_is_not_finite_are_nan(wrong: str, dtype: str, engine: Engine) -> None:
+    """Wherever it stands, and only in its own matrix of a stack."""
+    rows = f"[[[{wrong}, 1], [1, 2]], [[1, 2], [2, 4]], [[0, 1], [{wrong}, 0]], [[0, 1], [1, {wrong}]]]"
+    values, vectors = answer(f"eigh({dtype}({rows}))", engine=engine)
+    values, vectors = values.astype(float), vectors.astype(float)
+    for place in (0, 2, 3):
+        assert np.isnan(values[place]).all() and np.isnan(vectors[place]).all()
+    np.testing.assert_allclose(values[1], [0, 5], atol=1e-2 if dtype == "bf16" else 1e-6)
+    assert np.isfinite(vectors[1]).all()

@@ -155,10 +155,32 @@ def test_every_float(dtype: str) -> None:
         assert float(found[0, 0, 0]) == 4096.0
 
 
-def test_an_image_smaller_than_the_kernel_gives_nothing() -> None:
-    assert answer(f"conv1d({written(1, 2, 1)}, {written(3, 1, 2)})").shape == (1, 0, 2)
-    assert answer(f"max_pool3d({written(1, 1, 2, 3, 1)}, 2)").shape == (1, 0, 1, 1, 1)
+@pytest.mark.parametrize(
+    ("call", "wider"),
+    [
+        ("conv2d(x, zeros(1, 5, 2, 1))", "padding = (0, 1)"),
+        ("conv2d(x, zeros(1, 3, 2, 1), dilation = 2)", "padding = 1"),
+        ("conv2d(x, zeros(2, 5, 2, 1), padding = 0)", 'padding = "same"'),
+        ("max_pool2d(x, (4, 1))", "padding = (1, 0)"),
+        ("avg_pool2d(x, 5)", 'padding = "same"'),
+        ("sum_pool2d(x, 4, stride = 1)", "padding = 1"),
+    ],
+)
+def test_a_window_longer_than_the_image_is_an_error_before_anything_runs(call: str, wider: str) -> None:
+    """Where the sizes are numbers at the definition, else at the call."""
+    body = f"sum({call})"
+    known, named = (f"fn f(x: f32[1, {sizes}, 2]) -> f32 = {body}\n" for sizes in ("3, 3", "n, m"))
+    assert codes(known) == [("DL0338", 1)]
+    assert codes(named) == []
+    assert codes(named + "let y = f(zeros(1, 3, 3, 2))\n") == [("DL0338", 1)]
+    wide = body.replace(", padding = 0", "")[:-2] + f", {wider}))"
+    assert codes(f"fn f(x: f32[1, n, m, 2]) -> f32 = {wide}\nlet y = f(zeros(1, 3, 3, 2))\n") == []
+
+
+def test_an_image_of_nothing_has_no_places() -> None:
+    assert answer('conv1d(zeros(1, 0, 1), zeros(3, 1, 2), padding = "same")').shape == (1, 0, 2)
     assert answer("conv1d_transpose(zeros(1, 0, 2), zeros(3, 1, 2))").shape == (1, 0, 1)
+    assert codes("let y = max_pool1d(zeros(1, 0, 1), 1)\n") == [("DL0338", 1)]
 
 
 X1, X2, W1 = "zeros(1, 6, 2)", "zeros(1, 6, 6, 2)", "zeros(3, 2, 4)"

@@ -79,7 +79,7 @@ NET = "record Net { w: f64[2], b: f64, name: str, k: i32 }\n"
 S, C = math.sin, math.cos
 WRITTEN = [
     ("value and derivative", "fn f(x: f64) -> f64 = x^2\nrule f(x) { (7, linear |dx| 100 * dx) }", "(f(3), value_and_grad(f)(3), jvp(f)(3, 2))", (9, 7, 100, 7, 200)),
-    ("several parameters", "fn f(x: f64, y: f64) -> f64 = stop(x * y)\nrule f(a, b) { (f(a, b), linear |da, db| 2 * b * da + 3 * a * db) }", "(grad(f)(5, 7), grad[y](f)(5, 7), grad[x, y](f)(5, 7), jvp[y](f)(5, 7, 1))", (14, 15, 14, 15, 35, 15)),
+    ("several parameters", "fn f(x: f64, y: f64) -> f64 = stop(x * y)\nrule f(x, y) { (f(x, y), linear |da, db| 2 * y * da + 3 * x * db) }", "(grad(f)(5, 7), grad[y](f)(5, 7), grad[x, y](f)(5, 7), jvp[y](f)(5, 7, 1))", (14, 15, 14, 15, 35, 15)),
     ("an integer has no tangent", "fn f(x: f64, n: i32, y: f64) -> f64 = x\nrule f(x, n, y) { (f(x, n, y), linear |dx, dy| f64(n) * dx + dy) }", "(grad(f)(5, 7, 1), grad[y](f)(5, 7, 1))", (7, 1)),
     ("a size", "fn f(x: f64, k: dim) -> f64[k] = fill(k, x)\nrule f(x, k) { (f(x, k), linear |dx| [for i in 0..k => f64(k) * dx]) }", "jvp(|x| f(x, 3))(2, 1)", ([2] * 3, [3] * 3)),
     ("sizes of arrays", "fn f(x: f64[n]) -> f64[n] = x\nrule f(x) { (f(x), linear |dx| f64(n) * dx) }", "grad(|x| sum(f(x)))([1, 2])", [2, 2]),
@@ -94,7 +94,7 @@ WRITTEN = [
     ("the rule of a function is used in another's body", "fn f(x: f64) -> f64 = x\nrule f(x) { (f(x), linear |dx| 2 * dx) }\nfn g(x: f64) -> f64 = f(f(x)) * x", "(g'(5), g''(5))", (5 + 5 * 4, 4 + 4)),
     ("generic", "fn f[T: float](x: T[..s]) -> T[..s] = x\nrule f(x) { (f(x), linear |dx| 2 * dx) }", "(grad(f)(5), grad(f)(f32(5)), grad(|x| sum(f(x)))([[1, 2]]))", (2, np.float32(2), [[2, 2]])),
     ("a check that fails on the way not taken", "fn f(x: f64[n], i: i32) -> f64 = x[i]\nrule f(x, i) { (f(x, i), linear |dx| 2 * dx[i]) }", "grad(f)([1, 2, 3], 1)", [0, 2, 0]),
-    ("by position", "fn f(x: f64, y: f64 = 3) -> f64 = x * y\nrule f(u, v) { (f(u, v), linear |du, dv| 10 * v * du) }", "(grad(f)(2), f(2), grad(|x| f(y = 5, x = x))(2))", (30, 6, 50)),
+    ("by position", "fn f(x: f64, y: f64 = 3) -> f64 = x * y\nrule f(x, y) { (f(x, y), linear |du, dv| 10 * y * du) }", "(grad(f)(2), f(2), grad(|x| f(y = 5, x = x))(2))", (30, 6, 50)),
     ("a helper", "fn h(x: f64) -> f64 = 3 * x\nfn f(x: f64) -> f64 = x\nrule f(x) {\n let k = h(x)\n (f(x), linear |dx| k * dx)\n}", "(f'(2), f''(2))", (6, 3)),
     ("a loop in the linear part", "fn f(x: f64) -> f64 = x\nrule f(x) { (f(x), linear |dx| {\n var s = dx\n for i in 0..3 { s = s * x }\n s\n}) }", "(f'(2), f''(2), grad(f)(2), grad(grad(f))(2))", (8, 12, 8, 12)),
     ("a while in the linear part", "fn f(x: f64) -> f64 = x\nrule f(x) { (f(x), linear |dx| {\n var s = dx\n var k = 0.0\n while k < x {\n s = s * x\n k += 1\n }\n s\n}) }", "(f'(2.5), f''(2.5), grad(f)(2.5), grad(grad(f))(2.5))", (2.5**3, 3 * 2.5**2) * 2),
@@ -278,6 +278,9 @@ REFUSED = [
     ("fn f(x: f64) -> f64 = x * normal()\nrule f(x) { (f(x), linear |dx| dx) }\nprint(f(2))", "DL0801"),
     ("fn f(x: f64) -> f64 = x\nrule f(x) { (f(x) * normal(), linear |dx| dx) }\nprint(f(2))", "DL0801"),
     ("fn f(A: f64 -o f64, x: f64, b: f64) -> f64 = b\nrule f(A, x, b) by linear_solve A", "DL1104"), ("fn f(A: f64 -o f64) -> f64 = 1\nrule f(A) by linear_solve A", "DL1104"),
+    ("fn f(x: f64, y: f64) -> f64 = x / y\nrule f(y, x) { (f(y, x), linear |dx, dy| dx / y) }", "DL1104"), ("fn f(x: f64) -> f64 = x\nrule f(u) { (f(u), linear |du| du) }\nprint(f(1))", "DL1104"),
+    ("fn f(x: f64[n]) -> f64 = sum(x)\nrule f(x) { (x, linear |dx| dx) }\nprint(f([1, 2]), f([1]))\nprint(f([1, 2, 3]))", "DL1104"),
+    ("fn f(x) = sum(x)\nrule f(x) { (x, linear |dx| sum(dx)) }\nprint(f([1, 2]), f([1]))\nprint(f([1, 2, 3]))", "DL1104"),
     ("rule sin(x) { (sin(x), linear |dx| dx) }", "DL1104"), ("host fn f(x: f64) { print(x) }\nrule f(x) { (x, linear |dx| dx) }", "DL1104"),
 ]  # fmt: skip
 
