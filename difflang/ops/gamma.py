@@ -127,8 +127,9 @@ def digamma_left_of_0(m: Any, x: Any) -> Any:
     if x.dtype == np.float64:
         y = digamma_left(m, x, beside)
     else:
-        wide, f = (x, beside) if x.dtype.itemsize > 8 else (x.astype(np.float64), beside.astype(np.float64))
-        y = (digamma_right(m, 1.0 - wide) - math.pi * cot_pi(m, f)).astype(x.dtype)
+        dtype = x.dtype if x.dtype.itemsize > 8 else m.result_type(float)
+        wide = x.astype(dtype)
+        y = (digamma_right(m, 1.0 - wide) - math.pi * cot_pi(m, beside.astype(dtype))).astype(x.dtype)
     return m.where(beside == 0, math.nan, y)
 
 
