@@ -190,6 +190,24 @@ def cofactors_reference(a: Array, *xs: Array) -> Array:
 
 
 def cofactors_lower(jax: Any, a: Any, *xs: Any) -> Any:
+    """By the inverse where all matrices are far from singular, which takes a fourth of the time."""
+    if xs or not a.size:
+        return cofactors_by_svd_lower(jax, a, *xs)
+    jnp = jax.numpy
+    info = jnp.finfo(a.dtype)
+    eye = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
+    inverse, determinant = solve_lower(jax, a, eye, transposed=True), det_lower(jax, a)
+    sizes = [jnp.max(jnp.sum(jnp.abs(x), axis=-1), axis=-1) for x in (a, inverse)]
+    well = sizes[0] * sizes[1] <= float(info.eps) ** -0.25
+    kept = (jnp.abs(determinant) >= info.tiny / info.eps) & jnp.isfinite(determinant)
+    return jax.lax.cond(
+        jnp.all(well & kept),
+        lambda: determinant[..., None, None] * inverse,
+        lambda: cofactors_by_svd_lower(jax, a),
+    )
+
+
+def cofactors_by_svd_lower(jax: Any, a: Any, *xs: Any) -> Any:
     jnp, lax = jax.numpy, jax.lax
     u, s, vt = lax.linalg.svd(a, full_matrices=False)
     sign = lax.sign(det_lower(jax, u) * det_lower(jax, vt))
@@ -313,6 +331,8 @@ slogdet = OPS.declare(
 # Its gradient in F₀, turned back by U and V, is the matrix of cofactors of A differentiated in the directions F₁ … F_k.
 # The products leave factors out and divide by none, so singular values of 0 are as good as others. The form is
 # symmetric in all its places: one op with any number of directions is its own derivative and its own adjoint, at every
-# order. It costs an SVD and, with k directions, n^(k+2) products.
+# order. It costs an SVD and, with k directions, n^(k+2) products. Without directions it is the determinant times the
+# inverse transposed, which is as near where the condition number, to which errors of either way are in proportion, is
+# small and the determinant does not underflow.
 #
 # Source: Stewart 1998, On the adjugate matrix; Magnus and Neudecker 1988, Matrix differential calculus.
