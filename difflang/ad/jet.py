@@ -20,7 +20,7 @@ from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.layout import Layout
 from difflang.ir.op import OPS, MaybeValue, Op
 from difflang.ir.types import Type
-from difflang.ops.families import ForEach, like, tensor
+from difflang.ops.families import like, tensor
 from difflang.ops.regions import Mask, Tangents, add, or_zeros
 
 Coefficient = Callable[[int], MaybeValue]
@@ -165,9 +165,9 @@ class Tower:
         heads = self.builder.copy(eqn, tuple([x.head for x in xs]))
         if not varying or all(h.type.tangent is None for h in heads):
             return list(map(Series, heads))
-        if isinstance(op.jvp, ForEach):  # of which a derivative is the op again with one operand more, without end
+        if op.directional and not xs[0].constant:  # a derivative is the op with one operand more, without end
             raise no_series(eqn)
-        if op.multilinear:
+        if op.term_by_term:
             return [Series(heads[0], lambda n: self.convolved(eqn, xs, n))]
         linear = [place(op.transpose or (), i) is not None for i in range(len(xs))]
         if op.transpose and all([x.constant or by for x, by in zip(xs, linear, strict=True)]):
