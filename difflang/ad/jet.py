@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from difflang.ad.linearize import jvp_terms, linear_terms, place
+from difflang.ad.powers import Powers
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.layout import Layout
 from difflang.ir.op import OPS, MaybeValue, Op
 from difflang.ir.types import Type
-from difflang.ops.families import ForEach
+from difflang.ops.families import like, tensor
 from difflang.ops.regions import Mask, Tangents, add, or_zeros
 
 Coefficient = Callable[[int], MaybeValue]
@@ -30,11 +31,12 @@ RuleKey = tuple[Op, tuple[object, ...], Mask, tuple[tuple[str, object], ...]]
 class Series:
     """A value that varies: its head, and further coefficients, each computed when it is first asked for."""
 
-    __slots__ = ("coefficient", "terms")
+    __slots__ = ("coefficient", "line", "terms")
 
-    def __init__(self, head: Value, coefficient: Coefficient | None = None) -> None:
+    def __init__(self, head: Value, coefficient: Coefficient | None = None, *, line: bool = False) -> None:
         self.terms: list[MaybeValue] = [head]
         self.coefficient = coefficient
+        self.line = line  # known to have no coefficient beyond the first
 
     @property
     def head(self) -> Value:
@@ -108,10 +110,10 @@ def no_series(eqn: Eqn) -> DifflangError:
     return DifflangError(Diagnostic("DL0801", f"`jet` of `{eqn.op}` is not there yet", (Label(eqn.span),), way))
 
 
-def given_series(terms: list[MaybeValue]) -> Series:
+def given_series(terms: list[MaybeValue], *, line: bool = False) -> Series:
     head = terms[0]
     assert head is not None
-    return Series(head, terms.__getitem__) if len(terms) > 1 else Series(head)
+    return Series(head, terms.__getitem__, line=line) if len(terms) > 1 else Series(head)
 
 
 def coefficients(builder: Builder, y: Series, present: Mask) -> list[Value]:
@@ -130,6 +132,7 @@ class Tower:
     def __init__(self, jets: Jets, builder: Builder) -> None:
         self.jets, self.builder, self.order = jets, builder, jets.order
         self.made: dict[object, list[Series]] = {}
+        self.powers: dict[Series, Powers] = {}
 
     def graph(self, graph: Graph, xs: Sequence[Series]) -> list[Series]:
         """The series of a graph's results. Each equation's are computed before the next: nothing recurses far."""
@@ -162,15 +165,19 @@ class Tower:
         heads = self.builder.copy(eqn, tuple([x.head for x in xs]))
         if not varying or all(h.type.tangent is None for h in heads):
             return list(map(Series, heads))
-        if isinstance(op.jvp, ForEach):  # of which a derivative is the op again with one operand more, without end
+        if op.directional and not xs[0].constant:  # a derivative is the op with one operand more, without end
             raise no_series(eqn)
-        if op.multilinear:
+        if op.term_by_term:
             return [Series(heads[0], lambda n: self.convolved(eqn, xs, n))]
         linear = [place(op.transpose or (), i) is not None for i in range(len(xs))]
         if op.transpose and all([x.constant or by for x, by in zip(xs, linear, strict=True)]):
-            return self.together(heads, lambda n: self.linear(eqn, heads, xs, n))
+            straight = all([x.constant or x.line for x in xs])
+            return self.together(heads, lambda n: self.linear(eqn, heads, xs, n), line=straight)
         if op.elementwise and sum(linear) == 1 and xs[linear.index(True)] is not self.one(heads[0].type):
             return self.times(eqn, heads[0], xs, linear.index(True))
+        varies = [i for i, x in enumerate(xs) if not x.constant]
+        if op.elementwise and len(varies) == 1 and not xs[varies[0]].line and self.endless(eqn, xs):
+            return self.composed(eqn, heads[0], xs, varies[0])
         return self.by_rule(eqn, heads, xs)
 
     def one(self, type: Type) -> Series:
@@ -188,7 +195,28 @@ class Tower:
         product = Eqn(OPS["mul"], (head, head), (head,), {}, (), eqn.span)
         return [Series(head, lambda n: self.convolved(product, [xs[i], factor], n))]
 
-    def together(self, heads: Values, all_of: Callable[[int], list[MaybeValue]]) -> list[Series]:
+    def endless(self, eqn: Eqn, xs: list[Series]) -> bool:
+        """Whether the rule leads on, to the op with other attributes, and not back."""
+        rule = self.jets.rule(eqn, tuple([not x.constant for x in xs]))
+        return any(e.op is eqn.op and e.attrs != eqn.attrs for e in rule.eqns)
+
+    def composed(self, eqn: Eqn, head: Value, xs: list[Series], i: int) -> list[Series]:
+        """The op along a line, and the powers of the operand: its rule would add a series for every order."""
+        x = xs[i]
+        if x not in self.powers:
+            self.powers[x] = Powers(self.builder, x.__getitem__, tensor(x.head), self.order)
+        powers, straight = self.powers[x], self.straight(x)
+        (f,) = self.equation(eqn, [straight if k == i else other for k, other in enumerate(xs)])
+        return [Series(head, lambda n: powers.weighted(n, f.__getitem__))]
+
+    def straight(self, x: Series) -> Series:
+        """The line through a head in the direction 1."""
+        key = ("line", id(x))
+        if key not in self.made:
+            self.made[key] = [Series(x.head, lambda n: like(x.head, 1.0) if n == 1 else None, line=True)]
+        return self.made[key][0]
+
+    def together(self, heads: Values, all_of: Callable[[int], list[MaybeValue]], *, line: bool = False) -> list[Series]:
         """Series whose coefficients come several at a time."""
         found: dict[int, list[MaybeValue]] = {}
 
@@ -200,7 +228,7 @@ class Tower:
 
             return at
 
-        return [Series(h, coefficient(i)) for i, h in enumerate(heads)]
+        return [Series(h, coefficient(i), line=line) for i, h in enumerate(heads)]
 
     def linear(self, eqn: Eqn, heads: Values, xs: list[Series], n: int) -> list[MaybeValue]:
         """What is linear acts on each coefficient by itself."""
@@ -213,15 +241,20 @@ class Tower:
         return linear_terms(eqn, operands, Tangents(self.builder, terms))
 
     def convolved(self, eqn: Eqn, xs: list[Series], n: int) -> MaybeValue:
-        """A product: over all ways to share n among the factors that vary."""
-        total: MaybeValue = None
+        """A product: over all ways to share n among the factors that vary; of a square, each pair but once."""
+        square = eqn.op.elementwise and len(xs) == 2 and xs[0] is xs[1]
+        total, twice = None, None
         for shares in sharings(n, [0 if x.constant else n for x in xs]):
             terms = [x[i] for x, i in zip(xs, shares, strict=True)]
             present = [t for t in terms if t is not None]
-            if len(present) == len(terms):
-                (term,) = self.builder.append(eqn.op, tuple(present), (eqn.results[0].type,), **eqn.attrs)
+            if len(present) < len(terms) or (square and shares[0] > shares[1]):
+                continue
+            (term,) = self.builder.append(eqn.op, tuple(present), (eqn.results[0].type,), **eqn.attrs)
+            if square and shares[0] < shares[1]:
+                twice = add(twice, term)
+            else:
                 total = add(total, term)
-        return total
+        return total if twice is None else add(twice * 2.0, total)
 
     def by_rule(self, eqn: Eqn, heads: Values, xs: list[Series]) -> list[Series]:
         """Coefficient n of y is coefficient n - 1 of its rate R(x', y, x), by n."""
@@ -324,7 +357,9 @@ def jet(graph: Graph, builder: Builder, xs: Sequence[Value], dxs: Sequence[Maybe
     """
     tower = Tower(Jets(order), builder)
     curves = [
-        Series(builder.own(x)) if d is None else given_series([builder.own(x), builder.own(d), *[None] * order])
+        Series(builder.own(x))
+        if d is None
+        else given_series([builder.own(x), builder.own(d), *[None] * order], line=True)
         for x, d in zip(xs, dxs, strict=True)
     ]
     return tower.graph(graph, curves)

@@ -162,7 +162,7 @@ def of_linear(eqn: Eqn, given: Statuses, linear: Sequence[bool]) -> Status:
         if status is Status.LINEAR and not here:
             raise NotLinear(Fault.FUNCTION, eqn, i)
     inside = [s for s, here in zip(given, linear, strict=True) if here]
-    if eqn.op.multilinear:
+    if eqn.op.term_by_term:
         return of_product(eqn, inside, given)
     if all(s is Status.ZERO for s in inside):
         return Status.ZERO

@@ -113,10 +113,10 @@ def linear_terms(eqn: Eqn, xs: Values, dxs: Tangents) -> list[MaybeValue]:
         if dx is None:
             continue
         rule_of(eqn, rules, i)
-        if op.multilinear:
+        if op.term_by_term:
             operands = tuple(map(builder.own, (*xs[:i], dx, *xs[i + 1 :])))
             total = summed(total, builder.append(op, operands, types, **eqn.attrs))
-    if op.multilinear:
+    if op.term_by_term:
         return total
     whole = [
         or_zeros(builder, dx, x.type) if place(rules, i) is not None and x.type.tangent is not None else x

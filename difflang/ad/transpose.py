@@ -114,7 +114,7 @@ def pull_eqn(
     if op.transpose_region is not None:
         return op.transpose_region(ad, eqn, builder, cts, is_linear, [env.get(v) for v in eqn.operands])
     rules = op.transpose
-    if rules is None or (op.multilinear and sum(is_linear) != 1):
+    if rules is None or (op.term_by_term and sum(is_linear) != 1):
         raise InternalError(f"{op} is not linear in its operands {[i for i, here in enumerate(is_linear) if here]}")
     operands = [unknown(v) if here else env[v] for v, here in zip(eqn.operands, is_linear, strict=True)]
     ct = cts[0] if len(cts) == 1 else tuple(cts)

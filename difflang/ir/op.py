@@ -82,9 +82,10 @@ class Op:
     """An op and every fact about it. It takes exactly one position on its derivative:
 
     * `jvp`: one linear rule an operand, `(d, y, *operands, **attrs) -> dy`, `None` where the operand has no tangent;
-    * `transpose`: the op is linear; `multilinear` in each operand that has a rule by itself, else in all of them
-      together. One rule an operand, `(ct, *operands, **attrs) -> ct_operand`, `None` where it is not linear in it.
-      Operands that are being transposed arrive as `Unknown(type)`. A linear op may have a `jvp` too (a cheaper one);
+    * `transpose`: the op is linear: `multilinear` in each operand by itself, else in all that have a rule together. One
+      rule an operand, `(ct, *operands, **attrs) -> ct_operand`, `None` where it is not linear in it. Operands that are
+      being transposed arrive as `Unknown(type)`. A linear op may have a `jvp` too (a cheaper one, or, if it is
+      `directional`, that in its first operand);
     * `inactive`: its results never carry a tangent (integers, comparisons, `floor`, `stop`);
     * `linearize` and `transpose_region`, for ops with regions: see `ops.regions`. Where primal and tangent need not be
       apart, `jvp_region` (if there is one) computes both in one equation;
@@ -101,6 +102,7 @@ class Op:
     jvp: Sequence[Rule | None] | None = None
     transpose: Sequence[Rule | None] | None = None
     multilinear: bool = False
+    directional: bool = False  # the derivative of something at the first operand: linear in each other one by itself
     inactive: bool = False
     linearize: Rule | None = None
     transpose_region: Rule | None = None
@@ -134,6 +136,11 @@ class Op:
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def term_by_term(self) -> bool:
+        """Whether a linear op is so in each operand that has a rule by itself, not in all of them together."""
+        return self.multilinear or self.directional
 
     def __call__(self, *operands: Value, regions: tuple[Graph, ...] = (), **attrs: Any) -> Values:
         """Emit an equation where the operands live: in the innermost of their homes."""

@@ -40,7 +40,7 @@ Step = Eqn | Segment
 
 def barrier(eqn: Eqn) -> bool:
     """XLA keeps it apart on its own: nothing is fused through it."""
-    return eqn.op.barrier or bool(eqn.op.effect) or (eqn.op.multilinear and not eqn.op.elementwise)
+    return eqn.op.barrier or bool(eqn.op.effect) or (eqn.op.term_by_term and not eqn.op.elementwise)
 
 
 class Chains:

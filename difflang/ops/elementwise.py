@@ -39,17 +39,25 @@ exp = unary(
 )
 
 
-def exp2_slope(x: Value) -> Value:
-    """From the root: the value is Inf before its slope is."""
-    root = exp2.one(x * 0.5)
-    return root * (root * math.log(2.0))
+def exp2_slope_of(jax: Any, x: Any) -> Any:
+    """From the root: `2^x` is Inf before its slope is."""
+    root = exp2_lower(jax, x * number_like(x, 0.5))
+    return root * (root * number_like(x, math.log(2.0)))
 
 
+exp2_lower = in_double(precise.exp2, lambda lax: lax.exp2)
+exp2_slope = unary(
+    "exp2_slope",
+    jvp=lambda dx, y, x: dx * (y * math.log(2.0)),
+    reference=lambda x: np.exp2(x * 0.5) * (np.exp2(x * 0.5) * math.log(2.0)),
+    lower=exp2_slope_of,
+    doc="""The slope of `exp2`, `log(2) 2^x`. Units: 1 -> 1, positive. Kinks: none.""",
+)
 exp2 = unary(
     "exp2",
-    jvp=lambda dx, y, x: dx * exp2_slope(x),
+    jvp=lambda dx, y, x: dx * exp2_slope.one(x),
     reference=np.exp2,
-    lower=in_double(precise.exp2, lambda lax: lax.exp2),
+    lower=exp2_lower,
     doc="""Power of two. Units: 1 -> 1, positive. Kinks: none.""",
 )
 expm1 = unary(

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Rule
-from difflang.ir.types import FLOATS
+from difflang.ir.op import Rule
 from difflang.ops.det import solve_lower
 from difflang.ops.factor import SQUARE
-from difflang.ops.families import Array, Example, Fixed, ForEach, Graded
-from difflang.ops.matrices import further, in_single, lowered_in_single, one_by_one, same_squares, swap
+from difflang.ops.families import Array, Example, Fixed, Graded
+from difflang.ops.matrices import one_by_one, swap, with_directions
 
 # The Padé approximant of degree 13, and the norm up to which it is exact to double precision. Source: Higham 2005, The
 # scaling and squaring method for the matrix exponential revisited.
@@ -124,25 +123,19 @@ def expm_transpose(position: int) -> Rule | None:
     return rule if position else None
 
 
-expm = OPS.declare(
-    Op(
-        "expm",
-        type=same_squares,
-        jvp=further("expm"),
-        transpose=ForEach(expm_transpose),
-        multilinear=True,
-        reference=in_single(expm_reference),
-        lower=lowered_in_single(expm_lower),
-        accepts=FLOATS,
-        samples=(
-            *(Example(e.operands * k, {}, Graded()) for k in (1, 2) for e in SQUARE),
-            Example(((2, 2),) * 3, {}, Graded()),
-            Example((Fixed(((0.0, 20.0), (-20.0, 0.0))),), {}, Graded()),
-            Example((Fixed(((0.0, 0.0), (0.0, 0.0))), (2, 2)), {}, Graded()),
-        ),
-        doc="""The matrix exponential. With more operands, its derivative in these directions. Units: 1, u, ... -> u.
-        Kinks: none.""",
-    )
+expm = with_directions(
+    "expm",
+    transpose=expm_transpose,
+    reference=expm_reference,
+    lower=expm_lower,
+    samples=(
+        *(Example(e.operands * k, {}, Graded()) for k in (1, 2) for e in SQUARE),
+        Example(((2, 2),) * 3, {}, Graded()),
+        Example((Fixed(((0.0, 20.0), (-20.0, 0.0))),), {}, Graded()),
+        Example((Fixed(((0.0, 0.0), (0.0, 0.0))), (2, 2)), {}, Graded()),
+    ),
+    doc="""The matrix exponential. With more operands, its derivative in these directions. Units: 1, u, ... -> u.
+    Kinks: none.""",
 )
 
 # Note [Exponentials of blocks]

@@ -13,10 +13,10 @@ from difflang.ops.compare import ge, gt, le, lt
 from difflang.ops.families import Array, Example, Fixed, Graded
 from difflang.ops.matrices import (
     in_single,
-    longer_stack,
     lowered_in_single,
     matmul,
     matrix_type,
+    of_a_matrix,
     one_by_one,
     part,
     same_squares,
@@ -132,19 +132,15 @@ def cholesky_jvp(da: Value, y: Value, a: Value) -> Value:
     return matmul(y, (part(both, ge) + part(both, gt)) * 0.5)
 
 
-cholesky = OPS.declare(
-    Op(
-        "cholesky",
-        type=same_squares,
-        jvp=(cholesky_jvp,),
-        reference=in_single(cholesky_reference),
-        lower=lowered_in_single(lambda jax, a: jax.lax.linalg.cholesky(a, symmetrize_input=True)),
-        accepts=FLOATS,
-        lanes=longer_stack,
-        samples=SQUARE,
-        doc="""The lower triangular L with positive diagonal and `L Lᵀ = a`, of the symmetric part of `a`.
-        Units: u -> u^(1/2). Kinks: NaN where the symmetric part is not positive definite.""",
-    )
+cholesky = of_a_matrix(
+    "cholesky",
+    type=same_squares,
+    jvp=cholesky_jvp,
+    reference=cholesky_reference,
+    lower=lambda jax, a: jax.lax.linalg.cholesky(a, symmetrize_input=True),
+    samples=SQUARE,
+    doc="""The lower triangular L with positive diagonal and `L Lᵀ = a`, of the symmetric part of `a`.
+    Units: u -> u^(1/2). Kinks: NaN where the symmetric part is not positive definite.""",
 )
 
 
@@ -180,19 +176,15 @@ def divided(x: Value, upper: Value) -> Value:
     return swap(solve_triangular.one(upper, swap(x), lower=False, transposed=True, unit=False))
 
 
-lu = OPS.declare(
-    Op(
-        "lu",
-        type=lu_type,
-        jvp=(lu_jvp,),
-        reference=in_single(lu_reference),
-        lower=lowered_in_single(lu_lower),
-        accepts=FLOATS,
-        lanes=longer_stack,
-        samples=(*SQUARE, Example((Fixed(((0.0, 2.0), (3.0, 1.0))),), {}, Graded())),
-        doc="""(P, L, U) with `a = P L U` for square `a`: a permutation, a lower triangle with ones on its diagonal,
-        and an upper one. Units: u -> 1, 1, u. Kinks: P is a constant; Inf and NaN where U is singular.""",
-    )
+lu = of_a_matrix(
+    "lu",
+    type=lu_type,
+    jvp=lu_jvp,
+    reference=lu_reference,
+    lower=lu_lower,
+    samples=(*SQUARE, Example((Fixed(((0.0, 2.0), (3.0, 1.0))),), {}, Graded())),
+    doc="""(P, L, U) with `a = P L U` for square `a`: a permutation, a lower triangle with ones on its diagonal,
+    and an upper one. Units: u -> 1, 1, u. Kinks: P is a constant; Inf and NaN where U is singular.""",
 )
 
 
@@ -224,18 +216,14 @@ def qr_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value, Valu
     return z - matmul(q, t), matmul(t, r)
 
 
-qr = OPS.declare(
-    Op(
-        "qr",
-        type=qr_type,
-        jvp=(qr_jvp,),
-        reference=in_single(qr_reference),
-        lower=lowered_in_single(lambda jax, a: tuple(jax.lax.linalg.qr(a, full_matrices=False))),
-        accepts=FLOATS,
-        lanes=longer_stack,
-        samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 0), (2, 3, 1)))),
-        doc="""(Q, R) with `a = Q R`, for `a` with at least as many rows as columns: Q has orthonormal columns, R is an
-        upper triangle, of the sign that LAPACK gives it. Units: u -> 1, u.
-        Kinks: Inf and NaN where the columns are dependent, huge where rounding parts them.""",
-    )
+qr = of_a_matrix(
+    "qr",
+    type=qr_type,
+    jvp=qr_jvp,
+    reference=qr_reference,
+    lower=lambda jax, a: tuple(jax.lax.linalg.qr(a, full_matrices=False)),
+    samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 0), (2, 3, 1)))),
+    doc="""(Q, R) with `a = Q R`, for `a` with at least as many rows as columns: Q has orthonormal columns, R is an
+    upper triangle, of the sign that LAPACK gives it. Units: u -> 1, u.
+    Kinks: Inf and NaN where the columns are dependent, huge where rounding parts them.""",
 )

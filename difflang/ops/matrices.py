@@ -15,7 +15,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver
 from difflang.ir.types import FLOATS, I32, Tensor
 from difflang.ops.compare import eq
-from difflang.ops.families import Array, ForEach, tensor, zeros_at
+from difflang.ops.families import Array, ForEach, Samples, tensor, zeros_at
 from difflang.ops.linalg import dot_general
 from difflang.ops.linear import select
 from difflang.ops.reduce import reduce_sum
@@ -54,6 +54,38 @@ def longer_stack(n: Dim) -> dict[str, Any]:
 def thinner(rows: Dim, columns: Dim) -> Dim:
     """The smaller of two sizes that are equal or numbers."""
     return rows if rows == columns else min(rows, columns)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+# ------------------------------------------------------------------------------------------ declarations
+
+
+def of_a_matrix(name: str, *, type: Rule, jvp: Rule, reference: Rule, lower: Rule, samples: Samples, doc: str) -> Op:
+    """A function of one matrix, or of each of a stack. 16-bit floats are computed in f32."""
+    op = Op(
+        name, type, in_single(reference), lowered_in_single(lower), doc,
+        jvp=(jvp,), accepts=FLOATS, lanes=longer_stack, samples=samples,
+    )  # fmt: skip
+    return OPS.declare(op)
+
+
+def with_directions(
+    name: str,
+    *,
+    transpose: Callable[[int], Rule | None],
+    reference: Rule,
+    lower: Rule,
+    samples: Samples,
+    doc: str,
+) -> Op:
+    """A function of a square matrix, and of more operands its derivative in these directions.
+
+    `transpose(i)` is the rule of operand i, `None` for the matrix itself.
+    """
+    op = Op(
+        name, same_squares, in_single(reference), lowered_in_single(lower), doc,
+        jvp=further(name), transpose=ForEach(transpose), directional=True, accepts=FLOATS, samples=samples,
+    )  # fmt: skip
+    return OPS.declare(op)
 
 
 # ------------------------------------------------------------------------------------------------- values

@@ -8,8 +8,8 @@ import numpy as np
 from ml_dtypes import finfo
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Solver
-from difflang.ir.types import FLOATS, Tensor
+from difflang.ir.op import OPS, Solver
+from difflang.ir.types import Tensor
 from difflang.ops.compare import eq, le, ne
 from difflang.ops.factor import SQUARE
 from difflang.ops.families import Array, Example, Graded, array_dtype, known, like, tensor, zeros_at
@@ -18,11 +18,9 @@ from difflang.ops.matrices import (
     along_columns,
     along_rows,
     diagonal,
-    in_single,
-    longer_stack,
-    lowered_in_single,
     matmul,
     matrix_type,
+    of_a_matrix,
     one_by_one,
     part,
     places,
@@ -98,20 +96,16 @@ def eigh_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value, Va
     return diagonal(x), matmul(vectors, over(x, *differences(values)))
 
 
-eigh = OPS.declare(
-    Op(
-        "eigh",
-        type=eigh_type,
-        jvp=(eigh_jvp,),
-        reference=in_single(eigh_reference),
-        lower=lowered_in_single(eigh_lower),
-        accepts=FLOATS,
-        lanes=longer_stack,
-        samples=SQUARE,
-        doc="""(w, V) with `a = V diag(w) Vᵀ` for the symmetric part of `a`: eigenvalues in rising order, eigenvectors
-        in the columns; NaN where `a` is not finite. Units: u -> u, 1. Kinks: where eigenvalues are equal, the
-        derivative of a function that is symmetric in them is right, that of their eigenvectors NaN.""",
-    )
+eigh = of_a_matrix(
+    "eigh",
+    type=eigh_type,
+    jvp=eigh_jvp,
+    reference=eigh_reference,
+    lower=eigh_lower,
+    samples=SQUARE,
+    doc="""(w, V) with `a = V diag(w) Vᵀ` for the symmetric part of `a`: eigenvalues in rising order, eigenvectors
+    in the columns; NaN where `a` is not finite. Units: u -> u, 1. Kinks: where eigenvalues are equal, the derivative of a
+    function that is symmetric in them is right, that of their eigenvectors NaN.""",
 )
 
 
@@ -163,20 +157,16 @@ def outward(q: Value, moved: Value, s: Value) -> Value:
     return away / along_rows(s, n)
 
 
-svd = OPS.declare(
-    Op(
-        "svd",
-        type=svd_type,
-        jvp=(svd_jvp,),
-        reference=in_single(svd_reference),
-        lower=lowered_in_single(lambda jax, a: tuple(jax.lax.linalg.svd(a, full_matrices=False))),
-        accepts=FLOATS,
-        lanes=longer_stack,
-        samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 3), (2, 0), (2, 3, 1)))),
-        doc="""(U, s, Vᵀ) with `a = U diag(s) Vᵀ`: singular values in falling order, as many columns of U and rows of
-        Vᵀ. Units: u -> 1, u, 1. Kinks: the derivative of a singular value of 0 is 0, as that of `abs`; where some are
-        equal, that of a function symmetric in them is right, that of their vectors NaN.""",
-    )
+svd = of_a_matrix(
+    "svd",
+    type=svd_type,
+    jvp=svd_jvp,
+    reference=svd_reference,
+    lower=lambda jax, a: tuple(jax.lax.linalg.svd(a, full_matrices=False)),
+    samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 3), (2, 0), (2, 3, 1)))),
+    doc="""(U, s, Vᵀ) with `a = U diag(s) Vᵀ`: singular values in falling order, as many columns of U and rows of
+    Vᵀ. Units: u -> 1, u, 1. Kinks: the derivative of a singular value of 0 is 0, as that of `abs`; where some are
+    equal, that of a function symmetric in them is right, that of their vectors NaN.""",
 )
 
 # Note [Equal eigenvalues]

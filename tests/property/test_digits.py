@@ -163,25 +163,57 @@ def test_functions_of_the_standard_library(name: str) -> None:
         check(name, x, getattr(module(), f"{name}_{way}")(x), want, ALLOWED)
 
 
-# ------------------------------------------------------------------------- what falls short, and how far
+# ----------------------------------------------------------------- the gamma function left of 0
 
 
 def left_of_zero() -> np.ndarray[Any, Any]:
-    """A thousand points of every size up to 1e6 between the poles."""
+    """Between the poles: a thousand points of every size up to 1e12, and those nearest to zeros of digamma."""
     rng = np.random.default_rng(7)
-    x = -np.concatenate([10.0 ** rng.uniform(-10, 6, COUNT // 2), rng.uniform(0, 20, COUNT // 2)])
-    return x[x != np.round(x)]
+    x = -np.concatenate([10.0 ** rng.uniform(-10, 12, COUNT // 2), rng.uniform(0, 20, COUNT // 2)])
+    roots = np.array([root_of_digamma(n) for n in (*range(20), 10**2, 10**4, 10**8)])
+    beside = [roots * (1 + sign * 2.0**-k) for k in range(10, 54) for sign in (1, -1)]
+    return np.concatenate([x[x != np.round(x)], roots, *beside])
 
 
-def test_digamma_left_of_zero_is_right_to_the_size_of_its_terms() -> None:
-    """`psi(1 - x) - pi cot(pi x)` vanishes between any two poles; there the error is that of the terms."""
+def root_of_digamma(n: int) -> float:
+    """The zero between `-n - 1` and `-n`."""
+    with mp.workdps(40):
+        if n == 0:
+            return float(mp.findroot(mp.digamma, -0.5))
+        x = -n - mp.mpf(1) / 3
+        for _ in range(30):
+            x = -n - mp.acot(psi(0, 1 - x) / mp.pi) / mp.pi
+        return float(x)
+
+
+@lru_cache(maxsize=1)
+def left_reference() -> tuple[np.ndarray[Any, Any], Reference, Reference]:
     x = left_of_zero()
-    graph = finished(pushed(Call(OPS["lgamma"], (x,), {}).graph(), (True,)))
-    want = Reference.of(lambda x: psi(0, x), x)
-    size = np.abs(want.high) + np.abs([float(psi(0, 1 - mp.mpf(p))) for p in x])
-    for engine in (lambda g, *xs: evaluate(g, *xs)[0], lambda g, *xs: np.asarray(compile(g)(*xs)[0])):
-        off = np.abs(engine(graph, x, np.ones_like(x)) - want.high) / np.spacing(size)
-        assert off.max() <= ALLOWED, f"{off.max()} at {x[np.argmax(off)]}"
+    return x, Reference.of(lambda x: psi(0, x), x), Reference.of(lambda x: psi(1, x), x)
+
+
+@pytest.mark.parametrize(("name", "allowed"), [("lgamma", 1), ("digamma", 5)])
+@pytest.mark.parametrize("way", [pushed, pulled])
+def test_slopes_left_of_zero(name: str, allowed: int, way: Any) -> None:
+    """`psi(1 - x) - pi cot(pi x)` vanishes between any two poles: both terms are had to twice the digits."""
+    x, *slopes = left_reference()
+    graph = finished(way(Call(OPS[name], (x,), {}).graph(), (True,)))
+    want = slopes[name == "digamma"]
+    check(f"interpreted {name}", x, evaluate(graph, x, np.ones_like(x))[0], want, allowed)
+    check(f"compiled {name}", x, compile(graph)(x, np.ones_like(x))[0], want, allowed)
+
+
+def test_digamma_left_of_zero_in_single_precision() -> None:
+    x = np.unique(left_of_zero().astype(np.float32))
+    x = x[x != np.round(x)]
+    graph = finished(Call(OPS["digamma"], (x,), {}).graph())
+    want = np.array([float(psi(0, mp.mpf(float(p)))) for p in x])
+    for got in (evaluate(graph, x)[0], np.asarray(compile(graph)(x)[0])):
+        assert got.dtype == np.float32
+        np.testing.assert_array_less(np.abs(got - want), 0.51 * np.spacing(np.abs(want.astype(np.float32))))
+
+
+# ------------------------------------------------------------------------- what falls short, and how far
 
 
 def slope_of_sinc(x: Any) -> Any:

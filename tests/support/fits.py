@@ -8,7 +8,7 @@ from typing import Any
 
 import mpmath as mp
 
-from difflang.ops import gamma, gelu, special
+from difflang.ops import digamma_left, gamma, gelu, special
 from support.known import below, density, psi
 
 Exact = Callable[[Any], Any]
@@ -20,15 +20,17 @@ class Fit:
     """`function` on an interval, by as many coefficients as the polynomial has."""
 
     name: str
-    coefficients: tuple[float, ...]
+    coefficients: tuple[Any, ...]
     function: Exact
     low: str = "-1"
     high: str = "1"
 
     def again(self) -> list[float]:
-        with mp.workdps(45):
-            ends = [mp.mpf(self.low), mp.mpf(self.high)]
-            return [float(c) for c in mp.chebyfit(self.function, ends, len(self.coefficients))]
+        return [float(c) for c in self.exactly(45)]
+
+    def exactly(self, digits: int) -> list[Any]:
+        with mp.workdps(digits):
+            return mp.chebyfit(self.function, [mp.mpf(self.low), mp.mpf(self.high)], len(self.coefficients))
 
     def __str__(self) -> str:
         return self.name
@@ -76,6 +78,29 @@ def scaled_complement(s: Any) -> Any:
     return mp.erfc(x) * mp.exp(x * x)
 
 
+def log_quotient(v: Any) -> Any:
+    s = mp.sqrt(v)
+    return 2 * mp.atanh(s) / s if v > mp.mpf(10) ** -40 else mp.mpf(2)
+
+
+def halfway_tail(v: Any) -> Any:
+    """Near 0, where the difference has no digits, by its series."""
+    if v < 1e-8:
+        return mp.mpf(1) / 24 - v * (mp.mpf(7) / 960 - v * (mp.mpf(31) / 8064 - v * 127 / 30720))
+    z = 1 / mp.sqrt(v)
+    return (mp.digamma(z + mp.mpf(1) / 2) - mp.log(z)) / v
+
+
+def cotangent_rest(v: Any) -> Any:
+    f = mp.sqrt(v)
+    return (mp.pi * mp.cot(mp.pi * f) - 1 / f + 2 * f / (1 - v)) / f if v > mp.mpf(10) ** -40 else 2 - 2 * mp.zeta(2)
+
+
+PAIRS = [
+    Fit("log", digamma_left.LOG_QUOTIENT, log_quotient, "0", "0.0295"),
+    Fit("digamma far out, halfway", digamma_left.HALFWAY_TAIL, halfway_tail, "0", "0.0178"),
+    Fit("cotangent", digamma_left.COTANGENT_REST, cotangent_rest, "0", "0.25"),
+]
 FITS = [
     Fit("digamma near its root", gamma.ROOT_QUOTIENT, digamma_quotient),
     Fit("digamma far out", gamma.PSI_TAIL, digamma_tail, "0", "0.16"),

@@ -108,6 +108,10 @@ GAMMA_ROOTS = (1.0, 2.0, 1.4616321449683622)
 UNARY: dict[str, Known] = {
     "exp": Known(mp.exp, mp.exp, near=(0.0, 709.78, -708.39)),
     "exp2": Known(lambda x: mp.mpf(2) ** x, lambda x: mp.mpf(2) ** x * mp.log(2), near=(0.0, 1024.0, -1022.0)),
+    "exp2_slope": Known(
+        lambda x: mp.mpf(2) ** x * mp.log(2), lambda x: mp.mpf(2) ** x * mp.log(2) ** 2,
+        high=1024.0, near=(0.0, 1024.0, -1021.0),
+    ),
     "expm1": Known(mp.expm1, mp.exp, near=(0.0, 709.78, -38.0, -708.39)),
     "positive_reciprocal": Known(over, lambda x: -(over(x) ** 2), low=0.0, near=(1.0,)),
     "log": Known(mp.log, over, low=0.0, near=(1.0,)),

@@ -7,13 +7,20 @@ import numpy as np
 import pytest
 
 from difflang.ops import gamma, gelu
-from support.fits import FITS, Fit, gelu_slope
+from support.fits import FITS, PAIRS, Fit, gelu_slope
 from support.known import density, psi
 
 
 @pytest.mark.parametrize("fit", FITS, ids=str)
 def test_a_fit_is_that_of_its_function(fit: Fit) -> None:
     np.testing.assert_allclose(fit.coefficients, fit.again(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("fit", PAIRS, ids=str)
+def test_a_fit_in_pairs_has_twice_the_digits(fit: Fit) -> None:
+    with mp.workdps(60):
+        for (high, low), exact in zip(fit.coefficients, fit.exactly(60), strict=True):
+            assert abs(mp.mpf(high) + mp.mpf(low) - exact) <= mp.mpf(2) ** -105 * abs(exact)
 
 
 def test_roots_are_kept_to_32_digits() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -121,6 +122,42 @@ def test_cofactors_of_a_graded_diagonal_are_accurate_one_by_one() -> None:
     want = np.diag([math.prod(np.delete(d, i)) for i in range(4)])
     for (got,) in both(single("cofactors", (4, 4)), np.diag(d)):
         np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+def normed(seed: int, condition: float, size: float = 1.0) -> Any:
+    """A matrix of six rows whose singular values fall evenly by `condition`."""
+    u, _, vt = np.linalg.svd(np.random.default_rng(seed).normal(size=(6, 6)))
+    return size * (u * np.geomspace(1.0, 1.0 / condition, 6)) @ vt
+
+
+COFACTORS_OF: dict[str, Any] = {
+    "well conditioned": [normed(0, 10.0)],
+    "just beyond": [normed(1, 3e3), normed(2, 3e4)],
+    "hardly conditioned": [normed(3, 1e14)],
+    "one of them singular": [normed(4, 10.0), normed(5, 10.0) * [1, 1, 0, 1, 1, 1], np.zeros((6, 6))],
+    "a determinant below the least number": [normed(6, 2.0, 1e-54)],
+    "a determinant beyond the greatest": [normed(7, 2.0, 1e55)],
+}
+
+
+@pytest.mark.parametrize("case", COFACTORS_OF)
+def test_cofactors_whatever_the_condition(case: str) -> None:
+    """As near as rounding the matrix leaves them. A stack goes one way; lanes go both and choose."""
+    a = np.array(COFACTORS_OF[case])
+    with mp.workdps(60):
+        want = np.array([[[float(mixed_minor(x, i, j)) for j in range(6)] for i in range(6)] for x in a])
+    with jax.enable_x64(True):
+        lanes = np.asarray(jax.vmap(lambda x: OPS["cofactors"].lower(jax, x))(a))
+    for found in (*[got for (got,) in both(single("cofactors", a.shape), a)], lanes):
+        for x, got, exact in zip(a, found, want, strict=True):
+            s = np.linalg.svd(x)[1]
+            sensitive = s[0] / s[-2] if s[-2] else 0.0
+            np.testing.assert_allclose(got, exact, rtol=0, atol=16 * 2**-52 * sensitive * np.abs(exact).max())
+
+
+def mixed_minor(a: Any, i: int, j: int) -> Any:
+    rows = np.delete(np.delete(a, i, 0), j, 1)
+    return (-1) ** (i + j) * mp.det(mp.matrix(rows.tolist()))
 
 
 def test_a_logarithm_of_a_determinant_that_overflows() -> None:
