@@ -1,8 +1,8 @@
 """Which residuals a loop keeps for each step: those from which the others are cheaply computed again.
 
 What a step computes from its loop's constants is at hand, and so are the items it reads. Of the rest a value may be
-kept itself, or what it is made of, whichever takes fewer bytes: of bodies that pull each other, say, their positions and
-not all their distances.
+kept itself, or what it is made of, whichever takes fewer bytes: of bodies that pull each other, the positions and not
+all their distances.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ eigh = of_a_matrix(
     lower=eigh_lower,
     samples=SQUARE,
     doc="""(w, V) with `a = V diag(w) Vᵀ` for the symmetric part of `a`: eigenvalues in rising order, eigenvectors
-    in the columns; NaN where `a` is not finite. Units: u -> u, 1. Kinks: where eigenvalues are equal, the derivative of a
-    function that is symmetric in them is right, that of their eigenvectors NaN.""",
+    in the columns; NaN where `a` is not finite. Units: u -> u, 1. Kinks: where eigenvalues are equal, the derivative of
+    a function that is symmetric in them is right, that of their eigenvectors NaN.""",
 )
 
 
