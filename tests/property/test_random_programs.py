@@ -15,7 +15,7 @@ import pytest
 
 import difflang.elaborate.control
 import difflang.elaborate.statements
-import difflang.ops.loop
+import difflang.ops.loop_back
 from derivatives import composed, literal
 from difflang.ad.differentiate import differentiate
 from difflang.base.diagnostics import DifflangError, InternalError
@@ -248,7 +248,7 @@ def test_a_second_implementation_gives_the_same(seed: int) -> None:
 
 def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cotangents of what a loop only reads, not summed over its steps; and an update that is not stored."""
-    monkeypatch.setattr(difflang.ops.loop, "add", lambda x, y: y)
+    monkeypatch.setattr(difflang.ops.loop_back, "add", lambda x, y: y)
     seeds = range(40)
     assert sum(differs(seed) for seed in seeds) > 8
     monkeypatch.undo()
