@@ -14,8 +14,13 @@ import pytest
 
 import difflang
 import difflang.ad.transpose
+from difflang.ad.context import Context
+from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Value
+from difflang.ir.op import Op
+from difflang.ir.types import C128, F64
 from difflang.ops.regions import truths
+from support.op_calls import DIFFERENTIABLE, calls_of
 
 # Each is a body of `f(x: f64[3]) -> f64`, at a point with a 0 in it.
 X = np.array([0.25, 4.0, 0.0])
@@ -145,3 +150,26 @@ def test_second_derivatives_too() -> None:
         f = difflang.loads(HEADER + source("f", body), name="choices").f
         over = f.hvp("x").interpret(X, np.ones(3))
         assert np.isfinite(over).all()
+
+
+@pytest.mark.parametrize("op", [op for op in DIFFERENTIABLE if op.transpose], ids=str)
+def test_every_linear_op_keeps_choices(op: Op) -> None:
+    """Where the choice that leaves does not hold, the cotangent is exactly zero; of nothing chosen, nothing is."""
+    rng = np.random.default_rng(0)
+    rules = op.transpose or ()
+    for call in calls_of(op, (F64, C128)):
+        for place in [i for i, here in enumerate(call.wrt) if here and rules[min(i, len(rules) - 1)] is not None]:
+            linear = tuple(i == place for i in range(len(call.arrays)))
+            graph = call.graph()
+            back = Context().transpose(graph, linear, (True,), given=(True,))
+            known = [x for x, here in zip(call.arrays, linear, strict=True) if not here]
+            (y,) = evaluate(graph, *call.arrays)
+            for share in (0.0, 0.5, 1.0):
+                choice = np.asarray(rng.uniform(size=y.shape) < share)
+                ct = np.where(choice, rng.normal(size=y.shape), 0.0).astype(y.dtype)
+                found = evaluate(back.graph, *known, ct, choice)
+                (plain,) = evaluate(Context().transpose(graph, linear, (True,)).cotangents, *known, ct)
+                np.testing.assert_array_equal(found[0], plain)
+                assert back.chosen[place]
+                assert not np.any(found[0][~found[1]])
+                assert share or not np.any(found[1])
