@@ -21,7 +21,7 @@ class Context:
     def __init__(self) -> None:
         self.linearized: dict[tuple[Graph, Mask, Mask], Linearized] = {}
         self.pushed: dict[tuple[Graph, Mask, Mask], Pushed] = {}
-        self.transposed: dict[tuple[Graph, Mask, Mask, Mask], Transposed] = {}
+        self.transposed: dict[tuple[Graph, Mask, Mask, Mask, Mask, Mask], Transposed] = {}
 
     def linearize(self, graph: Graph, active: Mask, wanted: Mask = ()) -> Linearized:
         """Primal and tangent of a graph in its `active` params; the `wanted` results get a tangent even if it is 0."""
@@ -47,16 +47,23 @@ class Context:
             self.pushed[key] = found
         return self.pushed[key]
 
-    def transpose(self, graph: Graph, linear: Mask, present: Mask, wanted: Mask = ()) -> Transposed:
-        """A graph turned round that is linear in its `linear` params, given the cotangents that are `present`."""
-        key = graph, linear, present, wanted
+    def transpose(
+        self, graph: Graph, linear: Mask, present: Mask, wanted: Mask = (), *, given: Mask = (), marked: Mask = ()
+    ) -> Transposed:
+        """A graph turned round that is linear in its `linear` params, given the cotangents that are `present`.
+
+        `given` says which of these are zero by a choice, `marked` which params' cotangents are to have a choice.
+        """
+        key = graph, linear, present, wanted, given, marked
         if key not in self.transposed:
-            if wanted:
-                plain = self.transpose(graph, linear, present)
-                more = tuple([w and is_linear for w, is_linear in zip(wanted, linear, strict=True)])
-                found = backward.with_cotangents(graph, plain, more) if adds(more, plain.active) else plain
+            if wanted or marked:
+                plain = self.transpose(graph, linear, present, given=given)
+                more = tuple([w and is_linear for w, is_linear in zip(wanted or plain.active, linear, strict=True)])
+                marks = marked or plain.chosen
+                enough = not adds(more, plain.active) and not adds(marks, plain.chosen)
+                found = plain if enough else backward.with_cotangents(graph, plain, more, marks)
             else:
-                found = backward.transpose(self, graph, linear, present)
+                found = backward.transpose(self, graph, linear, present, given or (False,) * len(present))
             self.transposed[key] = found
         return self.transposed[key]
 

@@ -6,14 +6,14 @@ with zeros and adding would go through the whole array once a slice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, MaybeValue
-from difflang.ir.types import Tensor
-from difflang.ops.regions import add
+from difflang.ir.types import Tensor, Type
+from difflang.ops.regions import add, truths, zeros
 
 Window = tuple[int, int]  # from where to before where along an axis
 
@@ -21,51 +21,65 @@ Window = tuple[int, int]  # from where to before where along an axis
 class Cotangents:
     """What has arrived at each value, and which of it is zero by a choice."""
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: Builder, choices: Mapping[Value, Value] | None = None) -> None:
         self.builder = builder
         self.whole: dict[Value, Value] = {}
         self.pieces: dict[Value, dict[int, dict[Window, Value]]] = {}
-        self.choices: dict[Value, Value] = {}  # cotangents that are zero but where this holds
+        self.choices: dict[Value, Value] = dict(choices or {})  # cotangents that are zero but where this holds
         self.others: dict[Value, Value] = {}
 
     def add(self, value: Value, ct: Value) -> None:
-        """One more cotangent of a value. The sum of two that are zero by choices is so where neither fell on them."""
-        before = self.whole.get(value)
-        total = add(before, ct)
-        assert total is not None
-        self.whole[value] = total
-        choices = [self.choices.get(c) for c in (before, ct) if c is not None]
-        if before is not None and (both := alternatives(choices)) is not None:
-            self.choices[total] = both
-
-    def other_side(self, truth: Value) -> Value:
-        """Where a truth does not hold: one value, however often it is asked for."""
-        if truth not in self.others:
-            self.others[truth] = OPS["logical_not"].one(truth)
-        return self.others[truth]
+        """One more cotangent of a value."""
+        self.whole[value] = self.sum(self.whole.get(value), ct)
 
     def put(self, value: Value, axis: int, window: Window, ct: Value) -> None:
         """One more cotangent of a part of a value."""
         part = self.pieces.setdefault(value, {}).setdefault(axis, {})
-        total = add(part.get(window), ct)
-        assert total is not None
-        part[window] = total
+        part[window] = self.sum(part.get(window), ct)
 
     def take(self, value: Value) -> MaybeValue:
         """The sum of all that has arrived, `None` for nothing."""
         total = self.whole.pop(value, None)
         for axis, parts in self.pieces.pop(value, {}).items():
             for row in rows(parts.items()):
-                total = add(total, side_by_side(self.builder, row, axis, value))
+                total = self.sum(total, self.in_place(row, axis, value))
         return total
 
+    def sum(self, before: MaybeValue, ct: Value) -> Value:
+        """The sum of two cotangents. If both are zero by choices it is so where neither fell on them."""
+        total = add(before, ct)
+        assert total is not None
+        first, second = None if before is None else self.choices.get(before), self.choices.get(ct)
+        if first is not None and second is not None:
+            self.choices[total] = first if first is second else OPS["logical_or"].one(first, second)
+        return total
 
-def alternatives(choices: list[Value | None]) -> Value | None:
-    """Where one of two choices holds, if both are known."""
-    first, second = choices
-    if first is None or second is None:
-        return None
-    return first if first is second else OPS["logical_or"].one(first, second)
+    def in_place(self, row: list[tuple[Window, Value]], axis: int, like: Value) -> Value:
+        """Pieces side by side. Where some are zero by choices so is the whole, which may be anything in the others."""
+        whole = side_by_side(self.builder, row, axis, like.type)
+        choices = [self.choices.get(piece) for _, piece in row]
+        if any(c is not None for c in choices):
+            assert isinstance(like.type, Tensor)
+            kept = [
+                (window, self.builder.const(True, truths(piece.type)) if c is None else c)
+                for (window, piece), c in zip(row, choices, strict=True)
+            ]
+            self.choices[whole] = side_by_side(self.builder, kept, axis, truths(like.type))
+        return whole
+
+    def choose(self, ct: Value, *choices: MaybeValue) -> Value:
+        """The cotangent, noted to be zero but where all of these hold."""
+        kept = [c for c in choices if c is not None]
+        self.choices[ct] = kept[0] if len(kept) == 1 else OPS["logical_and"].one(*kept)
+        return ct
+
+    def side(self, truth: Value, number: int) -> Value:
+        """Where a truth chooses operand 1 or operand 2: one value, however often it is asked for."""
+        if number == 1:
+            return truth
+        if truth not in self.others:
+            self.others[truth] = OPS["logical_not"].one(truth)
+        return self.others[truth]
 
 
 def rows(pieces: Iterable[tuple[Window, Value]]) -> list[list[tuple[Window, Value]]]:
@@ -83,9 +97,8 @@ def rows(pieces: Iterable[tuple[Window, Value]]) -> list[list[tuple[Window, Valu
     return made
 
 
-def side_by_side(builder: Builder, row: list[tuple[Window, Value]], axis: int, like: Value) -> Value:
+def side_by_side(builder: Builder, row: list[tuple[Window, Value]], axis: int, type: Type) -> Value:
     """Pieces that do not overlap in one array, zeros between."""
-    type = like.type
     assert isinstance(type, Tensor)
     size = type.shape[axis]
     assert isinstance(size, int)
@@ -93,12 +106,12 @@ def side_by_side(builder: Builder, row: list[tuple[Window, Value]], axis: int, l
         ((start, stop), piece) = row[0]
         nothing = (0,) * type.rank
         low, high = ((*nothing[:axis], n, *nothing[axis + 1 :]) for n in (start, size - stop))
-        return builder.one("pad", piece, builder.const(0.0, type.reshaped()), low=low, high=high, interior=nothing)
+        return builder.one("pad", piece, zeros(builder, type.reshaped()), low=low, high=high, interior=nothing)
     parts: list[Value] = []
     end = 0
     for (start, stop), piece in [*row, ((size, size), None)]:
         if start > end:
-            parts.append(builder.const(0.0, type.resized(axis, start - end)))
+            parts.append(zeros(builder, type.resized(axis, start - end)))
         if piece is not None:
             parts.append(builder.own(piece))
         end = stop

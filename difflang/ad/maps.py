@@ -79,4 +79,4 @@ def turned(graph: Graph, tangents: int) -> Graph:
     """
     linear = tuple([i >= len(graph.params) - tangents for i in range(len(graph.params))])
     every = (True,) * len(graph.results)
-    return tidied(Context().transpose(graph, linear, every, linear).graph)
+    return tidied(Context().transpose(graph, linear, every, linear).cotangents)

@@ -6,23 +6,24 @@ products along the way are chosen again, so that the side not chosen contributes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from difflang.ad.choices import passed
 from difflang.ad.cotangents import Cotangents
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS, MaybeValue, Unknown
-from difflang.ops.regions import Ad, Mask, Transposed, or_zeros, spread
+from difflang.ir.op import MaybeValue, Unknown
+from difflang.ops.regions import Ad, Mask, Transposed, choices_of, on, or_zeros, present, spread, truths
 
 Env = dict[Value, Value]
 
 
-def transpose(ad: Ad, graph: Graph, linear: Mask, present: Mask) -> Transposed:
+def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, given: Mask) -> Transposed:
     """A linear graph turned round: from cotangents of its results to cotangents of its linear params.
 
-    Shapes: takes the other params, then a cotangent like each result where `present`; gives a cotangent like each
-            linear param that one reaches.
+    Shapes: takes the other params, then a cotangent like each result where one is `arriving`, then truths like each
+            where a choice is `given`; gives a cotangent like each linear param that one reaches, then the choices.
     Errors: InternalError if an equation is not linear where `linear` says it is.
     Cost:   one walk forward over what is not linear, one walk back over what is.
     Source: Radul et al. 2023, You Only Linearize Once.
@@ -30,11 +31,12 @@ def transpose(ad: Ad, graph: Graph, linear: Mask, present: Mask) -> Transposed:
     builder = Builder()
     env = {p: builder.param(p.type, p.hint) for p, is_linear in zip(graph.params, linear, strict=True) if not is_linear}
     params = {p for p, is_linear in zip(graph.params, linear, strict=True) if is_linear}
-    cts = [builder.param(r.type, "ct") if p else None for r, p in zip(graph.results, present, strict=True)]
-    found = pull(ad, graph.eqns, builder, env, params, list(zip(graph.results, cts, strict=True)))
+    cts = [builder.param(r.type, "ct") if p else None for r, p in zip(graph.results, arriving, strict=True)]
+    choices = {ct: builder.param(truths(ct.type)) for ct, g in zip(cts, given, strict=True) if g and ct is not None}
+    found = pull(ad, graph.eqns, builder, env, params, list(zip(graph.results, cts, strict=True)), choices)
     back = [found.take(p) for p in graph.params]
-    results = [c for c in back if c is not None]
-    return Transposed(builder.finish(results, name=graph.name), tuple([c is not None for c in back]))
+    kept = choices_of(back, found.choices)
+    return Transposed(builder.finish([*present(back), *present(kept)], name=graph.name), on(back), on(kept))
 
 
 def pull(
@@ -44,11 +46,13 @@ def pull(
     env: Env,
     linear: set[Value],
     cts: Sequence[tuple[Value, MaybeValue]],
+    choices: Mapping[Value, Value] | None = None,
 ) -> Cotangents:
     """Emit in `builder` what pulls cotangents back through `eqns`, to the values in `linear`.
 
-    `env` says what the values that are not linear are called in `builder`, `cts` which value has which cotangent. Gives
-    the cotangents of the linear values that equations do not define. `env` and `linear` grow.
+    `env` says what the values that are not linear are called in `builder`, `cts` which value has which cotangent, and
+    `choices` which of these is zero by a choice. Gives the cotangents of the linear values that equations do not
+    define. `env` and `linear` grow.
     """
     backwards: list[Eqn] = []
     for eqn in eqns:
@@ -57,7 +61,7 @@ def pull(
         else:
             linear.update([r for r in eqn.results if r.type.tangent is not None])
             backwards.append(eqn)
-    found = Cotangents(builder)
+    found = Cotangents(builder, choices)
     for value, ct in cts:
         if ct is not None and value in linear:
             found.add(value, ct)
@@ -71,59 +75,40 @@ def pull(
             axis, window = part
             found.put(eqn.operands[0], axis, window, arriving[0])
             continue
-        leaving = pull_eqn(ad, eqn, builder, arriving, env, linear)
-        if eqn.op.elementwise:
-            leaving = chosen(eqn, arriving[0], leaving, found, env, linear)
+        leaving = pull_eqn(ad, eqn, builder, arriving, env, linear, found)
         for value, ct in zip(eqn.operands, leaving, strict=True):
             if ct is not None and value in linear:
                 found.add(value, checked(eqn, ct, value))
     return found
 
 
-def chosen(
-    eqn: Eqn, ct: MaybeValue, back: Sequence[MaybeValue], found: Cotangents, env: Env, linear: set[Value]
-) -> Sequence[MaybeValue]:
-    """Cotangents after an equation, exactly zero where the one that arrived is so by a choice."""
-    choices = found.choices
-    before = choices.get(ct) if ct is not None else None
-    if eqn.op.chooses:
-        for side, new in enumerate(back):
-            if new is not None:
-                here = env[eqn.operands[0]] if side == 1 else found.other_side(env[eqn.operands[0]])
-                choices[new] = here if before is None else OPS["logical_and"].one(before, here)
-        return back
-    if before is None:
-        return back
-    scales = any(v not in linear for v in eqn.operands)  # by something that may be infinite
-    after: list[MaybeValue] = []
-    for new in back:
-        if new is not None and new is not ct:
-            if scales:
-                new = OPS["select"].one(before, new, new.home.const(0.0, new.type))
-            choices[new] = before
-        after.append(new)
-    return after
-
-
 def pull_eqn(
-    ad: Ad, eqn: Eqn, builder: Builder, cts: list[MaybeValue], env: Env, linear: set[Value]
+    ad: Ad, eqn: Eqn, builder: Builder, cts: list[MaybeValue], env: Env, linear: set[Value], found: Cotangents
 ) -> Sequence[MaybeValue]:
-    """The cotangents of one linear equation's operands."""
+    """The cotangents of one linear equation's operands. Where they are zero by a choice is noted in `found`."""
     op = eqn.op
     is_linear = tuple([v in linear for v in eqn.operands])
     if op.transpose_region is not None:
-        return op.transpose_region(ad, eqn, builder, cts, is_linear, [env.get(v) for v in eqn.operands])
+        known = [env.get(v) for v in eqn.operands]
+        return op.transpose_region(ad, eqn, builder, cts, is_linear, known, found.choices)
     rules = op.transpose
     if rules is None or (op.term_by_term and sum(is_linear) != 1):
         raise InternalError(f"{op} is not linear in its operands {[i for i, here in enumerate(is_linear) if here]}")
     operands = [unknown(v) if here else env[v] for v, here in zip(eqn.operands, is_linear, strict=True)]
     ct = cts[0] if len(cts) == 1 else tuple(cts)
+    before = found.choices.get(cts[0]) if len(cts) == 1 and cts[0] is not None else None
     back: list[MaybeValue] = []
     for i, here in enumerate(is_linear):
         rule = rules[min(i, len(rules) - 1)]
         if here and rule is None:
             raise InternalError(f"{op} is not linear in operand {i}")
-        back.append(rule(ct, *operands, **eqn.attrs) if here and rule is not None else None)
+        new = rule(ct, *operands, **eqn.attrs) if here and rule is not None else None
+        if rule is not None and new is not None and new is not ct:
+            if op.chooses:
+                found.choose(new, before, found.side(env[eqn.operands[0]], i))
+            elif before is not None:
+                new = found.choose(*passed(eqn, rule, i, operands, new, before))
+        back.append(new)
     return back
 
 
@@ -137,11 +122,22 @@ def checked(eqn: Eqn, ct: Value, like: Value) -> Value:
     return ct
 
 
-def with_cotangents(graph: Graph, transposed: Transposed, wanted: Mask) -> Transposed:
-    """The same, where the `wanted` params get a cotangent even if it is zero. `graph` is what was transposed."""
+def with_cotangents(graph: Graph, transposed: Transposed, wanted: Mask, marked: Mask) -> Transposed:
+    """The same, where the `wanted` params get a cotangent even if it is zero, and the `marked` ones a choice.
+
+    `graph` is what was transposed.
+    """
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in transposed.graph.params]
-    cts = spread(builder.inline(transposed.graph, *params), transposed.active)
+    outs = builder.inline(transposed.graph, *params)
+    count = sum(transposed.active)
+    cts, choices = spread(outs[:count], transposed.active), spread(outs[count:], transposed.chosen)
     active = tuple([a or w for a, w in zip(transposed.active, wanted, strict=True)])
-    results = [or_zeros(builder, c, p.type) for c, p, a in zip(cts, graph.params, active, strict=True) if a]
-    return Transposed(builder.finish(results, name=graph.name), active)
+    chosen = tuple([c or m for c, m in zip(transposed.chosen, marked, strict=True)])
+    results = [or_zeros(builder, ct, p.type) for ct, p, a in zip(cts, graph.params, active, strict=True) if a]
+    kept = [
+        choice if choice is not None else builder.const(ct is not None, truths(p.type))
+        for choice, ct, p, c in zip(choices, cts, graph.params, chosen, strict=True)
+        if c
+    ]
+    return Transposed(builder.finish([*results, *kept], name=graph.name), active, chosen)

@@ -15,7 +15,11 @@ from difflang.ops.regions import (
     MaybeValues,
     Tangents,
     alike,
+    choices_of,
     known_where,
+    leaving,
+    on,
+    present,
     residual_operands,
     spread,
 )
@@ -59,13 +63,19 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 
 
 def transpose(
-    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues
+    ad: Ad,
+    eqn: Eqn,
+    builder: Builder,
+    cts: MaybeValues,
+    linear: Mask,
+    known: MaybeValues,
+    choices: dict[Value, Value],
 ) -> list[MaybeValue]:
-    present = tuple([c is not None for c in cts])
-    back = ad.transpose(eqn.regions[0], linear, present)
-    operands = [*known_where(known, linear), *(c for c in cts if c is not None)]
+    given = choices_of(cts, choices)
+    back = ad.transpose(eqn.regions[0], linear, on(cts), given=on(given))
+    operands = [*known_where(known, linear), *present(cts), *present(given)]
     outs = called(builder, back.graph, operands, f"{eqn.attrs['name']}.transpose") if any(back.active) else []
-    return spread(outs, back.active)
+    return leaving(outs, back.active, back.chosen, choices)
 
 
 call = OPS.declare(

@@ -19,7 +19,11 @@ from difflang.ops.regions import (
     MaybeValues,
     Tangents,
     alike,
+    choices_of,
     known_where,
+    leaving,
+    on,
+    present,
     spread,
     zeros,
 )
@@ -142,19 +146,30 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 
 
 def transpose(
-    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues
+    ad: Ad,
+    eqn: Eqn,
+    builder: Builder,
+    cts: MaybeValues,
+    linear: Mask,
+    known: MaybeValues,
+    choices: dict[Value, Value],
 ) -> list[MaybeValue]:
-    """The same branch turned round; where it gives an operand nothing and the other does, zeros."""
+    """The same branch turned round; where it gives an operand nothing and the other does, zeros: a choice."""
     pred, rest = known[0], linear[1:]
     if pred is None:
         raise InternalError("a cond cannot be linear in its condition")
-    present = tuple([c is not None for c in cts])
-    active = tuple([any(p) for p in zip(*[ad.transpose(r, rest, present).active for r in eqn.regions], strict=True)])
+    given = choices_of(cts, choices)
+    backs = [ad.transpose(r, rest, on(cts), given=on(given)) for r in eqn.regions]
+    active = tuple([any(pair) for pair in zip(*[back.active for back in backs], strict=True)])
     if not any(active):
         return [None] * len(linear)
-    branches = tuple([ad.transpose(r, rest, present, active).graph for r in eqn.regions])
-    operands = [pred, *known_where(known[1:], rest), *(c for c in cts if c is not None)]
-    return [None, *spread(builder.emit(cond, operands, branches), active)]
+    chosen = tuple([
+        here and isinstance(x.type, Tensor) and any(back.chosen[i] or not back.active[i] for back in backs)
+        for i, (here, x) in enumerate(zip(active, eqn.operands[1:], strict=True))
+    ])  # fmt: skip
+    branches = [ad.transpose(r, rest, on(cts), active, given=on(given), marked=chosen).graph for r in eqn.regions]
+    operands = [pred, *known_where(known[1:], rest), *present(cts), *present(given)]
+    return [None, *leaving(builder.emit(cond, operands, tuple(branches)), active, chosen, choices)]
 
 
 cond = OPS.declare(

@@ -13,6 +13,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Solver, Unknown
 from difflang.ir.types import FLOATS, Tensor
 from difflang.ops.families import Array, Example, known, multilinear, tensor
+from difflang.ops.reduce import anywhere
 from difflang.ops.shape import pad_reference
 
 Ints = tuple[int, ...]
@@ -213,6 +214,7 @@ conv = multilinear(
     "conv",
     type=conv_type,
     transpose=(image_cotangent, kernel_cotangent),
+    reach=lambda truths, place, *operands, **_: anywhere(truths, operands[place]),
     reference=conv_reference,
     lower=conv_lower,
     arranges=True,

@@ -105,6 +105,7 @@ dynamic_slice = linear(
     "dynamic_slice",
     type=dynamic_slice_type,
     transpose=(lambda ct, x, *starts, sizes: dynamic_update.one(zeros_at(ct, x.type), ct, *starts), None),
+    carries=True,
     reference=lambda x, *starts, sizes: x[window(x.shape, starts, sizes)],
     lower=lambda jax, x, *starts, sizes: jax.lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False),
     samples=(
@@ -126,6 +127,7 @@ dynamic_update = linear(
         lambda ct, x, update, *starts: dynamic_slice.one(ct, *starts, sizes=tensor(update).shape),
         None,
     ),
+    carries=True,
     reference=dynamic_update_reference,
     lower=lambda jax, x, update, *starts: jax.lax.dynamic_update_slice(x, update, starts, allow_negative_indices=False),
     each=update_each,
@@ -291,6 +293,7 @@ gather = linear(
     "gather",
     type=gather_type,
     transpose=(lambda ct, x, *indices, axes: scatter_add.one(zeros_at(ct, x.type), ct, *indices, axes=axes), None),
+    carries=True,
     reference=gather_reference,
     lower=gather_lower,
     samples=(
@@ -313,6 +316,7 @@ scatter = linear(
         kept_writes,
         None,
     ),
+    carries=True,
     reference=scatter_reference,
     lower=scatter_lower,
     samples=(
@@ -333,6 +337,7 @@ scatter_add = linear(
         lambda ct, x, updates, *indices, axes: gather.one(ct, *indices, axes=axes),
         None,
     ),
+    carries=True,
     reference=scatter_add_reference,
     lower=scatter_add_lower,
     accepts=NUMBERS,

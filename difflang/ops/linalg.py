@@ -11,6 +11,7 @@ from difflang.ir.op import OPS, Solver, Unknown
 from difflang.ir.types import NUMBERS, Tensor
 from difflang.ops.families import Array, Example, axes_but, multilinear, tensor
 from difflang.ops.linear import conjugate
+from difflang.ops.reduce import reduce_any
 
 Ints = tuple[int, ...]
 Pair = tuple[Ints, Ints]  # axes of x, axes of y
@@ -78,6 +79,17 @@ def dot_transpose(ct: Value, x: Value | Unknown, y: Value, contract: Pair, batch
     return product if order == asked else OPS["transpose"].one(product, perm=tuple([order.index(a) for a in asked]))
 
 
+def dot_reach(truths: Value, place: int, *operands: Value | Unknown, contract: Pair, batch: Pair) -> Value:
+    """For each factor whether a product that it is in belongs to a sum of which the truth holds."""
+    mine, b = tensor(operands[place]), len(batch[0])
+    rows = len(free(tensor(operands[0]).rank, 0, contract, batch))
+    others = range(b + rows, tensor(truths).rank) if place == 0 else range(b, b + rows)
+    some = reduce_any.one(truths, axes=tuple(others))
+    places = (*batch[place], *free(mine.rank, place, contract, batch))
+    turned = OPS["transpose"].one(some, perm=tuple(sorted(range(len(places)), key=places.__getitem__)))
+    return OPS["broadcast"].one(turned, shape=mine.shape, axes=tuple(sorted(places)))
+
+
 MATRICES = {"contract": ((1,), (0,)), "batch": ((), ())}
 
 dot_general = multilinear(
@@ -87,6 +99,7 @@ dot_general = multilinear(
         lambda ct, x, y, contract, batch: dot_transpose(ct, x, y, contract, batch, 0),
         lambda ct, x, y, contract, batch: dot_transpose(ct, y, x, contract, batch, 1),
     ),
+    reach=dot_reach,
     reference=dot_reference,
     lower=dot_lower,
     accepts=NUMBERS,

@@ -6,9 +6,8 @@ concern of them: see `history` for what saves them where the length is not known
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
@@ -16,8 +15,9 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.layout import loop_layout
 from difflang.ir.op import OPS, MaybeValue, Op, Solver
-from difflang.ir.types import I32, History, Tensor, Type, item_of, stacked
+from difflang.ir.types import History, Type, item_of, stacked
 from difflang.ops.cond import TRUTH
+from difflang.ops.loop_back import INDEX, Arriving, apart, cut, first_carry, in_pairs, settled, transposed_step, turned
 from difflang.ops.loop_run import loop_lower, loop_reference
 from difflang.ops.regions import (
     Ad,
@@ -26,10 +26,13 @@ from difflang.ops.regions import (
     MaybeValues,
     Sorted,
     Tangents,
-    add,
     alike,
+    choices_of,
     known_where,
+    leaving,
+    on,
     or_zeros,
+    present,
     reordered,
     sort_residuals,
     spread,
@@ -37,8 +40,6 @@ from difflang.ops.regions import (
     zeros,
 )
 from difflang.ops.residuals import frugal
-
-INDEX = Tensor(I32)
 
 
 class Form(NamedTuple):
@@ -107,26 +108,6 @@ def sequence_of_steps(same: Solver, x: Type, length: Dim | None) -> None:
         same.size(x.shape[0], length, "number of steps")
 
 
-class Derived(Protocol):
-    @property
-    def active(self) -> Mask: ...
-
-
-D = TypeVar("D", bound=Derived)
-
-
-def settled(derive: Callable[[Mask], D], carry: Mask, at: int) -> Mask:
-    """Which carries are active: the least set that holds `carry` and what a step makes of itself.
-
-    A carry that is active at first stays so even if every step forgets it: the loop may take no step.
-    """
-    while True:
-        grown = tuple([a or b for a, b in zip(carry, derive(carry).active[at : at + len(carry)], strict=True)])
-        if grown == carry:
-            return carry
-        carry = grown
-
-
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """Primal: the same loop, giving what its step's tangent captures. Tangent: `count` steps that read it."""
     form, (step, *go) = Form.of(eqn), eqn.regions
@@ -135,7 +116,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     def active(carry: Mask) -> Mask:
         return (False, *on(d.consts), *carry, *on(d.xs))
 
-    carry_on = settled(lambda carry: ad.linearize(step, active(carry)), on(d.carry), 0)
+    carry_on = settled(lambda carry: ad.linearize(step, active(carry)).active[:nk], on(d.carry))
     lin = ad.linearize(step, active(carry_on), (*carry_on, *(False for _ in step.results[nk:])))
     inner = form.parts(lin.primal.params)
     lin = frugal(lin, [inner.first, *inner.consts, *inner.xs])
@@ -181,7 +162,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     def active(carry: Mask) -> Mask:
         return (False, *on(d.consts), *carry, *on(d.xs))
 
-    carry_on = settled(lambda carry: ad.jvp(step, active(carry)), on(d.carry), 0)
+    carry_on = settled(lambda carry: ad.jvp(step, active(carry)).active[:nk], on(d.carry))
     pushed = ad.jvp(step, active(carry_on), (*carry_on, *(False for _ in step.results[nk:])))
     dconsts = present(d.consts)
     start = [or_zeros(dxs.builder, x, v.type) for x, v, a in zip(d.carry, p.carry, carry_on, strict=True) if a]
@@ -210,74 +191,38 @@ def with_tangent_params(go: Graph, form: Form, dconsts: Sequence[Value], dcarry:
 
 
 def transpose(
-    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues
+    ad: Ad,
+    eqn: Eqn,
+    builder: Builder,
+    cts: MaybeValues,
+    linear: Mask,
+    known: MaybeValues,
+    choices: dict[Value, Value],
 ) -> list[MaybeValue]:
     """The same count, the other direction: cotangents of consts are summed in the carry, those of xs are outputs."""
     form, (step,) = Form.of(eqn), eqn.regions
-    nk, is_linear, given = form.carry, form.parts(linear), form.parts(known)
+    is_linear, given = form.parts(linear), form.parts(known)
     if is_linear.first:
         raise InternalError("a loop cannot be linear in its limit")
     mask = (False, *is_linear.consts, *(True for _ in is_linear.carry), *is_linear.xs)  # a tangent's carry is tangents
-    ct_carry, ct_ys = cts[1 : 1 + nk], cts[1 + nk :]
-
-    def derive(carry: Mask, wanted: Mask = ()) -> Any:
-        return ad.transpose(step, mask, (*carry, *on(ct_ys)), wanted)
-
-    carry_on = settled(derive, on(ct_carry), 1 + form.consts)
-    wanted = (False, *(False for _ in is_linear.consts), *carry_on, *(False for _ in is_linear.xs))
-    back = derive(carry_on, wanted)
-    active = form.parts(back.active)
-    n_known = (sum(not m for m in is_linear.consts), sum(not m for m in is_linear.xs))
-    turned = transposed_step(back.graph, n_known, sum(carry_on), sum(active.consts))
-    consts = known_where(given.consts, is_linear.consts)
-    param_types = form.parts([p.type for p in step.params])
-    sums = [zeros(builder, t) for t, a in zip(param_types.consts, active.consts, strict=True) if a]
-    start = [or_zeros(builder, c, t) for c, t, a in zip(ct_carry, param_types.carry, carry_on, strict=True) if a]
-    operands = [
-        form.limit(builder, given.first), *consts, *sums, *start, *known_where(given.xs, is_linear.xs), *present(ct_ys)
-    ]  # fmt: skip
+    at = Arriving(cts[1:], choices_of(cts[1:], choices), slice(1 + form.consts, 1 + form.consts + form.carry))
+    back = turned(ad, step, mask, at, histories=form.length is None)
     if not any(back.active):
         return [None] * len(linear)
+    consts, xs = known_where(given.consts, is_linear.consts), known_where(given.xs, is_linear.xs)
+    start = first_carry(builder, back, step, at)
+    sums = at.split(back.active)[0] + at.split(back.chosen)[0]
+    whole = transposed_step(in_pairs(back, 1 + len(consts) + len(xs), at), (len(consts), len(xs)), len(start), sums)
+    totals = [zeros(builder, r.type) for r in whole.results[:sums]]
+    limit, ys = form.limit(builder, given.first), [*present(at.cts[form.carry :]), *present(at.choices[form.carry :])]
     attrs: dict[str, Any] = {
         **eqn.attrs,
         "consts": len(consts),
-        "carry": len(sums) + len(start),
+        "carry": sums + len(start),
         "reverse": not form.reverse,
     }
-    _, *outs = builder.emit(loop, operands, (turned,), **attrs)
-    return [*spread(outs, back.active)]
-
-
-def transposed_step(back: Graph, known: tuple[int, int], carry: int, sums: int) -> Graph:
-    """The step turned round, in the order of a loop and adding the cotangents of consts to what there is already.
-
-    `back` takes (index, consts, xs, ct_carry, ct_ys) and gives (ct_consts, ct_carry, ct_xs).
-    """
-    builder = Builder()
-    nc, nx = known
-    _, consts, xs, ct_carry, ct_ys = cut(back.params, 1, 1 + nc, 1 + nc + nx, 1 + nc + nx + carry)
-    at = builder.param(INDEX, "i")
-    of_consts = [builder.param(p.type, p.hint) for p in consts]
-    totals = [builder.param(r.type, r.hint) for r in back.results[:sums]]
-    rest = {p: builder.param(p.type, p.hint) for p in (*ct_carry, *xs, *ct_ys)}
-    args = [at, *of_consts, *[rest[p] for p in xs], *[rest[p] for p in ct_carry], *[rest[p] for p in ct_ys]]
-    outs = builder.inline(back, *args)
-    added = [add(a, c) for a, c in zip(totals, outs[:sums], strict=True)]
-    return builder.finish([*[a for a in added if a is not None], *outs[sums:]], name=back.name)
-
-
-def on(values: Sequence[MaybeValue]) -> Mask:
-    return tuple([v is not None for v in values])
-
-
-def present(values: Sequence[MaybeValue]) -> list[Value]:
-    return [v for v in values if v is not None]
-
-
-def cut(values: Sequence[Value], *places: int) -> list[Sequence[Value]]:
-    """A sequence cut in pieces at the given places."""
-    edges = (0, *places, len(values))
-    return [values[a:b] for a, b in pairwise(edges)]
+    _, *outs = builder.emit(loop, [limit, *consts, *totals, *start, *xs, *ys], (whole,), **attrs)
+    return leaving(apart(outs, back, at), back.active, back.chosen, choices)
 
 
 loop = OPS.declare(

@@ -16,14 +16,19 @@ from difflang.ir.layout import map_layout
 from difflang.ir.op import OPS, MaybeValue, Op, Solver
 from difflang.ir.types import History, Tensor, Type, item_of, stacked
 from difflang.ops.cond import cond
-from difflang.ops.loop import INDEX, loop, sequence_of_steps, transposed_step
+from difflang.ops.loop import loop, sequence_of_steps
+from difflang.ops.loop_back import INDEX, transposed_step
 from difflang.ops.regions import (
     Ad,
     Mask,
     MaybeValues,
     Tangents,
     alike,
+    choices_of,
     known_where,
+    leaving,
+    on,
+    present,
     reordered,
     sort_residuals,
     spread,
@@ -206,24 +211,33 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 
 
 def transpose(
-    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues
+    ad: Ad,
+    eqn: Eqn,
+    builder: Builder,
+    cts: MaybeValues,
+    linear: Mask,
+    known: MaybeValues,
+    choices: dict[Value, Value],
 ) -> list[MaybeValue]:
     """The map of the transpose: cotangents of consts are summed over the lanes, those of xs stacked."""
     (body,), nc = eqn.regions, eqn.attrs["consts"]
-    present = tuple([c is not None for c in cts])
-    back = ad.transpose(body, linear, present)
+    given = choices_of(cts, choices)
+    back = ad.transpose(body, linear, on(cts), given=on(given))
     if not any(back.active):
         return [None] * len(linear)
     consts, xs = known_where(known[:nc], linear[:nc]), known_where(known[nc:], linear[nc:])
-    sequences = [*xs, *(c for c in cts if c is not None)]
+    sequences = [*xs, *present(cts), *present(given)]
     shared = sum(back.active[:nc])
     if any(isinstance(r.type, History) for r in back.graph.results[:shared]):
-        outs = one_after_another(builder, back.graph, eqn, consts, sequences, (len(xs), shared))
+        outs = one_after_another(builder, back.cotangents, eqn, consts, sequences, (len(xs), shared))
         return list(spread(outs, back.active))
     attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts)}
     outs = builder.emit(map_, [*consts, *sequences], (back.graph,), **attrs)
+    count, some = sum(back.active), sum(back.chosen[:nc])
     sums = [OPS["reduce_sum"].one(c, axes=(0,)) for c in outs[:shared]]
-    return list(spread([*sums, *outs[shared:]], back.active))
+    anywhere = [OPS["reduce_any"].one(c, axes=(0,)) for c in outs[count : count + some]]
+    found = [*sums, *outs[shared:count], *anywhere, *outs[count + some :]]
+    return leaving(found, back.active, back.chosen, choices)
 
 
 def one_after_another(

@@ -122,6 +122,7 @@ windows = linear(
     "windows",
     type=windows_type,
     transpose=(lambda ct, x, window, strides: fold.one(ct, strides=strides, size=tensor(x).shape[1:-1]),),
+    carries=True,
     reference=windows_reference,
     lower=windows_lower,
     accepts=FLOATS,
@@ -142,6 +143,7 @@ fold = linear(
     transpose=(
         lambda ct, ws, strides, size: windows.one(ct, window=tensor(ws).shape[len(size) + 1 : -1], strides=strides),
     ),
+    carries=True,
     reference=fold_reference,
     lower=fold_lower,
     accepts=FLOATS,
@@ -240,6 +242,7 @@ sum_pool = linear(
     "sum_pool",
     type=pool_type,
     transpose=(sum_pool_transpose,),
+    carries=True,
     reference=pool_reference(np.sum, 0.0),
     lower=pool_lower("sum", 0.0),
     accepts=FLOATS,

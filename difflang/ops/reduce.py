@@ -63,6 +63,7 @@ reduce_sum = linear(
     "reduce_sum",
     type=reduced_type(NUMBERS),
     transpose=(lambda ct, x, axes: spread_back(ct, x, axes),),
+    carries=True,
     reference=lambda x, axes: np.sum(wide(x), axis=axes, dtype=wide(x).dtype).astype(x.dtype),
     lower=sum_lower,
     accepts=NUMBERS,
@@ -251,3 +252,9 @@ reduce_any = inactive(
     samples=TRUTHS,
     doc="""Is any true? False over nothing.""",
 )
+
+
+def anywhere(truths: Value, like: Value | Unknown) -> Value:
+    """For each element of another array whether any of the truths holds."""
+    some = reduce_any.one(truths, axes=tuple(range(tensor(truths).rank)))
+    return OPS["broadcast"].one(some, shape=tensor(like).shape, axes=())

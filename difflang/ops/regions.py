@@ -5,8 +5,9 @@ The derivative rules of such an op are functions of an `Ad`, which differentiate
 * `linearize(ad, eqn, xs, dxs) -> (ys, dys)` emits the primal equation where `xs` live and the tangent equation in
   `dxs.builder`; absent tangents are `None`;
 * `jvp_region`, alike, emits both as one equation, where primal and tangent are in one graph;
-* `transpose_region(ad, eqn, builder, cts, linear, known) -> ct_operands` emits the transpose of a linear equation.
-  `cts` may be absent; `known` are the operands that are not linear.
+* `transpose_region(ad, eqn, builder, cts, linear, known, choices) -> ct_operands` emits the transpose of a linear
+  equation. `cts` may be absent; `known` are the operands that are not linear. `choices` says of some cotangents where
+  they are not zero by a choice, and learns it of those that leave.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, MaybeValue, Solver
-from difflang.ir.types import History, Type
+from difflang.ir.types import BOOL, History, Tensor, Type
 
 Mask = tuple[bool, ...]
 MaybeValues = Sequence[MaybeValue]
@@ -76,8 +77,14 @@ class Pushed:
 class Transposed:
     """A linear graph turned round."""
 
-    graph: Graph  # params that are not linear ++ the cotangents present -> cotangents of the active params
+    graph: Graph  # params not linear ++ cotangents present ++ choices given -> cotangents of active params ++ choices
     active: Mask  # one a param
+    chosen: Mask  # which of these cotangents has a choice: is exactly zero but where that holds
+
+    @property
+    def cotangents(self) -> Graph:
+        """The graph without the choices that it gives."""
+        return self.graph.with_results(self.graph.results[: sum(self.active)])
 
 
 class Ad(Protocol):
@@ -85,7 +92,9 @@ class Ad(Protocol):
 
     def linearize(self, graph: Graph, active: Mask, wanted: Mask = ()) -> Linearized: ...
     def jvp(self, graph: Graph, active: Mask, wanted: Mask = ()) -> Pushed: ...
-    def transpose(self, graph: Graph, linear: Mask, present: Mask, wanted: Mask = ()) -> Transposed: ...
+    def transpose(
+        self, graph: Graph, linear: Mask, present: Mask, wanted: Mask = (), *, given: Mask = (), marked: Mask = ()
+    ) -> Transposed: ...
 
     def push(
         self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues
@@ -104,7 +113,13 @@ def zeros(builder: Builder, type: Type) -> Value:
     """The zero of a type; for a history the empty one, which is zero of every length."""
     if isinstance(type, History):
         return builder.one("empty_history", type=type)
-    return builder.const(0.0 if type.dtype.differentiable else 0, type)
+    return builder.const(False if type.dtype is BOOL else 0.0 if type.dtype.differentiable else 0, type)
+
+
+def truths(type: Type) -> Tensor:
+    """The type of a choice beside a cotangent: a truth for each of its numbers."""
+    assert isinstance(type, Tensor)
+    return Tensor(BOOL, type.shape)
 
 
 def or_zeros(builder: Builder, value: MaybeValue, type: Type) -> Value:
@@ -138,6 +153,29 @@ def spread(values: Iterable[Value], mask: Iterable[bool]) -> list[MaybeValue]:
     """The values where the mask holds, `None` elsewhere."""
     rest = iter(values)
     return [next(rest) if m else None for m in mask]
+
+
+def on(values: MaybeValues) -> Mask:
+    return tuple([v is not None for v in values])
+
+
+def present(values: MaybeValues) -> list[Value]:
+    return [v for v in values if v is not None]
+
+
+def choices_of(cts: MaybeValues, choices: Mapping[Value, Value]) -> list[MaybeValue]:
+    """Where each cotangent is not zero by a choice, `None` where that is not known."""
+    return [None if ct is None else choices.get(ct) for ct in cts]
+
+
+def leaving(outs: Sequence[Value], active: Mask, chosen: Mask, choices: dict[Value, Value]) -> list[MaybeValue]:
+    """The cotangents among what a transposed region gave; the choices after them are noted."""
+    count = sum(active)
+    cts = spread(outs[:count], active)
+    for ct, choice in zip(cts, spread(outs[count:], chosen), strict=True):
+        if ct is not None and choice is not None:
+            choices[ct] = choice
+    return cts
 
 
 def known_where(known: MaybeValues, linear: Iterable[bool]) -> list[Value]:

@@ -82,6 +82,7 @@ cumsum = linear(
     "cumsum",
     type=along_type(NUMBERS),
     transpose=(lambda ct, x, axis, reverse: cumsum.one(ct, axis=axis, reverse=not reverse),),
+    carries=True,
     reference=accumulated(np.cumsum),
     lower=carried_in_f32(lambda jax, x, axis, reverse: jax.lax.cumsum(x, axis, reverse)),
     accepts=NUMBERS,

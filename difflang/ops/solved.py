@@ -91,7 +91,7 @@ def moved(ad: Ad, eqn: Eqn, xs: Values, x: Values, dxs: Tangents) -> list[MaybeV
 
 
 def transpose(
-    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues
+    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues, _: object
 ) -> list[MaybeValue]:
     """The solution of the transposed equation."""
     n = consts_of(eqn)
@@ -100,7 +100,7 @@ def transpose(
     solve, turned, apply = eqn.regions
     inside = (False,) * n + (True,) * (len(linear) - n)
     every = (True,) * (len(linear) - n)
-    back = ad.transpose(apply, inside, every, inside).graph
+    back = ad.transpose(apply, inside, every, inside).cotangents
     rows = [or_zeros(builder, ct, v.type) for ct, v in zip(cts, eqn.operands[n:], strict=False)]
     consts = known_where(known[:n], linear[:n])
     found = solution(builder, [*consts, *rows], (turned, solve, back), n)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.text import shared
+from difflang.ir.types import History
 
 SMALL = 20  # equations; a body that is used again and is larger stays a call
 
 
 def inline(graph: Graph) -> Graph:
-    """Put the body of a function where it is called, if it is small or called in one place only.
+    """Put the body of a function where it is called, if it is small or called in one place only, or histories cross it.
 
+    A history is read beside its maker (see `ops.saved`), which lowering puts in one place in any case.
     Cost: linear in what it gives.
     """
     return Inliner(graph).graph(graph)
@@ -30,7 +32,7 @@ class Inliner:
             eqn = old.renamed(to) if to else old
             if eqn.regions:
                 eqn = eqn.with_regions(map(self.graph, eqn.regions))
-            if is_call(eqn) and (old.regions[0] not in self.shared or len(eqn.regions[0].eqns) <= SMALL):
+            if is_call(eqn) and (old.regions[0] not in self.shared or moves(eqn)):
                 to.update(zip(eqn.results, spliced(eqn.regions[0], eqn.operands, eqns), strict=True))
             else:
                 eqns.append(eqn)
@@ -43,6 +45,12 @@ def is_call(eqn: Eqn) -> bool:
         return False
     layout = eqn.op.layout(eqn)
     return not layout.repeats and all(s.fixed or s.operand is None for s in layout.slots)
+
+
+def moves(eqn: Eqn) -> bool:
+    """Whether the body of a function that is called elsewhere too is put where it is called."""
+    crossing = any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results))
+    return crossing or len(eqn.regions[0].eqns) <= SMALL
 
 
 def spliced(body: Graph, operands: tuple[Value, ...], eqns: list[Eqn]) -> list[Value]:

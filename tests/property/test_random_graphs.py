@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-import difflang.ops.loop
+import difflang.ops.loop_back
 from derivatives import FLOAT, FOREVER, called, choose, composed, literal, mapped, op, repeat, scan, total, wide
 from difflang.ir.builder import region
 from difflang.ir.evaluate import evaluate
@@ -215,7 +215,7 @@ def test_most_derivatives_are_not_zero() -> None:
 
 def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cotangents of what a loop only reads, not summed over its steps: most graphs with a loop notice."""
-    monkeypatch.setattr(difflang.ops.loop, "add", lambda x, y: y)
+    monkeypatch.setattr(difflang.ops.loop_back, "add", lambda x, y: y)
     caught = 0
     for seed in SEEDS:
         try:

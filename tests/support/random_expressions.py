@@ -55,7 +55,7 @@ class Expressions:
         self.indent = 1
         self.level = 0  # nested loops and branches
         self.loops: list[str] = []  # what loops stand around
-        self.inside = 0  # nested derivative operators
+        self.order = 0  # of the derivatives around
 
     # ---- helpers
 
@@ -247,19 +247,31 @@ class Expressions:
         )  # fmt: skip
 
     def derivative(self, depth: int) -> str:
-        if self.inside >= 2:
+        """Derivatives of order 1 to 3, those that stand in one another counted together."""
+        if self.order >= 3:
             return self.scalar(depth - 1)
-        self.inside += 1
+        order = self.draw.choice([1, 1, 1, 2, 2, 3][: (6, 5, 3)[self.order]])
+        self.order += order
         g, a, n = self.function(depth - 1), self.scalar(depth - 1), self.size()
         with self.binding((vector(n), "w")) as (w,):
             h = f"|{w}| energy({w}) + {self.scalar(depth - 1)}"
         at = self.array(depth - 1, n)
-        text = self.pick(
-            lambda: f"0.4 * grad({g})({a})", lambda: f"0.4 * ({g})'({a})", lambda: f"0.2 * ({g})''({a})", lambda: f"0.3 * mean(grad({h})({at}))",
+        first: tuple[Callable[[], str], ...] = (
+            lambda: f"0.4 * grad({g})({a})", lambda: f"0.4 * ({g})'({a})", lambda: f"0.3 * mean(grad({h})({at}))",
             lambda: f"(jvp({g})({a}, 0.7) |> |(p, q)| 0.5 * p + 0.3 * q)", lambda: f"(value_and_grad({g})({a}) |> |(p, q)| 0.5 * p - 0.2 * q)",
             lambda: f"(vjp({h})({at}) |> |(p, pull)| 0.3 * p + 0.2 * sum(pull(0.5)))", lambda: f"0.2 * grad({h})({at})[{self.index(n)}]",
         )  # fmt: skip
-        self.inside -= 1
+        second: tuple[Callable[[], str], ...] = (
+            lambda: f"0.2 * ({g})''({a})", lambda: f"0.2 * grad(grad({g}))({a})", lambda: f"(jvp(grad({g}))({a}, 0.7) |> |(p, q)| 0.3 * p + 0.1 * q)",
+            lambda: f"0.1 * sum(hvp({h})({at}, {self.array(0, n)}))", lambda: f"0.1 * mean(hessian({h})({at}))", lambda: f"0.2 * grad(|u| (jvp({g})(u, 0.6) |> |(p, q)| 0.5 * p + q))({a})",
+            lambda: f"0.1 * mean(grad(|u| sum(grad({h})(u)^2))({at}))",
+        )  # fmt: skip
+        third: tuple[Callable[[], str], ...] = (
+            lambda: f"0.05 * ({g})'''({a})", lambda: f"0.05 * grad(|u| ({g})''(u))({a})", lambda: f"0.05 * mean(grad(|u| sum(hvp({h})(u, 0.5 * u)))({at}))",
+            lambda: f"0.05 * (jvp(|u| grad(grad({g}))(u))({a}, 0.7) |> |(p, q)| p + q)",
+        )  # fmt: skip
+        text = self.pick(*(first, second, third)[order - 1])
+        self.order -= order
         return text
 
     def from_record(self, depth: int) -> str:

@@ -55,7 +55,9 @@ class Writer(Expressions):
         forms: list[Callable[[], None]] = [self.let, self.let, self.let, self.variable, self.variable, self.array_variable, self.record_variable, self.assign,
                                            self.update_element, self.update_field, self.function_, self.nested]  # fmt: skip
         if self.level < 2:
-            forms += [self.if_, self.for_, self.for_, self.while_]
+            forms += [self.if_, self.for_, self.for_, self.while_, self.writes]
+        elif self.level < 3:
+            forms += [self.if_]
         if self.loops and self.loops[-1] != "yield":
             forms += [self.leave, self.leave]
         if "yield" not in self.loops and self.draw.random() < 0.15:
@@ -129,11 +131,12 @@ class Writer(Expressions):
             return None
         (n,) = sizes
         low = self.draw.randrange(n)
-        where = ", ".join(str(self.draw.randrange(n)) for _ in range(2))
+        where = ", ".join(self.draw.choice([str(self.draw.randrange(n)), f"{self.integer()} % {n}"]) for _ in range(2))
         self.put(self.pick(
             lambda: f"{a}[{self.index(n)}] = {self.scalar(2)}", lambda: f"{a}[{self.index(n)}] += 0.4 * {self.scalar(2)}", lambda: f"{a}[{self.index(n)}] max= {self.scalar(1)}",
             lambda: f"{a}[{low}..] = {self.array(1, n - low)}", lambda: f"{a}[{low}..] += 0.3 * {self.scalar(1)}", lambda: f"{a}[[{where}]] += 0.2 * {self.array(1, 2)}",
             lambda: f"{a}[0.. by 2] *= 0.5", lambda: f"{a}[[{where}]] = {self.array(1, 2)}", lambda: f"{a} = 0.5 * {self.array(1, n)}", lambda: f"{a}[{self.index(n)}] *= {self.scalar(1)}",
+            lambda: f"{a}[[{where}]] max= {self.array(1, 2)}", lambda: f"{a}[[{where}]] min= 0.3 + {self.array(1, 2)}", lambda: f"{a}[[{where}]] *= 0.7 + 0.2 * {self.array(1, 2)}",
         ))  # fmt: skip
         return None
 
@@ -196,7 +199,7 @@ class Writer(Expressions):
             self.names.known[vector(n)].remove(text)
         outer = self.names
         self.names = outer.inner()
-        limit = self.integer()
+        limit = self.draw.choice([self.integer(), self.integer(), f"{self.integer()} % 2", "0"])
         if form in (0, 4):
             head = f"for {self.fresh(INT, 'i')} in 0..{n} {{"
         elif form == 1:
@@ -215,6 +218,21 @@ class Writer(Expressions):
         self.names = outer
         if text:
             self.names.add(vector(n), text)
+
+    def writes(self) -> None:
+        """A loop that only writes into an array, to places that may meet."""
+        n = self.size()
+        first = self.array(1, n)
+        a = self.fresh(vector(n), "w", mutable=True)
+        self.names.known[vector(n)].remove(a)
+        self.put(f"var {a} = {first}")
+        limit = self.draw.choice([str(self.size()), "4", self.integer(), f"{self.integer()} % 2"])
+        way = self.draw.choice(["= ", "+= 0.4 * ", "-= 0.3 * ", "max= ", "min= 0.4 + ", "*= 0.8 + 0.2 * "])
+        with self.block(f"for {self.prefix}j in 0..{limit} {{"):
+            self.names.add(INT, f"{self.prefix}j")
+            at = f"{a}[(2 * {self.prefix}j + {self.integer()}) % {n}] {way}{self.scalar(1)}"
+            self.put(f"if {self.boolean(0)} {{ {at} }}" if self.draw.random() < 0.3 else at)
+        self.names.add(vector(n), a, mutable=True)
 
     def while_(self) -> None:
         start = self.scalar(1)

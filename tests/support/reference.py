@@ -57,6 +57,7 @@ ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {
     "+": lambda a, b: added(a, b, 1), "-": lambda a, b: added(a, b, -1), "*": lambda a, b: times(a, b), "/": lambda a, b: np.divide(a, b), "//": lambda a, b: a // b,
     "%": lambda a, b: a % b, "@": lambda a, b: a @ b, "^": lambda a, b: np.asarray(a, float) ** b, "max": lambda a, b: b if b > a else a, "min": lambda a, b: b if b < a else a,
 }  # fmt: skip
+REPEATED: dict[str, np.ufunc] = {"+": np.add, "-": np.subtract, "*": np.multiply, "max": np.maximum, "min": np.minimum}
 QUESTIONS: dict[str, Callable[[Value, Value], Value]] = {
     "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
 }  # fmt: skip
@@ -98,13 +99,17 @@ def is_float(x: Value) -> bool:
     return not isinstance(x, str) and np.asarray(x).dtype.kind == "f"
 
 
+def hessian(f: Callable[[Value], Value], x: Value) -> Value:
+    return np.array([directional(lambda y: gradient(f, y), x, e) for e in np.eye(x.size)])
+
+
 def pullback(f: Callable[[Value], Value], x: Value) -> Value:
     return f(x), lambda ct: gradient(lambda v: np.sum(ct * f(v)), x)
 
 
 TRANSFORMS: dict[str, Callable[[Callable[..., Value]], Callable[..., Value]]] = {
     "grad": lambda f: lambda x: gradient(f, x), "value_and_grad": lambda f: lambda x: (f(x), gradient(f, x)), "jvp": lambda f: lambda x, dx: (f(x), directional(f, x, dx)),
-    "vjp": lambda f: lambda x: pullback(f, x), "vmap": lambda f: lambda *xs: np.array([f(*items) for items in zip(*xs, strict=True)]),
+    "vjp": lambda f: lambda x: pullback(f, x), "hvp": lambda f: lambda x, dx: directional(lambda y: gradient(f, y), x, dx), "hessian": lambda f: lambda x: hessian(f, x), "vmap": lambda f: lambda *xs: np.array([f(*items) for items in zip(*xs, strict=True)]),
 }  # fmt: skip
 
 
@@ -285,10 +290,9 @@ class Reference:
         self.store(e.target, self.value(e.value, scopes), scopes)
 
     def update(self, e: tree.Update, scopes: list[Scope]) -> None:
-        if e.op in "+-" and isinstance(e.target, tree.Index):
+        if e.op in REPEATED and isinstance(e.target, tree.Index):
             array = np.array(self.value(e.target.base, scopes), copy=True)
-            change = self.value(e.value, scopes)
-            np.add.at(array, self.where(e.target, scopes), change if e.op == "+" else -change)
+            REPEATED[e.op].at(array, self.where(e.target, scopes), self.value(e.value, scopes))
             self.store(e.target.base, array, scopes)
             return
         old = self.value(e.target, scopes)

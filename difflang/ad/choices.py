@@ -1,0 +1,45 @@
+"""What a choice becomes when the cotangent beside it goes back through an equation.
+
+A choice is an array of truths: where it does not hold, the cotangent is exactly zero, and stays so beside Inf and NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.ir.graph import Eqn, Value
+from difflang.ir.op import OPS, Rule, Unknown
+from difflang.ir.types import Tensor
+from difflang.ops.families import tensor
+from difflang.ops.reduce import anywhere
+
+Operands = Sequence[Value | Unknown]
+
+
+def passed(eqn: Eqn, rule: Rule, place: int, operands: Operands, ct: Value, choice: Value) -> tuple[Value, Value]:
+    """What `rule` gave for the operand at `place`, zero where `choice` leaves nothing of it, and the choice beside it.
+
+    What an elementwise op multiplies by may be infinite, and so may what an op works with that mixes all elements: then
+    the cotangent is chosen again. A sum of products is not; each of them would have to be.
+    """
+    op = eqn.op
+    scaled = any([isinstance(v, Value) and v.type.tangent is not None for v in operands])
+    if op.elementwise:
+        return chosen(choice, ct) if scaled else ct, choice
+    if op.carries:
+        ones = rule(as_numbers(choice, tensor(ct)), *operands, **eqn.attrs)  # no sum of them is zero
+        return ct, OPS["ne"].one(ones, ones.home.const(0.0, ones.type))
+    if op.reach is not None:
+        return ct, op.reach(choice, place, *operands, **eqn.attrs)
+    some = anywhere(choice, ct)
+    return chosen(some, ct) if scaled else ct, some
+
+
+def chosen(choice: Value, ct: Value) -> Value:
+    return OPS["select"].one(choice, ct, ct.home.const(0.0, ct.type))
+
+
+def as_numbers(choice: Value, like: Tensor) -> Value:
+    """One where the choice holds and zero elsewhere."""
+    type = Tensor(like.dtype, tensor(choice).shape)
+    return OPS["select"].one(choice, choice.home.const(1.0, type), choice.home.const(0.0, type))

@@ -1,0 +1,20 @@
+"""Which random programs are tested: DIFFLANG_FUZZ says how many, DIFFLANG_SEED fixes a seed that rotates without it."""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+
+
+def seed(asked: str) -> int:
+    """The number asked for; otherwise a new one each run, the same in all its workers."""
+    if asked.isdigit():
+        return int(asked)
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(time.time_ns())
+    return zlib.crc32(run.encode()) % 100_000
+
+
+COUNT = int(os.environ.get("DIFFLANG_FUZZ", "50"))
+SEED = seed(os.environ.get("DIFFLANG_SEED", "random"))
+SEEDS = [SEED * 10_000 + i for i in range(COUNT)]
