@@ -20,6 +20,7 @@ from difflang.ops.cond import cond
 from difflang.ops.loop import Form, loop
 from difflang.ops.map import map_
 from difflang.ops.saved import no_history
+from difflang.passes.dce import dce
 
 
 def refuse_strays(program: Graph) -> None:
@@ -35,7 +36,7 @@ class Walk:
     def __init__(self) -> None:
         self.names = Names()
         self.keys = Keys()
-        self.effects = 0
+        self.counts: dict[Eqn, Eqn] = {}  # loops, as their counts need them
         self.seen: dict[tuple[Graph, tuple[Name, ...], int], list[Name]] = {}
         self.rules: dict[object, Callable[[Eqn, list[Name], int], list[Name]]] = {
             loop: self.loop,
@@ -69,10 +70,8 @@ class Walk:
         return self.results(eqn, given)
 
     def results(self, eqn: Eqn, given: Sequence[Name]) -> list[Name]:
-        """What an equation gives, by what it is and what it is given; twice the same draw is not."""
-        self.effects += bool(eqn.op.effect)
-        drawn = self.effects if eqn.op.effect else None
-        key = (eqn.op, attrs_key(eqn.attrs), tuple([self.keys.of(r) for r in eqn.regions]), drawn)
+        """What an equation gives, by what it is and what it is given: every op is a function."""
+        key = (eqn.op, attrs_key(eqn.attrs), tuple([self.keys.of(r) for r in eqn.regions]))
         return [self.names.of((key, i), given) for i in range(len(eqn.results))]
 
     def loop(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
@@ -81,7 +80,7 @@ class Walk:
         if any(isinstance(v.type, History) for v in form.parts(eqn.operands).carry):
             raise no_history()
         outs = self.results(eqn, given)
-        steps = names.of(("every", form.length)) if form.exact else outs[0] if go else known.first
+        steps = names.of(("every", form.length)) if form.exact else self.count(eqn, given) if go else known.first
         index = names.index(steps, depth)
         carry = [names.of(("carry", i), (*outs[:1], index)) for i in range(form.carry)]
         xs = form.parts(eqn.operands).xs
@@ -94,6 +93,14 @@ class Walk:
         stacks = [Stack(loop.name, form.length, steps, index, y) for y in gives]
         ys = [names.made(y, s) for y, s in zip(outs[1 + form.carry :], stacks, strict=True)]
         return [steps, *outs[1 : 1 + form.carry], *ys]
+
+    def count(self, eqn: Eqn, given: list[Name]) -> Name:
+        """How many steps a loop takes until its condition ends it: that of any loop which goes on alike."""
+        if eqn not in self.counts:
+            count = Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), eqn.results[:1])
+            self.counts[eqn] = dce(count).eqns[-1]
+        alone, name = self.counts[eqn], dict(zip(eqn.operands, given, strict=True))
+        return self.results(alone, [name[v] for v in alone.operands])[0]
 
     def map(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
         names, consts, length = self.names, eqn.attrs["consts"], eqn.attrs["length"]
