@@ -1,104 +1,157 @@
 """A history is read where its maker can be run again: by an equation of the same kind, over the same steps.
 
 Derivatives are made that way: a branch's residuals are read in the same branch, a loop's by a loop of its own count.
-Lowering relies on it (see `ops.saved`), so it is looked at here, where a count or a condition is one value.
+Lowering relies on it (see `ops.saved`), so it is looked at here: what a value is has a number (see `names`), and the
+steps of the one that reads must have the number of those that were saved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 
 from difflang.base.diagnostics import DifflangError
-from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
 from difflang.ir.op import OPS
+from difflang.ir.same import Keys, attrs_key
 from difflang.ir.types import History
 from difflang.lower.locations import placed
+from difflang.lower.names import EMPTY, Choice, Name, Names, Stack
 from difflang.ops.cond import cond
 from difflang.ops.loop import Form, loop
 from difflang.ops.map import map_
 from difflang.ops.saved import no_history
+from difflang.passes.dce import dce
 
 
-def refuse_strays(graph: Graph) -> None:
-    """Errors: DL0801 for a history that is read elsewhere."""
-    makers = [e for e in graph.eqns if e.regions and any(isinstance(r.type, History) for r in e.results)]
-    for maker in makers:
-        for made in maker.results:
-            if isinstance(made.type, History):
+def refuse_strays(program: Graph) -> None:
+    """Errors: DL0801 for a history that is read elsewhere. Cost: one walk, a region looked at once where it stands."""
+    if any(isinstance(v.type, History) for g in inner_first(program)[0] for e in g.eqns for v in e.results):
+        walk = Walk()
+        walk.graph(program, [walk.names.of(("param", i)) for i in range(len(program.params))], 0)
+
+
+class Walk:
+    """Names every value of a program and looks at each equation that reads a history."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.keys = Keys()
+        self.counts: dict[Eqn, Eqn] = {}  # loops, as their counts need them
+        self.seen: dict[tuple[Graph, tuple[Name, ...], int], list[Name]] = {}
+        self.rules: dict[object, Callable[[Eqn, list[Name], int], list[Name]]] = {
+            loop: self.loop,
+            map_: self.map,
+            cond: self.cond,
+            OPS["call"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth),
+            OPS["empty_history"]: lambda eqn, given, depth: [EMPTY],
+            OPS["add_history"]: self.sum,
+        }
+
+    def graph(self, graph: Graph, params: Sequence[Name], depth: int) -> list[Name]:
+        """The names of its results; `depth` is how many loops and maps it stands in."""
+        key = graph, tuple(params), depth
+        if key not in self.seen:
+            env: dict[Value, Name] = dict(zip(graph.params, params, strict=True))
+            for eqn in graph.eqns:
                 try:
-                    follow(graph, made, maker, steps_of(maker))
+                    found = self.eqn(eqn, [env[v] for v in eqn.operands], depth)
                 except DifflangError as error:
-                    raise placed(error, maker) from None
+                    raise placed(error, eqn) from None
+                env.update(zip(eqn.results, found, strict=True))
+            self.seen[key] = [env[r] for r in graph.results]
+        return self.seen[key]
 
+    def eqn(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
+        rule = self.rules.get(eqn.op)
+        if rule is not None:
+            return rule(eqn, given, depth)
+        if any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
+            raise no_history()
+        return self.results(eqn, given)
 
-def steps_of(maker: Eqn) -> Value | None:
-    """What its readers must share with it: a count, a condition. None where the type says enough."""
-    if maker.op is cond:
-        return maker.operands[0]
-    return maker.results[0] if maker.op is loop and Form.of(maker).length is None else None
+    def results(self, eqn: Eqn, given: Sequence[Name]) -> list[Name]:
+        """What an equation gives, by what it is and what it is given: every op is a function."""
+        key = (eqn.op, attrs_key(eqn.attrs), tuple([self.keys.of(r) for r in eqn.regions]))
+        return [self.names.of((key, i), given) for i in range(len(eqn.results))]
 
+    def loop(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
+        names, form, (step, *go) = self.names, Form.of(eqn), eqn.regions
+        known = form.parts(given)
+        if any(isinstance(v.type, History) for v in form.parts(eqn.operands).carry):
+            raise no_history()
+        outs = self.results(eqn, given)
+        steps = names.of(("every", form.length)) if form.exact else self.count(eqn, given) if go else known.first
+        index = names.index(steps, depth)
+        carry = [names.of(("carry", i), (*outs[:1], index)) for i in range(form.carry)]
+        xs = form.parts(eqn.operands).xs
+        if go and any(isinstance(x.type, History) for x in xs):
+            raise no_history()
+        items = [self.item(x, n, (loop.name, form.length, steps, index)) for x, n in zip(xs, known.xs, strict=True)]
+        gives = self.graph(step, [index, *known.consts, *carry, *items], depth + 1)[form.carry :]
+        if go:
+            self.graph(go[0], [index, *known.consts, *carry], depth + 1)
+        stacks = [Stack(loop.name, form.length, steps, index, y) for y in gives]
+        ys = [names.made(y, s) for y, s in zip(outs[1 + form.carry :], stacks, strict=True)]
+        return [steps, *outs[1 : 1 + form.carry], *ys]
 
-def counts(graph: Graph) -> dict[Value, Value]:
-    """The limits that are the counts of loops: those without a condition take every step."""
-    return {e.results[0]: e.operands[0] for e in graph.eqns if e.op is loop and len(e.regions) == 1}
+    def count(self, eqn: Eqn, given: list[Name]) -> Name:
+        """How many steps a loop takes until its condition ends it: that of any loop which goes on alike."""
+        if eqn not in self.counts:
+            count = Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), eqn.results[:1])
+            self.counts[eqn] = dce(count).eqns[-1]
+        alone, name = self.counts[eqn], dict(zip(eqn.operands, given, strict=True))
+        return self.results(alone, [name[v] for v in alone.operands])[0]
 
+    def map(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
+        names, consts, length = self.names, eqn.attrs["consts"], eqn.attrs["length"]
+        steps = names.of(("every", length))
+        index = names.index(steps, depth)
+        pairs = zip(eqn.operands[consts:], given[consts:], strict=True)
+        items = [self.item(x, n, (map_.name, length, steps, index)) for x, n in pairs]
+        gives = self.graph(eqn.regions[0], [*given[:consts], *items], depth + 1)
+        stacks = [Stack(map_.name, length, steps, index, y) for y in gives]
+        return [names.made(y, s) for y, s in zip(self.results(eqn, given), stacks, strict=True)]
 
-def follow(graph: Graph, history: Value, maker: Eqn, shared: Value | None) -> None:
-    """Look at every equation that the history comes to."""
-    limits = counts(graph)
-    while shared in limits:
-        shared = limits[shared]
-    for eqn in graph.eqns:
-        for place in [i for i, v in enumerate(eqn.operands) if v is history]:
-            if eqn.op is OPS["add_history"]:
-                follow(graph, eqn.results[0], maker, shared)
-            elif not reads(eqn, place, maker, shared, limits):
-                for region, at in entered(eqn, place):
-                    inner = None if shared is None else param_of(eqn, shared, region)
-                    if shared is not None and inner is None:
-                        raise no_history()
-                    follow(region, region.params[at], maker, inner)
+    def item(self, x: Value, name: Name, reader: tuple[str, object, Name, Name]) -> Name:
+        """What is read at a step: what was given there, if those are the same steps. A history has no others."""
+        kind, length, steps, index = reader
+        origin = self.names.origin(name)
+        if (
+            isinstance(origin, Stack)
+            and (origin.length, origin.steps) == (length, steps)
+            and (origin.kind == kind or not isinstance(x.type, History))
+        ):
+            return self.names.item(origin, index)
+        if isinstance(x.type, History):
+            if name != EMPTY:
+                raise no_history()
+            return EMPTY if isinstance(x.type.item, History) else self.names.of("zero")
+        return self.names.of("item", (name, index))
 
+    def cond(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
+        truth, *rest = given
+        sides: list[list[Name]] = []
+        for number, region in enumerate(eqn.regions):
+            params = [self.taken(v, n, truth, number) for v, n in zip(eqn.operands[1:], rest, strict=True)]
+            sides.append(self.graph(region, params, depth))
+        return [
+            one if one == other else self.names.made(name, Choice(truth, (one, other)))
+            for name, one, other in zip(self.results(eqn, given), *sides, strict=True)
+        ]
 
-def reads(eqn: Eqn, place: int, maker: Eqn, shared: Value | None, limits: dict[Value, Value]) -> bool:
-    """Whether the history is read step by step, lane by lane, in the branch: and then by the same ones."""
-    key = eqn.operands[0]
-    while key in limits:
-        key = limits[key]
-    if eqn.op is loop and place > Form.of(eqn).consts:
-        form, made = Form.of(eqn), Form.of(maker) if maker.op is loop else None
-        in_step = place > form.consts + form.carry and made is not None and made.length == form.length
-        good = in_step and len(eqn.regions) == 1 and (shared is None or key is shared)
-    elif eqn.op is map_ and place >= consts_of(eqn):
-        good = maker.op is map_ and maker.attrs["length"] == eqn.attrs["length"]
-    elif eqn.op is cond and maker.op is cond:
-        good = key is shared
-    else:
-        return False
-    if not good:
-        raise no_history()
-    return True
+    def taken(self, x: Value, name: Name, truth: Name, side: int) -> Name:
+        """What a branch is given: what the same branch gave before. A history of a branch is of no use elsewhere."""
+        origin = self.names.origin(name)
+        if not isinstance(origin, Choice):
+            return name
+        if origin.truth == truth:
+            return origin.sides[side]
+        if isinstance(x.type, History):
+            raise no_history()
+        return name
 
-
-def consts_of(eqn: Eqn) -> int:
-    consts = eqn.attrs["consts"]
-    assert isinstance(consts, int)
-    return consts
-
-
-def entered(eqn: Eqn, place: int) -> Iterator[tuple[Graph, int]]:
-    """The regions that a value passes into as it is, and which param it is there."""
-    if not eqn.regions:
-        raise no_history()
-    for region in eqn.regions:
-        yield region, place - 1 if eqn.op is cond else place
-
-
-def param_of(eqn: Eqn, value: Value, region: Graph) -> Value | None:
-    """What a value is called inside, if it passes into the region as it is."""
-    for place, operand in enumerate(eqn.operands):
-        fixed = eqn.op is not loop or 0 < place <= Form.of(eqn).consts
-        if operand is value and fixed and (eqn.op is not map_ or place < consts_of(eqn)):
-            at = place - 1 if eqn.op is cond else place
-            return region.params[at] if at >= 0 else None
-    return None
+    def sum(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
+        total = self.names.sum(given[0], given[1], eqn.results[0].type)
+        if total is None:
+            raise no_history()
+        return [total]

@@ -87,7 +87,7 @@ class Lowering:
         if self.counted is None:
             self.counted = census(graph)
             refuse_too_large(graph, self.counted)
-        refuse_strays(graph)
+            refuse_strays(graph)
         env: Env = dict(zip(graph.params, arrays, strict=True))
         self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env)
         return [self.array(r, env) for r in graph.results]

@@ -11,8 +11,9 @@ from difflang.ir.dims import Dim
 from difflang.ir.evaluate import full_of_zeros, item_at, zero_of
 from difflang.ir.graph import Graph
 from difflang.ir.types import History, Tensor, Type, stacked
+from difflang.ops.reader import Reader, View, last, sources
 from difflang.ops.saved import Given, Saved, merged, no_history, split
-from difflang.ops.tape import Reader, Source, Steps, Tape, View, last, one, put, sources, zero
+from difflang.ops.tape import Source, Steps, Tape, one, put, zero
 
 Array = Any
 
@@ -123,12 +124,11 @@ class Looped:
         if self.go:
             count, state = lax.while_loop(
                 self.goes_on,
-                lambda at: (lax.add(at[0], one()), self.taken(at[0], reader.view(at[0], zero(), {}), at[1])),
+                lambda at: (lax.add(at[0], one()), self.taken(at[0], reader.view(at[0]), at[1])),
                 (zero(), self.start),
             )
         else:
-            top = lax.sub(self.limit, one()) if self.reverse else None
-            state = reader.through(None, self.limit, top, self.start, self.taken)
+            state = reader.through(self.limit, self.reverse, self.start, self.taken)
             count = self.limit if self.exact else lax.max(self.limit, zero())
         return [count, *state[0], *self.outputs(state, count)]
 

@@ -10,7 +10,7 @@ end is unknown, with the positions fixed beforehand.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.graph import Graph, Value
 from difflang.ir.types import Tensor, Type
-from difflang.ops.saved import Empty, Given, Run, Saved, Sum, no_history, plus, zero_item
+from difflang.ops.saved import Run
 
 Array = Any
 Arrays = list[Any]
@@ -30,7 +30,6 @@ CHUNK = 1 << 20  # bytes for the states of a chunk
 SMALL = 512 << 10  # bytes that are cleared in no time
 MOST_SLOTS, ENOUGH_SLOTS, FEWEST_SLOTS = 4096, 1024, 16
 MOST_STEPS, FEWEST_STEPS = 128, 4
-MOST_RUNS = 7  # reverse mode three deep; each more makes a program twenty times as large
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,151 +138,6 @@ class Steps(Run):
         """The state in the slot for that step: the last one kept up to it."""
         slot = slot_of(lax, self.source.size.slots, self.level, ordinal) if self.source.size else ordinal
         return [get(lax, s, slot) for s in self.slots]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class View:
-    """The histories at one step."""
-
-    lowering: Any
-    index: Array
-    low: Array  # the first index of the chunk
-    chunks: dict[Steps, Arrays]  # the states in the chunk
-    given: dict[Run, Sequence[Any]]
-
-    def item(self, x: Any, type: Type) -> Any:
-        jax = self.lowering.jax
-        match x:
-            case Given(run, index) if isinstance(run, Steps):
-                if run not in self.given:
-                    self.given[run] = self.run_again(run, run.source.gives)
-                return self.given[run][index]
-            case Sum(a, b):
-                return plus(jax, self.item(a, type), self.item(b, type))
-            case Empty():
-                return zero_item(jax, type)
-            case Saved():
-                raise no_history()
-            case _:
-                return get(jax.lax, x, self.index)
-
-    def state(self, run: Steps) -> Arrays:
-        """Before this step: in the tape if all are there, else in the chunk."""
-        lax = self.lowering.jax.lax
-        kept = run.kept(lax, run.ordinal(lax, self.index))
-        if run not in self.chunks:
-            return kept
-        whole, at = lax.eq(run.level, zero()), lax.sub(self.index, self.low)
-        return [lax.select(whole, k, get(lax, c, at)) for k, c in zip(kept, self.chunks[run], strict=True)]
-
-    def run_again(self, run: Steps, graph: Graph, state: Arrays | None = None) -> list[Any]:
-        source = run.source
-        items = [self.item(x, p.type) for x, p in zip(source.xs, last(graph.params, len(source.xs)), strict=True)]
-        return self.lowering.graph(
-            graph, self.index, *source.fixed, *(self.state(run) if state is None else state), *items
-        )
-
-
-class Reader:
-    """Goes through the steps of loops that have run, in chunks."""
-
-    def __init__(self, lowering: Any, xs: Sequence[Any]) -> None:
-        self.lowering, self.lax = lowering, lowering.jax.lax
-        self.runs = sources(xs)
-        if len(self.runs) > MOST_RUNS:
-            raise no_history()
-        self.chunked = [r for r in self.runs if r.source.size]
-        self.steps = min([r.source.size.steps for r in self.chunked if r.source.size], default=0)
-
-    def view(self, index: Array, low: Array, chunks: dict[Steps, Arrays]) -> View:
-        return View(self.lowering, index, low, chunks, {})
-
-    def through(
-        self, first: Array | None, count: Array, last: Array | None, state: Any, step: Callable[[Array, View, Any], Any]
-    ) -> Any:
-        """`step(index, view, state)` for `count` steps, of index `k`, `first + k`, or `last - k` if that is given."""
-        lax = self.lax
-
-        def index(k: Array) -> Array:
-            if last is not None:
-                return lax.sub(last, k)
-            return k if first is None else lax.add(first, k)
-
-        def piece(k: Array, until: Array, low: Array, chunks: dict[Steps, Arrays], state: Any) -> Any:
-            def body(at: Any) -> Any:
-                i = index(at[0])
-                return lax.add(at[0], one()), step(i, self.view(i, low, chunks), at[1])
-
-            return lax.while_loop(lambda at: lax.lt(at[0], until), body, (k, state))[1]
-
-        if not self.chunked:
-            return piece(zero(), count, zero(), {}, state)
-
-        def chunk(at: Any) -> Any:
-            k, state = at
-            until = lax.min(lax.add(k, np.int32(self.steps)), count)
-            low, high = (index(k), index(until)) if last is None else (index(until), index(k))
-            if last is not None:
-                low, high = lax.add(low, one()), lax.add(high, one())
-            return until, piece(k, until, low, self.filled(low, high), state)
-
-        return lax.while_loop(lambda at: lax.lt(at[0], count), chunk, (zero(), state))[1]
-
-    def filled(self, low: Array, high: Array) -> dict[Steps, Arrays]:
-        """The states before the steps from `low` to `high`, of every loop whose tape has not got all of them."""
-        chunks: dict[Steps, Arrays] = {}
-        for run in self.chunked:
-            chunks[run] = self.fill(run, low, high, dict(chunks))
-        return chunks
-
-    def fill(self, run: Steps, low: Array, high: Array, chunks: dict[Steps, Arrays]) -> Arrays:
-        lax, level = self.lax, run.level
-        start = run.ordinal(lax, lax.sub(high, one())) if run.source.reverse else low
-        kept = lax.shift_left(lax.shift_right_logical(start, level), level)
-        states = run.kept(lax, start)
-        inner = Reader(self.lowering, run.source.xs)
-        last = run.ordinal(lax, kept) if run.source.reverse else None
-        states = inner.through(
-            kept, lax.sub(start, kept), last, tuple(states),
-            lambda i, view, s: tuple(view.run_again(run, run.source.advance, list(s))),
-        )  # fmt: skip
-        room = [lax.full((self.steps, *s.shape), np.zeros((), s.dtype)) for s in states]
-
-        def body(at: Any) -> Any:
-            k, states, room = at
-            i = lax.sub(lax.sub(high, one()), k) if run.source.reverse else lax.add(low, k)
-            room = tuple([put(lax, r, s, lax.sub(i, low)) for r, s in zip(room, states, strict=True)])
-            view = self.view(i, low, chunks)
-            return lax.add(k, one()), tuple(view.run_again(run, run.source.advance, list(states))), room
-
-        count = lax.select(lax.eq(level, zero()), zero(), lax.sub(high, low))
-        return list(lax.while_loop(lambda at: lax.lt(at[0], count), body, (zero(), states, tuple(room)))[2])
-
-
-def last(params: Sequence[Value], count: int) -> Sequence[Value]:
-    return params[len(params) - count :]
-
-
-def sources(xs: Sequence[Any]) -> list[Steps]:
-    """The loops that these histories come from, each after those that it reads itself."""
-    found: dict[Steps, None] = {}
-
-    def visit(x: Any) -> None:
-        match x:
-            case Given(run, _) if isinstance(run, Steps):
-                if run not in found:
-                    for inner in run.source.xs:
-                        visit(inner)
-                    found[run] = None
-            case Sum(a, b):
-                visit(a)
-                visit(b)
-            case _:
-                pass
-
-    for x in xs:
-        visit(x)
-    return list(found)
 
 
 # ------------------------------------------------------------------------------------------------ slots

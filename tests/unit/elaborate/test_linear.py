@@ -133,18 +133,16 @@ def wanted(name: str, order: int, x: float) -> float:
 def test_every_nesting(name: str, engine: Engine) -> None:
     body, x = FUNCTIONS[name]
     declarations = f"fn inner(x: f64) -> f64 = x^3\nfn f(x: f64) -> f64 = {body}\n"
-    late = name == "while" and engine is not INTERPRETER  # three deep, and L in L, it is not compiled: DL0801
-    orders = [o for o in NESTED if not (late and (len(o) > 2 or o == "LL"))]
-    for order in orders:
+    for order in NESTED:
         f = "f"
         for letter in reversed(order):
             g = f"{letter.lower()}_{f}"
             if f"fn {g}(" not in declarations:
                 declarations += PUSH[letter].format(f=f, g=g)
             f = g
-    names = ["_".join(o.lower()) + "_f" for o in orders]
+    names = ["_".join(o.lower()) + "_f" for o in NESTED]
     got = answer("(" + ", ".join(f"{g}({x})" for g in names) + ")", declarations, engine)
-    compare(got, tuple(wanted(name, len(o), x) for o in orders), 1e-13)
+    compare(got, tuple(wanted(name, len(o), x) for o in NESTED), 1e-13)
 
 
 CAPTURED = [

@@ -1,0 +1,31 @@
+"""A loop whose length only the run knows is differentiated in functions that are called in several places."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import difflang
+from difflang.passes.inline import SMALL
+
+SOURCE = f"""float f64
+fn f(x: f64, k: i32) -> f64 {{
+  var s = x
+  for _ in 0..k {{ s = 0.5 * s + sin(s) }}
+  s{"".join(f" + sin({i}.0 * s)" for i in range(1, SMALL))}
+}}
+fn twice(x: f64, k: i32) -> f64 = grad(f)(x, k) + grad(f)(2.0 * x, k + 1)
+fn together(x: f64, k: i32) -> f64 = grad(|x| f(x, k) * f(2.0 * x, k))(x)
+fn in_lanes(x: f64, k: i32) -> f64 {{
+  let xs = [x, 2.0 * x]
+  sum([for x in xs => grad(f)(x, k)]) * sum(grad(|xs| sum([for x in xs => f(x, k)]))(xs))
+}}
+"""
+
+
+@pytest.mark.parametrize("name", ["twice", "together", "in_lanes"])
+def test_a_function_with_a_loop_is_called_in_two_places(name: str) -> None:
+    function = getattr(difflang.loads(SOURCE, name="histories"), name)
+    for k in (0, 1, 3):
+        want = function.interpret(0.3, np.int32(k))
+        np.testing.assert_allclose(function(0.3, np.int32(k)), want, rtol=1e-12)
