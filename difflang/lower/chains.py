@@ -16,6 +16,7 @@ from math import prod
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.types import Tensor, Type
+from difflang.lower.apart import apart
 
 DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
 LENGTH = 1000  # so is a graph of this many equations
@@ -54,7 +55,7 @@ class Chains:
         """The graph's equations in an order that respects dependence, long chains cut into segments."""
         found = self.plans.get(graph)
         if found is None:
-            found = self.plans[graph] = self.cut(graph) if self.hard(graph) else graph.eqns
+            found = self.plans[graph] = self.cut(graph) if self.hard(graph) else tuple(apart(graph.eqns))
         return found
 
     def hard(self, graph: Graph) -> bool:
