@@ -2,7 +2,7 @@
 
 The one that makes a history keeps little (a loop some of its states, a branch or a map nothing), and the one that reads
 it runs that part again. So memory does not grow with the number of steps, and nothing of run-time length crosses a
-region. `tape` keeps the states of loops; here are the other kinds, and sums.
+region. `tape` keeps the states of loops and `reader` has the others again; here are the other kinds, and sums.
 """
 
 from __future__ import annotations

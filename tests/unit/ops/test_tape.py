@@ -54,6 +54,26 @@ def test_third_order(order: str) -> None:
     agrees(PROGRAMS["rotation-while-7"], order)
 
 
+def test_a_program_grows_with_the_loops_that_are_read_not_with_the_ways_to_them() -> None:
+    """Each reverse mode doubles the loops; had every reader a copy of every way, this would be twenty times as long."""
+
+    def length(order: str) -> int:
+        graph = composed(order, PROGRAMS["newton-7"].graph)
+        with jax.enable_x64(True):
+            specs = [jax.ShapeDtypeStruct(p.type.shape, np.float64) for p in graph.params]
+            return jax.jit(lambda *xs: Lowering(jax).graph(graph, *xs)).lower(*specs).as_text().count("\n")
+
+    assert length("VVV") < 8 * length("VV")
+
+
+@pytest.mark.slow
+def test_reverse_mode_four_deep() -> None:
+    """Of x^5, multiplied together until a counter says so: 120 x."""
+    source = "float f64\nfn f(x: f64) -> f64 {\n var s = x\n var k = 0\n while k < 4 {\n s *= x\n k += 1\n }\n s\n}"
+    module: Any = difflang.loads(f"{source}\nfn g(x: f64) -> f64 = grad(grad(grad(grad(f))))(x)\n", name="power")
+    assert float(module.g(0.7)) == pytest.approx(120 * 0.7, rel=1e-13)
+
+
 def test_states_stay_in_their_slots_when_every_second_is_dropped() -> None:
     """Written step by step with the slots' own rule, every state that is kept is found again."""
     slots, level, held = 8, 0, dict[int, int]()
