@@ -181,7 +181,7 @@ class Function:
         return self._derivative("jet", wrt, (), order)
 
     def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Function:
-        wanted = [wrt] if isinstance(wrt, (int, str)) else list(wrt)
+        wanted = list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]
         with doorway():
             places = tuple(self._place(w) for w in (*wanted, *more))
             type = ClosureType(DerivativeCode(operator, places, order), (self.function_type,))
@@ -190,6 +190,9 @@ class Function:
     def _place(self, wrt: int | str) -> Wrt:
         """A parameter, and a path of fields in it. Errors: DL0403."""
         names = self.signature.names
+        if not isinstance(wrt, (int, str)) or isinstance(wrt, bool):
+            help = f"the derivative is a function of the arguments: `{self.__name__}.grad()(…)`"
+            raise mistake("DL0403", f"a parameter is named by a text or a number, not by {article(wrt)}", help=help)
         if isinstance(wrt, int):
             if self.signature.fixed and not -len(names) <= wrt < len(names):
                 raise mistake(
@@ -294,6 +297,12 @@ def may_miss(signature: Signature, parameter: Parameter, named: dict[str, Any]) 
         return True
     after = signature.parameters[signature.parameters.index(parameter) + 1 :]
     return not any(p.name in named and p.tangent_of is None for p in after)
+
+
+def article(value: object) -> str:
+    """What a value is, in words."""
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def size_of(name: str, value: Any) -> int:

@@ -156,7 +156,8 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
             found = len(points)
             items[position] = (replaced(cx, term, path, points, span), span)
             if len(points) == found and not isinstance(term, (Closure, Opaque)):
-                raise without_tangent(f, position, type_of(term), span)
+                part = type_of(differentiable_part(cx, items[position], path))
+                raise without_tangent(f, (position, path), part, span)
         cx.root.deriving += 1
         try:
             result = yield apply(cx, f, Args(args.span, items))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import Spread
+from difflang.check.types import Spread, pruned
 from difflang.elaborate.context import WORD, Context
 from difflang.elaborate.terms import Array, Tuple, leaves
 from difflang.ir.builder import Builder
@@ -34,7 +34,9 @@ def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
     """The index, after a check that it lies in `0 .. size - 1` where nothing proves it."""
     if isinstance(size, Spread):
         raise Undecided
-    cx.unifier.same(Tensor(index.tensor.dtype), Tensor(I32))
+    if not cx.unifier.same(Tensor(index.tensor.dtype), Tensor(I32)):
+        dtype = pruned(index.tensor.dtype)
+        raise cx.error("DL0313", f"an index is an i32, and this is {dtype}", span, "", f"write `i32({span.text})`")
     if proved(index, size):
         return index
     cx.root.effects.add("fail")

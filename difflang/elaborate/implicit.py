@@ -17,6 +17,7 @@ from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context
 from difflang.elaborate.expressions import captured
 from difflang.elaborate.functions import detached
+from difflang.elaborate.names import bound_names, free_names
 from difflang.elaborate.signatures import is_dim
 from difflang.elaborate.terms import Array, Closure, Term, Tuple, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
@@ -62,6 +63,10 @@ def equation_of(rule: tree.Rule) -> tree.Lambda:
     """The lambda after `by implicit`. Errors: DL1104."""
     body = rule.body
     if isinstance(body, tree.Lambda) and len(body.params) == 1 and not body.linear:
+        unknown = bound_names(body.params[0].pattern)
+        if not {*unknown} & {*free_names(body.body)}:
+            message = f"the equation says nothing of its unknown `{', '.join(unknown)}`"
+            raise mistake("DL1104", message, (body.span, ""), help="it is zero where the unknown is the solution")
         return body
     message = "a rule by implicit names the equation: a lambda of the unknown that is zero at the solution"
     raise mistake("DL1104", message, (body.span, ""), help=f"`rule {rule.name}(…) by implicit |x| f(x)`")

@@ -34,7 +34,7 @@ from difflang.elaborate.derivatives import (
 )
 from difflang.elaborate.lost import watch
 from difflang.elaborate.no_derivative import result_with_tangent, without_tangent
-from difflang.elaborate.slope import trace_holomorphic
+from difflang.elaborate.slope import of_complex, trace_holomorphic
 from difflang.elaborate.sources import Source
 from difflang.elaborate.terms import Array, Closure, Term, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
@@ -42,7 +42,6 @@ from difflang.elaborate.wrt import Place
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.types import Tensor
-from difflang.ops.linear import conjugate
 
 
 def hessian_product(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
@@ -75,7 +74,7 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
     settle_results(cx, value)
     values = leaf_types(tangent_type(type_of(value)))
     if not points:
-        raise without_tangent(f, wrt[0][0], parts[0], args.items[wrt[0][0]][1])
+        raise without_tangent(f, wrt[0], parts[0], args.items[wrt[0][0]][1])
     if not values:
         yield result_with_tangent(cx, code.operator, f, (yield trace_holomorphic(cx, f, args, wrt)), args, wrt)
     by_columns = column_by_column(cx, code, points, values, args.span)
@@ -105,7 +104,10 @@ def swept(
     by_columns: bool,
     span: Span,
 ) -> Walk[list[Array]]:
-    """The changes along all directions of one array of the argument, or the pullbacks of those of the result."""
+    """The changes along all directions of one array of the argument, or the pullbacks of those of the result.
+
+    A cotangent is the conjugate of a derivative.
+    """
 
     def direction(_: Array, basis: list[Value]) -> Walk[Term]:
         along = cx.emit("reshape", span, basis[0], shape=side.shape)
@@ -114,7 +116,7 @@ def swept(
         if by_columns:
             return Tuple(tuple(map(Array, forward(cx, traced, [along], span, only=place)[1])))
         pulled = reverse(cx, alone(traced, place), [along], span)[1]
-        return Tuple(tuple([Array(conjugate(v)) for v in pulled]))  # a cotangent is the conjugate of a derivative
+        return Tuple(tuple([Array(cx.emit("conj", span, v) if of_complex(v) else v) for v in pulled]))
 
     length = product(side.shape)
     over = Source(length, cx.integer(length, span), [identity(cx, length, side.dtype, span)], index_of)

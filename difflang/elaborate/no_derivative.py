@@ -19,11 +19,14 @@ from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.wrt import Place, parameter_names
 
 
-def without_tangent(f: Term, position: int, type: LangType, span: Span) -> DifflangError:
-    """An argument that has no derivative, since nothing in it has a tangent: DL0401."""
+def without_tangent(f: Term, place: Place, type: LangType, span: Span) -> DifflangError:
+    """An argument, or a field of it, that has no derivative, since nothing in it has a tangent: DL0401."""
+    position, path = place
     what = show_type(type)
-    labels = [(span, f"this is {what}")]
-    if isinstance(type, RecordType):
+    labels = [(span, f"its `{'.'.join(path)}` is {what}" if path else f"this is {what}")]
+    if path and not isinstance(type, RecordType):
+        way = "differentiate in a field that is a float"
+    elif isinstance(type, RecordType):
         fields = list(zip(type.decl.fields, type.fields, strict=False))[:MOST]
         labels += [(field.type.span, f"{show_type(t)} has no tangent") for field, t in fields]
         way = "differentiate in what has a float: give the record a field that is one"

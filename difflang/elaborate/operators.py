@@ -8,7 +8,7 @@ from typing import Any
 
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import Spread, is_complex, literal_dtype, pruned, show_type
+from difflang.check.types import DTypeVar, Spread, is_complex, literal_dtype, pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.mismatches import no_broadcast, no_conversion
@@ -305,10 +305,12 @@ def short_circuit(cx: Context, e: tree.Binary, lhs: Array) -> Walk[Term]:
 
 
 def check_divisor(cx: Context, divisor: Array, span: Span) -> None:
-    """An integer that divides is not zero: a float would give a NaN, an integer has none."""
+    """An integer that divides is not zero, nor is one as written: a float would give a NaN, an integer has none."""
     from difflang.elaborate.failure import check
 
-    if not pruned(divisor.tensor.dtype).is_integer or (isinstance(divisor.static, int) and divisor.static != 0):
+    dtype = pruned(divisor.tensor.dtype)
+    integer = any(d.is_integer for d in dtype.candidates) if isinstance(dtype, DTypeVar) else dtype.is_integer
+    if not integer or (isinstance(divisor.static, int) and divisor.static != 0):
         return
     if divisor.static == 0:
         raise cx.error("DL0303", "an integer is divided by zero", span, "this is 0")

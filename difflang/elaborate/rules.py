@@ -214,8 +214,10 @@ def parts(
 def same_parameters(code: FnCode, rule: tree.Rule) -> None:
     """A rule has the parameters of its function: as many, and under the same names. Errors: DL1104.
 
-    A name that stands there twice is a mistake of its own, which was reported.
+    A name that stands there twice is a mistake of its own, which was reported, and so is a rule of another kind.
     """
+    if rule.by is not None and rule.by not in KINDS:
+        raise Reported
     names = [p.name for p in code.decl.params]
     way = f"write `rule {code}({', '.join(names)})`"
     if len(rule.params) != len(names):
@@ -304,6 +306,9 @@ def checked(session: Session, module: Module, rule: tree.Rule) -> Walk[None]:
     if decl is None or decl.host:
         way = "a rule stands in the file of its function"
         raise mistake("DL1104", f"there is no function `{rule.name}` in this file", (rule.name_span, ""), help=way)
+    if rule.by == "inverse":
+        way = "without it the loop keeps what its gradient needs"
+        raise mistake("DL0801", "a rule by inverse is not there yet", (rule.name_span, ""), help=way)
     if rule.by is not None and rule.by not in KINDS:
         message = f"there is no rule by `{rule.by}`"
         raise mistake("DL1104", message, (rule.name_span, ""), help=f"there are rules by {' and '.join(KINDS)}")

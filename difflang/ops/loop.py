@@ -119,7 +119,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     carry_on = settled(lambda carry: ad.linearize(step, active(carry)).active[:nk], on(d.carry))
     lin = ad.linearize(step, active(carry_on), (*carry_on, *(False for _ in step.results[nk:])))
     inner = form.parts(lin.primal.params)
-    lin = frugal(lin, [inner.first, *inner.consts, *inner.xs])
+    lin = frugal(lin, inner.consts, [inner.first, *inner.xs])
     home = xs[0].home
     kept = sort_residuals(
         lin,

@@ -25,15 +25,16 @@ MOST = 8  # values that one is made of; what is made of more is kept
 Frontier = frozenset[Value]
 
 
-def frugal(lin: Linearized, at_hand: Iterable[Value]) -> Linearized:
+def frugal(lin: Linearized, consts: Iterable[Value], items: Iterable[Value]) -> Linearized:
     """The same with fewer bytes of residuals, from which the tangent computes the others again.
 
-    `at_hand` are params of the primal that the tangent gets for nothing. What decides, a truth or an integer made of
-    floats, is always kept: computed again it might fall on the other side.
+    `consts` and `items` are params of the primal that the tangent gets for nothing, and so is what is made of `consts`
+    alone. What decides, a truth or an integer made of floats, is always kept: computed again it might fall on the other
+    side.
     Cost: one walk over the primal.
     """
-    free = {*at_hand}
-    free.update(r for eqn in invariant(lin.primal, free) for r in eqn.results)
+    consts = {*consts}
+    free = {*consts, *items, *[r for eqn in invariant(lin.primal, consts) for r in eqn.results]}
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     moving = [r for r in lin.residuals if r not in free]
     kept = chosen(lin.primal, moving, free)

@@ -83,11 +83,11 @@ def other_array(given: Any, type: Tensor, name: str) -> Array:
 
 def with_dtype(array: Array, type: Tensor, name: str) -> Array:
     wanted = numpy_dtype(type.dtype)
-    if array.dtype == wanted:
-        return array
     if is_weak(array) and fits_kind(NAMES.get(array.dtype), type.dtype):
         with jax.enable_x64(True):
-            return array.astype(wanted)
+            return jax.lax.convert_element_type(array, wanted)
+    if array.dtype == wanted:
+        return array
     raise other_dtype(array, type, name)
 
 
@@ -97,8 +97,13 @@ def is_weak(value: Any) -> bool:
 
 
 def fits_kind(given: DType | None, wanted: DType) -> bool:
-    """What began as a Python number in JAX may stand for a float; nothing says that an integer fits."""
-    return wanted.differentiable and given is not None and given.kind in ("int", "float", wanted.kind)
+    """What began as a Python number in JAX may stand for a float that holds no more digits than it has by now.
+
+    Nothing says that an integer fits.
+    """
+    if given is None or not wanted.differentiable or given.kind not in ("int", "float", wanted.kind):
+        return False
+    return given.kind == "int" or given.bits >= (wanted.bits if given.kind == wanted.kind else wanted.bits // 2)
 
 
 def number(given: complex, type: Tensor, name: str) -> Array:

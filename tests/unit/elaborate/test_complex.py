@@ -272,6 +272,8 @@ JACOBIANS = [
     ("jacfwd(f)(z)", [[2j * PAIR[0], 0], [2 * PAIR[1], 2 * PAIR[0]]]),
     ("jacrev(f)(z)", [[2j * PAIR[0], 0], [2 * PAIR[1], 2 * PAIR[0]]]),
     ("jacobian(|z: c128[2]| 1j * sum(z^3))(z)", 3j * PAIR**2),
+    ("jacobian(|z| z[0] * z[1]^2)([1.0 + 1j, 2.0 + 0j])", [4 + 0j, 4 + 4j]),
+    ("jacrev(|z| z^3)(1.0 + 1j)", 6j),
     ("jacobian(fft)(z)", [[1 + 0j, 1], [1, -1]]),
     ("jacobian(|t: f64[2]| exp(complex(t[0], t[1])))([0.5, 0.1])", np.exp(0.5 + 0.1j) * np.array([1, 1j])),
     ("jacobian(|z: c128[2]| solved(z))(z)", np.diag(0.5 / np.sqrt(PAIR))),

@@ -45,6 +45,17 @@ fn f(a: f64[n], b: f64) -> f64 {
 }
 """
 X, V, M = (np.random.default_rng(s).normal(size=(5, 3)) for s in (0, 1, 2))
+ITEMS = """
+fn f(a: f64[n], rows: f64[4, n]) -> f64 {
+  var s = a
+  var y = 2.0 * a
+  for row in rows {
+    y = y * (stop(s) * exp(row) * sin(row) * cos(row)) + (stop(s) * tanh(row) * exp(-row)) * y
+    s = s + row
+  }
+  sum(y)
+}
+"""
 PROGRAMS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "bodies": (BODIES, (X, V, np.abs(M[:, 0]))),
     "decides": (DECIDES, (np.array([0.6, -0.4, 1.3]), 0.8)),
@@ -62,7 +73,7 @@ def kept(f: Any, *arguments: Any) -> list[str]:
 def test_positions_are_kept_and_distances_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     source, arguments = PROGRAMS["bodies"]
     assert kept(difflang.loads(HEADER + source, name="b").f, *arguments) == ["f64[6, 5, 3]", "f64[6, 5, 5]"]
-    monkeypatch.setattr(loop, "frugal", lambda lin, _: lin)
+    monkeypatch.setattr(loop, "frugal", lambda lin, *_: lin)
     assert kept(difflang.loads(HEADER + source, name="b").f, *arguments).count("f64[6, 5, 5, 3]") > 1
 
 
@@ -81,11 +92,27 @@ def test_derivatives_are_those_with_everything_kept(name: str, operator: str, mo
     text = f"{HEADER}{source}fn g({takes}) = {asked}\n"
     thrifty: Any = difflang.loads(text, name="thrifty").g
     found, interpreted = thrifty(*arguments), thrifty.interpret(*arguments)
-    monkeypatch.setattr(loop, "frugal", lambda lin, _: lin)
+    monkeypatch.setattr(loop, "frugal", lambda lin, *_: lin)
     want = difflang.loads(text, name="lavish").g.interpret(*arguments)
     for value in (found, interpreted):
         np.testing.assert_allclose(value, want, rtol=1e-13, atol=1e-13)
     assert np.any(np.asarray(want) != 0)
+
+
+def test_never_more_is_kept_than_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made of the items that a step reads is not at hand: each would be an array of its own."""
+    made: list[tuple[int, int]] = []
+
+    def spied(lin: Any, *at_hand: Any) -> Any:
+        found = residuals.frugal(lin, *at_hand)
+        made.append((residuals.size(found.made), residuals.size(lin.made)))
+        return found
+
+    monkeypatch.setattr(loop, "frugal", spied)
+    for source, arguments in [*PROGRAMS.values(), (ITEMS, (np.arange(3.0), np.ones((4, 3))))]:
+        difflang.loads(HEADER + source, name="spied").f.grad(0)(*arguments)
+    assert made
+    assert all(after <= before for after, before in made)
 
 
 def test_what_jumps_or_decides_is_kept() -> None:

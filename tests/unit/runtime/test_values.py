@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -107,9 +108,12 @@ def test_a_numpy_scalar_is_an_array() -> None:
 
 
 def test_what_began_as_a_python_number_in_jax_takes_the_declared_type() -> None:
-    wide = np.asarray(given(jnp.asarray(0.5), F64))
-    assert wide.dtype == np.float64 and wide == 0.5
+    with jax.enable_x64(True):
+        wide = np.asarray(given(jnp.asarray(0.1), F64))
+        assert wide.dtype == np.float64 and wide == 0.1
+        assert given(jnp.asarray(0.5), F32).dtype == np.float32
     assert given(jnp.asarray(3), F64).dtype == np.float64
+    assert refused(jnp.asarray(0.1), F64)[0] == "DL1201", "JAX has rounded it to f32"
     assert refused(jnp.asarray(3.0), I32)[0] == "DL1201"
 
 
