@@ -181,13 +181,13 @@ class Function:
         return self._derivative("jet", wrt, (), order)
 
     def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Function:
-        wanted = list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]
+        wanted: list[object] = list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]
         with doorway():
             places = tuple(self._place(w) for w in (*wanted, *more))
             type = ClosureType(DerivativeCode(operator, places, order), (self.function_type,))
             return Function(self.loaded, type, self.captured)
 
-    def _place(self, wrt: int | str) -> Wrt:
+    def _place(self, wrt: object) -> Wrt:
         """A parameter, and a path of fields in it. Errors: DL0403."""
         names = self.signature.names
         if not isinstance(wrt, (int, str)) or isinstance(wrt, bool):
