@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from difflang.ir.dims import Dim
@@ -71,6 +72,11 @@ class Tensor:
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes an array takes. A size that is a name is left out."""
+        return self.dtype.bits // 8 * prod([n for n in self.shape if isinstance(n, int)])
 
     @property
     def tangent(self) -> Tensor | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from math import prod
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
@@ -75,29 +74,24 @@ def is_light(eqn: Eqn) -> bool:
 
 def size(values: Iterable[Value]) -> int:
     """How many bytes arrays take."""
-    return sum(
-        v.type.dtype.bits // 8 * prod(n for n in v.type.shape if isinstance(n, int))
-        for v in values
-        if isinstance(v.type, Tensor)
-    )
+    return sum(v.type.bytes for v in values if isinstance(v.type, Tensor))
 
 
-def steps_to(wanted: Iterable[Value], have: set[Value], maker: dict[Value, Eqn]) -> list[Eqn]:
-    """The equations that make what is wanted of what there is, in no order."""
-    found: dict[Eqn, None] = {}
+def steps_to(wanted: Iterable[Value], have: set[Value], maker: dict[Value, Eqn]) -> set[Eqn]:
+    """The equations that make what is wanted of what there is."""
+    found: set[Eqn] = set()
     todo = [v for v in wanted if v not in have]
     while todo:
         value = todo.pop()
         if value not in have and maker[value] not in found:
-            found[maker[value]] = None
+            found.add(maker[value])
             todo += [v for v in maker[value].operands if v not in have]
-    return list(found)
+    return found
 
 
-def rebuilt(lin: Linearized, again: list[Eqn]) -> Linearized:
+def rebuilt(lin: Linearized, again: set[Eqn]) -> Linearized:
     """The linearization where the tangent does these equations again."""
-    doing = set(again)
-    ordered = [eqn for eqn in lin.primal.eqns if eqn in doing]
+    ordered = [eqn for eqn in lin.primal.eqns if eqn in again]
     made = {r for eqn in ordered for r in eqn.results}
     read = {v for eqn in ordered for v in eqn.operands} | {*lin.residuals}
     places = [*lin.primal.params, *[r for eqn in lin.primal.eqns for r in eqn.results]]

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.graph import Graph, Value
 from difflang.ir.types import Tensor, Type
 from difflang.ops.saved import Run
@@ -50,7 +48,7 @@ class Size:
 
 def bytes_of(type: Type) -> int:
     assert isinstance(type, Tensor), "the state of a loop is made of arrays"
-    return numpy_dtype(type.dtype).itemsize * prod([n for n in type.shape if isinstance(n, int)])
+    return type.bytes
 
 
 @dataclass(frozen=True, eq=False, slots=True)
