@@ -9,7 +9,7 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ops import precise
-from difflang.ops.arithmetic import one_minus_square, sign
+from difflang.ops.arithmetic import one_minus_square
 from difflang.ops.compare import le
 from difflang.ops.families import (
     HOLOMORPHIC,
@@ -258,8 +258,8 @@ sigmoid = unary(
 
 
 def relu_jvp(dx: Value, y: Value, x: Value) -> Value:
-    """Exactly 0 on the flat side, whatever the tangent; NaN at NaN."""
-    return select.one(le.one(x, like(x, 0.0)), zeros_at(dx, dx.type), dx * sign.one(x))
+    """Exactly 0 on the flat side, whatever the tangent; 1 elsewhere, as of `x` itself, at NaN too."""
+    return select.one(le.one(x, like(x, 0.0)), zeros_at(dx, dx.type), dx)
 
 
 relu = unary(

@@ -204,6 +204,8 @@ def pool_lower(combine: str, fill: float) -> Rule:
 
 
 def framed(x: Value, fill: float, padding: Margins) -> Value:
+    if not any(map(any, padding)):
+        return x
     return OPS["pad"].one(x, x.home.const(fill, tensor(x).reshaped()), **margins(padding))
 
 

@@ -136,10 +136,12 @@ def tied(loses: Value, dx: Value, y: Value, axes: Ints) -> Value:
 
     Nothing loses to NaN, and there everything is divided by the NaN: forwards and in reverse the derivative is NaN.
     """
-    one, zero = loses.home.const(1, dx.type), loses.home.const(0, dx.type)
-    ties = OPS["max"].one(reduce_sum.one(select.one(loses, zero, one), axes=axes), like(y, 1.0))
-    divisor = select.one(eq.one(y, y), ties, y)
-    return reduce_sum.one(select.one(loses, zeros_at(dx, dx.type), dx), axes=axes) / divisor
+    one, zero = like(dx, 1), like(dx, 0)
+    moved = reduce_sum.one(select.one(loses, zero, dx), axes=axes)
+    if 0 in [tensor(dx).shape[a] for a in axes]:
+        return moved
+    ties = reduce_sum.one(select.one(loses, zero, one), axes=axes)
+    return moved / select.one(eq.one(y, y), ties, y)
 
 
 def least(dtype: np.dtype[Any]) -> Any:
