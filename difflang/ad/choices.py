@@ -26,11 +26,13 @@ def passed(eqn: Eqn, rule: Rule, place: int, operands: Operands, ct: Value, choi
     scaled = any([isinstance(v, Value) and v.type.tangent is not None for v in operands])
     if op.elementwise:
         return chosen(choice, ct) if scaled else ct, choice
+    if op.reach is not None:
+        return ct, op.reach(choice, place, *operands, **eqn.attrs)
+    if op.shuffles:
+        return ct, rule(choice, *operands, **eqn.attrs)
     if op.carries:
         ones = rule(as_numbers(choice, tensor(ct)), *operands, **eqn.attrs)  # no sum of them is zero
         return ct, OPS["ne"].one(ones, ones.home.const(0.0, ones.type))
-    if op.reach is not None:
-        return ct, op.reach(choice, place, *operands, **eqn.attrs)
     some = anywhere(choice, ct)
     return chosen(some, ct) if scaled else ct, some
 

@@ -119,6 +119,7 @@ class Op:
     window: Rule | None = None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
     chooses: bool = False  # between the second and the third operand, element by element, by the first
     carries: bool = False  # turned round it moves elements and adds them up: nothing is multiplied or subtracted
+    shuffles: bool = False  # of one that carries: turned round no two elements meet, so truths go the way of numbers
     reach: Rule | None = None  # (truths like the result, place, *operands, **attrs) -> what they reach, turned round
     splat: Rule | None = None  # for an op that may fill an array with one number: (*arrays, **attrs) -> it, or None
     splats: bool = False  # beside an array its lowering takes a number for an array that is full of it

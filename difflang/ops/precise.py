@@ -163,14 +163,6 @@ def power_less(m: Any, x: Any, y: Any, n: int, power: Callable[[Any, Any], Any])
     return power(x, rounded) * m.where(small, 1.0 + lost * m.log(m.where(small, size, 1.0)), 1.0)
 
 
-def exp_sub(m: Any, x: Any, y: Any) -> Any:
-    """`exp(x - y)`: what the difference loses is the exponent of another factor."""
-    rounded = x - y
-    lost = difference_lost(m, x, y, rounded)
-    factor = m.where(m.isfinite(lost), 1.0 + lost, 1.0)
-    return m.where(x == y, m.ones_like(x), m.exp(rounded) * factor)
-
-
 def difference_lost(m: Any, x: Any, y: Any, rounded: Any) -> Any:
     """What was rounded off `x - y` (Knuth 1969, "two sum")."""
     back = rounded - x

@@ -64,6 +64,7 @@ reduce_sum = linear(
     type=reduced_type(NUMBERS),
     transpose=(lambda ct, x, axes: spread_back(ct, x, axes),),
     carries=True,
+    shuffles=True,
     reference=lambda x, axes: np.sum(wide(x), axis=axes, dtype=wide(x).dtype).astype(x.dtype),
     lower=sum_lower,
     accepts=NUMBERS,

@@ -9,11 +9,11 @@ import numpy as np
 
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Value
-from difflang.ir.op import Solver, Unknown
+from difflang.ir.op import Op, Solver, Unknown
 from difflang.ir.types import BOOL, Tensor
 from difflang.ops.families import Array, Example, ForEach, axes_but, axes_moved, known, linear, tensor, zeros_at
 from difflang.ops.linear import select
-from difflang.ops.reduce import reduce_sum
+from difflang.ops.reduce import reduce_any, reduce_sum
 
 Operand = Value | Unknown
 Ints = tuple[int, ...]
@@ -45,19 +45,20 @@ def broadcast_reference(x: Array, *, shape: Ints, axes: Ints) -> Array:
     return np.broadcast_to(x.reshape(sizes), shape)
 
 
-def broadcast_transpose(ct: Value, x: Operand, *, shape: Sizes, axes: Ints) -> Value:
-    """The sum over every axis that is new or has grown."""
+def gathered_back(reduction: Op, ct: Value, x: Operand, shape: Sizes, axes: Ints) -> Value:
+    """Reduced over every axis that is new or has grown."""
     grown = tuple(a for a, size in zip(axes, tensor(x).shape, strict=True) if size == 1 and shape[a] != 1)
     spread = tuple(sorted((*axes_but(len(shape), axes), *grown)))
-    total = reduce_sum.one(ct, axes=spread) if spread else ct
+    total = reduction.one(ct, axes=spread) if spread else ct
     return reshape.one(total, shape=tensor(x).shape) if grown else total
 
 
 broadcast = linear(
     "broadcast",
     type=broadcast_type,
-    transpose=(broadcast_transpose,),
+    transpose=(lambda ct, x, shape, axes: gathered_back(reduce_sum, ct, x, shape, axes),),
     carries=True,
+    reach=lambda truths, _, x, shape, axes: gathered_back(reduce_any, truths, x, shape, axes),
     reference=broadcast_reference,
     lower=lambda jax, x, shape, axes: jax.lax.broadcast_in_dim(x, shape, axes),
     lanes=lambda n, shape, axes: {"shape": (n, *shape), "axes": (0, *[a + 1 for a in axes])},
@@ -91,6 +92,7 @@ reshape = linear(
     type=reshape_type,
     transpose=(lambda ct, x, shape: reshape.one(ct, shape=tensor(x).shape),),
     carries=True,
+    shuffles=True,
     reference=lambda x, shape: x.reshape(shape),
     lower=lambda jax, x, shape: jax.lax.reshape(x, shape),
     lanes=lambda n, shape: {"shape": (n, *shape)},
@@ -120,6 +122,7 @@ transpose = linear(
     type=transpose_type,
     transpose=(lambda ct, x, perm: transpose.one(ct, perm=inverse(perm)),),
     carries=True,
+    shuffles=True,
     reference=lambda x, perm: np.transpose(x, perm),
     lower=lambda jax, x, perm: jax.lax.transpose(x, perm),
     moves=lambda perm: perm,
@@ -143,6 +146,7 @@ reverse = linear(
     type=reverse_type,
     transpose=(lambda ct, x, axes: reverse.one(ct, axes=axes),),
     carries=True,
+    shuffles=True,
     reference=lambda x, axes: np.flip(x, axes),
     lower=lambda jax, x, axes: jax.lax.rev(x, axes),
     lanes=axes_moved,
@@ -185,18 +189,37 @@ def cut(x: Value, axis: int, start: Dim, stop: Dim, step: int = 1) -> Value:
     return slice_.one(x, starts=starts, stops=stops, steps=tuple(step if i == axis else 1 for i in axes))
 
 
+FEW = 4  # columns
+
+
+def concat_lower(jax: Any, *parts: Any, axis: int) -> Any:
+    """A few single columns are chosen between by their number: XLA on the CPU has no vector code for short pieces."""
+    columns = axis == parts[0].ndim - 1 and all(p.shape[axis] == 1 for p in parts)
+    if not columns or not 1 < len(parts) <= FEW:
+        return jax.lax.concatenate(parts, axis)
+    shape = (*parts[0].shape[:-1], len(parts))
+    wide = [jax.lax.broadcast_in_dim(p, shape, tuple(range(len(shape)))) for p in parts]
+    column = jax.lax.broadcasted_iota(np.int32, shape, axis)
+    found = wide[-1]
+    for k, part in enumerate(wide[:-1]):
+        found = jax.lax.select(jax.lax.eq(column, np.int32(k)), part, found)
+    return found
+
+
 concat = linear(
     "concat",
     type=concat_type,
     transpose=ForEach(concat_rule),
     carries=True,
+    shuffles=True,
     reference=lambda *parts, axis: np.concatenate(parts, axis),
-    lower=lambda jax, *parts, axis: jax.lax.concatenate(parts, axis),
+    lower=concat_lower,
     each=lambda eqn, wide: lambda *parts: concat.one(*parts, axis=eqn.attrs["axis"] + 1),
     samples=(
         Example(((2, 3), (2, 1), (2, 0)), {"axis": 1}),
         Example(((2,),), {"axis": 0}),
         Example(((1, 2), (3, 2)), {"axis": 0}),
+        Example(((2, 1), (2, 1), (2, 1)), {"axis": 1}),
     ),
     doc="""The operands one after the other along an axis. Units: u, u, ... -> u.""",
 )
@@ -242,6 +265,7 @@ slice_ = linear(
     type=slice_type,
     transpose=(slice_transpose,),
     carries=True,
+    shuffles=True,
     reference=lambda x, starts, stops, steps: x[tuple(map(slice, starts, stops, steps))],
     lower=lambda jax, x, starts, stops, steps: jax.lax.slice(x, starts, stops, steps),
     window=one_part,

@@ -26,7 +26,7 @@ Arrays = list[Any]
 STATES = 8 << 20  # bytes for the kept states of a loop
 CHUNK = 1 << 20  # bytes for the states of a chunk
 SMALL = 512 << 10  # bytes that are cleared in no time
-MOST_SLOTS, ENOUGH_SLOTS, FEWEST_SLOTS = 4096, 1024, 16
+MOST_SLOTS, ENOUGH_SLOTS, FEWEST_SLOTS = 4096, 256, 16
 MOST_STEPS, FEWEST_STEPS = 128, 4
 
 
@@ -157,7 +157,9 @@ def slot_of(lax: Any, slots: int, level: Array, ordinal: Array) -> Array:
     """
     bits = slots.bit_length() - 1
     number = lax.shift_right_logical(ordinal, level)
-    by = lax.rem(level, np.int32(bits))
+    by = level  # mod bits: a remainder that two read would be a kernel by itself
+    for _ in range(31 // bits):
+        by = lax.select(lax.ge(by, np.int32(bits)), lax.sub(by, np.int32(bits)), by)
     turned = lax.bitwise_or(lax.shift_left(number, by), lax.shift_right_logical(number, lax.sub(np.int32(bits), by)))
     return lax.bitwise_and(turned, np.int32(slots - 1))
 

@@ -83,6 +83,7 @@ RULES = (
     rule(lambda x: logical_not.one(logical_not.one(x)), lambda x: x, on=BOOLS),
     rule(lambda x: logical_and.one(x, x), lambda x: x, on=BOOLS),
     rule(lambda x: logical_or.one(x, x), lambda x: x, on=BOOLS),
+    rule(lambda x, y: logical_or.one(x, logical_and.one(x, y)), lambda x, y: x, on=BOOLS),
     rule(lambda x: logical_and.one(x, truth(x, True)), lambda x: x, on=BOOLS),
     rule(lambda x: logical_and.one(truth(x, True), x), lambda x: x, on=BOOLS),
     rule(lambda x: logical_or.one(x, truth(x, False)), lambda x: x, on=BOOLS),

@@ -108,6 +108,28 @@ def concat_of_one(to: Rewriter, eqn: Eqn) -> Found:
     return [eqn.operands[0]] if len(eqn.operands) == 1 else None
 
 
+def concat_of_equals(to: Rewriter, eqn: Eqn) -> Found:
+    """One piece of size 1 several times."""
+    first, axis = eqn.operands[0], eqn.attrs["axis"]
+    assert isinstance(axis, int)
+    if tensor(first).shape[axis] != 1 or any(part is not first for part in eqn.operands):
+        return None
+    type = tensor(eqn.results[0])
+    return to.emit(eqn, "broadcast", first, shape=type.shape, axes=tuple(range(type.rank)))
+
+
+def any_of_broadcast(to: Rewriter, eqn: Eqn) -> Found:
+    """Copies of a truth hold if it does, and if there is one."""
+    inner = to.maker(eqn.operands[0], "broadcast")
+    if inner is None:
+        return None
+    gone, kept = ints(eqn.attrs["axes"]), ints(inner.attrs["axes"])
+    if set(gone) & set(kept) or 0 in [tensor(eqn.operands[0]).shape[a] for a in gone]:
+        return None
+    axes = tuple([a - sum([g < a for g in gone]) for a in kept])
+    return to.emit(eqn, "broadcast", inner.operands[0], shape=tensor(eqn.results[0]).shape, axes=axes)
+
+
 def reduced_nothing(to: Rewriter, eqn: Eqn) -> Found:
     """Not a sum, as that of -0.0 alone is 0.0; not a maximum, whose derivative at NaN is NaN."""
     return [eqn.operands[0]] if eqn.attrs["axes"] == () else None
@@ -172,6 +194,7 @@ def program(*types: Type) -> Callable[[Callable[..., Value]], Callable[[], Graph
 
 MATRIX, VECTOR, INTS = Tensor(F32, (2, 3)), Tensor(F64, (3,)), Tensor(I32, (3,))
 on_matrix, on_vector, on_ints = program(MATRIX), program(VECTOR), program(INTS)
+on_truths = program(Tensor(BOOL, (3,)))
 
 
 def apply(name: str, *operands: Value, **attrs: Attr) -> Value:
@@ -180,6 +203,10 @@ def apply(name: str, *operands: Value, **attrs: Attr) -> Value:
 
 def wider(x: Value) -> Value:
     return apply("reshape", x, shape=(2, 1, 3))
+
+
+def spread(x: Value, shape: tuple[int, ...], *axes: int) -> Value:
+    return apply("broadcast", x, shape=shape, axes=axes)
 
 
 def filled(x: Value, value: complex, type: Type | None = None) -> Value:
@@ -229,6 +256,23 @@ SHAPES = (
         ),
     ),
     Guarded(("concat",), concat_of_one, (on_matrix(lambda x: apply("concat", x, axis=1)),)),
+    Guarded(
+        ("concat",),
+        concat_of_equals,
+        (
+            on_matrix(lambda x: apply("concat", wider(x), wider(x), axis=1)),
+            on_truths(lambda p: apply("concat", *[apply("reshape", p, shape=(3, 1))] * 3, axis=1)),
+        ),
+    ),
+    Guarded(
+        ("reduce_any",),
+        any_of_broadcast,
+        (
+            on_truths(lambda p: apply("reduce_any", spread(p, (2, 3, 4), 1), axes=(2,))),
+            on_truths(lambda p: apply("reduce_any", spread(p, (2, 3, 4), 1), axes=(0, 2))),
+        ),
+        need=(0, "broadcast"),
+    ),
     Guarded(
         ("reduce_prod",),
         reduced_nothing,

@@ -48,10 +48,11 @@ def graphs(name: str) -> tuple[np.ndarray[Any, Any], dict[str, Graph]]:
     return x, {way: finished(g) for way, g in derived.items()}
 
 
-def check(what: str, x: np.ndarray[Any, Any], got: Any, want: Reference, allowed: float) -> None:
+def check(what: str, x: np.ndarray[Any, Any], got: Any, want: Reference, allowed: Any) -> None:
+    """`allowed`: a number, or one for each point."""
     off = want.ulps(np.asarray(got))
-    worst = np.argsort(off)[::-1][:3]
-    assert off.max() <= allowed, f"{what}: " + ", ".join(f"{off[i]:.3g} ulp at {x[i]!r}" for i in worst)
+    worst = np.argsort(off - allowed)[::-1][:3]
+    assert (off <= allowed).all(), f"{what}: " + ", ".join(f"{off[i]:.3g} ulp at {x[i]!r}" for i in worst)
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -146,13 +147,14 @@ def module() -> Any:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_partial_derivatives(name: str) -> None:
-    """Compiled, as the user calls them."""
+    """Compiled, as the user calls them. Where a difference was rounded its exponential is off by as much, relatively."""
     x, y = pair_points(name)
+    allowed = ALLOWED + (np.spacing(abs(x - y)) * 2.0**52 if name in ("logsumexp", "logaddexp") else 0)
     for w, slope in zip("xy", PAIRS[name][1:], strict=True):
         want = Reference.of(slope, x, y)
         for way in "rj":
             got = getattr(module(), f"{name}_{way}{w}")(x, y)
-            check(f"{name} in {w}", np.stack([x, y], -1), got, want, ALLOWED)
+            check(f"{name} in {w}", np.stack([x, y], -1), got, want, allowed)
 
 
 @pytest.mark.parametrize("name", NAMED)
