@@ -18,6 +18,7 @@ import difflang.elaborate.statements
 import difflang.ops.loop_back
 from derivatives import composed, literal
 from difflang.ad.differentiate import differentiate
+from difflang.audit.wide import Widening
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.check.closures import FnCode
 from difflang.check.types import ClosureType
@@ -119,13 +120,22 @@ def test_forward_reverse_and_differences_agree(seed: int) -> None:
     assert y == again == plain or np.isnan(plain)
     assert np.isfinite(plain), "programs are made to be finite"
     scale = max(1e-6, sum(map(abs, terms)))
-    assert close(dy, sum(terms), scale, 32 * EPS), (dy, terms)
+    assert close(dy, sum(terms), scale, 32 * EPS) or close(*in_extended(forward, reverse, at), scale, EPS), (dy, terms)
     estimates = slopes(whole, at)
     if any(close(dy, e, scale, 1e-6) for e in estimates):
         return
     spread = max(estimates) - min(estimates)
     assert spread > 1e-6 * max(scale, abs(dy)), (dy, estimates)
     SKIPPED.append(seed)
+
+
+def in_extended(forward: Graph, reverse: Graph, at: Point) -> tuple[float, float]:
+    """Both modes with 11 bits more: a rule that is wrong stays wrong, what was rounding inside the program is gone."""
+    dxs = [np.longdouble(d) for d in at.dxs]
+    xs = [*map(np.longdouble, at.xs), np.int32(at.k)]
+    *_, dy = evaluate(Widening().graph(forward), *xs, *dxs)
+    *_, a, b, c = evaluate(Widening().graph(reverse), *xs, np.longdouble(1))
+    return dy, a * dxs[0] + b * dxs[1] + c * dxs[2]
 
 
 def pushed(forward: Graph, at: Point) -> tuple[float, float]:
