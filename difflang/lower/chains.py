@@ -17,6 +17,7 @@ from math import prod
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.types import Tensor, Type
 from difflang.lower.apart import apart
+from difflang.lower.flat import flat
 
 DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
 LENGTH = 1000  # so is a graph of this many equations
@@ -55,7 +56,8 @@ class Chains:
         """The graph's equations in an order that respects dependence, long chains cut into segments."""
         found = self.plans.get(graph)
         if found is None:
-            found = self.plans[graph] = self.cut(graph) if self.hard(graph) else tuple(apart(graph.eqns))
+            found = self.cut(graph) if self.hard(graph) else tuple(flat(apart(graph.eqns), graph.results))
+            self.plans[graph] = found
         return found
 
     def hard(self, graph: Graph) -> bool:

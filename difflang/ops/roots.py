@@ -55,9 +55,16 @@ def rsqrt_reference(x: Array) -> Array:
     return x.dtype.type(1) / np.sqrt(np.where(x == 0, np.zeros_like(x), x))
 
 
+LARGE = 1 << 15  # elements
+
+
 def rsqrt_lower(jax: Any, x: Any) -> Any:
-    """By the root, which the program mostly has already. The root of -0.0 is -0.0."""
-    return jax.lax.div(number_like(x, 1), jax.lax.abs(jax.lax.sqrt(x)))
+    """By the root, which the program mostly has already; of a large array not, as two readers would part XLA's kernel.
+
+    The root of -0.0 is -0.0, and XLA's reciprocal root of it -Inf.
+    """
+    lax = jax.lax
+    return lax.abs(lax.rsqrt(x)) if x.size >= LARGE else lax.div(number_like(x, 1), lax.abs(lax.sqrt(x)))
 
 
 rsqrt = unary(
