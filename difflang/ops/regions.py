@@ -213,18 +213,27 @@ class Sorted:
         return [param[r] for r in of]
 
 
+def surely_steps(eqn: Eqn) -> bool:
+    """Whether a loop or map takes all of a number of steps that is known and not zero."""
+    length = eqn.attrs.get("length")
+    return isinstance(length, int) and length > 0 and eqn.attrs.get("exact") is not False
+
+
 def sort_residuals(
     lin: Linearized,
     home: Builder,
     consts: Mapping[Value, Value],
     items: Mapping[Value, Value],
+    *,
     skip: Value | None = None,
+    surely: bool,
 ) -> Sorted:
     """Say where each residual comes from. Those computed from consts alone are computed again in `home`, once.
 
-    Only equations without regions are: they end, and they cost little where the region then runs no time at all.
+    Only equations without regions are, since they surely end, and only where the region `surely` runs: outside, what
+    it never computes would have a slope, which may be infinite.
     """
-    maker = {r: e for e in invariant(lin.primal, consts) for r in e.results}
+    maker = {r: e for e in (invariant(lin.primal, consts) if surely else ()) for r in e.results}
     wanted = [r for r in lin.residuals if r in maker]
     needed: set[Value] = set(wanted)
     for eqn in reversed(list(dict.fromkeys(maker.values()))):
