@@ -209,7 +209,7 @@ def transpose(
         raise InternalError("a loop cannot be linear in its limit")
     mask = (False, *is_linear.consts, *(True for _ in is_linear.carry), *is_linear.xs)  # a tangent's carry is tangents
     at = Arriving(cts[1:], choices_of(cts[1:], choices), slice(1 + form.consts, 1 + form.consts + form.carry))
-    back = turned(ad, step, mask, at, histories=form.length is None)
+    back = turned(ad, step, mask, at)
     if not any(back.active):
         return [None] * len(linear)
     consts, xs = known_where(given.consts, is_linear.consts), known_where(given.xs, is_linear.xs)

@@ -116,10 +116,14 @@ def zeros(builder: Builder, type: Type) -> Value:
     return builder.const(False if type.dtype is BOOL else 0.0 if type.dtype.differentiable else 0, type)
 
 
-def truths(type: Type) -> Tensor:
+def truths(type: Type) -> Type:
     """The type of a choice beside a cotangent: a truth for each of its numbers."""
-    assert isinstance(type, Tensor)
-    return Tensor(BOOL, type.shape)
+    return History(truths(type.item)) if isinstance(type, History) else Tensor(BOOL, type.shape)
+
+
+def either(x: Value, y: Value) -> Value:
+    """Where one of two choices holds."""
+    return OPS["add_history" if isinstance(x.type, History) else "logical_or"].one(x, y)
 
 
 def or_zeros(builder: Builder, value: MaybeValue, type: Type) -> Value:
