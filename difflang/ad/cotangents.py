@@ -13,7 +13,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, MaybeValue
 from difflang.ir.types import Tensor, Type
-from difflang.ops.regions import add, truths, zeros
+from difflang.ops.regions import add, either, truths, zeros
 
 Window = tuple[int, int]  # from where to before where along an axis
 
@@ -51,7 +51,7 @@ class Cotangents:
         assert total is not None
         first, second = None if before is None else self.choices.get(before), self.choices.get(ct)
         if first is not None and second is not None:
-            self.choices[total] = first if first is second else OPS["logical_or"].one(first, second)
+            self.choices[total] = first if first is second else either(first, second)
         return total
 
     def in_place(self, row: list[tuple[Window, Value]], axis: int, like: Value) -> Value:

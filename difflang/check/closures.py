@@ -70,9 +70,10 @@ class DerivativeCode:
     operator: str
     wrt: tuple[Wrt, ...]
     order: int = 1  # of a jet
+    asked: str = ""  # the operator that the program wrote, where this is a part of it
 
     def __str__(self) -> str:
-        return self.operator
+        return self.asked or self.operator
 
 
 @dataclass(frozen=True, slots=True)

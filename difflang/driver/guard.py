@@ -7,7 +7,7 @@ from typing import Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.elaborate.context import Session
-from difflang.elaborate.failure import Site
+from difflang.elaborate.failure import FIRST, LAST, Site
 from difflang.ir.graph import Graph
 from difflang.passes.dce import dce
 
@@ -27,4 +27,5 @@ def explain(session: Session, site: int, full: Program, arrays: Sequence[Any]) -
     if found.message:
         return DifflangError(Diagnostic("DL0901", found.message, (Label(found.span, "this does not hold"),)))
     room = f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"
-    return DifflangError(Diagnostic("DL0902", f"index {first} is out of range", (Label(found.span, room),)))
+    beyond = {FIRST: " or less", LAST: " or more"}.get(first, "")
+    return DifflangError(Diagnostic("DL0902", f"index {first}{beyond} is out of range", (Label(found.span, room),)))

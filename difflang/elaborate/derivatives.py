@@ -70,7 +70,7 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
     from difflang.elaborate.slope import slope
 
     if args.named:
-        args = Args(args.span, by_position(cx, f, args))
+        args = yield by_position(cx, f, args)
     if code.operator in ("hvp", "hessian"):
         return (yield (jacobians.hessian_product if code.operator == "hvp" else jacobians.hessian)(cx, code, f, args))
     wrt, operator = [located(cx, f, w, args.span) for w in code.wrt], code.operator
@@ -81,6 +81,7 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         args = Args(args.span, args.items[: len(args.items) - len(wrt)])
         if not tangents:
             raise cx.error("DL0404", "`jvp` takes the arguments, then a tangent for each it is taken in", args.span)
+    args = yield by_position(cx, f, args, 1 + max(position for position, _ in wrt))
     for position, _ in wrt:
         if position >= len(args.items):
             raise cx.error("DL0403", f"there is no argument {position} to differentiate in", args.span)
@@ -98,7 +99,7 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         yield result_with_tangent(cx, operator, f, traced, args, wrt)
         watch(cx, f, traced, args, wrt)
         return pushed(cx, traced, args, wrt, tangents)
-    yield real_result(cx, operator, f, traced, args, wrt)
+    yield real_result(cx, str(code), f, traced, args, wrt)
     watch(cx, f, traced, args, wrt)
     return gradient(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
 

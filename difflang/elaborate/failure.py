@@ -19,7 +19,11 @@ from difflang.elaborate.terms import Array, Tuple, leaves
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
-from difflang.ir.types import BOOL, I32, U32, Tensor
+from difflang.ir.types import BOOL, I32, I64, U32, U64, Tensor
+from difflang.ops.families import tensor
+
+FIRST, LAST = -(1 << 31), (1 << 31) - 1
+"""A failure speaks of an index in an i32. These stand for what is beyond them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +35,38 @@ class Site:
 
 
 def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
-    """The index, after a check that it lies in `0 .. size - 1` where nothing proves it."""
+    """The index as an i32, after a check of all its bits that it lies in `0 .. size - 1` where nothing proves it."""
     if isinstance(size, Spread):
         raise Undecided
+    given = index
     if not cx.unifier.same(Tensor(index.tensor.dtype), Tensor(I32)):
-        dtype = pruned(index.tensor.dtype)
-        raise cx.error("DL0313", f"an index is an i32, and this is {dtype}", span, "", f"write `i32({span.text})`")
+        index = Array(cx.emit("truncate", span, given.value, dtype=I32))
     if proved(index, size):
         return index
     cx.root.effects.add("fail")
-    if cx.root.definition or 0 in index.tensor.shape or checked_before(cx, index, size):
+    if cx.root.definition or 0 in index.tensor.shape or checked_before(cx, given, size):
         return index
-    where = cx.emit("truncate", span, index.value, dtype=U32)  # what is negative is beyond every size
+    dtype = pruned(given.tensor.dtype)
+    wide = dtype in (U32, I64, U64)
+    bits = U64 if dtype in (I64, U64) else U32
+    where = cx.emit("truncate", span, given.value, dtype=bits)  # what is negative is beyond every size
     worst = index.value
     if index.tensor.shape:
         where = cx.emit("reduce_max", span, where, axes=tuple(range(index.tensor.rank)))
         worst = cx.emit("truncate", span, where, dtype=I32)
-    bad = cx.emit("ge", span, where, cx.emit("const", span, value=size, type=Tensor(U32)))
+    if wide:
+        worst = nearest(cx, cx.emit("truncate", span, where, dtype=dtype), span)
+    bad = cx.emit("ge", span, where, cx.emit("const", span, value=size, type=Tensor(bits)))
     fail(cx, bad, Site(span), span, worst, cx.integer(size, span).value)
     return index
+
+
+def nearest(cx: Context, index: Value, span: Span) -> Value:
+    """The i32 next to an index of another type: the last one stands for all beyond it."""
+    for name, end in (("min", LAST), ("max", FIRST)):
+        if end > 0 or tensor(index).dtype is I64:
+            index = cx.emit(name, span, index, cx.emit("const", span, value=end, type=index.type))
+    return cx.emit("truncate", span, index, dtype=I32)
 
 
 def check(cx: Context, condition: Array, message: str, span: Span) -> None:

@@ -15,6 +15,7 @@ from difflang.check.types import (
     is_complex,
     leaf_types,
     pruned,
+    show_type,
     tangent_type,
 )
 from difflang.check.unify import narrow
@@ -38,7 +39,7 @@ from difflang.elaborate.slope import of_complex, trace_holomorphic
 from difflang.elaborate.sources import Source
 from difflang.elaborate.terms import Array, Closure, Term, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
-from difflang.elaborate.wrt import Place
+from difflang.elaborate.wrt import Place, located
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.types import Tensor
@@ -46,15 +47,23 @@ from difflang.ir.types import Tensor
 
 def hessian_product(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     """`hvp(f)(x, v)`: how the gradient changes along v, forward over reverse."""
-    gradient = Closure(DerivativeCode("grad", code.wrt), (f,))
+    gradient = Closure(DerivativeCode("grad", code.wrt, asked=code.operator), (f,))
     pair = yield apply(cx, Closure(DerivativeCode("jvp", code.wrt), (gradient,)), args)
     assert isinstance(pair, Tuple)
     return pair.items[1]
 
 
 def hessian(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
-    """The gradient's Jacobian, in forward mode."""
-    gradient = Closure(DerivativeCode("grad", code.wrt), (f,))
+    """The gradient's Jacobian, in forward mode. Errors: DL0408 in complex numbers, of which there is no one array."""
+    for position, path in [located(cx, f, w, args.span) for w in code.wrt]:
+        item = args.items[position] if position < len(args.items) else None
+        if item is not None and any(
+            is_complex(t.dtype) for t in leaf_types(type_of(differentiable_part(cx, item, path)))
+        ):
+            message = "`hessian` is of functions of real numbers: in complex ones a change has two halves"
+            what = f"this is {show_type(type_of(item[0]))}"
+            raise cx.error("DL0408", message, item[1], what, "`hvp` gives the change of the gradient along a direction")
+    gradient = Closure(DerivativeCode("grad", code.wrt, asked=code.operator), (f,))
     return (yield apply(cx, Closure(DerivativeCode("jacfwd", code.wrt), (gradient,)), args))
 
 
@@ -77,7 +86,7 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
         raise without_tangent(f, wrt[0], parts[0], args.items[wrt[0][0]][1])
     if not values:
         yield result_with_tangent(cx, code.operator, f, (yield trace_holomorphic(cx, f, args, wrt)), args, wrt)
-    by_columns = column_by_column(cx, code, points, values, args.span)
+    by_columns = column_by_column(code, points, values)
     blocks: dict[tuple[int, int], Term] = {}
     for place, side in enumerate(points if by_columns else values):
         found = yield swept(cx, lambda: watched(cx, f, args, wrt), key, side, place, by_columns, args.span)
@@ -106,7 +115,8 @@ def swept(
 ) -> Walk[list[Array]]:
     """The changes along all directions of one array of the argument, or the pullbacks of those of the result.
 
-    A cotangent is the conjugate of a derivative.
+    A cotangent is the conjugate of a derivative. That of a real number is the real part of the derivative for a complex
+    result pulled back along 1, and the imaginary part along i.
     """
 
     def direction(_: Array, basis: list[Value]) -> Walk[Term]:
@@ -115,8 +125,19 @@ def swept(
             traced = yield traced_again()
         if by_columns:
             return Tuple(tuple(map(Array, forward(cx, traced, [along], span, only=place)[1])))
-        pulled = reverse(cx, alone(traced, place), [along], span)[1]
-        return Tuple(tuple([Array(cx.emit("conj", span, v) if of_complex(v) else v) for v in pulled]))
+        one = alone(traced, place)
+        pulled = reverse(cx, one, [along], span)[1]
+        if of_complex(along) and not all(map(of_complex, pulled)):
+            i = cx.emit("const", span, value=1j, type=side)
+            turned = reverse(cx, one, [cx.emit("mul", span, along, i)], span)[1]
+            found = [
+                v if of_complex(v) else cx.emit("complex", span, v, w) for v, w in zip(pulled, turned, strict=True)
+            ]
+        else:
+            found = list(pulled)
+        return Tuple(
+            tuple([Array(cx.emit("conj", span, w) if of_complex(v) else w) for v, w in zip(pulled, found, strict=True)])
+        )
 
     length = product(side.shape)
     over = Source(length, cx.integer(length, span), [identity(cx, length, side.dtype, span)], index_of)
@@ -129,17 +150,16 @@ def index_of(index: Array, rows: list[Value]) -> Term:
     return index
 
 
-def column_by_column(cx: Context, code: DerivativeCode, points: list[Tensor], values: list[Tensor], span: Span) -> bool:
+def column_by_column(code: DerivativeCode, points: list[Tensor], values: list[Tensor]) -> bool:
     """Whether each number of the argument is moved, rather than each of the result pulled back.
 
-    Errors: DL0801 for complex results of real numbers row by row: a cotangent of a real number has only a real part.
+    A row of complex results of real numbers takes two pullbacks, so columns are preferred there.
     """
+    if code.operator != "jacobian":
+        return code.operator == "jacfwd"
     curves = any(is_complex(v.dtype) for v in values) and not all(is_complex(p.dtype) for p in points)
-    if code.operator == "jacrev" and curves:
-        raise cx.not_yet("`jacrev` of complex results of real numbers is", span, "`jacfwd` and `jacobian` are")
     fewer = total(values) - total(points)
-    by_rows = code.operator == "jacrev" or (code.operator == "jacobian" and isinstance(fewer, int) and fewer < 0)
-    return curves or not by_rows
+    return curves or not (isinstance(fewer, int) and fewer < 0)
 
 
 def total(types: list[Tensor]) -> Dim:

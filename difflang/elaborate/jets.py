@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from difflang.check.closures import DerivativeCode
 from difflang.check.reports import Undecided
-from difflang.check.types import pruned, show_type
+from difflang.check.types import pruned, tangent_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context, walk
-from difflang.elaborate.derivatives import Traced, differentiated
+from difflang.elaborate.derivatives import differentiated
 from difflang.elaborate.expressions import stack
+from difflang.elaborate.jacobians import structured
 from difflang.elaborate.lost import watch
 from difflang.elaborate.no_derivative import result_with_tangent
 from difflang.elaborate.slope import Place, trace_of_one_number, unit_change
-from difflang.elaborate.terms import Array, Term, Tuple, type_of
+from difflang.elaborate.terms import Array, Term, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.types import Tensor
@@ -36,35 +37,21 @@ def jet_order(cx: Context, e: tree.Call) -> Walk[int]:
 
 
 def taylor(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
-    """The coefficients along a new first axis; of each part of a tuple by itself."""
+    """The coefficients along a new first axis; of each array of a tuple or record by itself."""
     traced = yield trace_of_one_number(cx, f, args, wrt, "`jet` takes a function of one number")
     yield result_with_tangent(cx, "jet", f, traced, args, wrt)
     watch(cx, f, traced, args, wrt)
-    parts = parts_of(cx, traced, args)
     one = unit_change(cx, traced, args.span)
-    types = [r.type for r in traced.graph.results]
-    moving = [t for t in types if isinstance(t, Tensor) and pruned(t.dtype).differentiable]
+    places = [i for i, r in enumerate(traced.graph.results) if isinstance(r.type, Tensor) and has_tangent(r.type)]
+    moving = [traced.graph.results[i].type for i in places]
     mask = (True, *(False for _ in traced.consts))
-    more = moving * code.order
-    values, rest = differentiated(cx, "jet", traced, [one], more, mask, args.span, order=code.order)
-    columns = [[values[i], *rest[i :: len(moving)]] for i in range(len(parts))]
-    found = tuple([stacked(cx, args, c) for c in columns])
-    return Tuple(found) if isinstance(traced.result, Tuple) else found[0]
+    values, rest = differentiated(cx, "jet", traced, [one], moving * code.order, mask, args.span, order=code.order)
+    columns = [[values[i], *rest[j :: len(places)]] for j, i in enumerate(places)]
+    return structured(tangent_type(type_of(traced.result)), iter([stacked(cx, args, c) for c in columns]))
 
 
-def parts_of(cx: Context, traced: Traced, args: Args) -> list[Array]:
-    """The arrays of the result: it is one, or a tuple of some. Errors: DL0402 for what has no derivative."""
-    terms = traced.result.items if isinstance(traced.result, Tuple) else (traced.result,)
-    arrays: list[Array] = []
-    for term in terms:
-        what = show_type(type_of(term))
-        if not isinstance(term, Array):
-            way = f"this is {what}: give its numbers, or a tuple of them"
-            raise cx.not_yet("`jet` of a function with more than arrays in its result is", args.span, way)
-        if not pruned(term.tensor.dtype).differentiable:
-            raise cx.error("DL0402", f"{what} has no derivative", args.span)
-        arrays.append(term)
-    return arrays
+def has_tangent(type: Tensor) -> bool:
+    return pruned(type.dtype).differentiable
 
 
 def stacked(cx: Context, args: Args, column: list[Value]) -> Array:

@@ -6,6 +6,7 @@ is the one moment at which they are written down.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from difflang.base.source import Span
@@ -48,9 +49,17 @@ def settle_equation(eqn: Eqn) -> None:
             changed[name] = settled(attr)
     if changed:
         object.__setattr__(eqn, "attrs", {**eqn.attrs, **changed})
-    number, type = eqn.attrs.get("value"), eqn.attrs.get("type")
-    if isinstance(number, int) and isinstance(type, Tensor) and type.dtype.is_integer:
-        in_range(number, type.dtype, eqn.span)
+    type = eqn.attrs.get("type")
+    if isinstance(type, Tensor) and type.dtype.is_integer:
+        for number in numbers_in(eqn):
+            in_range(number, type.dtype, eqn.span)
+
+
+def numbers_in(eqn: Eqn) -> Iterable[int]:
+    """The integers that a constant is made of; of many the two ends, which stand for all."""
+    data = eqn.attrs.get("data")
+    whole = [n for n in (data if isinstance(data, Sequence) else [eqn.attrs.get("value")]) if isinstance(n, int)]
+    return {min(whole), max(whole)} if whole else ()
 
 
 def in_range(number: int, dtype: DType, span: Span) -> None:

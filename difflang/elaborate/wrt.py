@@ -12,23 +12,42 @@ from difflang.elaborate.terms import (
     Closure,
     Term,
 )
+from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
 
 Place = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
 
 
-def by_position(cx: Context, f: Term, args: Args) -> list[tuple[Term, Span]]:
-    names = parameter_names(f)
+def by_position(cx: Context, f: Term, args: Args, needed: int = 0) -> Walk[Args]:
+    """The arguments by position, the first `needed` of them at least: what is left out stands at its default."""
+    from difflang.elaborate.functions import default_value
+
+    names, (code, defaults) = parameter_names(f), defaults_of(f)
     items = list(args.items)
-    for name in names[len(items) :]:
-        if name not in args.named:
+    last = max([needed, *[names.index(name) + 1 for name in args.named if name in names]])
+    by_name = 0
+    for name in names[len(items) : last]:
+        if name in args.named:
+            items.append(args.named[name])
+            by_name += 1
+        elif code is not None and name in defaults:
+            items.append(((yield default_value(cx, code, defaults[name])), defaults[name].span))
+        else:
             break
-        items.append(args.named[name])
-    if len(items) != len(args.items) + len(args.named):
+    if by_name != len(args.named):
         raise cx.error(
             "DL0319", "these arguments by name do not fit the function", args.span, f"it takes {', '.join(names)}"
         )
-    return items
+    return Args(args.span, items)
+
+
+def defaults_of(f: Term) -> tuple[FnCode | None, dict[str, tree.Expr]]:
+    """The defaults of a function's parameters, or of those of the function that it is a derivative of."""
+    while isinstance(f, Closure) and isinstance(f.code, DerivativeCode) and f.code.operator not in ("jvp", "hvp"):
+        (f,) = f.captures
+    if not isinstance(f, Closure) or not isinstance(f.code, FnCode):
+        return None, {}
+    return f.code, {p.name: p.default for p in f.code.decl.params if p.default is not None}
 
 
 def parameter_names(f: Term) -> list[str]:

@@ -52,6 +52,7 @@ add_history = OPS.declare(
         lambda jax, x, y: Sum(x, y),
         jvp=(lambda d, z, x, y: d, lambda d, z, x, y: d),
         transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct),
-        doc="""The sum of two histories, item by item; the shorter one is continued by zeros.""",
+        doc="""The sum of two histories, item by item; of truths, whether one holds. The shorter one is continued by
+        zeros.""",
     )
 )

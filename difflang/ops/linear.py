@@ -108,9 +108,9 @@ div = OPS.declare(
         type=same_type(FLOATS + COMPLEXES),
         jvp=(
             lambda d, z, x, y: d / y,
-            lambda d, z, x, y: -(d / y * z),
-        ),  # neither `z / y`, of which XLA makes a quotient by a square, that overflows; nor `z`: a quotient with one
-        # reader stays inside a kernel on the CPU, one with two breaks it in pieces
+            lambda d, z, x, y: d * (-z / y),
+        ),  # neither `z / y`, of which XLA makes a quotient by a square, that overflows or vanishes before it; nor
+        # `d / y * z`, of which `d / y` may overflow on one way round and `ct * z` on the other
         transpose=(lambda ct, x, y: ct / conjugate(y), None),
         reference=widened(np.divide),
         lower=lambda jax, x, y: jax.lax.div(x, y),

@@ -36,6 +36,7 @@ from difflang.ops.regions import (
     reordered,
     sort_residuals,
     spread,
+    surely_steps,
     unread,
     zeros,
 )
@@ -119,7 +120,8 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     carry_on = settled(lambda carry: ad.linearize(step, active(carry)).active[:nk], on(d.carry))
     lin = ad.linearize(step, active(carry_on), (*carry_on, *(False for _ in step.results[nk:])))
     inner = form.parts(lin.primal.params)
-    lin = frugal(lin, inner.consts, [inner.first, *inner.xs])
+    surely = surely_steps(eqn)
+    lin = frugal(lin, inner.consts, [inner.first, *inner.xs], surely)
     home = xs[0].home
     kept = sort_residuals(
         lin,
@@ -127,6 +129,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
         dict(zip(inner.consts, p.consts, strict=True)),
         dict(zip(inner.xs, p.xs, strict=True)),
         skip=inner.first,
+        surely=surely,
     )
     primal = lin.primal.with_results([*lin.primal.results[: len(step.results)], *kept.made])
     count, *outs = home.emit(loop, xs, (primal, *go), **eqn.attrs)
@@ -206,7 +209,7 @@ def transpose(
         raise InternalError("a loop cannot be linear in its limit")
     mask = (False, *is_linear.consts, *(True for _ in is_linear.carry), *is_linear.xs)  # a tangent's carry is tangents
     at = Arriving(cts[1:], choices_of(cts[1:], choices), slice(1 + form.consts, 1 + form.consts + form.carry))
-    back = turned(ad, step, mask, at, histories=form.length is None)
+    back = turned(ad, step, mask, at)
     if not any(back.active):
         return [None] * len(linear)
     consts, xs = known_where(given.consts, is_linear.consts), known_where(given.xs, is_linear.xs)

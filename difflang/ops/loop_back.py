@@ -12,9 +12,21 @@ from itertools import pairwise
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, I32, History, Tensor
-from difflang.ops.regions import Ad, Mask, MaybeValues, Transposed, add, on, or_zeros, reordered, truths
+from difflang.ops.regions import (
+    Ad,
+    Mask,
+    MaybeValues,
+    Transposed,
+    add,
+    either,
+    on,
+    or_zeros,
+    present,
+    reordered,
+    spread,
+    truths,
+)
 
 INDEX = Tensor(I32)
 
@@ -61,34 +73,44 @@ class Arriving:
         return sum(mask[:start]), sum(mask[start:stop]), sum(mask[stop:])
 
 
-def turned(ad: Ad, step: Graph, linear: Mask, at: Arriving, *, histories: bool) -> Transposed:
+def turned(ad: Ad, step: Graph, linear: Mask, at: Arriving) -> Transposed:
     """The step turned round, for what arrives at the loop and for what its steps make of that.
 
-    `histories`: the items that it reads are kept in histories, beside which no choice is.
+    A history that is carried has no choice: none could say of it that all of it counts.
     """
     n = at.count
     ys, by_choice = on(at.cts[n:]), on(at.choices[n:])
     active = settled(lambda carry: ad.transpose(step, linear, (*carry, *ys)).active[at.carries], on(at.cts[:n]))
     wanted = at.among_params(active, len(step.params))
+    arrays = tuple([isinstance(p.type, Tensor) for p in step.params[at.carries]])
 
     def chosen(carry: Mask) -> Mask:
         back = ad.transpose(step, linear, (*active, *ys), wanted, given=(*carry, *by_choice))
-        return back.chosen[at.carries]
+        return both(back.chosen[at.carries], arrays)
 
-    arrays = [a and isinstance(p.type, Tensor) for a, p in zip(active, step.params[at.carries], strict=True)]
-    marked = settled(chosen, at.marked(arrays))
+    marked = settled(chosen, both(at.marked(active), arrays))
     back = ad.transpose(
         step, linear, (*active, *ys), wanted,
         given=(*marked, *by_choice), marked=at.among_params(marked, len(step.params)),
     )  # fmt: skip
-    return without_items(back, at.carries.stop) if histories else back
+    others = (True,) * at.carries.start, (True,) * (len(step.params) - at.carries.stop)
+    return choosing(back, (*others[0], *marked, *others[1]))
 
 
-def without_items(back: Transposed, items: int) -> Transposed:
-    """The same, without choices of the params from `items` on."""
-    count = len(back.graph.results) - sum(back.chosen[items:])
-    chosen = tuple([c and i < items for i, c in enumerate(back.chosen)])
-    return replace(back, graph=back.graph.with_results(back.graph.results[:count]), chosen=chosen)
+def both(mask: Mask, other: Mask) -> Mask:
+    return tuple([a and b for a, b in zip(mask, other, strict=True)])
+
+
+def choosing(back: Transposed, kept: Mask) -> Transposed:
+    """The same with the choices of these params only."""
+    chosen = both(back.chosen, kept)
+    if chosen == back.chosen:
+        return back
+    count = sum(back.active)
+    choices = present(
+        [c if k else None for c, k in zip(spread(back.graph.results[count:], back.chosen), kept, strict=True)]
+    )
+    return replace(back, graph=back.graph.with_results([*back.graph.results[:count], *choices]), chosen=chosen)
 
 
 def first_carry(builder: Builder, back: Transposed, step: Graph, at: Arriving) -> list[Value]:
@@ -149,10 +171,10 @@ def transposed_step(back: Graph, known: tuple[int, int], carry: int, sums: int) 
 def joined(total: Value, new: Value) -> Value:
     """The sum of two cotangents; of two choices, where one holds."""
     if not isinstance(total.type, History) and total.type.dtype is BOOL:
-        return OPS["logical_or"].one(total, new)
-    both = add(total, new)
-    assert both is not None
-    return both
+        return either(total, new)
+    whole = add(total, new)
+    assert whole is not None
+    return whole
 
 
 def cut(values: Sequence[Value], *places: int) -> list[Sequence[Value]]:

@@ -32,6 +32,7 @@ from difflang.ops.regions import (
     reordered,
     sort_residuals,
     spread,
+    surely_steps,
     zeros,
 )
 from difflang.ops.saved import Again, Given, Lanes, Saved, Sum, merged, no_history, part, split
@@ -170,9 +171,8 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     lin = ad.linearize(body, dxs.active)
     params = lin.primal.params
     home = xs[0].home
-    kept = sort_residuals(
-        lin, home, dict(zip(params[:nc], xs[:nc], strict=True)), dict(zip(params[nc:], xs[nc:], strict=True))
-    )
+    consts, items = (dict(zip(params[part], xs[part], strict=True)) for part in (slice(nc), slice(nc, None)))
+    kept = sort_residuals(lin, home, consts, items, surely=surely_steps(eqn))
     primal = lin.primal.with_results([*lin.primal.results[:n], *kept.made])
     outs = home.emit(map_, xs, (primal,), **eqn.attrs)
     if not any(lin.active):
@@ -189,9 +189,9 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
             *lin.tangent_params[split:],
         ],
     )
-    consts = [*kept.fixed.values(), *of_consts]
-    attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts)}
-    dys = dxs.builder.emit(map_, [*consts, *kept.read.values(), *outs[n:], *of_xs], (tangent,), **attrs)
+    fixed = [*kept.fixed.values(), *of_consts]
+    attrs: dict[str, Any] = {**eqn.attrs, "consts": len(fixed)}
+    dys = dxs.builder.emit(map_, [*fixed, *kept.read.values(), *outs[n:], *of_xs], (tangent,), **attrs)
     return list(outs[:n]), spread(dys, lin.active)
 
 

@@ -116,10 +116,14 @@ def zeros(builder: Builder, type: Type) -> Value:
     return builder.const(False if type.dtype is BOOL else 0.0 if type.dtype.differentiable else 0, type)
 
 
-def truths(type: Type) -> Tensor:
+def truths(type: Type) -> Type:
     """The type of a choice beside a cotangent: a truth for each of its numbers."""
-    assert isinstance(type, Tensor)
-    return Tensor(BOOL, type.shape)
+    return History(truths(type.item)) if isinstance(type, History) else Tensor(BOOL, type.shape)
+
+
+def either(x: Value, y: Value) -> Value:
+    """Where one of two choices holds."""
+    return OPS["add_history" if isinstance(x.type, History) else "logical_or"].one(x, y)
 
 
 def or_zeros(builder: Builder, value: MaybeValue, type: Type) -> Value:
@@ -213,18 +217,27 @@ class Sorted:
         return [param[r] for r in of]
 
 
+def surely_steps(eqn: Eqn) -> bool:
+    """Whether a loop or map takes all of a number of steps that is known and not zero."""
+    length = eqn.attrs.get("length")
+    return isinstance(length, int) and length > 0 and eqn.attrs.get("exact") is not False
+
+
 def sort_residuals(
     lin: Linearized,
     home: Builder,
     consts: Mapping[Value, Value],
     items: Mapping[Value, Value],
+    *,
     skip: Value | None = None,
+    surely: bool,
 ) -> Sorted:
     """Say where each residual comes from. Those computed from consts alone are computed again in `home`, once.
 
-    Only equations without regions are: they end, and they cost little where the region then runs no time at all.
+    Only equations without regions are, since they surely end, and only where the region `surely` runs: outside, what
+    it never computes would have a slope, which may be infinite.
     """
-    maker = {r: e for e in invariant(lin.primal, consts) for r in e.results}
+    maker = {r: e for e in (invariant(lin.primal, consts) if surely else ()) for r in e.results}
     wanted = [r for r in lin.residuals if r in maker]
     needed: set[Value] = set(wanted)
     for eqn in reversed(list(dict.fromkeys(maker.values()))):

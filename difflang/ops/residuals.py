@@ -3,6 +3,9 @@
 What a step computes from its loop's constants is at hand, and so are the items it reads. Of the rest a value may be
 kept itself, or what it is made of, whichever takes fewer bytes: of bodies that pull each other, the positions and not
 all their distances.
+
+Where the loop may take no step, what comes from its constants is computed again in each step of the tangent too, not
+once outside: there a slope that no step needs, but is infinite, would meet the zeros of a derivative taken once more.
 """
 
 from __future__ import annotations
@@ -24,21 +27,21 @@ MOST = 8  # values that one is made of; what is made of more is kept
 Frontier = frozenset[Value]
 
 
-def frugal(lin: Linearized, consts: Iterable[Value], items: Iterable[Value]) -> Linearized:
+def frugal(lin: Linearized, consts: Iterable[Value], items: Iterable[Value], surely: bool) -> Linearized:
     """The same with fewer bytes of residuals, from which the tangent computes the others again.
 
     `consts` and `items` are params of the primal that the tangent gets for nothing, and so is what is made of `consts`
-    alone. What decides, a truth or an integer made of floats, is always kept: computed again it might fall on the other
-    side.
+    alone: given to it if the loop `surely` takes a step, else computed again. What decides, a truth or an integer made
+    of what changes, is always kept: computed again it might fall on the other side.
     Cost: one walk over the primal.
     """
-    consts = {*consts}
-    free = {*consts, *items, *[r for eqn in invariant(lin.primal, consts) for r in eqn.results]}
+    given = {*consts, *items}
+    free = given.union(*[eqn.results for eqn in invariant(lin.primal, consts)])
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     moving = [r for r in lin.residuals if r not in free]
     kept = chosen(lin.primal, moving, free)
-    have = {v for v in kept | free if v not in maker or maker[v].operands}  # a constant is not kept
-    again = steps_to(moving, have, maker)
+    have = {v for v in kept | (free if surely else given) if v not in maker or maker[v].operands}  # not a constant
+    again = steps_to(moving if surely else lin.residuals, have, maker)
     return rebuilt(lin, again) if again else lin
 
 

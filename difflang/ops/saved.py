@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.ir.evaluate import zero_of
 from difflang.ir.graph import Graph
@@ -112,10 +114,10 @@ def zero_item(jax: Any, type: Type) -> Any:
 
 
 def plus(jax: Any, x: Any, y: Any) -> Any:
-    """The sum of two items."""
+    """The sum of two items; of two truths, whether one holds."""
     if isinstance(x, Saved):
         return y if isinstance(x, Empty) else x if isinstance(y, Empty) else Sum(x, y)
-    return jax.lax.add(x, y)
+    return jax.lax.bitwise_or(x, y) if x.dtype == np.bool_ else jax.lax.add(x, y)
 
 
 def no_history() -> DifflangError:

@@ -8,6 +8,7 @@ hold these regions again, so derivatives of any order are solutions by the same 
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 from difflang.base.diagnostics import InternalError
@@ -16,6 +17,7 @@ from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, MaybeValue, Op, Solver
 from difflang.ir.types import Type
 from difflang.ops.call import called
+from difflang.ops.reduce import anywhere
 from difflang.ops.regions import (
     Ad,
     Mask,
@@ -23,10 +25,13 @@ from difflang.ops.regions import (
     Tangents,
     add,
     alike,
+    either,
     known_where,
     or_zeros,
+    present,
     residual_operands,
     spread,
+    zeros,
 )
 
 Regions = tuple[Graph, Graph, Graph]
@@ -91,9 +96,15 @@ def moved(ad: Ad, eqn: Eqn, xs: Values, x: Values, dxs: Tangents) -> list[MaybeV
 
 
 def transpose(
-    ad: Ad, eqn: Eqn, builder: Builder, cts: MaybeValues, linear: Mask, known: MaybeValues, _: object
+    ad: Ad,
+    eqn: Eqn,
+    builder: Builder,
+    cts: MaybeValues,
+    linear: Mask,
+    known: MaybeValues,
+    choices: dict[Value, Value],
 ) -> list[MaybeValue]:
-    """The solution of the transposed equation."""
+    """The solution of the transposed equation, zero where nothing that arrives is chosen: it mixes all of that."""
     n = consts_of(eqn)
     if any(linear[:n]):
         raise InternalError("a solution is not linear in what its map is made of")
@@ -103,8 +114,19 @@ def transpose(
     back = ad.transpose(apply, inside, every, inside).cotangents
     rows = [or_zeros(builder, ct, v.type) for ct, v in zip(cts, eqn.operands[n:], strict=False)]
     consts = known_where(known[:n], linear[:n])
-    found = solution(builder, [*consts, *rows], (turned, solve, back), n)
-    return [None] * n + [c if here else None for c, here in zip(found, linear[n:], strict=False)]
+    found = list(solution(builder, [*consts, *rows], (turned, solve, back), n)[: len(rows)])
+    given = [choices.get(ct) for ct in cts if ct is not None]
+    if all(c is not None for c in given):
+        found = [chosen_anywhere(x, present(given), choices) for x in found]
+    return [None] * n + [c if here else None for c, here in zip(found, linear[n:], strict=True)]
+
+
+def chosen_anywhere(ct: Value, given: list[Value], choices: dict[Value, Value]) -> Value:
+    """The cotangent, zero unless one of these choices holds somewhere; that is noted as its choice."""
+    some = reduce(either, [anywhere(choice, ct) for choice in given])
+    kept = OPS["select"].one(some, ct, zeros(ct.home, ct.type))
+    choices[kept] = some
+    return kept
 
 
 def linear_in(eqn: Eqn) -> Mask:

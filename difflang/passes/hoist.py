@@ -9,6 +9,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.layout import Layout
 from difflang.ir.types import History, Type
+from difflang.ops.regions import surely_steps
 from difflang.passes.inline import spliced
 
 
@@ -29,12 +30,6 @@ def hoist_surely_done(graph: Graph) -> Graph:
     slope, which may be infinite.
     """
     return Hoister(surely_steps).graph(graph)
-
-
-def surely_steps(eqn: Eqn) -> bool:
-    """Whether it takes all of a number of steps that is known and not zero."""
-    length = eqn.attrs.get("length")
-    return isinstance(length, int) and length > 0 and eqn.attrs.get("exact") is not False
 
 
 class Hoister:

@@ -53,6 +53,8 @@ BODIES = {
     "a convolution": "let y = reshape(sqrt(x), [1, 3, 1])\n"
     " where(min(x) > 0.0, sum(conv1d(y, reshape(x[..2], [2, 1, 1]))), 0.0)",
     "a solution": "where(min(x) > 0.0, sum(solve(eye(3) + outer(x, x), sqrt(x))), x[1])",
+    "a solver's right-hand side": "let y = stepped(linear |v| 2.0 * v, sqrt(x))\n where(min(x) > 0.0, sum(y), x[0])",
+    "a solver's map": "let r = sqrt(x)\n where(min(x) > 0.0, sum(stepped(linear |v| (2.0 + r) * v, x)), x[0])",
     "a masked softmax": "sum(softmax(where(x > 0.0, sqrt(x), -inf)) * x)",
     "the greatest": "max(reverse(sqrt(x)))",
     "the greater": "sum(max(reverse(sqrt(x)), 0.1))",
@@ -93,6 +95,12 @@ fn twice_rooted(v: f64) -> f64 {
   for i in 0..2 { y = sqrt(y) }
   y
 }
+fn stepped(A: f64[n] -o f64[n], b: f64[n]) -> f64[n] {
+  var x = zeros_like(b)
+  for _ in 0..4 { x += 0.1 * (b - A(x)) }
+  x
+}
+rule stepped(A, b) by linear_solve A
 """
 
 
@@ -150,6 +158,34 @@ def test_second_derivatives_too() -> None:
         f = difflang.loads(HEADER + source("f", body), name="choices").f
         over = f.hvp("x").interpret(X, np.ones(3))
         assert np.isfinite(over).all()
+
+
+OVERFLOWING = {
+    "a state": "var s = x\n while s < 10.0 and s > -1.0 { s = 2.0 * s / x }\n where(x > 100.0, s, x * x)",
+    "what a state is made of": "var s = 1.0\n var i = 0\n while i < 3 { s = s / x + sqrt(s)\n i += 1 }\n"
+    " where(x > 100.0, s, x * x)",
+    "states that grow": "var s = [x, x]\n var i = 0\n while i < 3 { s = exp(s * s[1] * 1000.0)\n i += 1 }\n"
+    " where(x > 100.0, s[0], x * x)",
+    "a loop in a loop": "var s = 1.0\n var i = 0\n while i < 2 { var j = 0\n while j <= i { s = s / x + sqrt(s)\n"
+    " j += 1 }\n i += 1 }\n where(x > 100.0, s, x * x)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OVERFLOWING)
+@pytest.mark.parametrize("x", [0.0, 1.5])
+def test_a_loop_of_run_time_length_that_is_not_chosen(name: str, x: float) -> None:
+    """In reverse of reverse what a loop has kept, one item a step, gets cotangents too."""
+    text = f"""float f64
+fn f(x: f64) -> f64 {{
+ {OVERFLOWING[name]}
+}}
+fn second(x: f64) -> f64 = grad(grad(f))(x)
+fn third(x: f64) -> f64 = grad(grad(grad(f)))(x)
+"""
+    module: Any = difflang.loads(text, name="overflowing")
+    assert float(module.second.interpret(x)) == float(module.second(x)) == 2.0
+    assert float(module.third.interpret(x)) == 0.0
+    assert float(module.f.hvp("x").interpret(x, 1.0)) == 2.0
 
 
 @pytest.mark.parametrize("op", [op for op in DIFFERENTIABLE if op.transpose], ids=str)

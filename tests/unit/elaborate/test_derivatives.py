@@ -9,8 +9,9 @@ import math
 import numpy as np
 import pytest
 
+from difflang.base.diagnostics import DifflangError
 from difflang.driver.engine import Engine
-from support.language import INTERPRETER, answer, codes
+from support.language import INTERPRETER, answer, codes, ran
 from support.values import compare
 
 F = "fn f(x: f64, y: f64) -> f64 = x^2 * y + sin(y)\n"
@@ -160,6 +161,25 @@ REFUSED = [
 @pytest.mark.parametrize(("source", "code"), REFUSED)
 def test_refused(source: str, code: str) -> None:
     assert [c for c, _ in codes(f"float f64\n{source}\n")] == [code]
+
+
+@pytest.mark.parametrize(("ask", "value"), [
+    ("grad[y](f)(3)", 324.0), ("grad[y, z](f)(3)", (324.0, 324.0)), ("grad[y](f)(3, z = 1)", 12.0),
+    ("grad(f)(3, z = 1)", 4.0), ("grad[y](grad(f))(3)", 108.0), ("jvp[y](f)(3, 1)", (324.0, 324.0)),
+    ("hvp[y](f)(3, 1)", 162.0), ("hessian[z](f)(3)", 216.0), ("jacrev[2](f)(3)", 324.0),
+])  # fmt: skip
+def test_in_a_parameter_that_stands_at_its_default(ask: str, value: object) -> None:
+    compare(answer(ask, "fn f(x: f64, y: f64 = 2.0, z: f64 = 3.0) -> f64 = x * y^2 * z^3"), value)
+
+
+@pytest.mark.parametrize(("source", "said"), [
+    ("print(hessian(|x| x^2)([1.0]))", "`hessian` takes a function with a real number as its result"),
+    ("print(hvp(|x| x^2)([1.0], [1.0]))", "`hvp` takes a function with a real number as its result"),
+    ("print(hessian(|z| abs(z)^2)(1j))", "`hessian` is of functions of real numbers"),
+])  # fmt: skip
+def test_a_second_derivative_is_called_by_its_name(source: str, said: str) -> None:
+    with pytest.raises(DifflangError, match=said):
+        ran(source)
 
 
 # ---- Randomness

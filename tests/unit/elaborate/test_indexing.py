@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import difflang
 from difflang.driver.engine import Engine
 from support.language import INTERPRETER, answer, codes
 
@@ -137,3 +140,49 @@ def test_a_checked_base_of_a_comprehension_is_checked_where_it_is_used() -> None
     source = "fn f(v: f64[3], i: i32[2]) -> f64[2] = [for k => (v[i])[k] + 1]"
     np.testing.assert_allclose(answer("f([1, 2, 3], [2, 0])", source), [4, 2])
     assert codes(f"float f64\n{source}\nlet r = f([1, 2, 3], [2, 3])\n") == [("DL0902", 2)]
+
+
+WIDE = """
+fn at(x: f64[n], i: i64) -> f64 = x[i]
+fn narrow(x: f64[n], i: i8) -> f64 = x[i]
+fn far(x: f64[n], i: u64) -> f64[2] = x[i..i + 2]
+fn many(x: f64[n], i: i64[m]) -> f64[m] = x[i]
+fn few(x: f64[n], i: u32[m]) -> f64[m] = x[i]
+fn added(x: f64[n], i: i64[m]) -> f64[n] {
+  var y = x
+  for k in i { y[k] += 1.0 }
+  y[i] += 1.0
+  y
+}
+"""
+X = np.array([1.0, 2.0, 3.0])
+BILLIONS = 2**32  # as an i32 this is 0
+
+
+def test_an_index_may_be_of_any_integer_type() -> None:
+    module: Any = difflang.loads(WIDE, name="wide")
+    assert float(module.at(X, 2)) == float(module.narrow(X, 2)) == 3.0
+    np.testing.assert_array_equal(module.far(X, np.uint64(1)), [2.0, 3.0])
+    np.testing.assert_array_equal(module.many(X, np.array([2, 0])), [3.0, 1.0])
+    np.testing.assert_array_equal(module.few(X, np.array([2, 0], np.uint32)), [3.0, 1.0])
+    np.testing.assert_array_equal(module.added(X, np.array([1, 1])), [1.0, 6.0, 3.0])
+    np.testing.assert_array_equal(module.at.grad("x")(X, 2), [0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize(("name", "index", "said"), [
+    ("at", BILLIONS, "2147483647 or more"), ("at", -BILLIONS, "-2147483648 or less"), ("at", -1, "-1"), ("at", 3, "3"),
+    ("narrow", np.int8(-1), "-1"), ("narrow", np.int8(100), "100"), ("far", np.uint64(2), "2"),
+    ("far", np.uint64(2**64 - 1), "2147483647 or more"), ("many", np.array([0, BILLIONS + 1]), "2147483647 or more"),
+    ("many", np.array([0, -3]), "-3"), ("few", np.array([0, 3], np.uint32), "3"),
+    ("few", np.array([0, 2**32 - 1], np.uint32), "2147483647 or more"), ("added", np.array([1, BILLIONS]), "2147483647 or more"),
+])  # fmt: skip
+def test_all_bits_of_an_index_are_checked(name: str, index: Any, said: str) -> None:
+    f: Any = getattr(difflang.loads(WIDE, name="wide"), name)
+    for run in (f, f.interpret):
+        with pytest.raises(difflang.IndexFailure, match=f"index {said} is out of range"):
+            run(X, index)
+
+
+def test_numbers_in_a_list_are_of_its_type() -> None:
+    assert codes("print([1, 4294967297])") == [("DL0316", 1)]
+    assert codes("print(u32([1, -4294967297]))") == [("DL0316", 1)]

@@ -10,6 +10,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+import difflang
 from difflang.ir.evaluate import evaluate
 from difflang.ir.op import OPS
 from support.op_calls import Call, lowered, pushed
@@ -161,3 +162,20 @@ def test_a_complex_number_has_exactly_the_parts_it_is_made_of() -> None:
     for found in (OPS["complex"].reference(re, im), machine):
         for part, want in ((found.real, re), (found.imag, im)):
             assert part.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize(("dtype", "x", "y"), [
+    ("f16", 0.0, 1e-5), ("f16", 1e-4, 2e-4), ("f16", 1000.0, 1000.0), ("f32", 1e-30, 1e-25), ("f32", 1e-22, 1e-22),
+    ("f32", 3e38, 1e38),
+])  # fmt: skip
+@pytest.mark.parametrize("change", [0.5, 64.0])
+def test_the_slope_of_a_quotient_overflows_only_by_itself(dtype: str, x: float, y: float, change: float) -> None:
+    """On no way round is there a step that overflows or vanishes where the derivative does not."""
+    f: Any = difflang.loads(f"fn f(x: {dtype}, y: {dtype}) -> {dtype} = x / y", name="quotient").f
+    number = {"f16": np.float16, "f32": np.float32}[dtype]
+    slope = -float(number(x)) / float(number(y)) ** 2
+    with np.errstate(over="ignore"):
+        want = number(slope * change)
+    forward, backward = f.jvp("y"), f.vjp("y")
+    for found in (forward(x, y, change)[1], forward.interpret(x, y, change)[1], backward(x, y)[1](change)):
+        np.testing.assert_allclose(np.asarray(found, number), want, rtol=4 * np.finfo(number).eps)

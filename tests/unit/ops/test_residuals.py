@@ -118,3 +118,43 @@ def test_never_more_is_kept_than_was_asked_for(monkeypatch: pytest.MonkeyPatch) 
 def test_what_jumps_or_decides_is_kept() -> None:
     """A truth, an integer or a whole number computed again might fall on the other side of a rounding."""
     assert residuals.LIGHT.isdisjoint({"lt", "le", "eq", "sign", "floor", "round", "truncate", "rem", "argmax"})
+
+
+UNUSED = {
+    "counted": "fn f(x: f64, v: f64[k], n: i32) -> f64 {\n var s = x\n for _ in 0..n { s = s * s * sqrt(x) }\n s\n}",
+    "while": "fn f(x: f64, v: f64[k], n: i32) -> f64 {\n var s = x\n var i = 0\n"
+    " while i < n { s = s * s * sqrt(x)\n i += 1 }\n s\n}",
+    "left": "fn f(x: f64, v: f64[k], n: i32) -> f64 {\n var s = x\n"
+    " for i in 0..3 { if i >= n { break }\n s = s * s * sqrt(x) }\n s\n}",
+    "of no length": "fn f(x: f64, v: f64[k], n: i32) -> f64 {\n var s = x\n for u in v { s = u * s * sqrt(x) }\n s\n}",
+    "lanes": "fn f(x: f64, v: f64[k], n: i32) -> f64 = x + sum([for u in v => u * sqrt(x)])",
+}
+ORDERS = """
+fn second(x: f64, v: f64[k], n: i32) -> f64 = grad(grad(f))(x, v, n)
+fn third(x: f64, v: f64[k], n: i32) -> f64 = grad(grad(grad(f)))(x, v, n)
+fn over(x: f64, v: f64[k], n: i32) -> f64 = hvp(f)(x, v, n, 1.0)
+fn under(x: f64, v: f64[k], n: i32) -> f64 = grad(|x| { let (y, dy) = jvp(f)(x, v, n, 1.0)
+  dy })(x)
+"""
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_what_no_step_computes_has_no_slope(name: str) -> None:
+    """Outside the loop the square root of 0 would be differentiated though nothing needs it."""
+    module: Any = difflang.loads(HEADER + UNUSED[name] + ORDERS, name="unused")
+    for f in (module.second, module.third, module.over, module.under):
+        for engine in (f, f.interpret):
+            assert float(engine(0.0, np.zeros(0), 0)) == 0.0, f
+
+
+def test_what_each_step_computes_alike_is_still_computed_once() -> None:
+    """In the loop of a gradient that may take no step there is no inverse, and none is kept."""
+    source = """fn f(x: f64[n], a: f64[n, n], steps: i32) -> f64 {
+      var s = x
+      for _ in 0..steps { s = sin(inv(a * a) @ s) }
+      sum(s)
+    }"""
+    f: Any = difflang.loads(HEADER + source, name="inverse").f
+    text = f.grad("a").ir("optimized", np.ones(3), np.eye(3), np.int32(2))
+    assert len(re.findall(r"^  \S.* = solve .*transposed = false", text, re.MULTILINE)) == 1
+    assert not re.findall(r"^    .* = solve .*transposed = false", text, re.MULTILINE)
