@@ -1,8 +1,8 @@
 """Every code of a diagnostic is registered and has a page, whose wrong example yields it and whose right one does not.
 
 On a page, a block marked `wrong` gives exactly its code and one marked `right` gives nothing: ```` ```dfl ```` is
-checked, with `run` run too (its options follow), with `check-grad` audited, ```` ```python ```` is executed. A
-```` ```csv ```` block is a file.
+checked, with `run` run too (its options follow), with `test` tested, with `check-grad` audited, ```` ```python ```` is
+executed. A ```` ```csv ```` block is a file.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ def outcome(folder: Path, block: Block) -> tuple[set[str], str]:
     program.write_text(block.text, encoding="utf-8")
     options = [word for word in block.words if word.startswith("--")]
     engine = [] if options else ["--engine=interpret"]
-    command = next((word for word in ("run", "check-grad") if word in block.words), "check")
+    command = next((word for word in ("run", "test", "check-grad") if word in block.words), "check")
     result = CliRunner().invoke(main, [command, *(engine if command != "check" else []), *options, str(program)])
     assert result.exit_code in (0, 1, 3), result.output
-    return set(re.findall(r"^(?:error|warning)\[(DL\d{4})\]", result.stderr, flags=re.MULTILINE)), result.output
+    return set(re.findall(r"^(?:error|warning)\[(DL\d{4})\]", result.output, flags=re.MULTILINE)), result.output
 
 
 def cases() -> list[object]:

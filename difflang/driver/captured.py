@@ -11,8 +11,8 @@ from typing import Any
 
 from difflang.check.modules import HostVar
 from difflang.check.reports import mistake
-from difflang.driver.checker import sizes_in
 from difflang.driver.engine import Engine
+from difflang.driver.needed import sizes_in
 from difflang.driver.program import Checked, access_to
 from difflang.driver.runner import Runner
 from difflang.elaborate.names import bound_names, free_names

@@ -10,10 +10,11 @@ from difflang.check.reports import Undecided, mistake, too_deep
 from difflang.check.types import TextType, TupleType, show_type
 from difflang.driver.host import Host
 from difflang.driver.load import check_definition, check_rule
+from difflang.driver.needed import refuse_variables, sizes_in
 from difflang.driver.units import Unit, context
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Reported
-from difflang.elaborate.names import bound_names, nodes
+from difflang.elaborate.names import bound_names
 from difflang.ir import dims
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.types import I32, Tensor
@@ -27,14 +28,26 @@ class Checker(Host):
 
     def check(self, items: tuple[tree.Item, ...]) -> None:
         """Every item in the order of the file: a function may use the top-level names above it."""
-        for item in items:
+        for i, item in enumerate(items):
             if isinstance(item, tree.Fn) and item.host:
                 self.host_definition(item)
             elif isinstance(item, tree.Fn):
                 check_definition(self.module, item, self.session)
             elif isinstance(item, tree.Rule):
                 check_rule(self.module, item, self.session)
+            elif isinstance(item, (tree.Test, tree.Bench)):
+                self.apart(items[:i], item.body, "test" if isinstance(item, tree.Test) else "benchmark")
             self.attempt(item)
+
+    def apart(self, above: tuple[tree.Item, ...], block: tree.Block, what: str, *, shown: bool = False) -> None:
+        """A block that is run without the rest of the file, with the declarations and `let`s above it.
+
+        With `shown` each of its expressions is printed, and so none is useless.
+        """
+        if refuse_variables(self.session, above, block, what):
+            with self.nested(block.span), self.scope():
+                for stmt in block.stmts:
+                    self.attempt(stmt, last=shown or stmt is block.stmts[-1])
 
     def host_definition(self, decl: tree.Fn) -> None:
         """A `host fn` by itself, its parameters known by their types; without those, each call is checked instead."""
@@ -132,13 +145,7 @@ class Checker(Host):
             self.bind(e.pattern, HostValue(item, None), False, e.iterable.span)
             self.block(e.body)
 
-    def asserted(self, e: tree.Assert, condition: HostValue) -> None:
+    def asserted(self, e: tree.Assert) -> None:
+        self.condition(e.condition)
         if e.message is not None:
             self.evaluate(e.message)
-
-
-def sizes_in(written: tree.TypeExpr | None) -> list[str]:
-    """The lone names in a written type: what it may have bound."""
-    if written is None:
-        return []
-    return [part.path[0] for part in nodes(written) if isinstance(part, tree.TypeName) and len(part.path) == 1]

@@ -69,7 +69,7 @@ class Host(Scopes, ABC):
     def go_through(self, e: tree.For, over: HostValue, shown: bool) -> None: ...
 
     @abstractmethod
-    def asserted(self, e: tree.Assert, condition: HostValue) -> None: ...
+    def asserted(self, e: tree.Assert) -> None: ...
 
     # ---- statements
 
@@ -90,7 +90,7 @@ class Host(Scopes, ABC):
                 with self.nested(stmt.span):
                     self.repeat(stmt)
             case tree.Assert():
-                self.asserted(stmt, self.condition(stmt.condition))
+                self.asserted(stmt)
             case tree.Return():
                 return self.evaluate(stmt.value) if stmt.value is not None else UNIT_VALUE
             case tree.Break() | tree.Continue() | tree.Yield() | tree.Save():

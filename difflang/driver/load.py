@@ -78,6 +78,7 @@ def declare(source: Source, session: Session, default_float: str | None = None) 
     module = Module(source, DTYPES[default_float or parsed.module.default_float], prelude=prelude())
     for item in parsed.module.items:
         enter(module, item, session)
+    names_once(parsed.module.items, session)
     return module, parsed.module
 
 
@@ -114,8 +115,6 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                 )
             module.rules.setdefault(name, item)
             no_doubles([(p.name, p.span) for p in item.params], session)
-        case tree.Test() | tree.Bench():
-            session.report(not_yet("`test` and `bench` blocks are", item, "write host statements with `assert`"))
         case _:
             pass
 
@@ -129,6 +128,18 @@ def no_doubles(names: list[tuple[str, Span]], session: Session) -> None:
             labels = ((place, "here again"), (first[name], "here first"))
             session.report(mistake("DL0210", f"`{name}` is there twice", *labels))
         first.setdefault(name, place)
+
+
+def names_once(items: tuple[tree.Item, ...], session: Session) -> None:
+    """Tests have different names, and so have benchmarks. Errors are reported: DL0210."""
+    first: dict[tuple[type, str], Span] = {}
+    for item in items:
+        if isinstance(item, (tree.Test, tree.Bench)):
+            key, what = (type(item), item.name), "tests" if isinstance(item, tree.Test) else "benchmarks"
+            if key in first:
+                labels = ((item.name_span, "here again"), (first[key], "here first"))
+                session.report(mistake("DL0210", f"two {what} have the name {item.name_span.text}", *labels))
+            first.setdefault(key, item.name_span)
 
 
 def not_yet(what: str, where: tree.Node | object, way: str = "") -> DifflangError:

@@ -13,6 +13,7 @@ from difflang.base.source import Source
 from difflang.check.modules import Module
 from difflang.driver.checker import Checker
 from difflang.driver.engine import Engine
+from difflang.driver.examples import Examples, examples_in
 from difflang.driver.files import Access
 from difflang.driver.load import declare
 from difflang.driver.runner import Runner
@@ -27,6 +28,7 @@ class Checked:
     module: Module
     items: tuple[tree.Item, ...]
     session: Session
+    examples: tuple[Examples, ...] = ()  # those in its doc comments, where they were asked for
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -37,17 +39,26 @@ class Checked:
         return tuple(d for d in self.diagnostics if d.severity == "error")
 
 
-def check(source: Source, default_float: str | None = None) -> Checked:
-    """Check a whole file, host statements included, before any of it runs. What is wrong is reported, never raised."""
+def check(source: Source, default_float: str | None = None, *, examples: bool = False) -> Checked:
+    """Check a whole file, host statements included, before any of it runs. What is wrong is reported, never raised.
+
+    With `examples` those in its doc comments are checked too: a mistake in a comment keeps no program from running.
+    """
     session = Session()
     with paused():
         module, parsed = declare(source, session, default_float)
-        Checker(session, module).check(parsed.items)
+        checker = Checker(session, module)
+        checker.check(parsed.items)
+        found = examples_in(source, parsed.items) if examples else ()
+        for comment in found:
+            for diagnostic in comment.diagnostics:
+                session.report(DifflangError(diagnostic))
+            checker.apart(parsed.items, comment.block, "example", shown=True)
     broken = [d for d in session.diagnostics if d.code.startswith("DL01")]
     others = [d for d in session.diagnostics if not d.code.startswith("DL01")]
     session.diagnostics[:] = [*broken, *independent(broken, others)]
     module.host.clear()
-    return Checked(module, parsed.items, session)
+    return Checked(module, parsed.items, session, found)
 
 
 def independent(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.modules import Module
-from difflang.check.types import ClosureType, LangType, TupleType, leaf_types, tangent_type
+from difflang.check.types import UNIT, ClosureType, LangType, TupleType, leaf_types, tangent_type
 from difflang.driver.captured import Captured
 from difflang.driver.entry import Argument, elaborated
 from difflang.driver.pipeline import finished
@@ -103,7 +103,7 @@ class Calls:
     def run(
         self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]
     ) -> tuple[list[np.ndarray], LangType]:
-        arguments = [Argument(f"x{i}", v.type) for i, v in enumerate(values)]
+        arguments = [Argument(f"x{i}", v.type, size_of(v)) for i, v in enumerate(values)]
         entry = elaborated(Session(), self.module, self.name, function, arguments)
         arrays = [*captures, *[leaf for v in values for leaf in v.leaves or ()]]
         arrays += [np.zeros(2, np.uint32)] * entry.random
@@ -112,16 +112,24 @@ class Calls:
         return results[: len(leaf_types(entry.type))], entry.type
 
 
+def size_of(value: HostValue) -> int | None:
+    """The number that an argument for a `dim` is."""
+    return value.static if value.type == UNIT and isinstance(value.static, int) else None
+
+
 def random(rng: np.random.Generator, type: Tensor) -> np.ndarray:
     shape = tuple([d for d in type.shape if isinstance(d, int)])
-    return rng.standard_normal(shape).astype(type.dtype.numpy)
+    drawn = rng.standard_normal(shape)
+    if type.dtype.kind == "complex":
+        drawn = drawn + 1j * rng.standard_normal(shape)
+    return np.asarray(drawn).astype(type.dtype.numpy)
 
 
 def worst(found: Arrays, wanted: Arrays) -> float:
     """The largest relative difference of two numbers; 0 where both are 0 or both NaN."""
     most = 0.0
     for a, b in zip(found, wanted, strict=True):
-        x, y = np.asarray(a, float).ravel(), np.asarray(b, float).ravel()
+        x, y = np.asarray(a, complex).ravel(), np.asarray(b, complex).ravel()
         differ = ~((x == y) | (np.isnan(x) & np.isnan(y)))
         if differ.any():
             scale = np.abs(x[differ]) + np.abs(y[differ])
@@ -129,8 +137,12 @@ def worst(found: Arrays, wanted: Arrays) -> float:
     return most
 
 
+def products(cts: Arrays, changes: Arrays) -> np.ndarray:
+    """The terms of the inner product of cotangents and tangents."""
+    return np.concatenate([np.ravel(np.real(np.conj(c) * d)) for c, d in zip(cts, changes, strict=True)])
+
+
 def adjoint(cts: Arrays, pushed: Arrays, pulled: Arrays, tangents: Arrays) -> float:
-    left = np.concatenate([np.ravel(c * p) for c, p in zip(cts, pushed, strict=True)])
-    right = np.concatenate([np.ravel(c * p) for c, p in zip(pulled, tangents, strict=True)])
+    left, right = products(cts, pushed), products(pulled, tangents)
     total = float(np.abs(left).sum() + np.abs(right).sum())
     return abs(float(left.sum() - right.sum())) / total if total else 0.0

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import Diagnostic
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.types import RangeType, TextType, show_type
+from difflang.driver.assertions import failed
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access, read
 from difflang.driver.host import UNIT_VALUE, Host
@@ -157,8 +158,7 @@ class Runner(Host):
         for row in rows:
             yield HostValue(item, (np.asarray(row, numpy_dtype(item.dtype)),))
 
-    def asserted(self, e: tree.Assert, condition: HostValue) -> None:
-        if condition.number:
-            return
-        message = self.show(e.message) if e.message is not None else "this assertion does not hold"
-        raise DifflangError(Diagnostic("DL0901", message, (Label(e.condition.span, "this is false"),)))
+    def asserted(self, e: tree.Assert) -> None:
+        drawn = self.calls
+        if not self.condition(e.condition).number:
+            raise failed(self, e, drawn)

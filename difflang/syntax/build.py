@@ -38,10 +38,10 @@ class Build(Expressions):
         return tuple(map(name_of, names))
 
     def test(self, span: Span, name: Token, body: tree.Block) -> tree.Test:
-        return tree.Test(span, self.text(name, "a test's name"), body)
+        return tree.Test(span, self.text(name, "a test's name"), self.span(name), body)
 
     def bench(self, span: Span, name: Token, body: tree.Block) -> tree.Bench:
-        return tree.Bench(span, self.text(name, "a benchmark's name"), body)
+        return tree.Bench(span, self.text(name, "a benchmark's name"), self.span(name), body)
 
     def public(self, span: Span, item: Any) -> Any:
         return replace(item, span=span, pub=True, doc=self.doc(span.start))

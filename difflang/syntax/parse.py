@@ -49,15 +49,21 @@ def parse(source: Source) -> Parsed:
     Cost: 0.1 ms a line.
     """
     whole = Span(source, 0, len(source.text))
-    empty = tree.Module(whole, ())
     if strange := _not_text(source):
-        return Parsed(empty, (strange,))
+        return Parsed(tree.Module(whole, ()), (strange,))
+    return parse_within(Span(source, _begin(source), len(source.text)))
+
+
+def parse_within(span: Span) -> Parsed:
+    """The items that a part of a text spells, with places in the whole of it. Never raises."""
+    source = span.source
     reports: list[Diagnostic] = []
-    parser = Parser(source, _begin(source), len(source.text), reports)
+    parser = Parser(source, span.start, span.end, reports)
     recovery = Recovery(parser)
     with paused():
         module = parser.run("start", recovery.resume)
     reports.sort(key=_position)
+    empty = tree.Module(Span(source, 0, len(source.text)), ())
     return Parsed(empty if module is None else module, tuple(reports), comments(parser.lexer), recovery.incomplete)
 
 

@@ -456,12 +456,14 @@ class Import(Node):
 @syntax
 class Test(Node):
     name: str
+    name_span: Span
     body: Block
 
 
 @syntax
 class Bench(Node):
     name: str
+    name_span: Span
     body: Block
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from difflang.driver.digits import same_text
 from support.documents import (
     KNOWN,
     ROOT,
@@ -22,7 +23,6 @@ from support.documents import (
     run_dfl,
     run_python,
     run_sh,
-    same_text,
 )
 
 

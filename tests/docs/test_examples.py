@@ -10,7 +10,9 @@ import pytest
 from difflang.base.diagnostics import render
 from difflang.base.source import Source
 from difflang.driver import program
+from difflang.driver.bench import Benchmarks
 from difflang.driver.engine import Engine
+from difflang.driver.testing import Options, opened
 from support.documents import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.dfl"))
@@ -23,8 +25,21 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_an_example_checks(path: Path) -> None:
-    checked = program.check(Source(path.name, path.read_text(encoding="utf-8")))
+    checked = program.check(Source(path.name, path.read_text(encoding="utf-8")), examples=True)
     assert not checked.diagnostics, render(checked.diagnostics)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_an_example_passes_its_own_tests(path: Path) -> None:
+    suite = opened(str(path), Options(Engine("interpret")))
+    found = [suite.run(n) for n in range(len(suite.cases))]
+    assert all(outcome.result == "passed" for outcome in found), "\n".join(o.report for o in found)
+
+
+def test_examples_show_tests_and_benchmarks() -> None:
+    kinds = {case.kind for path in EXAMPLES for case in opened(str(path), Options()).cases}
+    assert kinds >= {"test", "example"}
+    assert any(Benchmarks(str(path), Options()).found for path in EXAMPLES)
 
 
 @pytest.mark.slow

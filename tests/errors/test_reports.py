@@ -1,10 +1,11 @@
 """Wrong programs and what is said of them, word by word: `DLnnnn/name.dfl` beside `name.txt`.
 
-A program whose first line is `# run` goes wrong only when it runs.
+A program whose first line is `# run` goes wrong only when it runs, one with `# test` when it is tested.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, render
 from difflang.base.source import Source
 from difflang.driver import program
 from difflang.driver.engine import Engine
+from difflang.driver.testing import Options, Suite
 from difflang.ir.op import OPS
 from support.golden import accept
 
@@ -21,13 +23,25 @@ PROGRAMS = sorted(Path(__file__).parent.glob("DL*/*.dfl"))
 
 def reports(path: Path) -> tuple[Diagnostic, ...]:
     text = path.read_text(encoding="utf-8")
-    checked = program.check(Source(f"{path.parent.name}/{path.name}", text))
+    source = Source(f"{path.parent.name}/{path.name}", text)
+    if text.startswith("# test"):
+        return tuple(wrong_in_tests(Suite(source, path, Options(Engine("interpret")))))
+    checked = program.check(source, examples=True)
     if not text.startswith("# run"):
         return checked.diagnostics
     assert not checked.diagnostics
     with pytest.raises(DifflangError) as raised:
         program.run(checked, Engine("interpret"), program.access_to(path), 0, lambda text: None)
     return raised.value.diagnostics
+
+
+def wrong_in_tests(suite: Suite) -> Iterator[Diagnostic]:
+    assert not suite.checked.diagnostics
+    for _, carry_out in suite.found:
+        try:
+            carry_out([])
+        except DifflangError as error:
+            yield from error.diagnostics
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: f"{path.parent.name}/{path.stem}")

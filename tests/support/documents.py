@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import runpy
 import shlex
 import tempfile
@@ -24,13 +23,12 @@ from difflang.base.diagnostics import DifflangError, render
 from difflang.base.source import Source
 from difflang.cli import main
 from difflang.driver import program
+from difflang.driver.digits import same_text
 from difflang.driver.engine import Engine
 
 ROOT = Path(__file__).parents[2]
 RUNNABLE = ("dfl", "python", "sh")
 KNOWN = (*RUNNABLE, "text")
-SHORT = 6  # numbers of fewer digits are compared as they are
-NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]*\w)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,28 +152,6 @@ def run_sh(block: Block, folder: Path) -> str:
         assert (result.exit_code != 0) == wrong, f"`{line}` ends with {result.exit_code}:\n{result.output}"
         shown.append(result.output)
     return "".join(shown).rstrip("\n") if block.below else ""
-
-
-# ---- Comparing
-
-
-def same_text(expected: str, shown: str) -> bool:
-    """Whether two texts are the same; long numbers up to one unit in the last digit that is written."""
-    if NUMBER.split(expected) != NUMBER.split(shown):
-        return False
-    pairs = zip(NUMBER.findall(expected), NUMBER.findall(shown), strict=True)
-    return all(same_number(a, b) for a, b in pairs)
-
-
-def same_number(expected: str, shown: str) -> bool:
-    """Elementary functions differ in their last digits from one processor to the next; short numbers do not show it."""
-    if expected == shown:
-        return True
-    digits, _, exponent = expected.partition("e")
-    if "." not in digits or "." not in shown or len(digits.lstrip("-0.").replace(".", "")) < SHORT:
-        return False
-    unit = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
-    return abs(float(expected) - float(shown)) <= 1.001 * unit
 
 
 # ---- Accepting

@@ -1,9 +1,11 @@
-"""The command line: `difflang run`, `check`, `check-grad`, `emit`. Results go to stdout, everything else to stderr."""
+"""The command line: `difflang run`, `check`, `check-grad`, `test`, `bench`, `emit`.
+
+Results go to stdout, everything else to stderr.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import traceback
 from pathlib import Path
@@ -13,12 +15,11 @@ import click
 
 from difflang.base.codes import CODES, nearest
 from difflang.base.crash import crashed
-from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.resources import error_page
-from difflang.base.source import Source
+from difflang.cli.shared import ENGINES, FLOATS, FULL, full_traceback, report, reported, source_of
+from difflang.cli.testing import bench, test
 
-ENGINES = click.Choice(["xla", "interpret"])
-FLOATS = click.Choice(["f16", "bf16", "f32", "f64"])
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "jaxpr", "stablehlo", "json")
 
 
@@ -48,38 +49,10 @@ class Commands(click.Group):
             sys.exit(70)
 
 
-FULL = "difflang.full_traceback"
-
-
-def remember_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    ctx.meta[FULL] = value
-
-
-full_traceback = click.option(
-    "--full-traceback", is_flag=True, expose_value=False, callback=remember_traceback, help="Show Python's frames too."
-)
-
-
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="difflang", prog_name="difflang")
 def main() -> None:
     """A small language for differentiable programs, compiled to XLA."""
-
-
-def report(diagnostics: tuple[Diagnostic, ...] | list[Diagnostic]) -> None:
-    """Reports, on stderr."""
-    if diagnostics:
-        color = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-        click.echo(render(diagnostics, color), err=True)
-
-
-def source_of(file: str) -> tuple[Source, Path | None]:
-    """The text of a file, `-` for standard input."""
-    from difflang.driver.load import decoded, read
-
-    if file == "-":
-        return decoded(sys.stdin.buffer.read(), "<stdin>"), None
-    return read(Path(file), file), Path(file)
 
 
 @main.command()
@@ -149,7 +122,7 @@ def check(files: tuple[str, ...], default_float: str | None) -> None:
     found: list[Diagnostic] = []
     for file in files:
         try:
-            found += program.check(source_of(file)[0], default_float).diagnostics
+            found += program.check(source_of(file)[0], default_float, examples=True).diagnostics
         except DifflangError as error:
             found += error.diagnostics
     report(found)
@@ -214,24 +187,5 @@ def explain(code: str) -> None:
     click.echo(error_page(wanted).rstrip())
 
 
-class reported:
-    """Turns what is wrong with a program into its report and exit code."""
-
-    def __init__(self, usage: tuple[str, ...] = ()) -> None:
-        self.usage = usage  # codes that are about the command, not about the program
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        if not isinstance(error, DifflangError):
-            return False
-        report(error.diagnostics)
-        codes = [d.code for d in error.diagnostics]
-        if all(code.startswith("DL09") for code in codes):
-            sys.exit(3)
-        sys.exit(2 if all(code in self.usage for code in codes) else 1)
-
-
-if __name__ == "__main__":
-    main()
+main.add_command(test)
+main.add_command(bench)

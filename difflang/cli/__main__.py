@@ -1,0 +1,5 @@
+"""`python -m difflang.cli`."""
+
+from difflang.cli import main
+
+main()

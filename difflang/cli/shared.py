@@ -1,0 +1,61 @@
+"""What the commands have in common: their options, the source they are given, reports and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.base.source import Source
+
+ENGINES = click.Choice(["xla", "interpret"])
+FLOATS = click.Choice(["f16", "bf16", "f32", "f64"])
+FULL = "difflang.full_traceback"
+
+
+def remember_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[FULL] = value
+
+
+full_traceback = click.option(
+    "--full-traceback", is_flag=True, expose_value=False, callback=remember_traceback, help="Show Python's frames too."
+)
+
+
+def report(diagnostics: tuple[Diagnostic, ...] | list[Diagnostic]) -> None:
+    """Reports, on stderr."""
+    if diagnostics:
+        color = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+        click.echo(render(diagnostics, color), err=True)
+
+
+def source_of(file: str) -> tuple[Source, Path | None]:
+    """The text of a file, `-` for standard input."""
+    from difflang.driver.load import decoded, read
+
+    if file == "-":
+        return decoded(sys.stdin.buffer.read(), "<stdin>"), None
+    return read(Path(file), file), Path(file)
+
+
+class reported:
+    """Turns what is wrong with a program into its report and exit code."""
+
+    def __init__(self, usage: tuple[str, ...] = ()) -> None:
+        self.usage = usage  # codes that are about the command, not about the program
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if not isinstance(error, DifflangError):
+            return False
+        report(error.diagnostics)
+        codes = [d.code for d in error.diagnostics]
+        if all(code.startswith("DL09") for code in codes):
+            sys.exit(3)
+        sys.exit(2 if all(code in self.usage for code in codes) else 1)

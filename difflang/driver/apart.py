@@ -1,0 +1,59 @@
+"""Blocks that run apart from the rest of their file: tests, examples, benchmarks.
+
+Each starts anew: with the `let`s that it needs, evaluated in the order of the file, and with random numbers from the
+seed. So what a block does depends on nothing that ran before it. What is compiled is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+from difflang.base.diagnostics import DifflangError
+from difflang.driver.assertions import reached_from
+from difflang.driver.engine import Engine
+from difflang.driver.files import Access
+from difflang.driver.needed import needed
+from difflang.driver.program import Checked
+from difflang.driver.runner import Runner
+from difflang.driver.units import Units
+from difflang.driver.values import HostValue
+from difflang.elaborate.context import Reported
+from difflang.syntax import tree
+
+
+class Apart:
+    """Runs blocks of one checked file."""
+
+    def __init__(self, checked: Checked, engine: Engine, access: Access, seed: int) -> None:
+        self.checked, self.engine, self.access, self.seed = checked, engine, access, seed
+        self.units = Units(checked.session, engine)
+
+    @contextmanager
+    def block(
+        self, above: Sequence[tree.Item], node: tree.Node, write: Callable[[str], None]
+    ) -> Generator[Runner, None, None]:
+        """A runner inside a new scope, the `let`s among `above` that a node needs evaluated. Errors: DifflangError."""
+        module, session = self.checked.module, self.checked.session
+        said, errors = len(session.diagnostics), session.errors
+        module.host = {}
+        runner = Runner(session, module, self.engine, self.access, self.seed, write)
+        runner.units = self.units
+        try:
+            runner.run(tuple(needed(module, above, node)))
+            with runner.scope():
+                yield runner
+        except Reported:
+            raise DifflangError(*session.diagnostics[said:]) from None
+        finally:
+            del session.diagnostics[said:]
+            session.errors = errors
+            module.host = {}
+
+
+def statement(runner: Runner, stmt: tree.Node, *, last: bool) -> HostValue:
+    """Carry out a statement; a failure elsewhere says which it was. Errors: DifflangError, Reported."""
+    try:
+        return runner.statement(stmt, last=last)
+    except DifflangError as error:
+        raise reached_from(error, stmt) from error.__cause__

@@ -1,0 +1,107 @@
+"""Which top-level `let`s a piece of host code needs, by the names it mentions and those of the functions it reaches.
+
+Blocks of tests and benchmarks run without the rest of the file: its statements are left out, and so are its variables,
+whose values only a run gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from difflang.check.modules import Module
+from difflang.check.reports import mistake
+from difflang.elaborate.context import Session
+from difflang.elaborate.names import bound_names, nodes
+from difflang.syntax import tree
+
+
+def needed(module: Module, above: Sequence[tree.Item], node: tree.Node) -> list[tree.Let]:
+    """The `let`s among the items `above` that a node may read, in the order of the file."""
+    binding: dict[str, list[int]] = {}
+    for i, item in enumerate(above):
+        if isinstance(item, tree.Let):
+            for name in (*bound_names(item.pattern), *sizes_in(item.type)):
+                binding.setdefault(name, []).append(i)
+    variables = unsettled(above)
+    chosen: set[int] = set()
+    seen: set[str] = set()
+    todo = list(from_outside(node))
+    while todo:
+        name = todo.pop()
+        if name in seen or name in variables:
+            continue
+        seen.add(name)
+        found = [i for i in binding.get(name, ()) if i not in chosen]
+        chosen.update(found)
+        reached: list[tree.Node] = [above[i] for i in found]
+        reached += [d for d in (module.fns.get(name), module.rules.get(name)) if d is not None]
+        for other in reached:
+            todo += mentioned(other)
+    return [item for i, item in enumerate(above) if i in chosen and isinstance(item, tree.Let)]
+
+
+def from_outside(node: tree.Node) -> Iterator[str]:
+    """The names that a block mentions before it binds them itself."""
+    own: set[str] = set()
+    for stmt in node.stmts if isinstance(node, tree.Block) else (node,):
+        yield from (name for name in mentioned(stmt) if name not in own)
+        if isinstance(stmt, (tree.Let, tree.Var)):
+            own.update(bound_names(stmt.pattern))
+
+
+def mentioned(node: tree.Node) -> Iterator[str]:
+    """Every name in a node that may stand for something of the file."""
+    for part in nodes(node):
+        match part:
+            case tree.Name(id=name) | tree.Member(name=name) | tree.Save(name=name) | tree.TypeName(path=(name,)):
+                yield name
+            case _:
+                pass
+
+
+def unsettled(items: Sequence[tree.Item]) -> dict[str, str]:
+    """The top-level names without a value of their own, and the variable that each depends on: itself, for a `var`."""
+    found: dict[str, str] = {}
+    for item in items:
+        if isinstance(item, tree.Var):
+            found |= {name: name for name in bound_names(item.pattern)}
+        elif isinstance(item, tree.Let):
+            variable = next((found[n] for n in mentioned(item) if n in found), None)
+            for name in bound_names(item.pattern):
+                if variable is None:
+                    found.pop(name, None)
+                else:
+                    found[name] = variable
+    return found
+
+
+def refuse_variables(session: Session, above: Sequence[tree.Item], node: tree.Node, what: str) -> bool:
+    """Whether a block reads no variable of the file. Errors are reported: DL0211."""
+    variables = unsettled(above)
+    own = {name for part in nodes(node) for name in bound_here(part)}
+    for part in nodes(node):
+        if isinstance(part, tree.Name) and part.id in variables and part.id not in own:
+            variable = variables[part.id]
+            why = "it has a value only while the file runs" if variable == part.id else f"it depends on `{variable}`"
+            way = f"bind it with `let` in the {what}"
+            message = f"a {what} cannot use the top-level variable `{variable}`"
+            session.report(mistake("DL0211", message, (part.span, why), help=way))
+            return False
+    return True
+
+
+def sizes_in(written: tree.TypeExpr | None) -> list[str]:
+    """The lone names in a written type: what it may have bound."""
+    if written is None:
+        return []
+    return [part.path[0] for part in nodes(written) if isinstance(part, tree.TypeName) and len(part.path) == 1]
+
+
+def bound_here(node: tree.Node) -> Sequence[str]:
+    match node:
+        case tree.Let(pattern=pattern) | tree.Var(pattern=pattern) | tree.For(pattern=pattern):
+            return bound_names(pattern)
+        case tree.LambdaParam(pattern=pattern) | tree.Iterator(pattern=pattern):
+            return bound_names(pattern)
+        case _:
+            return ()

@@ -1,0 +1,115 @@
+"""A file's rules held against the bodies of their functions, at arguments that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.check.types import LangType, leaf_types
+from difflang.driver import draw
+from difflang.driver.captured import Captured
+from difflang.driver.check_grad import chosen_entry, found_arrays
+from difflang.driver.engine import Engine
+from difflang.driver.entry import Argument
+from difflang.driver.program import Checked
+from difflang.driver.rulecheck import Comparison, compare
+from difflang.driver.values import HostValue
+from difflang.elaborate.context import Session
+from difflang.elaborate.names import free_names
+from difflang.syntax import tree
+
+POINTS = 3
+NOT_DRAWN = ("DL1210", "DL03", "DL08")  # what keeps a function from being called with arguments that are drawn
+
+
+class NotComparable(Exception):
+    """There is nothing that a rule can be compared with; says why, and the way out."""
+
+
+def rule_faults(checked: Checked, path: Path | None, rule: tree.Rule, seed: int) -> list[Diagnostic]:
+    """What is wrong with a rule: none where its derivative is that of the body, forwards and backwards.
+
+    The rule's function is called with arguments that are drawn; one that takes functions is reached through those
+    functions of the file that call it. Differences up to the root of the precision count as rounding, and as the error
+    of an iteration that stops. Errors: NotComparable, and DifflangError as a call has them.
+    """
+    reasons: list[str] = []
+    for decl in callers(checked, rule):
+        try:
+            found = [faults(checked, path, rule, decl, seed + i) for i in range(POINTS)]
+        except DifflangError as error:
+            if not error.diagnostics[0].code.startswith(NOT_DRAWN):
+                raise
+            reasons.append(error.diagnostics[0].message)
+            continue
+        finally:
+            checked.module.host = {}
+        return next((f for f in found if f), [])
+    way = f"compare it with a function that calls `{rule.name}` and takes numbers only"
+    raise NotComparable(f"{reasons[0]}: {way}" if reasons else way)
+
+
+def callers(checked: Checked, rule: tree.Rule) -> Iterator[tree.Fn]:
+    """The function of a rule, then those that mention it."""
+    fns = checked.module.fns
+    yield fns[rule.name]
+    for decl in fns.values():
+        if decl.name != rule.name and not decl.host and rule.name in free_names(decl.body):
+            yield decl
+
+
+def faults(checked: Checked, path: Path | None, rule: tree.Rule, decl: tree.Fn, seed: int) -> list[Diagnostic]:
+    """What a comparison at one point finds."""
+    arguments, values = drawn(checked, path, decl, seed)
+    found = compare(checked, decl.name, values, path=path, seed=seed)
+    tolerance = max([eps(v.type) for v in values], default=0.0) ** 0.5
+    if found.within(tolerance):
+        return []
+    if found.turned <= tolerance and "stop" in free_names(checked.module.fns[rule.name].body):
+        way = f"`difflang check-grad {rule.span.source.name}:{decl.name}` compares it with differences"
+        raise NotComparable(f"the body of `{rule.name}` stops derivatives: {way}")
+    at = f"at {draw.spelled(arguments)}, seed {seed}" if arguments else f"seed {seed}"
+    labels = (Label(rule.name_span, said_of(found, tolerance)), Label(decl.name_span, f"compared {at}"))
+    way = f"`difflang check-grad {rule.span.source.name}:{decl.name}` shows more"
+    return [Diagnostic("DL0406", f"the rule of `{rule.name}` is not the derivative of its body", labels, (way,))]
+
+
+def said_of(found: Comparison, tolerance: float) -> str:
+    """The first of the three comparisons that fails."""
+    if found.value > tolerance:
+        return f"its value differs by {found.value:.1e}"
+    if found.change > tolerance:
+        return f"the change differs by {found.change:.1e}"
+    return f"its transpose is not its adjoint: the products differ by {found.turned:.1e}"
+
+
+def drawn(
+    checked: Checked, path: Path | None, decl: tree.Fn, seed: int
+) -> tuple[tuple[Argument, ...], list[HostValue]]:
+    """Arguments at which a function has a finite value. Errors: DL1210, DL03, DL09."""
+    captured = Captured(checked, path, Engine("interpret"))
+    session = Session()
+    entry, arguments = chosen_entry(session, checked, decl, {})
+    constants = [np.asarray(x) for name in entry.globals for x in captured.leaves(name)]
+    arrays = found_arrays(session, decl, entry, arguments, constants, seed)
+    return arguments, list(as_values(arguments, arrays))
+
+
+def as_values(arguments: Sequence[Argument], arrays: Sequence[Any]) -> Iterator[HostValue]:
+    rest = iter(arrays)
+    for argument in arguments:
+        if argument.size is not None:
+            yield HostValue(argument.type, (), argument.size)
+        else:
+            yield HostValue(argument.type, tuple([next(rest) for _ in leaf_types(argument.type)]))
+
+
+def eps(type: LangType) -> float:
+    """The spacing of a value's coarsest floats at 1."""
+    leaves = [t for t in leaf_types(type) if t.tangent is not None]
+    return max([float(ml_dtypes.finfo(t.dtype.numpy).eps) for t in leaves], default=0.0)

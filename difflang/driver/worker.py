@@ -1,0 +1,48 @@
+"""A process that runs cases for another: a line of JSON asks for one, a line of JSON answers. See `workers`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from difflang.driver.engine import Engine
+from difflang.driver.testing import Case, Options, Outcome, Suite, opened
+
+
+def main() -> None:
+    """Answer until nobody asks any more. What else is written to stdout goes to stderr."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        suites: dict[str, Suite] = {}
+        for line in sys.stdin:
+            asked = json.loads(line)
+            file, number = asked["file"], asked["number"]
+            if file not in suites:
+                suites.clear()  # cases come file by file
+                suites[file] = opened(file, options_from(asked["options"]))
+            answers.write(json.dumps(asdict(suites[file].run(number))) + "\n")
+            answers.flush()
+
+
+def options_to(options: Options) -> dict[str, Any]:
+    return {
+        "engine": options.engine.name,
+        "device": options.engine.device,
+        "seed": options.seed,
+        "float": options.default_float,
+        "allow": [str(path) for path in options.allow],
+    }
+
+
+def options_from(told: dict[str, Any]) -> Options:
+    engine = Engine(told["engine"], told["device"])
+    return Options(engine, told["seed"], told["float"], tuple(map(Path, told["allow"])))
+
+
+def outcome_from(told: dict[str, Any]) -> Outcome:
+    parts: dict[str, Any] = {**told, "case": Case(**told["case"]), "codes": tuple(told["codes"])}
+    return Outcome(**parts)

@@ -1,0 +1,103 @@
+"""pytest collects `test` blocks, examples and rules of `.dfl` files: an item for each, failures as our own reports.
+
+Files called `test_*.dfl` or `*_test.dfl` are collected, or what the ini option `difflang_files` names; a file given on
+the command line always. Importing this costs nothing, and collecting does not import JAX.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from difflang.driver.testing import Suite
+
+USUAL = ["test_*.dfl", "*_test.dfl"]
+TESTED = re.compile(r"^[ \t]*(?:test[ \t]*\"|rule\b|##[ \t]?> )", re.MULTILINE)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    what = "globs of .dfl files whose tests, examples and rules are collected; with a `/` relative to the root folder"
+    parser.addini("difflang_files", what, type="args", default=USUAL)
+    parser.addini("difflang_engine", "how the functions of .dfl files run: xla or interpret", default="xla")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A file of the language that is asked for and has something to run."""
+    if file_path.suffix != ".dfl" or not asked_for(file_path, parent):
+        return None
+    return Programs.from_parent(parent, path=file_path) if has_tests(file_path) else None
+
+
+def asked_for(path: Path, parent: pytest.Collector) -> bool:
+    config = parent.config
+    if parent.session.isinitpath(path):
+        return True
+    root = config.rootpath
+    inside = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+    return any(fnmatch(inside if "/" in glob else path.name, glob) for glob in config.getini("difflang_files"))
+
+
+def has_tests(path: Path) -> bool:
+    """Whether a file may have something to run; one that cannot be read is worth a report."""
+    try:
+        return TESTED.search(path.read_text(encoding="utf-8", errors="replace")) is not None
+    except OSError:
+        return True
+
+
+class Programs(pytest.File):
+    """A `.dfl` file."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        from difflang.base.diagnostics import render
+        from difflang.driver.engine import Engine
+        from difflang.driver.testing import Options, opened
+
+        options = Options(Engine(self.config.getini("difflang_engine")))
+        suite = opened(str(self.path), options, shown(self.path, self.config.invocation_params.dir))
+        if suite.errors:
+            raise self.CollectError(render(suite.errors))
+        names: dict[str, int] = {}
+        for number, case in enumerate(suite.cases):
+            name = case.title
+            names[name] = names.get(name, 0) + 1
+            unique = name if names[name] == 1 else f"{name} ({names[name]})"
+            yield Program.from_parent(self, name=unique, suite=suite, number=number)
+
+
+def shown(path: Path, folder: Path) -> str:
+    """What reports call a file: its path from where pytest was started, if it is below."""
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+class Failed(Exception):
+    """A case of a `.dfl` file failed: its report."""
+
+
+class Program(pytest.Item):
+    """One case."""
+
+    def __init__(self, *, suite: Suite, number: int, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.suite, self.number = suite, number
+
+    def runtest(self) -> None:
+        outcome = self.suite.run(self.number)
+        if outcome.output:
+            self.add_report_section("call", "stdout", outcome.output)
+        if outcome.result == "skipped":
+            pytest.skip(outcome.report)
+        if outcome.result == "failed":
+            raise Failed(outcome.report)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        return str(excinfo.value) if isinstance(excinfo.value, Failed) else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.suite.cases[self.number].line - 1, self.name
