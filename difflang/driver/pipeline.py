@@ -6,22 +6,34 @@ from difflang.ad.differentiate import differentiate, expanded
 from difflang.ir.graph import Graph
 from difflang.ir.verify import verified
 from difflang.passes.optimize import optimize, tidied
+from difflang.passes.sized import sized
 from difflang.passes.widen import widen
 
 
-def finished(graph: Graph) -> Graph:
-    """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing."""
-    return optimize(verified(widen(derived(graph)), after="widen"))
+FEW_FRAMES, MOST_FRAMES = 64, 1 << 20  # how deep functions may call themselves, at first and at last
 
 
-def derived(graph: Graph) -> Graph:
+def finished(graph: Graph, frames: int = FEW_FRAMES) -> Graph:
+    """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing.
+
+    Functions that call themselves have room for so many `frames`; see `deeper`.
+    """
+    return optimize(verified(widen(derived(graph, frames)), after="widen"))
+
+
+def derived(graph: Graph, frames: int = FEW_FRAMES) -> Graph:
     """The graph without derivative equations. What they differentiate is tidied first, so that little is derived."""
-    return differentiate(tidied(graph))
+    return differentiate(tidied(with_room(graph, frames)))
 
 
-def derivable(graph: Graph) -> Graph:
+def derivable(graph: Graph, frames: int = FEW_FRAMES) -> Graph:
     """The same, rules of functions kept: for what is differentiated further."""
-    return expanded(tidied(graph))
+    return expanded(tidied(with_room(graph, frames)))
+
+
+def with_room(graph: Graph, frames: int) -> Graph:
+    """The graph with stacks of that size, where functions call themselves."""
+    return sized(graph, lambda _: frames)
 
 
 STAGES = ("ir", "derived", "optimized")

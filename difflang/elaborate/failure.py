@@ -28,6 +28,7 @@ class Site:
 
     span: Span
     message: str = ""  # none for an index: the numbers in the word are what is said of it
+    depth: bool = False  # too few frames for a recursion; the message says of what
 
 
 def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
