@@ -28,7 +28,7 @@ class Site:
 
     span: Span
     message: str = ""  # none for an index: the numbers in the word are what is said of it
-    depth: bool = False  # too few frames for a recursion; the message says of what
+    room: str = ""  # of a recursion, whose functions the message names: what there were too few of
 
 
 def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:

@@ -103,9 +103,10 @@ def joined(session: Session, group: Sequence[Making]) -> Instance:
     for instance in made.values():
         settle(instance.graph, session.settled)
     names = " → ".join(f"`{n}`" for n in dict.fromkeys(str(m.code) for m in group))
-    overflow = session.site(Site(decl.name_span, f"{names} → `{decl.name}`", depth=True))
+    chain = f"{names} → `{decl.name}`"
+    frames, steps = [session.site(Site(decl.name_span, chain, room)) for room in ("frames", "steps")]
     members = {number: member(instance) for number, instance in made.items()}
-    graph, shared = machine(members, first.number, overflow, first.span, decl.name)
+    graph, shared = machine(members, first.number, (frames, steps), first.span, decl.name)
     instance = made[first.number]
     fails = len(graph.results) > len(leaf_types(instance.type))
     types = {n: t for i in made.values() for n, t in i.globals}

@@ -2,11 +2,12 @@
 
 Each step runs the block where the machine is. A call puts what is needed after it into a frame on the stack and goes to
 the function's first block; a return takes the last frame and goes on where it says. What calls give and what jumps
-need passes in registers. The stack has room for `FRAMES` frames, a size that is told before the program is lowered; where
-that is not enough the failure says so, and who runs the program tells a greater one.
+need passes in registers. The stack has room for `FRAMES` frames and the machine stops after `STEPS` steps. Both are
+sizes that are told before the program is lowered; where that is not enough the failure says so, and who runs the
+program tells a greater one. The number of steps decides how much the gradient keeps, and nothing else.
 
 The loop is an ordinary one and the stack is written and read by `exchange`, so derivatives, lanes and both engines come
-from the ops there are.
+from the ops there are. Where all calls come last there is no stack, and the loop is that of a `while`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from difflang.ops.regions import zeros
 from difflang.passes.blocks import WORD, Block, Blocks, Branch, Call, Jump, Member, Piece, Return, free
 from difflang.passes.invariants import invariants
 
-FRAMES = name("frames")
+FRAMES, STEPS = name("frames"), name("steps")
 INDEX = Tensor(I32)
 DONE = 0  # where the machine is when the first call has returned; it is also what an empty stack says
 PUSH, POP = 1, -1
@@ -34,12 +35,12 @@ FOREVER = -1  # the limit of a loop that only its condition ends
 
 
 def machine(
-    members: Mapping[int, Member], first: int, overflow: int, span: Span, name: str
+    members: Mapping[int, Member], first: int, overflow: tuple[int, int], span: Span, name: str
 ) -> tuple[Graph, tuple[object, ...]]:
     """The graph of the `first` function of a group, without calls within the group, and the names of what all share.
 
     Shapes: takes what a call of it gives, then what the group shares; gives its results and a failure, which is
-            `overflow` where the stack was full.
+            `overflow` where there were too few frames, or too few steps.
     Errors: DL0801 for a call that stands in a loop, a comprehension or a derivative.
     Cost:   linear in the equations of the group.
     """
@@ -63,7 +64,7 @@ def machine(
 class Machine:
     """The blocks of a group, with the places where values wait from one step to the next."""
 
-    def __init__(self, blocks: Blocks, params: Values, overflow: int) -> None:
+    def __init__(self, blocks: Blocks, params: Values, overflow: tuple[int, int]) -> None:
         self.blocks, self.params, self.overflow = blocks, params, overflow
         after = [b for b in blocks.all if b.after_call]
         self.deep = bool(after)
@@ -89,13 +90,20 @@ class Machine:
         places = self.registers.places(types_of(passed))
         for place, value in zip(places, passed, strict=True):
             start.registers[place] = value
-        operands = [builder.const(FOREVER, INDEX), *self.params, *start.values]
+        operands = [builder.const(STEPS if self.deep else FOREVER, INDEX), *self.params, *start.values]
         step, go = self.step(), self.goes_on()
-        attrs = {"consts": len(self.params), "carry": len(start.values), "length": None}
+        attrs = {"consts": len(self.params), "carry": len(start.values), "length": STEPS if self.deep else None}
         outs = builder.emit(OPS["loop"], operands, (step, go), **attrs, exact=False, reverse=False)
         end = self.taken_apart(outs[1:])
         results = types_of(self.results(first))
-        return [*[end.registers[i] for i in self.registers.places(results)], *end.word]
+        word = self.unless_stopped(builder, end) if self.deep else end.word
+        return [*[end.registers[i] for i in self.registers.places(results)], *word]
+
+    def unless_stopped(self, builder: Builder, end: State) -> list[Value]:
+        """The failure; where the machine ran out of steps, that."""
+        on = self.running(builder, end)
+        stopped = (self.overflow[1], STEPS, 0)
+        return [OPS["select"].one(on, builder.const(n, INDEX), w) for n, w in zip(stopped, end.word, strict=True)]
 
     def state(self, builder: Builder, at: Value) -> State:
         """What the loop carries at first: nothing but where it is."""
@@ -126,10 +134,14 @@ class Machine:
     def goes_on(self) -> Graph:
         builder = Builder()
         _, state = self.params_of_step(builder)
-        running = OPS["ne"].one(state.at, builder.const(DONE, INDEX))
-        if state.word:
-            running = OPS["logical_and"].one(running, OPS["eq"].one(state.word[0], builder.const(0, INDEX)))
-        return builder.finish([running])
+        return builder.finish([self.running(builder, state)])
+
+    def running(self, builder: Builder, state: State) -> Value:
+        """Whether the first call has not returned, and nothing has failed."""
+        on = OPS["ne"].one(state.at, builder.const(DONE, INDEX))
+        if not state.word:
+            return on
+        return OPS["logical_and"].one(on, OPS["eq"].one(state.word[0], builder.const(0, INDEX)))
 
     def step(self) -> Graph:
         builder = Builder()
@@ -147,7 +159,7 @@ class Machine:
         ]
         (old_at, *old_frame) = [old for _, old in pairs]
         at = OPS["select"].one(OPS["lt"].one(moved, builder.const(0, INDEX)), old_at, at)
-        overflow = (builder.const(self.overflow, INDEX), height, builder.const(0, INDEX))
+        overflow = (builder.const(self.overflow[0], INDEX), height, builder.const(0, INDEX))
         word = [OPS["select"].one(full, o, w) for o, w in zip(overflow, word, strict=True)]
         end = State(at, [height + moved], word, old_frame, registers, [s for s, _ in pairs])
         return builder.finish(end.values)
