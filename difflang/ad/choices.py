@@ -5,18 +5,33 @@ A choice is an array of truths: where it does not hold, the cotangent is exactly
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.op import OPS, Rule, Unknown
 from difflang.ir.types import Tensor
 from difflang.ops.families import tensor
 from difflang.ops.reduce import anywhere
+from difflang.ops.regions import MaybeValues, choices_of, on, truths
 
 Operands = Sequence[Value | Unknown]
+Choice = Any  # a value; of an op with several results, one for each
 
 
-def passed(eqn: Eqn, rule: Rule, place: int, operands: Operands, ct: Value, choice: Value) -> tuple[Value, Value]:
+def arrived(eqn: Eqn, builder: Builder, cts: MaybeValues, choices: Mapping[Value, Value]) -> Choice | None:
+    """The choice beside the cotangent of an equation's result; of several results, one for each if there is any."""
+    found = choices_of(cts, choices)
+    if len(cts) == 1 or eqn.op.reach is None or not any(on(found)):
+        return found[0] if len(cts) == 1 else None
+    return tuple([
+        builder.const(ct is not None, truths(r.type)) if choice is None else choice
+        for ct, choice, r in zip(cts, found, eqn.results, strict=True)
+    ])  # fmt: skip
+
+
+def passed(eqn: Eqn, rule: Rule, place: int, operands: Operands, ct: Value, choice: Choice) -> tuple[Value, Value]:
     """What `rule` gave for the operand at `place`, zero where `choice` leaves nothing of it, and the choice beside it.
 
     What an elementwise op multiplies by may be infinite, and so may what an op works with that mixes all elements: then

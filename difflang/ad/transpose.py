@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from difflang.ad.choices import passed
+from difflang.ad.choices import arrived, passed
 from difflang.ad.cotangents import Cotangents
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
@@ -96,7 +96,7 @@ def pull_eqn(
         raise InternalError(f"{op} is not linear in its operands {[i for i, here in enumerate(is_linear) if here]}")
     operands = [unknown(v) if here else env[v] for v, here in zip(eqn.operands, is_linear, strict=True)]
     ct = cts[0] if len(cts) == 1 else tuple(cts)
-    before = found.choices.get(cts[0]) if len(cts) == 1 and cts[0] is not None else None
+    before = arrived(eqn, builder, cts, found.choices)
     back: list[MaybeValue] = []
     for i, here in enumerate(is_linear):
         rule = rules[min(i, len(rules) - 1)]

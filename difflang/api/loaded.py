@@ -34,6 +34,7 @@ from difflang.check.unify import Unifier
 from difflang.driver.captured import Captured
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.pipeline import finished
+from difflang.driver.room import LITTLE, Room
 from difflang.driver.program import Checked
 from difflang.elaborate.context import Session
 from difflang.ir.graph import Graph
@@ -119,9 +120,9 @@ class Loaded:
         with self.lock, paused():
             return elaborated(session or self.checked.session, self.module, name, type, arguments)
 
-    def finished(self, entry: Entry) -> Graph:
+    def finished(self, entry: Entry, room: Room = LITTLE) -> Graph:
         with paused():
-            return finished(entry.graph)
+            return finished(entry.graph, room)
 
     def constants(self, entry: Entry) -> tuple[Any, ...]:
         """The file's own values that a graph reads."""

@@ -19,7 +19,9 @@ from difflang.driver import check_grad
 from difflang.driver.check_grad import Options
 from difflang.driver.entry import Entry
 from difflang.driver.guard import explain, guarded
+from difflang.driver.room import Elastic, Room
 from difflang.ir.evaluate import evaluate
+from difflang.ir.graph import Graph
 from difflang.runtime import trees
 from difflang.runtime.compile import Executable, compile
 from difflang.runtime.waiting import Waiter
@@ -42,13 +44,30 @@ class Specialization:
         self.plain = typed.order == tuple(range(len(given.leaves)))  # the program takes the leaves as they come
         self.entry: Entry = loaded.entry(name, type, typed.arguments)
         with loaded.lock:
-            self.graph = loaded.finished(self.entry)
             self.constants = loaded.constants(self.entry)
         self.random, self.fails = self.entry.random, self.entry.fails
-        self.executable: Executable = compile(guarded(self.graph) if self.fails else self.graph)
+        self.program = Elastic(self.compiled)
         self.waiter = Waiter()
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
         self.make = maker(self.entry.type, loaded.records, lambda type, leaves: function(loaded, type, leaves))
+
+    def compiled(self, room: Room) -> tuple[Graph, Executable]:
+        """The finished graph, and what runs it without the numbers of a failure."""
+        with self.loaded.lock:
+            graph = self.loaded.finished(self.entry, room)
+        return graph, compile(guarded(graph) if self.fails else graph)
+
+    @property
+    def graph(self) -> Graph:
+        return self.program.made[0]
+
+    @property
+    def executable(self) -> Executable:
+        return self.program.made[1]
+
+    def grows(self, number: int) -> bool:
+        """Whether a check failed for want of room that there is now."""
+        return self.program.grows(self.loaded.checked.session, number)
 
     def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """What the program takes."""
@@ -76,12 +95,16 @@ class Specialization:
 
     def value(self, results: list[Any], arrays: Sequence[Any]) -> Any:
         """The value that the program's results are, if no check failed."""
-        if self.fails:
+        while self.fails:
             site = results.pop()
             if isinstance(site, trees.Tracer):
                 results = trees.poisoned(results, site)
-            elif number := self.waiter.item(site):
+                break
+            if not (number := self.waiter.item(site)):
+                break
+            if not self.grows(number):
                 raise explain(self.loaded.checked.session, number, compile(self.graph), arrays)
+            results = self.executable(*arrays)
         return self.make(iter(results))
 
     def audited(self, leaves: Sequence[Any], key: Any, options: Options) -> Report:
@@ -102,8 +125,10 @@ class Specialization:
             raise mistake("DL1206", "the interpreter takes arrays, not values inside a JAX transformation")
         converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
         results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
-        if self.fails and (site := results[-3].item()):
-            raise explain(self.loaded.checked.session, site, partial(evaluate, self.graph), converted)
+        while self.fails and (site := results[-3].item()):
+            if not self.grows(site):
+                raise explain(self.loaded.checked.session, site, partial(evaluate, self.graph), converted)
+            results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
         return self.make(iter(results))
 
 

@@ -105,6 +105,7 @@ CODES: dict[str, str] = {
     "DL0337": "the extreme of nothing",
     "DL0338": "a window that cannot be",
     "DL0339": "a format that does not fit",
+    "DL0340": "a function that calls itself without a declared result",
     # ---- 04: differentiation
     "DL0401": "a derivative in what has no tangent",
     "DL0402": "a gradient of what is no number",
@@ -145,6 +146,8 @@ CODES: dict[str, str] = {
     "DL1004": "a program that is too large",
     "DL1005": "an array with too many axes",
     "DL1006": "not enough memory",
+    "DL1007": "a recursion that goes too deep",
+    "DL1008": "a derivative that keeps too much",
     "DL1010": "more equations than the back end takes at once",
     "DL1011": "the back end gave up",
     # ---- 11: rules and linearity

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from difflang.base.collection import paused
 from difflang.driver.guard import Program, guarded
 from difflang.driver.pipeline import finished
+from difflang.driver.room import LITTLE, Room
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
 from difflang.ir.types import Tensor
@@ -23,13 +24,13 @@ class Engine:
     name: Literal["xla", "interpret"] = "xla"
     device: str | None = None
 
-    def program(self, graph: Graph, *, guard: bool = False) -> Program:
+    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE) -> Program:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
 
         With `guard` the last result is the number of the check that failed, in place of the whole failure.
         """
         with paused():
-            ready = guarded(finished(graph)) if guard else finished(graph)
+            ready = guarded(finished(graph, room)) if guard else finished(graph, room)
         if self.name == "interpret" or small(ready):
             return interpreted(ready)
         from difflang.runtime.compile import compile

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.check.reports import mistake
 from difflang.elaborate.context import Session
 from difflang.elaborate.failure import FIRST, LAST, Site
 from difflang.ir.graph import Graph
@@ -24,8 +25,19 @@ def explain(session: Session, site: int, full: Program, arrays: Sequence[Any]) -
     """The error that a failure is: the full program is run again for the numbers in it."""
     first, second = [int(n) for n in list(full(*arrays))[-NUMBERS:]]
     found: Site = session.sites[site - 1]
+    if found.room:
+        return too_deep(found, first)
     if found.message:
         return DifflangError(Diagnostic("DL0901", found.message, (Label(found.span, "this does not hold"),)))
     room = f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"
     beyond = {FIRST: " or less", LAST: " or more"}.get(first, "")
     return DifflangError(Diagnostic("DL0902", f"index {first}{beyond} is out of range", (Label(found.span, room),)))
+
+
+def too_deep(site: Site, reached: int) -> DifflangError:
+    """The error that a recursion without end is, or one whose derivative would keep too much."""
+    if site.room == "frames":
+        message, way = f"{site.message} goes more than {reached:,} calls deep", "it must reach a case that does not call itself"
+        return mistake("DL1007", message, (site.span, ""), help=f"{way}; a call that comes last takes no room")
+    message = f"the derivative of {site.message} would keep something for each of more than {reached:,} steps"
+    return mistake("DL1008", message, (site.span, ""), help="take the derivative of a part, or in forward mode with `jvp`")

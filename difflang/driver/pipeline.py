@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflang.driver.room import ENDLESS, LITTLE, Room, keeps_steps, with_room
 from difflang.ad.differentiate import differentiate, expanded
 from difflang.ir.graph import Graph
 from difflang.ir.verify import verified
@@ -9,19 +10,30 @@ from difflang.passes.optimize import optimize, tidied
 from difflang.passes.widen import widen
 
 
-def finished(graph: Graph) -> Graph:
-    """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing."""
-    return optimize(verified(widen(derived(graph)), after="widen"))
+def finished(graph: Graph, room: Room = LITTLE) -> Graph:
+    """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing.
+
+    Functions that call themselves have that `room`. What keeps nothing for each of their steps may take any number.
+    """
+    endless = with_room(graph, Room(room.frames, ENDLESS))
+    if endless is graph:
+        return lowerable(graph)
+    done = lowerable(endless)
+    return lowerable(with_room(graph, room)) if keeps_steps(done) else done
 
 
-def derived(graph: Graph) -> Graph:
+def lowerable(graph: Graph) -> Graph:
+    return optimize(verified(widen(differentiate(tidied(graph))), after="widen"))
+
+
+def derived(graph: Graph, room: Room = LITTLE) -> Graph:
     """The graph without derivative equations. What they differentiate is tidied first, so that little is derived."""
-    return differentiate(tidied(graph))
+    return differentiate(tidied(with_room(graph, room)))
 
 
-def derivable(graph: Graph) -> Graph:
+def derivable(graph: Graph, room: Room = LITTLE) -> Graph:
     """The same, rules of functions kept: for what is differentiated further."""
-    return expanded(tidied(graph))
+    return expanded(tidied(with_room(graph, room)))
 
 
 STAGES = ("ir", "derived", "optimized")

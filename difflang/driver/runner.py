@@ -71,7 +71,7 @@ class Runner(Host):
             self.warn(self.session.diagnostics[said:])
             del self.session.diagnostics[said:]
             given = [leaf for _, leaves in staging.given for leaf in leaves or ()]
-            unit = replace(unit, program=self.units.engine.program(unit.graph, guard=unit.fails))
+            unit = replace(unit, program=self.units.program(unit))
             if unit.reusable and not self.binds_sizes(node):
                 self.units.keep(node, unit)
         arguments = [leaf for name in unit.reads for leaf in self.values[name].leaves or ()]

@@ -13,6 +13,7 @@ from difflang.check.types import LangType, leaf_types, settled_type
 from difflang.check.unify import Unifier
 from difflang.driver.engine import Engine, Program
 from difflang.driver.guard import explain
+from difflang.driver.room import Elastic
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Context, Reported, Root, Scope, Session
 from difflang.elaborate.names import free_names
@@ -55,7 +56,7 @@ class Unit:
     reusable: bool
     seen: tuple[tuple[str, LangType, Any], ...]  # the top-level names it mentions, as they were
     demanded: tuple[tuple[str, Dim], ...]
-    program: Program | None = None
+    program: Elastic[Program] | None = None
 
 
 def context(session: Session, module: Module, demand: Callable[[str], Dim], host: Any, *, definition: bool) -> Context:
@@ -140,13 +141,19 @@ class Units:
     def keep(self, node: tree.Node, unit: Unit) -> None:
         self.known.setdefault(node, []).append(unit)
 
+    def program(self, unit: Unit) -> Elastic[Program]:
+        return Elastic(lambda room: self.engine.program(unit.graph, guard=unit.fails, room=room))
+
     def execute(self, unit: Unit, arguments: Sequence[Any], key: Any) -> list[HostValue]:
         """Run a unit. Errors: DL09 where a check fails."""
         arrays = [*arguments, *([key] if unit.random else [])]
         assert unit.program is not None
-        results = list(unit.program(*arrays))
-        if unit.fails and (site := results.pop().item()):
-            raise explain(self.session, site, self.engine.program(unit.graph), arrays)
+        results = list(unit.program.made(*arrays))
+        while unit.fails and (site := results.pop().item()):
+            if not unit.program.grows(self.session, site):
+                room = unit.program.room
+                raise explain(self.session, site, self.engine.program(unit.graph, room=room), arrays)
+            results = list(unit.program.made(*arrays))
         values: list[HostValue] = []
         for type, static in zip(unit.types, unit.statics, strict=True):
             count = len(leaf_types(type))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -19,6 +19,7 @@ from difflang.elaborate.mismatches import advice
 from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import Array, Poison, Static, Term, Tuple, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.under_way import UnderWay
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
@@ -26,9 +27,6 @@ from difflang.ir.op import TypeMismatch
 from difflang.ir.same import Keys
 from difflang.ir.types import I32, U32, DType, Tensor
 from difflang.syntax import tree
-
-if TYPE_CHECKING:
-    from difflang.check.closures import FnCode
 
 
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
@@ -130,7 +128,7 @@ class Session:
 
     instances: dict[Any, Instance] = field(default_factory=dict[Any, Instance])
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    under_way: list[tuple[Any, FnCode, Span]] = field(default_factory=list[Any])
+    under_way: UnderWay = field(default_factory=UnderWay)
     checked: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
     settled: set[Graph] = field(default_factory=set[Graph])  # those without open element types
     found: dict[tree.Fn, Found] = field(default_factory=dict[Any, Any])  # what checking said of each definition

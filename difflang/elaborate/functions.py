@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from difflang.elaborate.arguments import Args
 
 
+DEEPEST = 200  # functions under way, one in another
+
 # ---- Declared functions
 
 
@@ -130,13 +132,22 @@ def specialized(
     cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
 ) -> Walk[Term]:
     """A call of the instance for these types and sizes, with its rule if it has one."""
-    from difflang.elaborate import rules
+    from difflang.elaborate import recursion, rules
 
+    given = [*captures, *terms.values()]
+    making = cx.session.under_way.find(key_of(cx, code, captures, terms, annotations))
+    if making is not None and not cx.root.definition:
+        return recursion.called_again(cx, making, given, annotations, span)
+    if cx.root.definition and any(m.code.decl is code.decl and m.definition for m in cx.session.under_way.stack):
+        return detached(cx, recursion.result_type(cx, code, annotations, span))
     rule = rules.declared(code)
     if rule is not None and (not cx.root.definition or cx.root.opened):
         return (yield rules.call(cx, code, rule, terms, annotations, span))
     instance = yield instantiate(cx, code, captures, terms, annotations, span)
-    return emit_call(cx, code, instance, [*captures, *terms.values()], span)
+    making = cx.session.under_way.opened(instance)
+    if making is not None:
+        return recursion.called_again(cx, making, given, annotations, span)
+    return emit_call(cx, code, instance, given, span)
 
 
 def default_value(cx: Context, code: FnCode, default: tree.Expr) -> Walk[Term]:
@@ -152,39 +163,47 @@ def instantiate(
     cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
 ) -> Walk[Instance]:
     """The function specialized to these types, sizes and static values; made once."""
+    from difflang.elaborate.recursion import complete
+
     session = cx.session
     if session.checked.get(code.decl) is False:
         raise Reported  # what is wrong with it was said where it is defined
+    key = key_of(cx, code, captures, terms, annotations)
     types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
-    statics = tuple(map(known_of, captures))
-    sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
-    key = (code, types, statics, sizes, cx.root.definition)
     found = session.instances.get(key)
     if found is not None and all(current_global(code.module, n) == t for n, t in found.globals):
         return found
-    if any(key == other for other, _, _ in session.under_way):
-        raise cx.not_yet(
-            f"recursion whose depth only the run knows (`{code}` calls itself) is",
-            span,
-            "write it as a loop, or decrease a size",
-        )
-    if len(session.under_way) >= 200:
-        chain = " → ".join(str(c) for _, c, _ in session.under_way[-4:])
+    if len(session.under_way.stack) >= DEEPEST:
+        chain = " → ".join(str(m.code) for m in session.under_way.stack[-4:])
         raise cx.error(
             "DL1003",
-            "functions call each other more than 200 deep",
+            f"functions call each other more than {DEEPEST} deep",
             span,
             f"… → {chain}",
             "a recursion on a size must reach an `if` that ends it",
         )
-    session.under_way.append((key, code, span))
-    try:
-        instance = yield built(cx, code, captures, terms, annotations, types, span)
-    finally:
-        session.under_way.pop()
-    if not any(isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)):
+    instance: Instance | None = None
+    while instance is None:
+        making = session.under_way.begin(key, code, span, definition=cx.root.definition)
+        try:
+            instance = yield built(cx, code, captures, terms, annotations, types, span)
+            instance = complete(session, making, instance)
+        finally:
+            session.under_way.end(making)
+    if making not in session.under_way.open and not any(
+        isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)
+    ):
         session.instances[key] = instance
     return instance
+
+
+def key_of(
+    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations
+) -> Hashable:
+    """What an instance of a function is found by."""
+    types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
+    sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
+    return code, types, tuple(map(known_of, captures)), sizes, cx.root.definition
 
 
 def known_of(term: Term) -> Hashable:

@@ -1,0 +1,137 @@
+"""Functions that call themselves with a depth that only the run knows, alone or in a group.
+
+A call of a function that is being elaborated for the same types is left open: an equation that names it. A function
+with such calls of others is open too, and has no graph of its own before the outermost of them is complete. Then
+`passes.machine` makes one loop of the group. Recursion on a size is none: each size is another instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from difflang.base.source import Span
+from difflang.check.annotations import Annotations
+from difflang.check.closures import FnCode
+from difflang.check.reports import mistake
+from difflang.check.types import ClosureType, FnType, LangType, RecordType, TupleType, leaf_types, settled
+from difflang.elaborate.context import Context, Instance, Session
+from difflang.elaborate.failure import Site, is_fresh
+from difflang.elaborate.settle import settle
+from difflang.elaborate.terms import Term, leaves, rebuild
+from difflang.elaborate.under_way import Making
+from difflang.ir.graph import Graph, Value
+from difflang.ops.recur import recur
+from difflang.passes.blocks import Member
+from difflang.passes.machine import machine
+
+
+def result_type(cx: Context, code: FnCode, annotations: Annotations, span: Span) -> LangType:
+    """What a call of a function gives while its body is not known. Errors: DL0340, DL0801."""
+    decl = code.decl
+    if decl.result is None:
+        raise mistake(
+            "DL0340",
+            f"`{decl.name}` calls itself, and does not say what it gives",
+            (span, "called here"),
+            (decl.name_span, "declared without a result"),
+            help=f"write the type of its result: `fn {decl.name}(…) -> f32`",
+        )
+    type = annotations.type(decl.result)
+    if holds_function(type):
+        raise cx.not_yet("recursion that gives a function is", span, "give what the function would be made of")
+    return type
+
+
+def holds_function(type: LangType) -> bool:
+    match type:
+        case FnType() | ClosureType():
+            return True
+        case TupleType(items):
+            return any(map(holds_function, items))
+        case RecordType():
+            return any(map(holds_function, type.fields))
+        case _:
+            return False
+
+
+def called_again(
+    cx: Context, making: Making, terms: Sequence[Term], annotations: Annotations, span: Span
+) -> Term:
+    """A call that stays open until the group of functions that it belongs to is complete."""
+    cx.session.under_way.reach(making)
+    type = result_type(cx, making.code, annotations, span)
+    operands = [v for t in terms for v in leaves(t)]
+    for value in operands:
+        settled(value.type.dtype)
+    if making.key in cx.session.under_way.random:
+        operands.append(cx.draw(span))
+    word = not is_fresh(cx)
+    operands += leaves(cx.failure) if word else []
+    types = tuple(leaf_types(type))
+    cx.builder.span = span
+    owned = tuple(map(cx.builder.own, operands))
+    results = cx.builder.append(recur, owned, types, results=types, function=making.number, word=word)
+    if word:
+        cx.word.term = cx.no_failure()  # a failure ends the run at the call
+    return rebuild(type, list(results))
+
+
+def complete(session: Session, making: Making, instance: Instance) -> Instance | None:
+    """The innermost function under way when its body is there: left open, alone, or with its group as one loop.
+
+    `None` where it must be elaborated once more, now that it is known which functions of the group draw.
+    """
+    under_way = session.under_way
+    if making.outermost < len(under_way.stack) - 1:
+        under_way.leave_open(making, instance)
+        return instance
+    if not making.called:
+        return instance
+    making.instance = instance
+    group = [making, *under_way.inside(making)]
+    drawing = {m.key for m in group if m.instance is not None and m.instance.random}
+    if not drawing <= under_way.random:
+        under_way.random |= drawing
+        return None
+    return joined(session, group)
+
+
+def joined(session: Session, group: Sequence[Making]) -> Instance:
+    """The first function of a group, without calls within the group."""
+    made = {m.number: m.instance for m in group if m.instance is not None}
+    first, decl = group[0], group[0].code.decl
+    for instance in made.values():
+        settle(instance.graph, session.settled)
+    names = " → ".join(f"`{n}`" for n in dict.fromkeys(str(m.code) for m in group))
+    chain = f"{names} → `{decl.name}`"
+    frames, steps = [session.site(Site(decl.name_span, chain, room)) for room in ("frames", "steps")]
+    members = {number: member(instance) for number, instance in made.items()}
+    graph, shared = machine(members, first.number, (frames, steps), first.span, decl.name)
+    instance = made[first.number]
+    fails = len(graph.results) > len(leaf_types(instance.type))
+    types = {n: t for i in made.values() for n, t in i.globals}
+    order = [label for n, t in types.items() for label in labels(n, t)]
+    given, rest = graph.params[: -len(shared) or None], dict(zip(shared, graph.params[-len(shared) :], strict=False))
+    args, key = (given[:-1], given[-1:]) if instance.random else (given, ())
+    graph = Graph((*args, *[rest[label] for label in order], *key), graph.eqns, graph.results, graph.name)
+    session.settled.add(graph)
+    return Instance(
+        graph, instance.result, instance.type, tuple(types.items()), instance.random, fails,
+        any(i.chosen for i in made.values()),
+        frozenset().union(*[i.effects for i in made.values()]), frozenset().union(*[i.calls for i in made.values()]),
+    )  # fmt: skip
+
+
+def labels(name: str, type: LangType) -> list[Hashable]:
+    return [(name, i) for i, _ in enumerate(leaf_types(type))]
+
+
+def member(instance: Instance) -> Member:
+    """An instance as the machine takes it: what calls give first, a key among it, and then what the file gives."""
+    graph = instance.graph
+    shared = [label for n, t in instance.globals for label in labels(n, t)]
+    params: list[Value] = list(graph.params)
+    key = [params.pop()] if instance.random else []
+    split = len(params) - len(shared)
+    order = (*params[:split], *key, *params[split:])
+    return Member(Graph(order, graph.eqns, graph.results, graph.name), tuple(shared), instance.fails)

@@ -1,0 +1,73 @@
+"""Putting an item into an array and taking out what was there: how a stack is pushed and popped.
+
+Turned round an exchange is an exchange, so the cotangent of a stack is a stack that is popped where the other was pushed,
+and each step touches one item of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.op import MaybeValue, Solver, Unknown
+from difflang.ir.types import I32, Tensor
+from difflang.ops.families import Array, Example, Fixed, linear
+from difflang.ops.regions import or_zeros
+
+Operand = Value | Unknown
+
+
+def exchange_type(same: Solver, stack: Tensor, place: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    same.require(stack.rank > 0, f"{stack} has no items")
+    same.accepts(place, (I32,))
+    same.require(place.rank == 0, f"a place is one number, not {place}")
+    same.dtype(stack, x)
+    same.shape(Tensor(stack.dtype, stack.shape[1:]), x)
+    return stack, x
+
+
+def exchange_reference(stack: Array, place: Array, x: Array) -> list[Array]:
+    at = min(max(int(place), 0), len(stack) - 1)
+    changed = np.array(stack)
+    changed[at] = x
+    return [changed, np.array(stack[at])]
+
+
+def exchange_lower(jax: Any, stack: Array, place: Array, x: Array) -> list[Array]:
+    lax = jax.lax
+    starts = (place, *[np.int32(0)] * (stack.ndim - 1))
+    old = lax.squeeze(lax.dynamic_slice(stack, starts, (1, *stack.shape[1:]), allow_negative_indices=False), (0,))
+    return [lax.dynamic_update_slice(stack, lax.expand_dims(x, (0,)), starts, allow_negative_indices=False), old]
+
+
+def turned(cts: tuple[MaybeValue, MaybeValue], stack: Operand, place: Value, x: Operand) -> tuple[Value, Value]:
+    """The exchange of cotangents: what is put in comes out, what came out is put in."""
+    back = exchange(or_zeros(place.home, cts[0], stack.type), place, or_zeros(place.home, cts[1], x.type))
+    return back[0], back[1]
+
+
+def reached(truths: tuple[Value, Value], number: int, stack: Operand, place: Value, x: Operand) -> Value:
+    """The same exchange of choices."""
+    return exchange(truths[0], place, truths[1])[0 if number == 0 else 1]
+
+
+exchange = linear(
+    "exchange",
+    type=exchange_type,
+    transpose=(
+        lambda cts, stack, place, x: turned(cts, stack, place, x)[0],
+        None,
+        lambda cts, stack, place, x: turned(cts, stack, place, x)[1],
+    ),
+    reach=reached,
+    reference=exchange_reference,
+    lower=exchange_lower,
+    samples=(
+        Example(((4, 2), Fixed(1, I32), (2,))),
+        Example(((3,), Fixed(2, I32), ())),
+        Example(((3,), Fixed(-1, I32), ())),
+    ),
+    doc="""The stack with `x` at a place, and what was there. A place outside is moved inside. Units: u, u -> u, u.""",
+)

@@ -1,0 +1,64 @@
+"""Names of sizes in a graph replaced by numbers: how many frames a stack has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from difflang.ir.dims import Dim, Poly, substitute
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.types import History, Tensor
+
+Numbers = Callable[[str], Dim]
+
+
+def sized(graph: Graph, number: Numbers) -> Graph:
+    """The graph with each name of a size replaced; a graph without names as it is. Cost: linear."""
+    done: dict[Graph, Graph] = {}
+    for inner in inner_first(graph)[0]:
+        done[inner] = replaced(inner, number, done)
+    return done[graph]
+
+
+def replaced(graph: Graph, number: Numbers, done: dict[Graph, Graph]) -> Graph:
+    to: dict[Value, Value] = {}
+
+    def there(value: Value) -> Value:
+        type = told(value.type, number)
+        if type is value.type:
+            return value
+        return to.setdefault(value, Value(type, value.home, value.hint))
+
+    params = tuple(map(there, graph.params))
+    eqns: list[Eqn] = []
+    for eqn in graph.eqns:
+        results = tuple(map(there, eqn.results))
+        attrs = {k: told(a, number) for k, a in eqn.attrs.items()}
+        changed = results != eqn.results or any(attrs[k] is not a for k, a in eqn.attrs.items())
+        operands = tuple([to.get(v, v) for v in eqn.operands])
+        regions = tuple([done[r] for r in eqn.regions])
+        if changed or operands != eqn.operands or regions != eqn.regions:
+            eqn = Eqn(eqn.op, operands, results, attrs, regions, eqn.span)
+        eqns.append(eqn)
+    if not to and all(a is b for a, b in zip(eqns, graph.eqns, strict=True)):
+        return graph
+    return Graph(params, tuple(eqns), tuple([to.get(r, r) for r in graph.results]), graph.name)
+
+
+def told(attr: Any, number: Numbers) -> Any:
+    """A type or an attribute with numbers for names; the same object where it has none."""
+    match attr:
+        case Poly():
+            return substitute(attr, number)
+        case Tensor(dtype, shape):
+            return Tensor(dtype, told(shape, number)) if any(isinstance(n, Poly) for n in shape) else attr
+        case History(item):
+            inner = told(item, number)
+            return attr if inner is item else History(inner)
+        case tuple():
+            items = tuple([told(x, number) for x in attr])
+            return attr if all(a is b for a, b in zip(items, attr, strict=True)) else items
+        case _:
+            return attr
+
+
