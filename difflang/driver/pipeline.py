@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from difflang.ad.differentiate import differentiate, expanded
 from difflang.ir.graph import Graph
-from difflang.ir.verify import verified
-from difflang.passes.optimize import optimize, tidied
-from difflang.passes.widen import widen
+from difflang.passes.optimize import batched, optimize, tidied
 
 
 def finished(graph: Graph) -> Graph:
     """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing."""
-    return optimize(verified(widen(derived(graph)), after="widen"))
+    return optimize(batched(derived(graph)))
 
 
 def derived(graph: Graph) -> Graph:
