@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from difflang.driver.room import ENDLESS, LITTLE, Room, keeps_steps, with_room
 from difflang.ad.differentiate import differentiate, expanded
+from difflang.driver.room import ENDLESS, LITTLE, Room, keeps_steps, with_room
 from difflang.ir.graph import Graph
-from difflang.ir.verify import verified
-from difflang.passes.optimize import optimize, tidied
-from difflang.passes.widen import widen
+from difflang.passes.optimize import batched, optimize, tidied
 
 
 def finished(graph: Graph, room: Room = LITTLE) -> Graph:
@@ -23,7 +21,7 @@ def finished(graph: Graph, room: Room = LITTLE) -> Graph:
 
 
 def lowerable(graph: Graph) -> Graph:
-    return optimize(verified(widen(differentiate(tidied(graph))), after="widen"))
+    return optimize(batched(differentiate(tidied(graph))))
 
 
 def derived(graph: Graph, room: Room = LITTLE) -> Graph:

@@ -10,6 +10,7 @@ from difflang.base.source import Span
 from difflang.check.reports import Undecided
 from difflang.check.types import DTypeVar, Spread, is_complex, literal_dtype, pruned, show_type
 from difflang.check.unify import unified
+from difflang.elaborate.bounds import known_index
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.mismatches import no_broadcast, no_conversion
 from difflang.elaborate.names import nodes
@@ -130,19 +131,7 @@ def elementwise(
         result = Array(cx.emit(name, span, *[w.value for w in wide], **attrs))
     except TypeMismatch as refused:
         raise cx.refusal(refused, name, span, tuple(arrays), tuple(spans)) from None
-    return shifted(name, arrays, result) if name in ("add", "sub") else result
-
-
-def shifted(name: str, arrays: Sequence[Array], result: Array) -> Array:
-    """The index of a loop plus or minus a size is still known by the loop's index."""
-    a, b = arrays
-    if name == "add" and a.lane is None:
-        a, b = b, a
-    if a.lane is None or isinstance(b.static, (bool, float)) or b.static is None:
-        return result
-    offset = a.offset + b.static if name == "add" else a.offset - b.static
-    below = a.lane.length + offset if isinstance(offset, int) and offset >= 0 else None
-    return Array(result.value, below=below, lane=a.lane, offset=offset)
+    return known_index(name, arrays, result)
 
 
 def folded(name: str, arrays: Sequence[Array]) -> Static:

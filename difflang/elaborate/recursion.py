@@ -54,9 +54,7 @@ def holds_function(type: LangType) -> bool:
             return False
 
 
-def called_again(
-    cx: Context, making: Making, terms: Sequence[Term], annotations: Annotations, span: Span
-) -> Term:
+def called_again(cx: Context, making: Making, terms: Sequence[Term], annotations: Annotations, span: Span) -> Term:
     """A call that stays open until the group of functions that it belongs to is complete."""
     cx.session.under_way.reach(making)
     type = result_type(cx, making.code, annotations, span)

@@ -115,8 +115,9 @@ class Op:
     effect: str = ""  # "", "print", "fail": never dropped, merged or moved
     elementwise: bool = False  # one result, of the operands' common shape
     lanes: Rule | None = None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n
-    each: Rule | None = None  # (eqn, which operands have lanes) -> how to do it in all lanes at once, or None
+    each: Rule | None = None  # (eqn, which operands have lanes, how many) -> how to do it in all at once, or None
     window: Rule | None = None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
+    looks_up: bool = False  # reads the first operand at places that the others say; any place does no harm
     chooses: bool = False  # between the second and the third operand, element by element, by the first
     carries: bool = False  # turned round it moves elements and adds them up: nothing is multiplied or subtracted
     shuffles: bool = False  # of one that carries: turned round no two elements meet, so truths go the way of numbers

@@ -4,7 +4,6 @@ resolved above. What an index out of range gives all the same is said in each de
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -12,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Eqn, Value
+from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Solver, Unknown
 from difflang.ir.types import BOOL, I32, I64, NUMBERS, Tensor
 from difflang.ops.families import Array, Example, Fixed, axes_but, inactive, linear, tensor, zeros_at
+from difflang.ops.lanes import gather_each, inside_axis, scatter_each, slice_each, update_each
 from difflang.ops.linear import select
 
 Ints = tuple[int, ...]
@@ -68,35 +68,6 @@ def dynamic_update_reference(x: Array, update: Array, *starts: Array) -> Array:
     return result
 
 
-def update_each(eqn: Eqn, wide: Mask) -> Callable[..., Value] | None:
-    """One number written in each lane, to a place of its own in an array that all share: chosen element by element.
-
-    The array is copied for each lane in any case. `None` for an array of the lane's own, which is written in place, and
-    for a window of several places along part of an axis.
-    """
-    x, update = tensor(eqn.operands[0]), tensor(eqn.operands[1])
-    axes = [a for a, (whole, size) in enumerate(zip(x.shape, update.shape, strict=True)) if whole != size]
-    if wide[0] or any(update.shape[a] != 1 for a in axes):
-        return None
-
-    def chosen(x: Value, update: Value, *starts: Value) -> Value:
-        shape = tensor(x).shape
-        value = OPS["broadcast"].one(update, shape=shape, axes=tuple(range(len(shape))))
-        here = [written_at(starts[a], a + 1, shape) for a in axes]
-        return select.one(reduce(OPS["logical_and"].one, here), value, x) if here else value
-
-    return chosen
-
-
-def written_at(start: Value, axis: int, shape: Sizes) -> Value:
-    """Where along an axis the one place of each lane lies; one that would leave the array is moved inside."""
-    positions, home = tensor(start), start.home
-    least, last = (home.one("const", value=v, type=positions) for v in (0, shape[axis] - 1))
-    place = OPS["min"].one(OPS["max"].one(start, least), last)
-    (along,) = home.emit(OPS["iota"], (), type=Tensor(positions.dtype, shape), axis=axis)
-    return OPS["eq"].one(along, OPS["broadcast"].one(place, shape=shape, axes=(0,)))
-
-
 def start_at(*positions: int) -> tuple[Fixed, ...]:
     return tuple(Fixed(p, I32) for p in positions)
 
@@ -108,6 +79,8 @@ dynamic_slice = linear(
     carries=True,
     reference=lambda x, *starts, sizes: x[window(x.shape, starts, sizes)],
     lower=lambda jax, x, *starts, sizes: jax.lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False),
+    each=slice_each,
+    looks_up=True,
     samples=(
         Example(((5, 4), *start_at(1, 2)), {"sizes": (3, 1)}),
         Example(((5,), *start_at(4)), {"sizes": (3,)}),
@@ -277,6 +250,12 @@ def scatter_add_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints)
     )  # fmt: skip
 
 
+def gather_transpose(ct: Value, x: Operand, *indices: Value, axes: Ints) -> Value:
+    """Every item that was read gets the cotangents of where it went, also by an index out of range."""
+    places = [inside_axis(i, tensor(x).shape[a] - 1) for i, a in zip(indices, axes, strict=True)]
+    return scatter_add.one(zeros_at(ct, x.type), ct, *places, axes=axes)
+
+
 def kept_writes(ct: Value, x: Operand, updates: Operand, *indices: Value, axes: Ints) -> Value:
     """The cotangent of what was written: of those that stayed, and zero for those overwritten."""
     wins = last_writes.one(*indices, sizes=tuple(tensor(x).shape[a] for a in axes))
@@ -292,10 +271,12 @@ NOTHING = Fixed((), I32)
 gather = linear(
     "gather",
     type=gather_type,
-    transpose=(lambda ct, x, *indices, axes: scatter_add.one(zeros_at(ct, x.type), ct, *indices, axes=axes), None),
+    transpose=(gather_transpose, None),
     carries=True,
     reference=gather_reference,
     lower=gather_lower,
+    each=gather_each,
+    looks_up=True,
     samples=(
         Example(((3, 2), DUPLICATES), {"axes": (0,)}),
         Example(((2, 3), DUPLICATES), {"axes": (1,)}),
@@ -319,6 +300,7 @@ scatter = linear(
     carries=True,
     reference=scatter_reference,
     lower=scatter_lower,
+    each=scatter_each,
     samples=(
         Example(((3, 2), (5, 2), DUPLICATES), {"axes": (0,)}),
         Example(((2, 3), (5, 2), DUPLICATES), {"axes": (1,)}),
@@ -340,6 +322,7 @@ scatter_add = linear(
     carries=True,
     reference=scatter_add_reference,
     lower=scatter_add_lower,
+    each=scatter_each,
     accepts=NUMBERS,
     samples=(
         Example(((3, 2), (5, 2), DUPLICATES), {"axes": (0,)}),

@@ -10,6 +10,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Solver, Unknown
 from difflang.ir.types import NUMBERS, Tensor
 from difflang.ops.families import Array, Example, axes_but, multilinear, tensor
+from difflang.ops.lanes import dot_each
 from difflang.ops.linear import conjugate
 from difflang.ops.reduce import reduce_any
 
@@ -100,6 +101,7 @@ dot_general = multilinear(
         lambda ct, x, y, contract, batch: dot_transpose(ct, y, x, contract, batch, 1),
     ),
     reach=dot_reach,
+    each=dot_each,
     reference=dot_reference,
     lower=dot_lower,
     accepts=NUMBERS,

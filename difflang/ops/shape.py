@@ -12,6 +12,7 @@ from difflang.ir.graph import Eqn, Value
 from difflang.ir.op import Op, Solver, Unknown
 from difflang.ir.types import BOOL, Tensor
 from difflang.ops.families import Array, Example, ForEach, axes_but, axes_moved, known, linear, tensor, zeros_at
+from difflang.ops.lanes import Each, all_in_lanes
 from difflang.ops.linear import select
 from difflang.ops.reduce import reduce_any, reduce_sum
 
@@ -206,6 +207,10 @@ def concat_lower(jax: Any, *parts: Any, axis: int) -> Any:
     return found
 
 
+def concat_each(eqn: Eqn, wide: tuple[bool, ...], count: Dim) -> Each:
+    return lambda *parts: concat.one(*all_in_lanes(parts, wide, count), axis=eqn.attrs["axis"] + 1)
+
+
 concat = linear(
     "concat",
     type=concat_type,
@@ -214,7 +219,7 @@ concat = linear(
     shuffles=True,
     reference=lambda *parts, axis: np.concatenate(parts, axis),
     lower=concat_lower,
-    each=lambda eqn, wide: lambda *parts: concat.one(*parts, axis=eqn.attrs["axis"] + 1),
+    each=concat_each,
     samples=(
         Example(((2, 3), (2, 1), (2, 0)), {"axis": 1}),
         Example(((2,),), {"axis": 0}),

@@ -32,6 +32,7 @@ from difflang.ops.index import (
     scatter_dims,
     scatter_type,
 )
+from difflang.ops.lanes import scatter_each
 from difflang.ops.linear import select
 from difflang.ops.reduce import greatest, least
 from difflang.ops.running import recurrence, shifted
@@ -148,6 +149,7 @@ def extreme(name: str, better: Op, reference: Any, lower: str, nothing: Any, doc
             jvp=(x_rule, winner(better), None),
             reference=one_by_one(combine),
             lower=lowering,
+            each=scatter_each,
             accepts=REALS,
             samples=SAMPLES,
             doc=doc,
@@ -246,6 +248,7 @@ scatter_mul = OPS.declare(
         jvp=(start_tangent, factor_tangent, None),
         reference=one_by_one(np.multiply),
         lower=scatter_mul_lower,
+        each=scatter_each,
         accepts=REALS,
         samples=SAMPLES,
         doc="""`x` with items multiplied at the indices (see `gather`); several to one place all count; one out of range

@@ -1,4 +1,4 @@
-"""Rewrites by what is known of values: that they are not negative, that they are chosen again, that they are flags."""
+"""Rewrites by what is known of values: that they are not negative, chosen again, flags, alike along an axis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from difflang.ir.builder import region
 from difflang.ir.graph import Eqn, Value
-from difflang.ir.types import BOOL, I32, Tensor
+from difflang.ir.op import OPS
+from difflang.ir.types import BOOL, F64, I32, Tensor
 from difflang.passes.shapes import apply, filled, ints, on_ints, on_matrix, on_vector
 from difflang.passes.simplify import Guarded, Rewriter, tensor
 
@@ -83,6 +84,29 @@ def flag(to: Rewriter, eqn: Eqn) -> Found:
     return to.emit(eqn, "select", some, to.const(eqn, number, type), to.const(eqn, 0, type))
 
 
+def spread_late(to: Rewriter, eqn: Eqn) -> Found:
+    """What is computed of arrays that repeat along an axis is computed once, and repeated along it afterwards."""
+    shape = tensor(eqn.results[0]).shape
+    spreads = [to.maker(v, "broadcast") for v in eqn.operands]
+    numbers = [to.number(v) for v in eqn.operands]
+    if not any(spreads) or any(s is None and n is None for s, n in zip(spreads, numbers, strict=True)):
+        return None
+    axes = tuple(sorted({a for s in spreads if s is not None for a in ints(s.attrs["axes"])}))
+    if all(size == 1 or a in axes for a, size in enumerate(shape)):
+        return None
+    inner, operands = tuple([shape[a] for a in axes]), list[Value]()
+    for operand, made in zip(eqn.operands, spreads, strict=True):
+        if made is None:
+            number = to.number(operand)
+            assert number is not None
+            operands.append(to.const(eqn, number, Tensor(tensor(operand).dtype, inner)))
+        else:
+            places = tuple([axes.index(a) for a in ints(made.attrs["axes"])])
+            operands += to.emit(made, "broadcast", made.operands[0], shape=inner, axes=places)
+    (once,) = to.emit(eqn, eqn.op.name, *operands, **eqn.attrs)
+    return to.emit(eqn, "broadcast", once, shape=shape, axes=axes)
+
+
 def squares(x: Value) -> Value:
     return apply("reduce_sum", x * x + filled(x, 1.0), axes=(1,))
 
@@ -97,6 +121,12 @@ def choice(x: Value, name: str, *others: Value, side: int = 2) -> Value:
     pair = (lambda y: (zero, y)) if side == 2 else (lambda y: (y, zero))
     return apply("select", truth, *pair(apply(name, apply("select", truth, *pair(x)), *others)))
 
+
+def spread_over(x: Value, *axes: int) -> Value:
+    return apply("broadcast", x, shape=(3, 3, 3), axes=axes)
+
+
+ELEMENTWISE = tuple([name for name, op in OPS.items() if op.elementwise])
 
 FACTS = (
     Guarded(
@@ -120,4 +150,14 @@ FACTS = (
         (on_vector(lambda x: choice(x, "mul", x)), on_vector(lambda x: choice(x, "exp", side=1))),
     ),
     Guarded(("reduce_max",), flag, (lambda: region([Tensor(BOOL, (2, 3))], lambda p: [flags(p)]),), need=(0, "select")),
+    Guarded(
+        ELEMENTWISE,
+        spread_late,
+        (
+            on_vector(lambda x: apply("exp", spread_over(x, 1))),
+            on_vector(lambda x: spread_over(x, 1) * spread_over(x, 2)),
+            on_vector(lambda x: spread_over(x, 1) / filled(x, 3.0, Tensor(F64, (3, 3, 3)))),
+            on_ints(lambda x: apply("select", spread_over(apply("lt", x, filled(x, 2)), 0), *[spread_over(x, 2)] * 2)),
+        ),
+    ),
 )

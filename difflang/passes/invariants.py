@@ -34,7 +34,9 @@ def invariants(members: Mapping[int, Member], first: int, given: list[Value]) ->
 
 def agreed(facts: Facts, function: int, passed: list[Value | None]) -> Facts:
     """What one more call changes in what is known of a function's params."""
-    found = {(function, i): value if facts.get((function, i), value) is value else None for i, value in enumerate(passed)}
+    found = {
+        (function, i): value if facts.get((function, i), value) is value else None for i, value in enumerate(passed)
+    }
     return {param: value for param, value in found.items() if param not in facts or facts[param] is not value}
 
 

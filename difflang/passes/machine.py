@@ -154,9 +154,7 @@ class Machine:
             return builder.finish([at, *word, *registers])
         (height,), (moved, then) = state.height, move
         place, full = self.place(builder, height, moved)
-        pairs = [
-            OPS["exchange"](s, place, x) for s, x in zip(state.stacks, [then, *frame], strict=True)
-        ]
+        pairs = [OPS["exchange"](s, place, x) for s, x in zip(state.stacks, [then, *frame], strict=True)]
         (old_at, *old_frame) = [old for _, old in pairs]
         at = OPS["select"].one(OPS["lt"].one(moved, builder.const(0, INDEX)), old_at, at)
         overflow = (builder.const(self.overflow[0], INDEX), height, builder.const(0, INDEX))

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 from difflang.ir.graph import Graph
 from difflang.ir.verify import verified
+from difflang.passes.contract import contract
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
 from difflang.passes.fuse import fuse
 from difflang.passes.hoist import hoist, hoist_surely_done
 from difflang.passes.inline import inline
 from difflang.passes.simplify import simplify
+from difflang.passes.widen import widen
 
 ROUND = (inline, simplify, cse, fuse, cse, hoist, dce)
 ROUNDS = 3
@@ -22,9 +24,17 @@ BLIND = {cse, simplify}  # they see no dead equation, so one dropped gives them 
 def tidied(graph: Graph) -> Graph:
     """One quick round, for a graph that will be differentiated and then optimized once more.
 
-    What every step of a loop computes alike leaves it here: its derivative is then taken once too, not once a step.
+    What lanes look up is one gather, what they contract one contraction, and so are their derivatives. What every step
+    of a loop computes alike leaves it here: its derivative is then taken once too, not once a step.
     """
-    for rewrite in (dce, inline, simplify, cse, hoist_surely_done):
+    for rewrite in (dce, inline, simplify, batched, cse, dce, hoist_surely_done):
+        graph = verified(rewrite(graph), after=rewrite.__name__)
+    return graph
+
+
+def batched(graph: Graph) -> Graph:
+    """What maps do on whole arrays, and sums of products as contractions. Sums are added in another order."""
+    for rewrite in (widen, simplify, contract):
         graph = verified(rewrite(graph), after=rewrite.__name__)
     return graph
 

@@ -1,4 +1,4 @@
-"""Local rewriting: applies the rules of `rules.py` (pairs of programs), `shapes.py`, `control.py`, `facts.py`."""
+"""Local rewriting: applies the rules of `rules.py` (pairs of programs), `shapes.py`, `control.py`, `facts.py`, …"""
 
 from __future__ import annotations
 
@@ -227,11 +227,12 @@ def all_rules() -> dict[str, Rules]:
     """Every rule, by the op of the equation that it rewrites."""
     from difflang.passes.control import CONTROL
     from difflang.passes.facts import FACTS
+    from difflang.passes.places import PLACES
     from difflang.passes.rules import RULES
     from difflang.passes.shapes import SHAPES
 
     table: dict[str, Rules] = {}
-    for guarded in (*SHAPES, *CONTROL, *FACTS):
+    for guarded in (*SHAPES, *CONTROL, *FACTS, *PLACES):
         for name in guarded.ops:
             table.setdefault(name, Rules()).put(guarded.rewrite, guarded.need)
     for pair in RULES:

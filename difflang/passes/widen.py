@@ -1,9 +1,10 @@
 """Widening: what a map does lane by lane and an op does on whole arrays is done on whole arrays, outside the map.
 
 An elementwise op on the items of arrays is the same op on the arrays; a reduction of an item is a reduction along later
-axes. What comes before anything that needs lanes (a loop, a branch, an index of the lane's own) is done before the map,
-what comes after all of it behind. Usually nothing is left between, and the map is gone: nothing is batched by tracing,
-and what stands around it can be simplified together with it.
+axes; what each lane looks up at an index of its own is one gather, also where a branch of the lane does it; a function
+that is called in lanes is called once for all of them. What comes before anything that needs lanes (a loop, a branch)
+is done before the map, what comes after all of it behind. Usually nothing is left between, and the map is gone: nothing
+is batched by tracing, and what stands around it can be simplified together with it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from difflang.base.source import NOWHERE, Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS
-from difflang.ir.types import Tensor
+from difflang.ir.types import Tensor, stacked
+from difflang.ops.call import call
+from difflang.ops.lanes import Mask, in_lanes
 from difflang.ops.map import map_
+from difflang.passes.lookups import lookups_first
 
 Renaming = dict[Value, Value]
 
@@ -28,10 +32,11 @@ def widen(graph: Graph) -> Graph:
 class Widener:
     def __init__(self) -> None:
         self.done: dict[Graph, Graph] = {}
+        self.functions: dict[tuple[Graph, Mask, int], Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
-            self.done[graph] = outside(self.with_inner(graph))
+            self.done[graph] = self.outside(self.with_inner(graph))
         return self.done[graph]
 
     def with_inner(self, graph: Graph) -> Graph:
@@ -39,21 +44,42 @@ class Widener:
             return graph
         return graph.with_eqns([e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns])
 
+    def outside(self, graph: Graph) -> Graph:
+        """One level of a graph with its maps widened."""
+        if not any(e.op is map_ for e in graph.eqns):
+            return graph
+        builder = Builder()
+        env: Renaming = {p: builder.param(p.type, p.hint) for p in graph.params}
+        for eqn in graph.eqns:
+            operands = tuple([env[v] for v in eqn.operands])
+            if eqn.op is map_ and all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)):
+                results: Sequence[Value] = self.lanes(builder, eqn, operands).results()
+            else:
+                results = builder.copy(eqn, operands)
+            env.update(zip(eqn.results, results, strict=True))
+        return builder.finish([env[r] for r in graph.results], name=graph.name)
 
-def outside(graph: Graph) -> Graph:
-    """One level of a graph with its maps widened."""
-    if not any(e.op is map_ for e in graph.eqns):
-        return graph
-    builder = Builder()
-    env: Renaming = {p: builder.param(p.type, p.hint) for p in graph.params}
-    for eqn in graph.eqns:
-        operands = tuple([env[v] for v in eqn.operands])
-        if eqn.op is map_ and all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)):
-            results: Sequence[Value] = Lanes(builder, eqn, operands).results()
-        else:
-            results = builder.copy(eqn, operands)
-        env.update(zip(eqn.results, results, strict=True))
-    return builder.finish([env[r] for r in graph.results], name=graph.name)
+    def lanes(self, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> Lanes:
+        consts, length = eqn.attrs["consts"], eqn.attrs["length"]
+        assert isinstance(consts, int) and isinstance(length, int)
+        body = eqn.regions[0]
+        same = dict(zip(body.params[:consts], operands[:consts], strict=True))
+        wide = dict(zip(body.params[consts:], operands[consts:], strict=True))
+        return Lanes(self, builder, body, same, wide, length, eqn.span)
+
+    def function(self, body: Graph, wide: Mask, length: int) -> Graph:
+        """A function for all lanes at once: the operands that differ, and all results, have lanes."""
+        key = (body, wide, length)
+        if key not in self.functions:
+            builder = Builder()
+            shared: Renaming = {}
+            lanes: Renaming = {}
+            for param, differs in zip(body.params, wide, strict=True):
+                type = stacked(param.type, length) if differs else param.type
+                (lanes if differs else shared)[param] = builder.param(type, param.hint)
+            results = Lanes(self, builder, body, shared, lanes, length, NOWHERE).results()
+            self.functions[key] = builder.finish(results, name=body.name)
+        return self.functions[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +94,12 @@ class Parts:
 class Lanes:
     """One map on its way out. `same` are values that all lanes share, `wide` those of all lanes in one array."""
 
-    def __init__(self, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> None:
-        consts, length = eqn.attrs["consts"], eqn.attrs["length"]
-        assert isinstance(consts, int) and isinstance(length, int)
-        self.builder, self.eqn, self.length = builder, eqn, length
-        (self.body,) = eqn.regions
-        self.same: Renaming = dict(zip(self.body.params[:consts], operands[:consts], strict=True))
-        self.wide: Renaming = dict(zip(self.body.params[consts:], operands[consts:], strict=True))
+    def __init__(
+        self, widener: Widener, builder: Builder, body: Graph, same: Renaming, wide: Renaming, length: int, span: Span
+    ) -> None:
+        self.widener, self.builder, self.span, self.length = widener, builder, span, length
+        self.body = lookups_first(body, wide)
+        self.same, self.wide = same, wide
 
     def results(self) -> list[Value]:
         parts = self.parts()
@@ -113,14 +138,16 @@ class Lanes:
 
     def does(self, eqn: Eqn, inside: set[Value]) -> bool:
         """Whether the op itself does on whole arrays what the lanes do."""
-        if eqn.regions or eqn.op.effect or not all(isinstance(v.type, Tensor) for v in eqn.operands):
+        if eqn.effectful or not all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)):
             return False
-        if eqn.op.elementwise:
+        if eqn.op.elementwise or eqn.op is call:
             return True
+        if eqn.regions:
+            return False
         wide = tuple([v in inside for v in eqn.operands])
         if eqn.op.lanes is not None and wide[0] and not any(wide[1:]):
             return True
-        return eqn.op.each is not None and eqn.op.each(eqn, wide) is not None
+        return eqn.op.each is not None and eqn.op.each(eqn, wide, self.length) is not None
 
     def do(self, eqn: Eqn) -> None:
         self.builder.span = eqn.span
@@ -136,20 +163,22 @@ class Lanes:
             return self.builder.emit(eqn.op, [self.whole(v) for v in eqn.operands], **eqn.attrs)
         wide = tuple([v in self.wide for v in eqn.operands])
         if eqn.op.lanes is not None and wide[0] and not any(wide[1:]):
-            operands = [(self.wide if w else self.same)[v] for v, w in zip(eqn.operands, wide, strict=True)]
-            return self.builder.emit(eqn.op, operands, **eqn.op.lanes(self.length, **eqn.attrs))
+            return self.builder.emit(eqn.op, self.operands(eqn), **eqn.op.lanes(self.length, **eqn.attrs))
+        if eqn.op is call:
+            function = self.widener.function(eqn.regions[0], wide, self.length)
+            return self.builder.emit(call, self.operands(eqn), (function,), **eqn.attrs)
         assert eqn.op.each is not None
-        return (eqn.op.each(eqn, wide)(*[self.whole(v) for v in eqn.operands]),)
+        return (eqn.op.each(eqn, wide, self.length)(*self.operands(eqn)),)
+
+    def operands(self, eqn: Eqn) -> list[Value]:
+        """What an equation reads, with lanes only where these differ."""
+        return [self.wide[v] if v in self.wide else self.same[v] for v in eqn.operands]
 
     def whole(self, value: Value) -> Value:
         """A value of every lane in one array."""
         if value in self.wide:
             return self.wide[value]
-        shared = self.same[value]
-        assert isinstance(shared.type, Tensor)
-        shape = (self.length, *shared.type.shape)
-        axes = tuple(range(1, len(shape)))
-        return OPS["broadcast"].one(shared, shape=shape, axes=axes)
+        return in_lanes(self.same[value], self.length)
 
     def keep(self, parts: Parts) -> None:
         """What is left of the map: it reads what was made before, and gives what is read behind."""
@@ -160,6 +189,6 @@ class Lanes:
         consts, xs = [v for v in read if v not in self.wide], [v for v in read if v in self.wide]
         body = Graph((*consts, *xs), tuple(parts.lanes), tuple(given), self.body.name)
         operands = [*[self.same[v] for v in consts], *[self.wide[v] for v in xs]]
-        self.builder.span = self.eqn.span
+        self.builder.span = self.span
         results = self.builder.emit(map_, operands, (body,), consts=len(consts), length=self.length)
         self.wide.update(zip(given, results, strict=True))

@@ -28,10 +28,14 @@ GONE = {
     "two indices": "[for i => sum(for j => m[i, j] * x[j] - y[i])]",
     "a branch by values": "[for i => where(x[i] > 0.0, x[i], y[i])]",
     "positions": "[for i => x[i] * f64(argmax(m[i]) + argsort(m[i])[0])]",
+    "an index of the lane's own": "[for i => y[k[i]] * x[i] + exp(x[i])]",
+    "a row and an item of a row": "[for i => sum(m[k[i]]) + m[i, k[i]] + m[k[i], k[2 - i]]]",
+    "a window": "[for i => sum(y[k[i] // 2..k[i] // 2 + 2] * x[i..i + 1])]",
+    "a product": "[for i => m[i] @ y + (m @ m[i])[0]]",
+    "products": "[for i => sum((m[k] @ m)[i]) * x[i]]",
     "running": "[for i => sum(cumsum(m[i]) * y) + cumprod(m[i], reverse = true)[0]]",
 }
 KEPT = {
-    "an index of the lane's own": "[for i => y[k[i]] * x[i] + exp(x[i])]",
     "a branch": "[for i => if x[i] > 0.0 { sqrt(x[i]) } else { y[i] } + exp(x[i])]",
     "a loop": "[for i => { var s = x[i]\n for v in y { s = sin(s + v) }\n s * y[i] }]",
 }

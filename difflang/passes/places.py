@@ -1,0 +1,226 @@
+"""Lookups at places that are known: `x[2 * i + 1]`, `x[n - 1 - i]` and `x[i, i]` are slices, not gathers.
+
+An index array is followed back to the numbers 0, 1, 2, … along its axes. Where it is a sum of multiples of these that
+stays in range, what a gather reads lies at even distances: a slice with a step, perhaps backwards. The cotangent of a
+slice is padded, that of a gather added up item by item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from difflang.ir.builder import region
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.types import F64, I32, I64, Tensor
+from difflang.ops.families import axes_but, known, tensor
+from difflang.passes.shapes import apply, filled, ints
+from difflang.passes.simplify import Guarded, Rewriter
+
+Found = Sequence[Value] | None
+Made = Mapping[Value, Eqn]
+Emit = Callable[..., Value]  # (name of an op, *operands, **attrs) -> its result
+
+DEPTH = 12  # how far back an index is followed
+INDICES = {I32: 2**31, I64: 2**63}
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """An array of integers: `start`, and along each axis a multiple of the position."""
+
+    start: int
+    steps: tuple[int, ...]
+
+    def ends(self, shape: Sequence[int]) -> tuple[int, int]:
+        """The least and the greatest of them. No axis is empty."""
+        reach = [step * (n - 1) for step, n in zip(self.steps, shape, strict=True)]
+        return self.start + sum(r for r in reach if r < 0), self.start + sum(r for r in reach if r > 0)
+
+    def plus(self, other: Affine, times: int = 1) -> Affine:
+        steps = tuple([a + times * b for a, b in zip(self.steps, other.steps, strict=True)])
+        return Affine(self.start + times * other.start, steps)
+
+    def times(self, number: int) -> Affine:
+        return Affine(number * self.start, tuple([number * s for s in self.steps]))
+
+
+def affine(value: Value, made: Made, depth: int = DEPTH) -> Affine | None:
+    """How an array of integers goes on along its axes, if it does so evenly and no integer on the way wraps around."""
+    eqn = made.get(value)
+    if eqn is None or depth == 0 or tensor(value).dtype not in INDICES or 0 in tensor(value).shape:
+        return None
+    rule = RULES.get(eqn.op.name)
+    inner = [affine(v, made, depth - 1) for v in eqn.operands] if rule is not None else []
+    operands = [a for a in inner if a is not None]
+    if rule is None or len(operands) < len(inner):
+        return None
+    found = rule(eqn, *operands)
+    least, most = found.ends(sizes(value)) if found is not None else (0, 0)
+    limit = INDICES[tensor(value).dtype]
+    return found if -limit <= least and most < limit else None
+
+
+def sizes(value: Value) -> tuple[int, ...]:
+    return tuple(map(known, tensor(value).shape))
+
+
+def of_const(eqn: Eqn) -> Affine | None:
+    value = eqn.attrs["value"]
+    return Affine(value, (0,) * tensor(eqn.results[0]).rank) if isinstance(value, int) else None
+
+
+def of_iota(eqn: Eqn) -> Affine:
+    return Affine(0, tuple([int(a == eqn.attrs["axis"]) for a in range(tensor(eqn.results[0]).rank)]))
+
+
+def of_product(_: Eqn, x: Affine, y: Affine) -> Affine | None:
+    if any(x.steps):
+        x, y = y, x
+    return None if any(x.steps) else y.times(x.start)
+
+
+def of_broadcast(eqn: Eqn, x: Affine) -> Affine:
+    places = ints(eqn.attrs["axes"])
+    small = sizes(eqn.operands[0])
+    steps = {a: s for a, s, n in zip(places, x.steps, small, strict=True) if n != 1}
+    return Affine(x.start, tuple([steps.get(a, 0) for a in range(tensor(eqn.results[0]).rank)]))
+
+
+def of_reshape(eqn: Eqn, x: Affine) -> Affine | None:
+    """Axes of size 1 come and go."""
+    before, after = sizes(eqn.operands[0]), sizes(eqn.results[0])
+    if [n for n in before if n != 1] != [n for n in after if n != 1]:
+        return None
+    steps = iter([s for s, n in zip(x.steps, before, strict=True) if n != 1])
+    return Affine(x.start, tuple([next(steps) if n != 1 else 0 for n in after]))
+
+
+def of_slice(eqn: Eqn, x: Affine) -> Affine:
+    starts, strides = ints(eqn.attrs["starts"]), ints(eqn.attrs["steps"])
+    start = x.start + sum(s * first for s, first in zip(x.steps, starts, strict=True))
+    return Affine(start, tuple([s * stride for s, stride in zip(x.steps, strides, strict=True)]))
+
+
+def of_reverse(eqn: Eqn, x: Affine) -> Affine:
+    turned, shape = ints(eqn.attrs["axes"]), sizes(eqn.operands[0])
+    start = x.start + sum(x.steps[a] * (shape[a] - 1) for a in turned)
+    return Affine(start, tuple([-s if a in turned else s for a, s in enumerate(x.steps)]))
+
+
+RULES: dict[str, Callable[..., Affine | None]] = {
+    "const": of_const,
+    "iota": of_iota,
+    "add": lambda eqn, x, y: x.plus(y),
+    "sub": lambda eqn, x, y: x.plus(y, -1),
+    "neg": lambda eqn, x: x.times(-1),
+    "mul": of_product,
+    "truncate": lambda eqn, x: x,
+    "broadcast": of_broadcast,
+    "reshape": of_reshape,
+    "transpose": lambda eqn, x: Affine(x.start, tuple([x.steps[a] for a in ints(eqn.attrs["perm"])])),
+    "slice": of_slice,
+    "reverse": of_reverse,
+}
+
+
+# ------------------------------------------------------------------------------------------------- lookups
+
+
+def at_known_places(to: Rewriter, eqn: Eqn) -> Found:
+    """A gather of what lies at even distances is a slice."""
+    x, *indices = eqn.operands
+    places = [affine(v, to.made) for v in indices]
+    found = [p for p in places if p is not None]
+    if len(found) < len(places):
+        return None
+
+    def emit(name: str, *operands: Value, **attrs: Any) -> Value:
+        return to.emit(eqn, name, *operands, **attrs)[0]
+
+    result = taken(emit, x, found, ints(eqn.attrs["axes"]), sizes(indices[0]))
+    return None if result is None else [result]
+
+
+def taken(emit: Emit, x: Value, places: Sequence[Affine], axes: Sequence[int], grid: tuple[int, ...]) -> Value | None:
+    """What a gather reads at places over a grid, as a slice if it is one."""
+    shape = sizes(x)
+    if 0 in grid or not all(inside(p, grid, shape[a]) for p, a in zip(places, axes, strict=True)):
+        return None
+    along = [[d for d, (s, n) in enumerate(zip(p.steps, grid, strict=True)) if s and n > 1] for p in places]
+    lanes = [d for ds in along for d in ds]
+    if all(len(ds) <= 1 for ds in along) and len(set(lanes)) == len(lanes):
+        return axis_by_axis(emit, x, places, axes, grid)
+    if len(set(lanes)) > 1:
+        return None
+    rest = axes_but(len(shape), tuple(axes))
+    strides = [prod([shape[b] for b in axes[i + 1 :]]) for i in range(len(axes))]
+    place = Affine(0, (0,) * len(grid))
+    for p, stride in zip(places, strides, strict=True):
+        place = place.plus(p, stride)
+    front = emit("transpose", x, perm=(*axes, *rest))
+    flat = emit("reshape", front, shape=(prod([shape[a] for a in axes]), *[shape[a] for a in rest]))
+    return axis_by_axis(emit, flat, [place], (0,), grid)
+
+
+def inside(place: Affine, grid: Sequence[int], size: int) -> bool:
+    least, most = place.ends(grid)
+    return least >= 0 and most < size
+
+
+def axis_by_axis(emit: Emit, x: Value, places: Sequence[Affine], axes: Sequence[int], grid: tuple[int, ...]) -> Value:
+    """Along each axis places that change along one axis of the grid, or stay."""
+    shape = sizes(x)
+    starts, stops, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    backwards: list[int] = []
+    lane_of: dict[int, int] = {}  # axis of the grid: axis of x
+    for place, axis in zip(places, axes, strict=True):
+        lane = next((d for d, (s, n) in enumerate(zip(place.steps, grid, strict=True)) if s and n > 1), None)
+        least, most = place.ends(grid)
+        starts[axis], stops[axis] = least, most + 1
+        if lane is not None:
+            lane_of[lane] = axis
+            strides[axis] = abs(place.steps[lane])
+            backwards += [axis] if place.steps[lane] < 0 else []
+    found = emit("slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(strides))
+    if backwards:
+        found = emit("reverse", found, axes=tuple(backwards))
+    lanes = sorted(lane_of)
+    points = [a for a in axes if a not in lane_of.values()]
+    rest = axes_but(len(shape), tuple(axes))
+    found = emit("transpose", found, perm=(*[lane_of[d] for d in lanes], *points, *rest))
+    found = emit("reshape", found, shape=(*[grid[d] for d in lanes], *[shape[a] for a in rest]))
+    spread = (*lanes, *range(len(grid), len(grid) + len(rest)))
+    return emit("broadcast", found, shape=(*grid, *[shape[a] for a in rest]), axes=spread)
+
+
+# -------------------------------------------------------------------------------------------------- the table
+
+
+def lookup(shape: tuple[int, ...], axes: tuple[int, ...], *places: Callable[[Value, Value], Value]) -> Graph:
+    """A gather on a grid of 2 by 3."""
+
+    def body(x: Value) -> list[Value]:
+        i, j = (x.home.one("iota", type=Tensor(I32, (2, 3)), axis=a) for a in (0, 1))
+        return [OPS["gather"].one(x, *[p(i, j) for p in places], axes=axes)]
+
+    return region([Tensor(F64, shape)], body)
+
+
+PLACES = (
+    Guarded(
+        ("gather",),
+        at_known_places,
+        (
+            lambda: lookup((8,), (0,), lambda i, j: j * 2 + 1),
+            lambda: lookup((4, 5), (1,), lambda i, j: filled(j, 4) - j * 2),
+            lambda: lookup((3, 2, 7), (0, 2), lambda i, j: j, lambda i, j: i * 3 + 2),
+            lambda: lookup((3, 3, 2), (0, 1), lambda i, j: j, lambda i, j: filled(j, 2) - j),
+            lambda: lookup((2, 4), (1,), lambda i, j: filled(j, 3)),
+            lambda: lookup((3, 4), (0, 1), lambda i, j: apply("reverse", j, axes=(1,)), lambda i, j: filled(j, 1)),
+        ),
+    ),
+)
