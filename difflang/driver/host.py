@@ -22,6 +22,7 @@ from difflang.driver.values import HostValue
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context, Reported, Session, walk
 from difflang.elaborate.jumps import early_return
+from difflang.elaborate.mismatches import not_this_pattern
 from difflang.elaborate.names import targets
 from difflang.elaborate.statements import VALUELESS, declared
 from difflang.elaborate.terms import UNIT_TERM, Term
@@ -184,12 +185,8 @@ class Host(Scopes, ABC):
     def bind(self, pattern: tree.Pattern, value: HostValue, mutable: bool, span: Span) -> None:
         if isinstance(pattern, tree.TuplePattern):
             if not isinstance(value.type, TupleType) or len(value.type.items) != len(pattern.items):
-                raise mistake(
-                    "DL0321",
-                    f"a tuple of {len(pattern.items)} is expected here",
-                    (pattern.span, ""),
-                    (span, f"this is {show_type(value.type)}"),
-                )
+                parts = len(value.type.items) if isinstance(value.type, TupleType) else None
+                raise not_this_pattern(pattern, parts, (span, f"this is {show_type(value.type)}"))
             for i, item in enumerate(pattern.items):
                 self.bind(item, value.part(i), mutable, span)
         elif pattern.name != "_":

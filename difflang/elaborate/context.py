@@ -154,8 +154,9 @@ class Session:
                 self.diagnostics.append(diagnostic)
 
     def warn(self, warning: Diagnostic) -> None:
-        """A report of what is legal and probably a mistake: once, however often the place is walked."""
-        place = warning.code, warning.labels[:1]
+        """A report of what is legal and probably a mistake: once a line, however often a place in it is walked."""
+        (first, *others) = warning.labels
+        place = warning.code, warning.message, first.span.source, first.span.position[0], tuple(others)
         if place not in self.warned:
             self.warned.add(place)
             self.report(DifflangError(warning))

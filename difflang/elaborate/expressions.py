@@ -16,6 +16,7 @@ from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks
 from difflang.elaborate.names import free_names, nodes
 from difflang.elaborate.operators import array
+from difflang.elaborate.signatures import held_alike
 from difflang.elaborate.terms import Array, Closure, Poison, Record, Term, Text, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Poly
@@ -334,6 +335,7 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
         name = tree.Member(arg.span, e.base, arg.name or "", arg.span)
         old = field(cx, base, name)
         assert isinstance(base, Record)
+        value = held_alike(old, value, arg.value.span)
         texts = isinstance(old, Text) and isinstance(value, Text)  # what a text says is part of its type
         if not texts and not cx.unifier.same(type_of(old), type_of(value)):
             raise cx.error(

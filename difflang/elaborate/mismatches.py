@@ -12,6 +12,7 @@ from difflang.check.types import DTypeVar, dtype_text, is_complex, pruned, show_
 from difflang.elaborate.spelling import quoted, way_out
 from difflang.elaborate.terms import Array, Closure, Opaque, Record, Term, Tuple, type_of
 from difflang.ir.types import C64, WHOLE_OF
+from difflang.syntax import tree
 
 if TYPE_CHECKING:
     from difflang.elaborate.context import Context
@@ -99,3 +100,13 @@ def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -
         wanted = "f32" if isinstance(b, DTypeVar) else dtype_text(b)
         return f"write `{wanted}({quoted(first_span)})`"
     return f"write `{dtype_text(a)}({quoted(other_span)})`"
+
+
+def not_this_pattern(pattern: tree.TuplePattern, parts: int | None, found: tuple[Span, str]) -> DifflangError:
+    """A pattern for a value that is no tuple, or one of another number of parts: DL0321."""
+    count = len(pattern.items)
+    if parts is None:
+        return mistake("DL0321", f"a tuple of {count} is expected here", (pattern.span, ""), found)
+    names = [item.span.text for item in pattern.items[:parts]] + ["_"] * (parts - count)
+    message = f"this pattern is for a tuple of {count}, and the tuple has {parts}"
+    return mistake("DL0321", message, (pattern.span, ""), found, help=f"it is taken apart by `({', '.join(names)})`")
