@@ -19,7 +19,7 @@ from difflang.driver import check_grad
 from difflang.driver.check_grad import Options
 from difflang.driver.entry import Entry
 from difflang.driver.guard import explain, guarded
-from difflang.driver.room import Elastic, Room
+from difflang.driver.room import LITTLE, Elastic, Room
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
 from difflang.runtime import trees
@@ -46,7 +46,8 @@ class Specialization:
         with loaded.lock:
             self.constants = loaded.constants(self.entry)
         self.random, self.fails = self.entry.random, self.entry.fails
-        self.program = Elastic(self.compiled)
+        self.rooms, self.type = loaded.rooms, type
+        self.program = Elastic(self.compiled, self.rooms.get(type, LITTLE))
         self.waiter = Waiter()
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
         like = moved_like(type, signature, given)
@@ -66,9 +67,12 @@ class Specialization:
     def executable(self) -> Executable:
         return self.program.made[1]
 
-    def grows(self, number: int) -> bool:
+    def grows(self, number: int, *, interpreted: bool = False) -> bool:
         """Whether a check failed for want of room that there is now."""
-        return self.program.grows(self.loaded.checked.session, number)
+        more = self.program.grows(self.loaded.checked.session, number, interpreted=interpreted)
+        if more:
+            self.rooms[self.type] = self.program.room
+        return more
 
     def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """What the program takes."""
@@ -127,7 +131,7 @@ class Specialization:
         converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
         results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
         while self.fails and (site := results[-3].item()):
-            if not self.grows(site):
+            if not self.grows(site, interpreted=True):
                 raise explain(self.loaded.checked.session, site, partial(evaluate, self.graph), converted)
             results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
         return self.make(iter(results))
