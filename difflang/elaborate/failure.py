@@ -31,23 +31,23 @@ class Site:
 
 
 def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
-    """The index, after a check that it lies in `0 .. size - 1` where nothing proves it."""
+    """The index, after a check that it lies in `0 .. size - 1` where nothing proves it and the program asks for it."""
     if isinstance(size, Spread):
         raise Undecided
     if not cx.unifier.same(Tensor(index.tensor.dtype), Tensor(I32)):
         dtype = pruned(index.tensor.dtype)
         raise cx.error("DL0313", f"an index is an i32, and this is {dtype}", span, "", f"write `i32({span.text})`")
-    if proved(index, size):
+    if proved(index, size) or unchecked(cx, span):
         return index
     cx.root.effects.add("fail")
     if cx.root.definition or 0 in index.tensor.shape or checked_before(cx, index, size):
         return index
     where = cx.emit("truncate", span, index.value, dtype=U32)  # what is negative is beyond every size
-    worst = index.value
-    if index.tensor.shape:
-        where = cx.emit("reduce_max", span, where, axes=tuple(range(index.tensor.rank)))
-        worst = cx.emit("truncate", span, where, dtype=I32)
-    bad = cx.emit("ge", span, where, cx.emit("const", span, value=size, type=Tensor(U32)))
+    bad = cx.emit("ge", span, where, cx.emit("const", span, value=size, type=Tensor(U32, index.tensor.shape)))
+    worst, axes = index.value, tuple(range(index.tensor.rank))
+    if axes:  # the greatest is found out when one of them is known to be bad: an `or` is faster
+        bad = cx.emit("reduce_any", span, bad, axes=axes)
+        worst = cx.emit("truncate", span, cx.emit("reduce_max", span, where, axes=axes), dtype=I32)
     fail(cx, bad, Site(span), span, worst, cx.integer(size, span).value)
     return index
 
@@ -79,6 +79,12 @@ def proved(index: Array, size: Dim) -> bool:
         return False
     room = size - index.below
     return isinstance(room, int) and room >= 0
+
+
+def unchecked(cx: Context, span: Span) -> bool:
+    """Whether this stands in a function or loop that says `@unchecked`. What is called from there is checked."""
+    around = [s for s in cx.session.unchecked if s.source is span.source]
+    return any(s.start <= span.start and span.end <= s.end for s in around)
 
 
 def fail(cx: Context, bad: Value, site: Site, span: Span, *numbers: Value) -> None:
