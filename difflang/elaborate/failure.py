@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
 from difflang.check.types import Spread, pruned
-from difflang.elaborate.context import WORD, Context
+from difflang.elaborate.context import FAILURE, WORD, Context
 from difflang.elaborate.terms import Array, Tuple, leaves
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Value
+from difflang.ir.graph import Graph, Value
 from difflang.ir.types import BOOL, I32, U32, Tensor
 
 
@@ -122,8 +122,19 @@ def absorb(cx: Context, word: Sequence[Value], span: Span) -> None:
         merge(cx, cx.emit("const", span, value=True, type=Tensor(BOOL)), word, span)
 
 
-def absorb_lanes(cx: Context, words: Sequence[Value], span: Span, *, in_order: bool) -> None:
-    """The failure of one of the lanes that failed: of the last check among theirs, or `in_order` of the first lane."""
+def has_one_check(lane: Graph) -> bool:
+    """Whether a lane's failure can only be that of one check: a choice between its number and none."""
+    made = {r: e for e in lane.eqns for r in e.results}
+    choice = made.get(lane.results[-len(FAILURE)])
+    sides = [made.get(v) for v in choice.operands[1:]] if choice is not None and choice.op.chooses else []
+    return len(sides) == 2 and all(e is not None and e.op.name == "const" for e in sides)
+
+
+def absorb_lanes(cx: Context, words: Sequence[Value], span: Span, *, in_order: bool, one_check: bool) -> None:
+    """The failure of one of the lanes that failed: of the last check among theirs, or `in_order` of the first lane.
+
+    Of `one_check` alone it is enough to know whether any lane failed, which is faster than to find the lane.
+    """
     sites = words[0]
     assert isinstance(sites.type, Tensor)
     if sites.type.shape == (0,):
@@ -131,7 +142,8 @@ def absorb_lanes(cx: Context, words: Sequence[Value], span: Span, *, in_order: b
     lane = first_failed(cx, sites, span) if in_order else cx.emit("argmax", span, sites, axis=0)
     of_lane = [cx.emit("dynamic_slice", span, w, lane, sizes=(1,)) for w in words]
     site, *numbers = [cx.emit("reshape", span, n, shape=()) for n in of_lane]
-    absorb(cx, [site if in_order else cx.emit("reduce_max", span, sites, axes=(0,)), *numbers], span)
+    any_lane = not in_order or one_check
+    absorb(cx, [cx.emit("reduce_max", span, sites, axes=(0,)) if any_lane else site, *numbers], span)
 
 
 def first_failed(cx: Context, sites: Value, span: Span) -> Value:
