@@ -179,3 +179,38 @@ fn scaled(a: f64[n, m], w: f64[n]) -> f64[n] = [for i => sum(for j => a[i, j] * 
     np.testing.assert_array_equal(m["all"](a, x), [np.nan, np.inf])
     np.testing.assert_array_equal(m.lower(a, x), [3.0, np.inf])
     np.testing.assert_array_equal(m.scaled(np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([1.0, np.inf])), [1.0, np.nan])
+
+
+CHAIN = """float f64
+fn chained(a: f64[n, m], b: f64[m, p], c: f64[p, q]) -> f64[n, q] {
+  [for i, l => sum(for k => sum(for j => a[i, j] * b[j, k]) * c[k, l])]
+}
+fn layer(w: f64[n, m], x: f64[m, p]) -> f64 = sum(for i, k => relu(sum(for j => w[i, j] * x[j, k])))
+fn chosen(w: f64[n, m], x: f64[m], c: f64[n]) -> f64 {
+  sum(for i => where(c[i] > 0.0, sum(for j => w[i, j] * x[j]), 0.0))
+}
+"""
+
+
+def test_sums_within_sums_are_contractions_of_contractions() -> None:
+    m = difflang.loads(CHAIN, name="chain")
+    assert ops(m.chained.lower(A, B, B.T).graph)["dot_general"] == 2
+    np.testing.assert_allclose(m.chained(A, B, B.T), A @ B @ B.T, rtol=1e-13)
+
+
+def test_a_gradient_that_leaves_terms_out_is_a_contraction_where_all_is_finite() -> None:
+    m = difflang.loads(CHAIN, name="chain")
+    gradient = m.layer.grad("w")
+    assert ops(gradient.lower(A, B).graph) >= Counter({"dot_general": 2, "cond": 1})
+    np.testing.assert_allclose(gradient(A, B), (A @ B > 0) @ B.T, rtol=1e-13)
+    np.testing.assert_allclose(gradient.interpret(A, B), (A @ B > 0) @ B.T, rtol=1e-13)
+
+
+def test_a_side_not_chosen_contributes_nothing_even_where_a_factor_is_infinite() -> None:
+    m = difflang.loads(CHAIN, name="chain")
+    w, x, c = np.array([[1.0, 2.0], [np.inf, 3.0]]), np.array([4.0, 5.0]), np.array([1.0, -1.0])
+    np.testing.assert_array_equal(m.chosen.grad("x")(w, x, c), [1.0, 2.0])
+    np.testing.assert_array_equal(m.chosen.grad("x").interpret(w, x, c), [1.0, 2.0])
+    np.testing.assert_array_equal(m.chosen.grad("w")(w, np.array([np.inf, 5.0]), c), [[np.inf, 5.0], [0.0, 0.0]])
+    finite = np.where(np.isfinite(w), w, 7.0)
+    np.testing.assert_array_equal(m.chosen.grad("x")(finite, x, c), [1.0, 2.0])
