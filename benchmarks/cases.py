@@ -23,7 +23,10 @@ Twin = Callable[..., Any]
 class Case:
     """A program, the function in it, what it is differentiated in, arguments, and its JAX twins.
 
-    `wrt` is the name of the first parameter: the twins are differentiated in their first argument.
+    `wrt` is the name of the first parameter: the twins are differentiated in their first argument, not at all where it
+    is empty. Of a function that
+    gives an array, the gradient is that of its sum of squares, which the program calls `loss`. `target` is the ratio to
+    be met where it is not the table's usual one.
     """
 
     name: str
@@ -32,6 +35,12 @@ class Case:
     wrt: str
     arguments: tuple[Any, ...]
     twins: dict[str, Twin]
+    loss: str = ""
+    target: float | None = None
+
+    def differentiated(self, twin: Twin) -> Twin:
+        """The gradient of a twin."""
+        return jax.grad((lambda *xs: jnp.sum(twin(*xs) ** 2)) if self.loss else twin)
 
 
 def example(name: str, **sizes: int) -> Case:

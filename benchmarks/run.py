@@ -31,8 +31,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
-from cases import CASES, Case  # noqa: E402
+from cases import CASES, Case, Twin  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
+from notation import CHECKS, NOTATION  # noqa: E402
 from timing import Run, Spread, best, interleaved, ratio  # noqa: E402
 
 AGAIN = "the best twin again"
@@ -54,6 +55,8 @@ class Table:
 TABLES = {
     "kernels": Table(CASES, ("value", "gradient", "front end", "first call"), x64=False),
     "gradients": Table(GRADIENTS, ("gradient", "front end"), x64=True),
+    "notation": Table(NOTATION, ("value", "gradient"), x64=True),
+    "checks": Table(CHECKS, ("value",), x64=True),
 }
 
 
@@ -148,7 +151,7 @@ def compared(
     first = best(interleaved(runs, max(5, args.rounds // 4), args.block))
     final = {first: runs[first], AGAIN: again(first)} | ({OURS: ours} if ours else {})
     seconds = interleaved(final, args.rounds, args.block)
-    target = CALL_TARGET if case.name == "scalar" and what in ("value", "gradient") else TARGETS[what]
+    target = CALL_TARGET if case.name == "scalar" and what in ("value", "gradient") else case.target or TARGETS[what]
     return Result(
         case.name,
         what,
@@ -174,7 +177,7 @@ def normalized(hlo: str) -> str:
 def steady(case: Case, what: str, args: argparse.Namespace) -> Result:
     """The compiled function, called again and again on arrays that are on the device."""
     arrays = jax.device_put(case.arguments)
-    through = (lambda f: f) if what == "value" else jax.grad
+    through: Callable[[Twin], Twin] = (lambda f: f) if what == "value" else case.differentiated
 
     def jitted(name: str) -> Run:
         twin = case.twins[name]
@@ -185,7 +188,7 @@ def steady(case: Case, what: str, args: argparse.Namespace) -> Result:
 
     runs = {name: jitted(name) for name in case.twins}
     if not args.twins_only:
-        f = loaded(case)
+        f = loaded(case) if what == "value" or not case.loss else loaded(replace(case, entry=case.loss))
         ours = f if what == "value" else f.grad(case.wrt)
         agree(case, ours(*arrays), next(iter(runs.values()))())
         runs[OURS] = waiting(ours, arrays)
@@ -288,6 +291,10 @@ def options() -> argparse.Namespace:
     return args
 
 
+def wanted(case: Case, what: str, args: argparse.Namespace) -> bool:
+    return (what != "first call" or args.first_calls > 0) and (what != "gradient" or bool(case.wrt))
+
+
 def measured(case: Case, what: str, args: argparse.Namespace) -> Result:
     match what:
         case "front end":
@@ -309,7 +316,7 @@ def main() -> int:
     for name in args.cases or chosen.cases:
         print(f"{name} ...", file=sys.stderr, flush=True)
         case = chosen.cases[name]()
-        results += [measured(case, what, args) for what in chosen.what if what != "first call" or args.first_calls]
+        results += [measured(case, what, args) for what in chosen.what if wanted(case, what, args)]
     print(table([HEADER, *(r.row() for r in results)]))
     print(means(results))
     if args.json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -16,7 +17,9 @@ import difflang
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
+from cases import Case  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
+from notation import NOTATION  # noqa: E402
 
 # The first twin of each program is always compared, the others among the slow tests.
 TWINS = [
@@ -87,3 +90,23 @@ def test_a_program_and_its_twin_have_one_value_and_one_gradient(name: str, twin:
     for a, b in zip(found, jax.tree.map(np.asarray, jax.tree.leaves(gradient)), strict=True):
         assert a.dtype == b.dtype == np.float64 and np.any(b != 0)
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=0)
+
+
+def in_f64(case: Case) -> Case:
+    """The same program in f64, on the same numbers."""
+    arguments = tuple([x.astype(np.float64) if x.dtype == np.float32 else x for x in case.arguments])
+    return replace(case, source=case.source.replace("f32", "f64"), arguments=arguments)
+
+
+@pytest.mark.parametrize("name", [name for name in NOTATION if not name.endswith("512")])
+def test_index_notation_computes_what_its_twins_do(name: str) -> None:
+    case = in_f64(NOTATION[name]())
+    m = difflang.loads(case.source, name=name)
+    with jax.enable_x64(True):
+        for twin in case.twins.values():
+            np.testing.assert_allclose(
+                m[case.entry](*case.arguments), jax.jit(twin)(*case.arguments), rtol=1e-10, atol=1e-12
+            )
+        if case.wrt:
+            gradient = jax.jit(case.differentiated(next(iter(case.twins.values()))))(*case.arguments)
+            np.testing.assert_allclose(m.loss.grad(case.wrt)(*case.arguments), gradient, rtol=1e-9, atol=1e-10)

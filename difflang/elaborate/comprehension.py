@@ -14,7 +14,7 @@ from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply, bind_pattern
 from difflang.elaborate.context import WORD, Context, Reported, walk, walks
 from difflang.elaborate.control import Branch, branch, closed, joined, row
-from difflang.elaborate.failure import absorb_lanes
+from difflang.elaborate.failure import absorb_lanes, has_one_check
 from difflang.elaborate.names import bound_names, nodes
 from difflang.elaborate.operators import array
 from difflang.elaborate.sources import Source, source
@@ -108,7 +108,7 @@ def mapping(
     types = tuple([Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[WORD] * len(word)]])
     results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
     if word:
-        absorb_lanes(cx, results[-3:], span, in_order=in_order)
+        absorb_lanes(cx, results[-3:], span, in_order=in_order, one_check=has_one_check(graph))
         results = results[:-3]
     return rebuild(mapped(type_of(value), lambda t: Tensor(t.dtype, (length, *t.shape))), results)
 

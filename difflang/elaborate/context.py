@@ -138,6 +138,7 @@ class Session:
     ruled: dict[Graph, Any] = field(default_factory=dict[Graph, Any])  # what stands in for an instance's derivative
     ruling: list[Graph] = field(default_factory=list[Graph])  # the instances whose rules are being elaborated
     warned: set[Any] = field(default_factory=set[Any])  # the codes and places of warnings
+    unchecked: set[Span] = field(default_factory=set[Span])  # where no index is checked
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
 
     def site(self, site: Any) -> int:
@@ -305,13 +306,18 @@ class Context:
         """A construct of the language that is not there yet."""
         return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)
 
-    def attributes(self, attributes: tuple[tree.Attribute, ...]) -> None:
-        """Attributes choose a strategy, and none is there yet. Errors: DL0209, DL0801."""
+    def attributes(self, attributes: tuple[tree.Attribute, ...], span: Span) -> None:
+        """Attributes of what stands there choose a strategy; one of them is there. Errors: DL0209, DL0801."""
         for attribute in attributes:
+            if attribute.name == "unchecked" and not attribute.args:
+                self.session.unchecked.add(span)
+                continue
             if attribute.name not in (known := ("checkpoint", "memory", "unchecked", "deterministic")):
                 near = nearest(attribute.name, known)
                 way = f"did you mean `@{near}`?" if near else f"there are @{', @'.join(known)}"
                 raise self.error("DL0209", f"there is no attribute `@{attribute.name}`", attribute.span, "", way)
+            if attribute.name == "unchecked":
+                raise self.error("DL0209", "`@unchecked` takes nothing in parentheses", attribute.span)
             raise self.not_yet(f"`@{attribute.name}` is", attribute.span, "leave it away: it never changes a result")
 
     def global_term(self, var: HostVar) -> Term:

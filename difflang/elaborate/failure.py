@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
 from difflang.check.types import Spread, pruned
-from difflang.elaborate.context import WORD, Context
+from difflang.elaborate.context import FAILURE, WORD, Context
 from difflang.elaborate.terms import Array, Tuple, leaves
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Value
+from difflang.ir.graph import Graph, Value
 from difflang.ir.types import BOOL, I32, I64, U32, U64, Tensor
 from difflang.ops.families import tensor
 
@@ -36,28 +36,31 @@ class Site:
 
 
 def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
-    """The index as an i32, after a check of all its bits that it lies in `0 .. size - 1` where nothing proves it."""
+    """The index as an i32, after a check of all its bits that it lies in `0 .. size - 1`.
+
+    Without it where that is proved, or where the program says `@unchecked`.
+    """
     if isinstance(size, Spread):
         raise Undecided
     given = index
     if not cx.unifier.same(Tensor(index.tensor.dtype), Tensor(I32)):
         index = Array(cx.emit("truncate", span, given.value, dtype=I32))
-    if proved(index, size):
+    if proved(index, size) or unchecked(cx, span):
         return index
     cx.root.effects.add("fail")
     if cx.root.definition or 0 in index.tensor.shape or checked_before(cx, given, size):
         return index
     dtype = pruned(given.tensor.dtype)
-    wide = dtype in (U32, I64, U64)
     bits = U64 if dtype in (I64, U64) else U32
     where = cx.emit("truncate", span, given.value, dtype=bits)  # what is negative is beyond every size
-    worst = index.value
-    if index.tensor.shape:
-        where = cx.emit("reduce_max", span, where, axes=tuple(range(index.tensor.rank)))
+    bad = cx.emit("ge", span, where, cx.emit("const", span, value=size, type=Tensor(bits, index.tensor.shape)))
+    worst, axes = index.value, tuple(range(index.tensor.rank))
+    if axes:  # the greatest is found out when one of them is known to be bad: an `or` is faster
+        bad = cx.emit("reduce_any", span, bad, axes=axes)
+        where = cx.emit("reduce_max", span, where, axes=axes)
         worst = cx.emit("truncate", span, where, dtype=I32)
-    if wide:
+    if dtype in (U32, I64, U64):
         worst = nearest(cx, cx.emit("truncate", span, where, dtype=dtype), span)
-    bad = cx.emit("ge", span, where, cx.emit("const", span, value=size, type=Tensor(bits)))
     fail(cx, bad, Site(span), span, worst, cx.integer(size, span).value)
     return index
 
@@ -99,6 +102,12 @@ def proved(index: Array, size: Dim) -> bool:
     return isinstance(room, int) and room >= 0
 
 
+def unchecked(cx: Context, span: Span) -> bool:
+    """Whether this stands in a function or loop that says `@unchecked`. What is called from there is checked."""
+    around = [s for s in cx.session.unchecked if s.source is span.source]
+    return any(s.start <= span.start and span.end <= s.end for s in around)
+
+
 def fail(cx: Context, bad: Value, site: Site, span: Span, *numbers: Value) -> None:
     """Write the failure if `bad`, unless an earlier check has."""
     word = [cx.emit("const", span, value=cx.session.site(site), type=WORD)]
@@ -134,8 +143,19 @@ def absorb(cx: Context, word: Sequence[Value], span: Span) -> None:
         merge(cx, cx.emit("const", span, value=True, type=Tensor(BOOL)), word, span)
 
 
-def absorb_lanes(cx: Context, words: Sequence[Value], span: Span, *, in_order: bool) -> None:
-    """The failure of one of the lanes that failed: of the last check among theirs, or `in_order` of the first lane."""
+def has_one_check(lane: Graph) -> bool:
+    """Whether a lane's failure can only be that of one check: a choice between its number and none."""
+    made = {r: e for e in lane.eqns for r in e.results}
+    choice = made.get(lane.results[-len(FAILURE)])
+    sides = [made.get(v) for v in choice.operands[1:]] if choice is not None and choice.op.chooses else []
+    return len(sides) == 2 and all(e is not None and e.op.name == "const" for e in sides)
+
+
+def absorb_lanes(cx: Context, words: Sequence[Value], span: Span, *, in_order: bool, one_check: bool) -> None:
+    """The failure of one of the lanes that failed: of the last check among theirs, or `in_order` of the first lane.
+
+    Of `one_check` alone it is enough to know whether any lane failed, which is faster than to find the lane.
+    """
     sites = words[0]
     assert isinstance(sites.type, Tensor)
     if sites.type.shape == (0,):
@@ -143,7 +163,8 @@ def absorb_lanes(cx: Context, words: Sequence[Value], span: Span, *, in_order: b
     lane = first_failed(cx, sites, span) if in_order else cx.emit("argmax", span, sites, axis=0)
     of_lane = [cx.emit("dynamic_slice", span, w, lane, sizes=(1,)) for w in words]
     site, *numbers = [cx.emit("reshape", span, n, shape=()) for n in of_lane]
-    absorb(cx, [site if in_order else cx.emit("reduce_max", span, sites, axes=(0,)), *numbers], span)
+    any_lane = not in_order or one_check
+    absorb(cx, [cx.emit("reduce_max", span, sites, axes=(0,)) if any_lane else site, *numbers], span)
 
 
 def first_failed(cx: Context, sites: Value, span: Span) -> Value:

@@ -292,6 +292,7 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
     """What a function's body gives, checked against the declared result."""
     from difflang.elaborate import linear
 
+    cx.attributes(decl.attributes, decl.span)
     for clause in decl.where:
         holds = yield walk(cx, clause)
         if isinstance(holds, Array) and holds.static is False:
@@ -391,7 +392,6 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
     cx = function_context(session, module, annotations, definition=True)
     before = session.errors
     try:
-        cx.attributes(decl.attributes)
         for name, term in parameter_terms(cx, decl).items():
             cx.scope.bind(name, term)
         for param in decl.params:

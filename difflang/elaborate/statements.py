@@ -292,7 +292,7 @@ def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding:
 
 @walks(tree.Fn)
 def nested_fn(cx: Context, e: tree.Fn) -> Walk[Term]:
-    cx.attributes(e.attributes)
+    cx.attributes(e.attributes, e.span)
     names, terms = captured(cx, e)
     mine = tuple((n, t) for n, t in zip(names, terms, strict=True) if n not in {p.name for p in e.params})
     cx.scope.bind(

@@ -109,7 +109,8 @@ def mentioned(names: set[str], *parts: tree.Node) -> bool:
 
 def simple(loop: tree.For) -> bool:
     """Whether a loop runs to its end, and gives nothing but what it assigns."""
-    if type(loop) is not tree.For or loop.attributes or mentions(loop.body, (tree.Yield,)) is not None:
+    strategies = [a for a in loop.attributes if a.name != "unchecked"] if type(loop) is tree.For else [loop]
+    if strategies or mentions(loop.body, (tree.Yield,)) is not None:
         return False
     return not any(isinstance(n, JUMPS) for n in nodes(loop.body))
 

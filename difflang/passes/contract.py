@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
-from difflang.ir.builder import Builder
+from difflang.ir.builder import Builder, region
+from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import OPS
 from difflang.ir.types import COMPLEXES, FLOATS, Tensor
+from difflang.ops.cond import cond
 from difflang.ops.families import known, tensor
+from difflang.ops.map import map_
 from difflang.passes.places import Affine, affine, sizes, taken
 from difflang.passes.shapes import ints
 
@@ -36,31 +40,39 @@ def contract(graph: Graph) -> Graph:
 
 class Contractor:
     def __init__(self) -> None:
-        self.done: dict[Graph, Graph] = {}
+        self.done: dict[tuple[Graph, bool], Graph] = {}
 
-    def graph(self, graph: Graph) -> Graph:
-        if graph not in self.done:
-            self.done[graph] = contracted(self.with_inner(graph))
-        return self.done[graph]
+    def graph(self, graph: Graph, in_lanes: bool = False) -> Graph:
+        key = graph, in_lanes
+        if key not in self.done:
+            self.done[key] = contracted(self.with_inner(graph, in_lanes), in_lanes)
+        return self.done[key]
 
-    def with_inner(self, graph: Graph) -> Graph:
+    def with_inner(self, graph: Graph, in_lanes: bool) -> Graph:
         if not any([e.regions for e in graph.eqns]):
             return graph
-        return graph.with_eqns([e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns])
+        return graph.with_eqns([self.inside(e, in_lanes or e.op is map_) if e.regions else e for e in graph.eqns])
+
+    def inside(self, eqn: Eqn, in_lanes: bool) -> Eqn:
+        return eqn.with_regions([self.graph(region, in_lanes) for region in eqn.regions])
 
 
-def contracted(graph: Graph) -> Graph:
+def contracted(graph: Graph, in_lanes: bool) -> Graph:
     """One level of a graph."""
+
+    def plan_for(eqn: Eqn) -> Plan | Masked | Window | None:
+        return plan_of(eqn, made) or (None if in_lanes else masked_plan(eqn, made)) or window_of(eqn, made)
+
     made = {r: e for e in graph.eqns for r in e.results}
     sums = [e for e in graph.eqns if e.op.name == "reduce_sum" and tensor(e.operands[0]).dtype in FLOATS + COMPLEXES]
-    plans = {e: plan for e in sums if (plan := plan_of(e, made) or window_of(e, made)) is not None}
+    plans = {e: plan for e in sums if (plan := plan_for(e)) is not None}
     if not plans:
         return graph
     eqns: list[Eqn] = []
     to: dict[Value, Value] = {}
     for eqn in graph.eqns:
         if eqn in plans:
-            to[eqn.results[0]] = emitted(plans[eqn], eqn, eqns)
+            to[eqn.results[0]] = emitted(plans[eqn], eqn, eqns, to)
         else:
             eqns.append(eqn.renamed(to))
     return graph.with_eqns(eqns).renamed_results(to)
@@ -105,10 +117,13 @@ class Plan:
 
     lhs: Factor
     rhs: Factor
-    rank: int
     over: Axes
     shared: Axes
     later: Axes  # what is summed of the contraction: only one factor lies along these
+
+    @property
+    def turned(self) -> Plan:
+        return Plan(self.rhs, self.lhs, self.over, self.shared, self.later)
 
     @property
     def order(self) -> Axes:
@@ -135,12 +150,12 @@ class Plan:
         return builder.one("transpose", result, perm=tuple([order.index(a) for a in sorted(order)]))
 
 
-def emitted(plan: Plan | Window, eqn: Eqn, eqns: list[Eqn]) -> Value:
-    """Append what computes a sum instead of an equation; gives it."""
+def emitted(plan: Plan | Masked | Window, eqn: Eqn, eqns: list[Eqn], before: Mapping[Value, Value]) -> Value:
+    """Append what computes a sum instead of an equation; gives it. `before` are the sums that have been replaced."""
     builder = Builder(span=eqn.span)
     params = [builder.param(v.type) for v in plan.reads]
     result = plan.sum(builder, *params)
-    to = dict(zip(params, plan.reads, strict=True))
+    to = {p: before.get(v, v) for p, v in zip(params, plan.reads, strict=True)}
     eqns += [e.renamed(to) for e in builder.eqns]
     return result
 
@@ -148,9 +163,13 @@ def emitted(plan: Plan | Window, eqn: Eqn, eqns: list[Eqn]) -> Value:
 def plan_of(eqn: Eqn, made: Made) -> Plan | None:
     """How a sum is a contraction, if it is one."""
     product = made.get(eqn.operands[0])
-    if product is None or product.op.name != "mul":
+    return plan_for_product(product, ints(eqn.attrs["axes"]), made) if product is not None else None
+
+
+def plan_for_product(product: Eqn, summed: Axes, made: Made) -> Plan | None:
+    if product.op.name != "mul":
         return None
-    shape, summed = tensor(product.results[0]).shape, ints(eqn.attrs["axes"])
+    shape = tensor(product.results[0]).shape
     lhs, rhs = (spread(v, made) for v in product.operands)
     both = [a for a in lhs.axes if a in rhs.axes]
     over = tuple([a for a in both if a in summed])
@@ -159,9 +178,8 @@ def plan_of(eqn: Eqn, made: Made) -> Plan | None:
     everywhere = {*lhs.axes, *rhs.axes} == set(range(len(shape)))
     if not over or not everywhere or 0 in shape or not pays(lhs, rhs, shape, made):
         return None
-    plan = Plan(lhs, rhs, len(shape), over, shared, later)
-    turned = Plan(rhs, lhs, len(shape), over, shared, later)
-    return min(plan, turned, key=disorder)
+    plan = Plan(lhs, rhs, over, shared, later)
+    return min(plan, plan.turned, key=disorder)
 
 
 def disorder(plan: Plan) -> bool:
@@ -197,6 +215,69 @@ def at_hand(value: Value, made: Made) -> bool:
         seen.update(fresh)
         todo += [(v, depth + 1) for v in fresh]
     return False
+
+
+# --------------------------------------------------------------------------------- sums that leave terms out
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """A sum of products of which a truth leaves some out, as a contraction of one factor that is 0 there instead.
+
+    That is the same if all of the other factor is finite, which is asked when it runs: no 0 meets an Inf.
+    """
+
+    plan: Plan
+    truth: Factor  # it lies along axes of the plan's first factor
+    shape: tuple[Dim, ...]
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        return *self.plan.reads, self.truth.value
+
+    def sum(self, builder: Builder, lhs: Value, rhs: Value, truth: Value) -> Value:
+        finite = builder.one("reduce_all", builder.one("isfinite", rhs), axes=tuple(range(tensor(rhs).rank)))
+        types = [lhs.type, rhs.type, truth.type]
+        regions = region(types, self.contraction), region(types, self.term_by_term)
+        (result,) = builder.emit(cond, [finite, lhs, rhs, truth], regions)
+        return result
+
+    def contraction(self, lhs: Value, rhs: Value, truth: Value) -> list[Value]:
+        axes = self.plan.lhs.axes
+        there = Factor(truth, tuple([axes.index(a) for a in self.truth.axes]))
+        zero = lhs.home.const(0.0, lhs.type)
+        kept = OPS["select"].one(along(there, tensor(lhs).shape), lhs, zero)
+        return [self.plan.sum(lhs.home, kept, rhs)]
+
+    def term_by_term(self, lhs: Value, rhs: Value, truth: Value) -> list[Value]:
+        factors = self.plan.lhs.axes, self.plan.rhs.axes, self.truth.axes
+        x, y, there = (along(Factor(v, a), self.shape) for v, a in zip((lhs, rhs, truth), factors, strict=True))
+        terms = OPS["select"].one(there, x * y, lhs.home.const(0.0, Tensor(tensor(lhs).dtype, self.shape)))
+        return [OPS["reduce_sum"].one(terms, axes=tuple(sorted((*self.plan.over, *self.plan.later))))]
+
+
+def along(factor: Factor, shape: tuple[Dim, ...]) -> Value:
+    """A factor spread over a shape."""
+    order = sorted(range(len(factor.axes)), key=factor.axes.__getitem__)
+    value = factor.value if order == list(range(len(order))) else OPS["transpose"].one(factor.value, perm=tuple(order))
+    return OPS["broadcast"].one(value, shape=shape, axes=tuple(sorted(factor.axes)))
+
+
+def masked_plan(eqn: Eqn, made: Made) -> Masked | None:
+    """How a sum of products is a contraction where terms are left out for which a truth does not hold."""
+    choice = made.get(eqn.operands[0])
+    if choice is None or not choice.op.chooses:
+        return None
+    product, nothing = made.get(choice.operands[1]), made.get(choice.operands[2])
+    if product is None or nothing is None or nothing.op.name != "const" or nothing.attrs["value"] != 0:
+        return None
+    plan, truth = plan_for_product(product, ints(eqn.attrs["axes"]), made), spread(choice.operands[0], made)
+    if plan is None or tensor(plan.lhs.value).dtype not in FLOATS:
+        return None
+    for way in (plan, plan.turned):
+        if set(truth.axes) <= set(way.lhs.axes):
+            return Masked(way, truth, tensor(choice.results[0]).shape)
+    return None
 
 
 # ------------------------------------------------------------------------------------------------- windows

@@ -24,10 +24,11 @@ BLIND = {cse, simplify}  # they see no dead equation, so one dropped gives them 
 def tidied(graph: Graph) -> Graph:
     """One quick round, for a graph that will be differentiated and then optimized once more.
 
-    What lanes look up is one gather, what they contract one contraction, and so are their derivatives. What every step
-    of a loop computes alike leaves it here: its derivative is then taken once too, not once a step.
+    What lanes look up is one gather, and its derivative one scatter. What every step of a loop computes alike leaves it
+    here: its derivative is then taken once too, not once a step. Sums of products are not contracted yet: as such their
+    cotangents are chosen term by term.
     """
-    for rewrite in (dce, inline, simplify, batched, cse, dce, hoist_surely_done):
+    for rewrite in (dce, inline, simplify, widen, simplify, cse, dce, hoist_surely_done):
         graph = verified(rewrite(graph), after=rewrite.__name__)
     return graph
 

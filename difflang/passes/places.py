@@ -1,4 +1,4 @@
-"""Lookups at places that are known: `x[2 * i + 1]`, `x[n - 1 - i]` and `x[i, i]` are slices, not gathers.
+"""Places that are known: `x[2 * i + 1]`, `x[n - 1 - i]` and `x[i, i]` are slices, not gathers, and need no check.
 
 An index array is followed back to the numbers 0, 1, 2, … along its axes. Where it is a sum of multiples of these that
 stays in range, what a gather reads lies at even distances: a slice with a step, perhaps backwards. The cotangent of a
@@ -15,9 +15,9 @@ from typing import Any
 from difflang.ir.builder import region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.types import F64, I32, I64, Tensor
+from difflang.ir.types import BOOL, F64, I32, I64, U32, Tensor
 from difflang.ops.families import axes_but, known, tensor
-from difflang.passes.shapes import apply, filled, ints
+from difflang.passes.shapes import apply, filled, ints, on_matrix, program
 from difflang.passes.simplify import Guarded, Rewriter
 
 Found = Sequence[Value] | None
@@ -25,7 +25,7 @@ Made = Mapping[Value, Eqn]
 Emit = Callable[..., Value]  # (name of an op, *operands, **attrs) -> its result
 
 DEPTH = 12  # how far back an index is followed
-INDICES = {I32: 2**31, I64: 2**63}
+INDICES = {I32: (-(2**31), 2**31), I64: (-(2**63), 2**63), U32: (0, 2**32)}  # from, to below
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ def affine(value: Value, made: Made, depth: int = DEPTH) -> Affine | None:
         return None
     found = rule(eqn, *operands)
     least, most = found.ends(sizes(value)) if found is not None else (0, 0)
-    limit = INDICES[tensor(value).dtype]
-    return found if -limit <= least and most < limit else None
+    first, end = INDICES[tensor(value).dtype]
+    return found if first <= least and most < end else None
 
 
 def sizes(value: Value) -> tuple[int, ...]:
@@ -197,7 +197,63 @@ def axis_by_axis(emit: Emit, x: Value, places: Sequence[Affine], axes: Sequence[
     return emit("broadcast", found, shape=(*grid, *[shape[a] for a in rest]), axes=spread)
 
 
+def from_known_starts(to: Rewriter, eqn: Eqn) -> Found:
+    """A window that begins at places known beforehand is a slice; one that would leave the array is moved inside."""
+    x, *starts = eqn.operands
+    numbers, shape, wanted = [to.number(s) for s in starts], sizes(x), ints(eqn.attrs["sizes"])
+    if not all(isinstance(n, int) for n in numbers):
+        return None
+    places = zip(numbers, shape, wanted, strict=True)
+    first = tuple([min(max(n, 0), whole - size) for n, whole, size in places if isinstance(n, int)])
+    stops = tuple([f + size for f, size in zip(first, wanted, strict=True)])
+    return to.emit(eqn, "slice", x, starts=first, stops=stops, steps=(1,) * len(shape))
+
+
+# ------------------------------------------------------------------------------------------------- checks
+
+
+# Of each comparison, the answer where the difference is less than a number; elsewhere it is the other.
+SIDES = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (False, 1)}
+
+
+def decided(to: Rewriter, eqn: Eqn) -> Found:
+    """A comparison of integers of which all are known to be on one side."""
+    x, y = (affine(v, to.made) for v in eqn.operands)
+    if x is None or y is None:
+        return None
+    least, most = x.plus(y, -1).ends(sizes(eqn.operands[0]))
+    below, reached = SIDES[eqn.op.name]
+    answer = below if most < reached else not below if least >= reached else None
+    return None if answer is None else [to.const(eqn, answer, eqn.results[0].type)]
+
+
+def alike(to: Rewriter, eqn: Eqn) -> Found:
+    """What is chosen of elements that are all one number is that number."""
+    number = to.number(eqn.operands[0])
+    if number is None or 0 in tensor(eqn.operands[0]).shape:
+        return None
+    return [to.const(eqn, number, eqn.results[0].type)]
+
+
 # -------------------------------------------------------------------------------------------------- the table
+
+
+on_truths = program(Tensor(BOOL, (2, 3)))
+
+
+def at(x: Value, place: int) -> Value:
+    return filled(x, place, Tensor(I32))
+
+
+def beyond(name: str, size: int) -> Graph:
+    """A check of 2 i + 3 for i from 0 to 4, as indices are checked."""
+
+    def body(x: Value) -> list[Value]:
+        index = x.home.one("iota", type=Tensor(I32, (5,)), axis=0) * 2 + 3
+        unsigned = apply("truncate", index, dtype=U32)
+        return [apply(name, unsigned, filled(unsigned, size))]
+
+    return region([Tensor(I32)], body)
 
 
 def lookup(shape: tuple[int, ...], axes: tuple[int, ...], *places: Callable[[Value, Value], Value]) -> Graph:
@@ -222,5 +278,35 @@ PLACES = (
             lambda: lookup((2, 4), (1,), lambda i, j: filled(j, 3)),
             lambda: lookup((3, 4), (0, 1), lambda i, j: apply("reverse", j, axes=(1,)), lambda i, j: filled(j, 1)),
         ),
+    ),
+    Guarded(
+        ("dynamic_slice",),
+        from_known_starts,
+        (
+            on_matrix(lambda x: apply("dynamic_slice", x, at(x, 1), at(x, 1), sizes=(1, 2))),
+            on_matrix(lambda x: apply("dynamic_slice", x, at(x, -7), at(x, 9), sizes=(1, 2))),
+        ),
+    ),
+    Guarded(
+        ("lt", "le", "gt", "ge"),
+        decided,
+        (
+            lambda: beyond("ge", 12),
+            lambda: beyond("ge", 3),
+            lambda: beyond("gt", 11),
+            lambda: beyond("lt", 12),
+            lambda: beyond("le", 2),
+        ),
+    ),
+    Guarded(
+        ("reduce_any", "reduce_all", "reduce_max", "reduce_min"),
+        alike,
+        (
+            on_truths(lambda p: apply("reduce_any", filled(p, True), axes=(0,))),
+            on_truths(lambda p: apply("reduce_all", filled(p, False), axes=(0, 1))),
+            on_matrix(lambda x: apply("reduce_max", filled(x, -0.0), axes=(1,))),
+            on_matrix(lambda x: apply("reduce_min", filled(x, float("nan")), axes=())),
+        ),
+        need=(0, "const"),
     ),
 )
