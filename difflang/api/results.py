@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from difflang.api.enums import made
 from difflang.api.records import Records
 from difflang.check.types import (
     ClosureType,
@@ -12,8 +13,10 @@ from difflang.check.types import (
     LangType,
     RangeType,
     RecordType,
+    SumType,
     TextType,
     TupleType,
+    VariantType,
     leaf_types,
 )
 from difflang.ir.types import Tensor
@@ -32,6 +35,11 @@ def maker(type: LangType, records: Records, function: Callable[[ClosureType, tup
         case RecordType(fields=fields):
             cls, makers = records.of(type), [maker(t, records, function) for t in fields]
             return lambda leaves: cls(*[make(leaves) for make in makers])
+        case VariantType(fields=fields):
+            cls, makers = records.enums.of(type), [maker(t, records, function) for t in fields]
+            return lambda leaves: cls(*[make(leaves) for make in makers])
+        case SumType(options=options):
+            return made(type.marks, [maker(t, records, function) for t in options], type.tag.shape)
         case ClosureType():
             count = len(leaf_types(type))
             return lambda leaves: function(type, tuple([next(leaves) for _ in range(count)]))

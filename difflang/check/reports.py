@@ -42,6 +42,10 @@ def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
     return mistake("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
 
 
+def kind_of(decl: tree.Record | tree.Enum) -> str:
+    return "enum" if isinstance(decl, tree.Enum) else "record"
+
+
 def written_type(written: tree.TypeExpr) -> str:
     return written.span.text
 

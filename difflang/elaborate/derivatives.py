@@ -9,10 +9,12 @@ from typing import Any
 from difflang.base.source import NOWHERE, Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
+from difflang.check.sums import joint
 from difflang.check.types import (
     DTypeVar,
     LangType,
     RecordType,
+    VariantType,
     is_complex,
     leaf_types,
     pruned,
@@ -26,9 +28,9 @@ from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.control import closed
 from difflang.elaborate.failure import absorb
-from difflang.elaborate.functions import like
 from difflang.elaborate.lost import watch
 from difflang.elaborate.signatures import captured_sizes, is_dim
+from difflang.elaborate.sums import held_as
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
@@ -37,10 +39,14 @@ from difflang.elaborate.terms import (
     Opaque,
     Poison,
     Record,
+    Sum,
     Term,
     Tuple,
+    Variant,
     leaves,
+    like,
     rebuilt_record,
+    rebuilt_variant,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
@@ -191,6 +197,10 @@ def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value]
             return Tuple(tuple([replaced(cx, t, (), points, span) for t in term.items]))
         case Record():
             return rebuilt_record(term.type, tuple([replaced(cx, t, (), points, span) for t in term.fields]))
+        case Variant():
+            return rebuilt_variant(term.type, tuple([replaced(cx, t, (), points, span) for t in term.fields]))
+        case Sum():
+            return Sum(term.tag, tuple([replaced(cx, t, (), points, span) for t in term.parts]))
         case Closure():
             return Closure(term.code, tuple([replaced(cx, t, (), points, span) for t in term.captures]))
         case _:
@@ -305,6 +315,13 @@ def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
             return Tuple(tuple([tangent_term(t, parts) for t in term.items]))
         case Closure():
             return Tuple(tuple([tangent_term(t, parts) for t in term.captures]))
+        case Sum():
+            return Sum(term.tag, tuple([tangent_term(t, parts) for t in term.parts]))
+        case Variant():
+            inside = [(n, tangent_term(t, parts)) for n, t in zip(term.type.names, term.fields, strict=True)]
+            of_variant = tangent_type(term.type)
+            assert isinstance(of_variant, VariantType)
+            return rebuilt_variant(of_variant, tuple(t for n, t in inside if n in of_variant.names))
         case Record():
             type = tangent_type(term.type)
             assert isinstance(type, RecordType)
@@ -331,17 +348,35 @@ def pushed(
     for (position, path), (tangent, span) in zip(wrt, tangents, strict=True):
         term = differentiable_part(cx, args.items[position], path)
         wanted = tangent_type(type_of(term))
-        if not cx.unifier.same(wanted, type_of(tangent)):
+        if joint(cx.unifier, wanted, type_of(tangent)) != wanted:
             raise cx.error(
                 "DL0404",
                 f"the tangent of {show_type(type_of(term))} is {show_type(wanted)}",
                 span,
                 f"this is {show_type(type_of(tangent))}",
             )
-        given += leaves(tangent)
+        given += changes_along(cx, term, held_as(cx.builder, tangent, wanted), span)
     values, changes = forward(cx, traced, given, args.span)
     value = like(traced.result, iter(values))
-    return Tuple((value, tangent_term(traced.result, iter(changes))))
+    return Tuple((value, tangent_term(value, iter(changes))))
+
+
+def changes_along(cx: Context, value: Term, change: Term, span: Span) -> list[Value]:
+    """The numbers of a tangent, after a check that it is of the variant that the value is of."""
+    from difflang.elaborate.leafwise import of_one_variant
+
+    match value, change:
+        case Sum(), Sum():
+            of_one_variant(cx, value, change, span)
+            pairs = zip(value.parts, change.parts, strict=True)
+        case ((Record() | Variant()), (Record() | Variant())):
+            fields = dict(zip(value.type.names, value.fields, strict=True))
+            pairs = [(fields[n], c) for n, c in zip(change.type.names, change.fields, strict=True)]
+        case ((Tuple(items=parts) | Closure(captures=parts)), Tuple()):
+            pairs = zip(parts, change.items, strict=True)
+        case _:
+            return leaves(change)
+    return [number for v, c in pairs for number in changes_along(cx, v, c, span)]
 
 
 def forward(

@@ -11,11 +11,13 @@ from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
 from difflang.check.modules import HostVar
 from difflang.check.reports import Undecided
+from difflang.check.sums import joint
 from difflang.check.types import imaginary_dtype, literal_dtype, show_type
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks
 from difflang.elaborate.names import free_names, nodes
 from difflang.elaborate.operators import array
+from difflang.elaborate.sums import constructor
 from difflang.elaborate.terms import Array, Closure, Poison, Record, Term, Text, Tuple, rebuilt_record, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Poly
@@ -133,8 +135,11 @@ def declared(cx: Context, id: str, span: Span) -> Term | None:
     module = cx.module
     if id in module.fns:
         return Closure(FnCode(module.fns[id], module), ())
-    if id in module.records:
-        return Closure(RecordCode(module.records[id], module), ())
+    record = module.records.get(id)
+    if isinstance(record, tree.Record):
+        return Closure(RecordCode(record, module), ())
+    if id in module.variants:
+        return constructor(*module.variants[id], module)
     if id in module.later:
         raise Reported  # what it is declared as is not there yet, and that was said
     if id in CONSTANTS:
@@ -159,6 +164,7 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         *module.host,
         *module.fns,
         *module.records,
+        *module.variants,
         *prelude,
         *BUILTINS,
         *TRANSFORMS,
@@ -168,6 +174,9 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
     way = f"did you mean `{near}`?" if near else ""
     if id in HOST_ONLY:
         return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY[id])
+    if isinstance(enum := module.records.get(id), tree.Enum):
+        names = ", ".join(v.name for v in enum.variants)
+        return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
     if id in PACKAGES:
         way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
     return cx.error("DL0201", f"there is no `{id}` here", span, "", ELSEWHERE.get(id, way))
@@ -335,7 +344,7 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
         old = field(cx, base, name)
         assert isinstance(base, Record)
         texts = isinstance(old, Text) and isinstance(value, Text)  # what a text says is part of its type
-        if not texts and not cx.unifier.same(type_of(old), type_of(value)):
+        if not texts and joint(cx.unifier, type_of(old), type_of(value)) is None:
             raise cx.error(
                 "DL0304",
                 f"the field `{arg.name}` is {show_type(type_of(old))}",
@@ -377,12 +386,6 @@ def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
 @walks(tree.WithKey)
 def with_key(cx: Context, e: tree.WithKey) -> Walk[Term]:
     raise cx.not_yet("`with_key` is", e.span)
-    yield
-
-
-@walks(tree.Match)
-def match_(cx: Context, e: tree.Match) -> Walk[Term]:
-    raise cx.not_yet("`match` is", e.span, "use `if`")
     yield
 
 
