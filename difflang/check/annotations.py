@@ -6,11 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError
-from difflang.base.source import Span
-from difflang.check.elsewhere import ELSEWHERE
-from difflang.check.reports import Undecided, kind_of, mistake, unbound_size, untold
+from difflang.check.reports import Undecided, holds_itself, kind_of, mistake, unbound_size, unknown_type, untold
 from difflang.check.sizes import arithmetic, free_names
 from difflang.check.sums import is_stacked, joint
 from difflang.check.types import (
@@ -57,6 +53,7 @@ class Annotations:
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
     default_float: DType | None = None
+    within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
 
     # ---- evaluation: every name is bound, or becomes rigid
 
@@ -90,7 +87,7 @@ class Annotations:
             return Tensor(DTYPES["i32"])
         record = self.records(name)
         if record is None:
-            raise self.unknown(written.span, name)
+            raise unknown_type(written.span, name, [*self.generics, *self.names()], BOUNDS)
         if record.generics:
             args = ", ".join(g.name for g in record.generics)
             raise mistake(
@@ -101,14 +98,6 @@ class Annotations:
                 help=f"write `{name}[{args}]`, with the sizes it has here",
             )
         return self.declared(record, {})
-
-    def unknown(self, span: Span, name: str) -> DifflangError:
-        place = Span(span.source, span.start, span.start + len(name))
-        near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *self.generics, *self.names()])
-        way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
-        if name in BOUNDS:
-            way = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type"
-        return mistake("DL0202", f"there is no type `{name}`", (place, ""), help=way)
 
     def names(self) -> tuple[str, ...]:
         """The records that can be named, where they come from a file's table of them."""
@@ -136,7 +125,7 @@ class Annotations:
             return Tensor(dtype, self.shape(written.args))
         record = self.records(name)
         if record is None:
-            raise self.unknown(written.span, name)
+            raise unknown_type(written.span, name, [*self.generics, *self.names()], BOUNDS)
         if len(record.generics) != len(written.args):
             count, wanted = len(written.args), ", ".join(g.name for g in record.generics)
             raise mistake(
@@ -206,17 +195,24 @@ class Annotations:
 
     def record_type(self, record: tree.Record, args: Mapping[str, Binding]) -> RecordType:
         """The record applied to its arguments."""
-        inner = Annotations(self.unifier, self.records, dict(args), generics_of(record), self.rigid)
+        inner = self.inside(record, args)
         fields = tuple(inner.type(f.type) for f in record.fields)
         order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in record.generics)
         return RecordType(record, tuple(f.name for f in record.fields), fields, order)
 
     def declared(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> LangType:
+        if decl in self.within:
+            raise holds_itself(decl)
         return self.enum_type(decl, args) if isinstance(decl, tree.Enum) else self.record_type(decl, args)
+
+    def inside(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> Annotations:
+        """For the types of a declaration's fields."""
+        bounds, within = generics_of(decl), (*self.within, decl)
+        return Annotations(self.unifier, self.records, dict(args), bounds, self.rigid, within=within)
 
     def enum_type(self, decl: tree.Enum, args: Mapping[str, Binding]) -> LangType:
         """The enum applied to its arguments: any of its variants."""
-        inner = Annotations(self.unifier, self.records, dict(args), generics_of(decl), self.rigid)
+        inner = self.inside(decl, args)
         fields = [tuple(inner.type(f.type) for f in v.fields) for v in decl.variants]
         order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in decl.generics)
         options = tuple(
@@ -261,7 +257,7 @@ class Annotations:
             ):
                 return not is_stacked(type) and self.matched_enum(written, variants[0], waiting)
             case tree.TypeName(path=(name,)), RecordType(tangent=False) if type.decl is self.records(name):
-                inner = Annotations(self.unifier, self.records, {}, generics_of(type.decl), self.rigid)
+                inner = self.inside(type.decl, {})
                 pairs = zip(type.decl.fields, type.fields, strict=True)
                 return not type.args and all([inner.match(f.type, t) for f, t in pairs])
             case tree.TypeName(path=(name,)), _ if name in self.generics:

@@ -8,8 +8,10 @@ from pathlib import Path
 from difflang.base import resources
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
+from difflang.check.annotations import Annotations, generics_of
 from difflang.check.modules import Module
-from difflang.check.reports import mistake
+from difflang.check.reports import Undecided, mistake
+from difflang.check.unify import Unifier
 from difflang.elaborate import (
     calls,
     comprehension,
@@ -79,7 +81,21 @@ def declare(source: Source, session: Session, default_float: str | None = None) 
     module = Module(source, DTYPES[default_float or parsed.module.default_float], prelude=prelude())
     for item in parsed.module.items:
         enter(module, item, session)
+    for decl in module.records.values():
+        if isinstance(decl, tree.Enum):
+            check_enum(module, decl, session)
     return module, parsed.module
+
+
+def check_enum(module: Module, decl: tree.Enum, session: Session) -> None:
+    """Read the types of an enum's fields, its arguments standing for themselves."""
+    annotations = Annotations(Unifier(), module.records.get, {}, generics_of(decl), rigid=True)
+    try:
+        annotations.declared(decl, {})
+    except DifflangError as error:
+        session.report(error)
+    except Undecided:  # a type that anything may stand for
+        pass
 
 
 def enter(module: Module, item: tree.Item, session: Session) -> None:

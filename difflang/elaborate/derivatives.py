@@ -9,11 +9,12 @@ from typing import Any
 from difflang.base.source import NOWHERE, Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
-from difflang.check.sums import joint
+from difflang.check.sums import holds, joint
 from difflang.check.types import (
     DTypeVar,
     LangType,
     RecordType,
+    SumType,
     VariantType,
     is_complex,
     leaf_types,
@@ -28,6 +29,7 @@ from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.control import closed
 from difflang.elaborate.failure import absorb
+from difflang.elaborate.leafwise import changes_along
 from difflang.elaborate.lost import watch
 from difflang.elaborate.signatures import captured_sizes, is_dim
 from difflang.elaborate.sums import held_as
@@ -91,6 +93,10 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         if position >= len(args.items):
             raise cx.error("DL0403", f"there is no argument {position} to differentiate in", args.span)
     ask(cx, f, args.items)
+    if operator not in TAGGED:
+        for position, path in wrt:
+            item = args.items[position]
+            of_known_variants(cx, operator, type_of(differentiable_part(cx, item, path)), item[1])
     if operator in ("vjp", "linearize"):
         return (yield linear.linearized(cx, code, f, args, wrt))
     if operator in ("jacobian", "jacfwd", "jacrev"):
@@ -107,6 +113,16 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
     yield real_result(cx, operator, f, traced, args, wrt)
     watch(cx, f, traced, args, wrt)
     return gradient(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
+
+
+TAGGED = ("grad", "value_and_grad", "jvp")  # take derivatives in and of what the run chooses
+
+
+def of_known_variants(cx: Context, operator: str, type: LangType, span: Span) -> None:
+    """Errors: DL0801 for an operator whose results have no room for a tag."""
+    if holds(type, (SumType,)):
+        what = f"`{operator}` in or of a value whose variant only the run knows is"
+        raise cx.not_yet(what, span, "`grad` and `jvp` take it; or `match` it around the derivative")
 
 
 def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
@@ -359,24 +375,6 @@ def pushed(
     values, changes = forward(cx, traced, given, args.span)
     value = like(traced.result, iter(values))
     return Tuple((value, tangent_term(value, iter(changes))))
-
-
-def changes_along(cx: Context, value: Term, change: Term, span: Span) -> list[Value]:
-    """The numbers of a tangent, after a check that it is of the variant that the value is of."""
-    from difflang.elaborate.leafwise import of_one_variant
-
-    match value, change:
-        case Sum(), Sum():
-            of_one_variant(cx, value, change, span)
-            pairs = zip(value.parts, change.parts, strict=True)
-        case ((Record() | Variant()), (Record() | Variant())):
-            fields = dict(zip(value.type.names, value.fields, strict=True))
-            pairs = [(fields[n], c) for n, c in zip(change.type.names, change.fields, strict=True)]
-        case ((Tuple(items=parts) | Closure(captures=parts)), Tuple()):
-            pairs = zip(parts, change.items, strict=True)
-        case _:
-            return leaves(change)
-    return [number for v, c in pairs for number in changes_along(cx, v, c, span)]
 
 
 def forward(

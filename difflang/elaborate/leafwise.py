@@ -14,16 +14,19 @@ from difflang.elaborate.operators import elementwise
 from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import (
     Array,
+    Closure,
     Record,
     Sum,
     Term,
     Tuple,
     Variant,
+    leaves,
     rebuilt_record,
     rebuilt_variant,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk, run
+from difflang.ir.graph import Value
 
 
 def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any) -> Term:
@@ -175,3 +178,19 @@ def of_one_variant(cx: Context, a: Sum, b: Sum | Variant, span: Span) -> None:
         return
     tag = b.tag if isinstance(b, Sum) else cx.emit("const", span, value=b.type.index, type=a.type.tag)
     check(cx, Array(cx.emit("eq", span, a.tag, tag)), "these values are of two variants", span)
+
+
+def changes_along(cx: Context, value: Term, change: Term, span: Span) -> list[Value]:
+    """The numbers of a tangent, after a check that it is of the variant that the value is of."""
+    match value, change:
+        case Sum(), Sum():
+            of_one_variant(cx, value, change, span)
+            pairs = zip(value.parts, change.parts, strict=True)
+        case ((Record() | Variant()), (Record() | Variant())):
+            fields = dict(zip(value.type.names, value.fields, strict=True))
+            pairs = [(fields[n], c) for n, c in zip(change.type.names, change.fields, strict=True)]
+        case ((Tuple(items=parts) | Closure(captures=parts)), Tuple()):
+            pairs = zip(parts, change.items, strict=True)
+        case _:
+            return leaves(change)
+    return [number for v, c in pairs for number in changes_along(cx, v, c, span)]
