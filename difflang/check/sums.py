@@ -78,13 +78,13 @@ def is_stacked(type: LangType) -> bool:
 
 
 def tagged(type: LangType) -> LangType:
-    """The type with a tag for every enum in it, of known variants too: what an array of such values is made of."""
+    """The type with a tag for every enum and function in it, known ones too: what an array of such is made of."""
     match type:
         case TupleType():
             return TupleType(tuple(map(tagged, type.items)))
         case RecordType():
             return replace(type, fields=tuple(map(tagged, type.fields)))
-        case VariantType():
+        case VariantType() | ClosureType():
             return SumType((type,))
         case _:
             return type

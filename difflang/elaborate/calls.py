@@ -180,6 +180,7 @@ def function(cx: Context, term: Term, span: Span) -> Closure | Opaque | Sum:
         raise Reported
     if not is_function(term):
         indexed = isinstance(term, Array) and term.tensor.shape
+        indexed = indexed or (isinstance(term, Sum) and isinstance(term.parts[0], Closure))
         way = f"an array is indexed in brackets: `{span.text}[i]`" if indexed and "\n" not in span.text else ""
         raise cx.error("DL0320", "a function is expected here", span, f"this is {show_type(type_of(term))}", way)
     assert isinstance(term, (Closure, Opaque, Sum))
@@ -188,7 +189,9 @@ def function(cx: Context, term: Term, span: Span) -> Closure | Opaque | Sum:
 
 def is_function(term: Term) -> bool:
     """Whether a value can be applied: a function, or one of several."""
-    return isinstance(term, (Closure, Opaque)) or (isinstance(term, Sum) and isinstance(term.parts[0], Closure))
+    if isinstance(term, Sum):
+        return isinstance(term.parts[0], Closure) and not term.type.tag.shape
+    return isinstance(term, (Closure, Opaque))
 
 
 # ---- Application

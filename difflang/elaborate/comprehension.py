@@ -19,6 +19,7 @@ from difflang.elaborate.failure import absorb_lanes
 from difflang.elaborate.names import bound_names, nodes
 from difflang.elaborate.operators import array
 from difflang.elaborate.sources import Source, source
+from difflang.elaborate.sum_arrays import is_array_of_sums, tags
 from difflang.elaborate.sums import held_as
 from difflang.elaborate.terms import Array, Closure, Lane, Poison, Term, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
@@ -199,6 +200,8 @@ def indexed_size(cx: Context, e: tree.Index, name: str) -> Walk[tuple[Dim, Span]
         return None  # named inside the body: its extent follows from what it is made of
     finally:
         cx.word.term, cx.root.draws = before_word, draws
+    if is_array_of_sums(base):
+        base = tags(base)
     if not isinstance(base, Array):
         return None
     shape = base.tensor.shape

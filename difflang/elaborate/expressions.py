@@ -14,11 +14,25 @@ from difflang.check.reports import Undecided
 from difflang.check.sums import joint
 from difflang.check.types import imaginary_dtype, literal_dtype, show_type
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
-from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks
+from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.literals import literal_rows
 from difflang.elaborate.names import free_names, nodes
 from difflang.elaborate.operators import array
+from difflang.elaborate.sum_arrays import stacked
 from difflang.elaborate.sums import constructor
-from difflang.elaborate.terms import Array, Closure, Poison, Record, Term, Text, Tuple, rebuilt_record, type_of
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    Poison,
+    Record,
+    Sum,
+    Term,
+    Text,
+    Tuple,
+    Variant,
+    rebuilt_record,
+    type_of,
+)
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, DTYPES, DType, Tensor
@@ -247,10 +261,14 @@ def array_(cx: Context, e: tree.ArrayExpr) -> Walk[Term]:
         )
         value = cx.emit("dense", e.span, data=tuple(numbers), type=Tensor(dtype, shape))
         return Array(value, elements=tuple(numbers) if len(shape) == 1 else None)
-    parts: list[Array] = []
+    terms: list[Term] = []
     for item in e.items:
-        parts.append(array(cx, (yield walk(cx, item)), item.span))
-    whole = stack(cx, e.span, parts, tuple(i.span for i in e.items))
+        terms.append((yield walk(cx, item)))
+    spans = [item.span for item in e.items]
+    if isinstance(terms[0], (Closure, Variant, Sum)):
+        return stacked(cx, terms, spans, e.span)
+    parts = [array(cx, term, at) for term, at in zip(terms, spans, strict=True)]
+    whole = stack(cx, e.span, parts, tuple(spans))
     sizes = tuple(p.static for p in parts)
     return Array(whole.value, elements=None if None in sizes else sizes)
 
@@ -268,33 +286,6 @@ def stack(cx: Context, span: Span, parts: list[Array], spans: tuple[Span, ...], 
     shape = (*first.shape[:axis], 1, *first.shape[axis:])
     rows = [Array(cx.emit("reshape", span, p.value, shape=shape)) for p in parts]
     return rows[0] if len(rows) == 1 else cx.op("concat", span, *rows, axis=axis)
-
-
-def literal_rows(e: tree.ArrayExpr) -> tuple[tuple[int, ...], list[float]] | None:
-    """Shape and numbers of an array written out in full, None where something in it is no number."""
-    level: list[tree.Expr] = [e]
-    shape: list[int] = []
-    while all(isinstance(item, tree.ArrayExpr) for item in level):
-        if len(shape) > MOST_AXES:
-            return None
-        lengths = {len(item.items) for item in level if isinstance(item, tree.ArrayExpr)}
-        if len(lengths) != 1 or 0 in lengths:
-            return None
-        shape.append(lengths.pop())
-        level = [x for item in level if isinstance(item, tree.ArrayExpr) for x in item.items]
-    numbers = [number(item) for item in level]
-    kinds = {isinstance(n, bool) for n in numbers}
-    return (tuple(shape), [n for n in numbers if n is not None]) if None not in numbers and len(kinds) == 1 else None
-
-
-def number(e: tree.Expr) -> float | None:
-    match e:
-        case tree.Int(value=v) | tree.Float(value=v) | tree.Bool(value=v):
-            return v
-        case tree.Unary(op="-", operand=tree.Int(value=v) | tree.Float(value=v)):
-            return -v
-        case _:
-            return None
 
 
 @walks(tree.Member)

@@ -20,6 +20,7 @@ from difflang.elaborate.jumps import Unset, loop_without_jumps
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.signatures import held_to
+from difflang.elaborate.sum_arrays import is_array_of_sums, items, tags
 from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.writes import logged, note
@@ -377,5 +378,7 @@ def assert_(cx: Context, e: tree.Assert) -> Walk[Term]:
 @walks(tree.Index)
 def index(cx: Context, e: tree.Index) -> Walk[Term]:
     base = yield walk(cx, e.base)
+    if is_array_of_sums(base):
+        return items(cx, base, (yield subscripts(cx, e, tags(base))))
     subs: Subscripts = yield subscripts(cx, e, base)
     return read(cx, subs)
