@@ -52,7 +52,6 @@ class Annotations:
     bound: dict[str, Binding] = field(default_factory=dict)
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
-    default_float: DType | None = None
     within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
 
     # ---- evaluation: every name is bound, or becomes rigid
@@ -165,9 +164,12 @@ class Annotations:
     def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> Binding:
         """What a record is applied to: a size or an element type."""
         if isinstance(arg, tree.TypeName) and len(arg.path) == 1:
-            dtype = self.element(arg.path[0])
+            name = arg.path[0]
+            dtype = self.element(name)
             if dtype is not None:
                 return dtype
+            if not self.within and name in self.generics and self.generics[name] not in BOUNDS:
+                return self.generic(arg, name)  # of a function, where a size is not declared
         if isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):
             return self.dim(arg)
         raise Undecided
@@ -207,11 +209,12 @@ class Annotations:
 
     def inside(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> Annotations:
         """For the types of a declaration's fields."""
-        bounds, within = generics_of(decl), (*self.within, decl)
-        return Annotations(self.unifier, self.records, dict(args), bounds, self.rigid, within=within)
+        return replace(self, bound=dict(args), generics=generics_of(decl), within=(*self.within, decl))
 
     def enum_type(self, decl: tree.Enum, args: Mapping[str, Binding]) -> LangType:
         """The enum applied to its arguments: any of its variants."""
+        if not decl.variants:
+            raise Undecided  # the parser has said so
         inner = self.inside(decl, args)
         fields = [tuple(inner.type(f.type) for f in v.fields) for v in decl.variants]
         order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in decl.generics)
@@ -257,8 +260,7 @@ class Annotations:
             ):
                 return not is_stacked(type) and self.matched_enum(written, variants[0], waiting)
             case tree.TypeName(path=(name,)), RecordType(tangent=False) if type.decl is self.records(name):
-                inner = self.inside(type.decl, {})
-                pairs = zip(type.decl.fields, type.fields, strict=True)
+                inner, pairs = self.inside(type.decl, {}), zip(type.decl.fields, type.fields, strict=True)
                 return not type.args and all([inner.match(f.type, t) for f, t in pairs])
             case tree.TypeName(path=(name,)), _ if name in self.generics:
                 return False
@@ -320,6 +322,8 @@ class Annotations:
             return self.match_dim(arg, found, waiting)
         if isinstance(found, DType) and isinstance(arg, tree.TypeName):
             return self.match_element(arg.path[0], Tensor(found))
+        if isinstance(arg, tree.TypeName) and isinstance(found, LangType):
+            return self.matched(arg, found, waiting)
         return False
 
     def match_element(self, name: str, type: Tensor) -> bool:

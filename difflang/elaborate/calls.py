@@ -22,6 +22,7 @@ from difflang.check.closures import (
     Wrt,
 )
 from difflang.check.reports import mistake, not_this_type
+from difflang.check.sums import joint
 from difflang.check.types import (
     FnType,
     LangType,
@@ -281,7 +282,7 @@ def not_its_vector(wanted: LangType, term: Term, span: Span) -> DifflangError:
 def fits(cx: Context, wanted: LangType, term: Term) -> bool:
     if isinstance(wanted, FnType):
         return is_function(term) and (not wanted.linear or is_linear_type(type_of(term)))
-    return cx.unifier.same(wanted, type_of(term))
+    return joint(cx.unifier, wanted, type_of(term)) == wanted
 
 
 def held(cx: Context, code: AscribedCode, f: Term, args: Args) -> Walk[Term]:
