@@ -47,6 +47,28 @@ def all_joint(unifier: Unifier, a: Sequence[LangType], b: Sequence[LangType]) ->
     return kept if len(kept) == len(found) else None
 
 
+def kin(unifier: Unifier, a: LangType, b: LangType) -> bool:
+    """Whether a value of one type may stand where one of the other stood: of one type, but for what texts say."""
+    return joint(unifier, a, b) is not None or (
+        holds(a, (TextType,)) and joint(unifier, without_texts(a), without_texts(b)) is not None
+    )
+
+
+def without_texts(type: LangType) -> LangType:
+    """The type of values with other texts in them."""
+    match type:
+        case TextType():
+            return TextType()
+        case TupleType():
+            return TupleType(tuple(map(without_texts, type.items)))
+        case RecordType() | VariantType():
+            return replace(type, fields=tuple(map(without_texts, type.fields)))
+        case SumType():
+            return replace(type, options=tuple(map(without_texts, type.options)))
+        case _:
+            return type
+
+
 def options_of(type: LangType) -> tuple[LangType, ...]:
     return type.options if isinstance(type, SumType) else (type,)
 

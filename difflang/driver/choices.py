@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from difflang.base.source import Span
 from difflang.check.patterns import Anything, Begins, Fit
 from difflang.check.reports import mistake
-from difflang.check.sums import holds, joint, options_of
+from difflang.check.sums import holds, joint, kin, options_of
 from difflang.check.types import ClosureType, LangType, TextType, TupleType, VariantType, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.values import HostValue
@@ -77,6 +77,8 @@ def kept(host: Host, cx: Context, name: str, term: Term, span: Span) -> Term:
     if holds(found, (ClosureType,)):
         what = "a top-level variable that holds one function after another is"
         raise host.not_yet(what, span, "choose inside a function")
+    if kin(cx.unifier, wanted, found):
+        raise host.not_yet("a top-level variable whose text changes is", span, "bind the new value with `let`")
     raise mistake(
         "DL0304", f"`{name}` is {show_type(wanted)} and keeps that type", (span, f"this is {show_type(found)}")
     )

@@ -11,7 +11,7 @@ from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
 from difflang.check.modules import HostVar
 from difflang.check.reports import Undecided
-from difflang.check.sums import joint
+from difflang.check.sums import kin
 from difflang.check.types import imaginary_dtype, literal_dtype, show_type
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
@@ -334,8 +334,7 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
         name = tree.Member(arg.span, e.base, arg.name or "", arg.span)
         old = field(cx, base, name)
         assert isinstance(base, Record)
-        texts = isinstance(old, Text) and isinstance(value, Text)  # what a text says is part of its type
-        if not texts and joint(cx.unifier, type_of(old), type_of(value)) is None:
+        if not kin(cx.unifier, type_of(old), type_of(value)):
             raise cx.error(
                 "DL0304",
                 f"the field `{arg.name}` is {show_type(type_of(old))}",

@@ -8,7 +8,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import FnCode
 from difflang.check.reports import mistake, not_this_type, too_deep
-from difflang.check.sums import holds, joint
+from difflang.check.sums import holds, kin
 from difflang.check.types import ClosureType, TextType, leaf_types, show_type
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
@@ -286,7 +286,7 @@ def widened(cx: Context, value: Array, old: Array, span: Span) -> Array:
 
 def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding: Binding | None = None) -> None:
     """A place keeps its type; of an enum it may hold any variant, of functions one after another."""
-    if joint(cx.unifier, type_of(old), type_of(new)) is None:
+    if not kin(cx.unifier, type_of(old), type_of(new)):
         labels = [(span, f"this is {show_type(type_of(new))}")]
         if binding is not None and binding.span is not None:
             labels.append((binding.span, f"{what} is {show_type(type_of(old))}"))

@@ -13,14 +13,13 @@ from difflang.base.source import Span
 from difflang.check.closures import VariantCode
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake
-from difflang.check.sums import alike, joint, whole
+from difflang.check.sums import alike, joint, kin, whole
 from difflang.check.types import (
     ClosureType,
     FnType,
     LangType,
     RecordType,
     SumType,
-    TextType,
     TupleType,
     VariantType,
     leaf_types,
@@ -130,6 +129,8 @@ def nothing(builder: Builder, type: LangType) -> Term:
 def meeting(cx: Context, a: LangType, b: LangType, span: Span, what: str = "this") -> LangType:
     """The type that both are held as. Errors: DL0327 where there is none."""
     found = joint(cx.unifier, a, b)
+    if found is None and kin(cx.unifier, a, b):
+        raise cx.not_yet("a string chosen at run time is", span, "choose on the host")
     if found is None:
         message = f"{what} is {show_type(a)} on one way here and {show_type(b)} on another"
         raise mistake("DL0327", message, (span, "the ways meet here"))
@@ -146,7 +147,7 @@ def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Sp
     found = differences(cx.unifier, a, b)
     if cx.root.definition and (made_of_sizes(predicate) or any(FnType in map(type, pair) for pair in found)):
         raise Undecided
-    if all(type(m) is type(n) is TextType for m, n in found):
+    if kin(cx.unifier, a, b):
         raise cx.not_yet("a string chosen at run time is", ends[0], "choose on the host")
     message = (
         "the two sides of this `if` give different types" if word == "`if`" else "two choices give different types"

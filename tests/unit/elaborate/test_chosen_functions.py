@@ -1,5 +1,7 @@
 """Functions that the run chooses: called, carried, stored, differentiated in what they captured."""
 
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
 from __future__ import annotations
 
 from math import cos, log, sin
