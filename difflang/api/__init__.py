@@ -16,6 +16,7 @@ from difflang.check.closures import FnCode
 from difflang.check.types import ClosureType
 from difflang.driver import program
 from difflang.driver.load import read
+from difflang.syntax import tree
 
 __all__ = ["Function", "Module", "load", "loads"]
 
@@ -45,8 +46,12 @@ class Module:
         if name in module.fns and not module.fns[name].host:
             type = ClosureType(FnCode(module.fns[name], module), ())
             return self._functions.setdefault(name, Function(self._loaded, type))
-        if name in module.records:
-            return self._loaded.records.declared(module.records[name])
+        if isinstance(record := module.records.get(name), tree.Record):
+            return self._loaded.records.declared(record)
+        if record is not None:
+            return self._loaded.records.enums.base(record)
+        if name in module.variants:
+            return self._loaded.records.enums.declared(*module.variants[name])
         near = nearest(name, self._names())
         raise KeyError(f"{self.__name__} has no function `{name}`" + (f"; did you mean `{near}`?" if near else ""))
 
@@ -58,7 +63,7 @@ class Module:
 
     def _names(self) -> list[str]:
         module = self._loaded.module
-        return [*(n for n, f in module.fns.items() if not f.host), *module.records]
+        return [*(n for n, f in module.fns.items() if not f.host), *module.records, *module.variants]
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]

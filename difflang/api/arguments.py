@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from difflang.api import enums
 from difflang.api.records import declaration, is_text
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -23,8 +24,10 @@ from difflang.check.types import (
     KeyType,
     LangType,
     RecordType,
+    SumType,
     TextType,
     TupleType,
+    VariantType,
     leaf_types,
     literal_dtype,
     pruned,
@@ -89,7 +92,11 @@ class Reader:
     def named(self, value: Any, name: str, written: tree.TypeExpr, path: str) -> LangType:
         record = self.module.records.get(name)
         if record is not None and name not in self.generics:
-            return self.record(value, record, path)
+            return (
+                enums.read(self, value, record, path)
+                if isinstance(record, tree.Enum)
+                else self.record(value, record, path)
+            )
         if name == "str":
             if isinstance(value, Slot) and isinstance(value.value, str):
                 return TextType(value.value)
@@ -128,6 +135,8 @@ class Reader:
                 return self.tangent(value, only, path)
             case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)) if name in self.module.records:
                 decl = self.module.records[name]
+                if isinstance(decl, tree.Enum):
+                    return enums.read(self, value, decl, path, tangent=True)
                 fields = [f for f in decl.fields if has_tangent(f.type, self.module)]
                 given = self.fields(
                     value, f"D({decl.name})", [f.name for f in fields], path, [f.name for f in decl.fields]
@@ -160,6 +169,8 @@ class Reader:
                 for name, part in zip(type.names, type.fields, strict=True):
                     self.typed(given[name], part, f"{path}.{name}")
                 return type
+            case VariantType() | SumType():
+                return enums.typed(self, value, type, path)
             case KeyType():
                 return self.key(value, path)
             case _:
@@ -175,6 +186,8 @@ class Reader:
             if not tangent:
                 return self.record(value, decl, path)
             return self.tangent(value, tree.TypeName(decl.name_span, (decl.name,)), path)
+        if enums.is_enum(value):
+            return enums.read(self, value, None, path)
         if isinstance(getattr(value, "function_type", None), ClosureType):
             return self.function(value, "", path)
         if isinstance(value, tuple):
@@ -184,6 +197,9 @@ class Reader:
         return self.tensor(value, None, "", path)
 
     # ---- parts
+
+    def has_tangent(self, written: tree.TypeExpr) -> bool:
+        return has_tangent(written, self.module)
 
     def parts(self, value: Any, count: int, shown: str, path: str) -> Sequence[Any]:
         if isinstance(value, (tuple, list)) and len(value) == count:
@@ -295,7 +311,9 @@ def has_tangent(written: tree.TypeExpr, module: Module) -> bool:
     match written:
         case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)):
             if name in module.records:
-                return any(has_tangent(f.type, module) for f in module.records[name].fields)
+                decl = module.records[name]
+                parts = decl.variants if isinstance(decl, tree.Enum) else (decl,)
+                return any(has_tangent(f.type, module) for part in parts for f in part.fields)
             return name not in ("str", "key", "dim") and (name not in DTYPES or DTYPES[name].differentiable)
         case tree.TypeTuple(items=items):
             return any(has_tangent(w, module) for w in items)

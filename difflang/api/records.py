@@ -7,6 +7,7 @@ from dataclasses import make_dataclass
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from difflang.api.enums import Enums
 from difflang.check.modules import Module
 from difflang.check.types import RecordType
 from difflang.syntax import tree
@@ -63,6 +64,7 @@ class Records:
     def __init__(self, module: Module, name: str) -> None:
         self.module, self.name = module, name
         self.known: dict[Any, type] = {}
+        self.enums = Enums(name)
 
     def of(self, type: RecordType) -> type:
         """The class for values of this type. Tangents have the fields that have a tangent."""

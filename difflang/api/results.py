@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from difflang.api.enums import made
 from difflang.api.records import Records
 from difflang.check.types import (
     ClosureType,
@@ -15,8 +16,10 @@ from difflang.check.types import (
     LangType,
     RangeType,
     RecordType,
+    SumType,
     TextType,
     TupleType,
+    VariantType,
     leaf_types,
 )
 from difflang.ir.types import Tensor
@@ -41,6 +44,11 @@ def maker(
                 return lambda leaves: {n: make(leaves) for n, make in zip(names, makers, strict=True)}
             cls = records.of(type)
             return lambda leaves: cls(*[make(leaves) for make in makers])
+        case VariantType(fields=fields):
+            cls, makers = records.enums.of(type), [maker(t, records, function) for t in fields]
+            return lambda leaves: cls(*[make(leaves) for make in makers])
+        case SumType(options=options):
+            return made(type.marks, [maker(t, records, function) for t in options], type.tag.shape)
         case ClosureType():
             count = len(leaf_types(type))
             return lambda leaves: function(type, tuple([next(leaves) for _ in range(count)]))

@@ -106,6 +106,10 @@ CODES: dict[str, str] = {
     "DL0338": "a window that cannot be",
     "DL0339": "a format that does not fit",
     "DL0340": "a function that calls itself without a declared result",
+    "DL0350": "a `match` that leaves values out",
+    "DL0351": "a variant that is not there",
+    "DL0352": "a case that no value gets to",
+    "DL0353": "a pattern of another structure",
     # ---- 04: differentiation
     "DL0401": "a derivative in what has no tangent",
     "DL0402": "a gradient of what is no number",
@@ -123,6 +127,7 @@ CODES: dict[str, str] = {
     "DL0504": "a loop without end",
     "DL0505": "a condition of a loop that assigns",
     "DL0506": "a statement that never runs",
+    "DL0507": "a value that grows with every step",
     # ---- 06: devices and sharding
     "DL0601": "a device that is not here",
     # ---- 07: modules, files and data

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError
-from difflang.base.source import Span
-from difflang.check.elsewhere import ELSEWHERE
-from difflang.check.reports import Undecided, mistake, unbound_size, untold
+from difflang.check.reports import Undecided, holds_itself, kind_of, mistake, unbound_size, unknown_type, untold
+from difflang.check.sizes import arithmetic, free_names
+from difflang.check.sums import is_stacked, joint
 from difflang.check.types import (
     KEY,
     ClosureType,
@@ -19,8 +17,10 @@ from difflang.check.types import (
     LangType,
     RecordType,
     Spread,
+    SumType,
     TextType,
     TupleType,
+    VariantType,
     declared_type,
     is_linear_type,
     pruned,
@@ -34,6 +34,7 @@ from difflang.ir.types import DTYPES, FLOATS, NUMBERS, REALS, DType, Tensor
 from difflang.syntax import tree
 
 BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
+NO_TYPES = (int, Poly, DType, Spread, tuple)
 Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 
 
@@ -42,16 +43,16 @@ class Annotations:
     """Reads written types against what their names are bound to by now.
 
     `bound` maps dim names, element types and shapes to what they stand for; `generics` are the declared bounds;
-    `records` finds a record; `rigid` says that a name met for the first time is a size of its own (a definition is
-    being checked) rather than an error.
+    `records` finds a record or an enum; `rigid` says that a name met for the first time is a size of its own (a
+    definition is being checked) rather than an error.
     """
 
     unifier: Unifier
-    records: Callable[[str], tree.Record | None]
+    records: Callable[[str], tree.Record | tree.Enum | None]
     bound: dict[str, Binding] = field(default_factory=dict)
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
-    default_float: DType | None = None
+    within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
 
     # ---- evaluation: every name is bound, or becomes rigid
 
@@ -85,25 +86,17 @@ class Annotations:
             return Tensor(DTYPES["i32"])
         record = self.records(name)
         if record is None:
-            raise self.unknown(written.span, name)
+            raise unknown_type(written.span, name, [*self.generics, *self.names()], BOUNDS)
         if record.generics:
             args = ", ".join(g.name for g in record.generics)
             raise mistake(
                 "DL0302",
-                f"the record `{name}` needs its arguments",
+                f"the {kind_of(record)} `{name}` needs its arguments",
                 (written.span, ""),
                 (record.name_span, f"it is {name}[{args}]"),
                 help=f"write `{name}[{args}]`, with the sizes it has here",
             )
-        return self.record_type(record, {})
-
-    def unknown(self, span: Span, name: str) -> DifflangError:
-        place = Span(span.source, span.start, span.start + len(name))
-        near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *self.generics, *self.names()])
-        way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
-        if name in BOUNDS:
-            way = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type"
-        return mistake("DL0202", f"there is no type `{name}`", (place, ""), help=way)
+        return self.declared(record, {})
 
     def names(self) -> tuple[str, ...]:
         """The records that can be named, where they come from a file's table of them."""
@@ -131,16 +124,16 @@ class Annotations:
             return Tensor(dtype, self.shape(written.args))
         record = self.records(name)
         if record is None:
-            raise self.unknown(written.span, name)
+            raise unknown_type(written.span, name, [*self.generics, *self.names()], BOUNDS)
         if len(record.generics) != len(written.args):
             count, wanted = len(written.args), ", ".join(g.name for g in record.generics)
             raise mistake(
                 "DL0302",
-                f"the record `{name}` takes {len(record.generics)} in brackets, not {count}",
+                f"the {kind_of(record)} `{name}` takes {len(record.generics)} in brackets, not {count}",
                 (written.span, ""),
                 (record.name_span, f"it is {name}[{wanted}]" if wanted else f"it is {name}"),
             )
-        return self.record_type(
+        return self.declared(
             record, {g.name: self.argument(arg) for g, arg in zip(record.generics, written.args, strict=True)}
         )
 
@@ -171,9 +164,12 @@ class Annotations:
     def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> Binding:
         """What a record is applied to: a size or an element type."""
         if isinstance(arg, tree.TypeName) and len(arg.path) == 1:
-            dtype = self.element(arg.path[0])
+            name = arg.path[0]
+            dtype = self.element(name)
             if dtype is not None:
                 return dtype
+            if not self.within and name in self.generics and self.generics[name] not in BOUNDS:
+                return self.generic(arg, name)  # of a function, where a size is not declared
         if isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):
             return self.dim(arg)
         raise Undecided
@@ -193,55 +189,40 @@ class Annotations:
                     raise mistake("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
                 raise unbound_size(written.span, name)
             case tree.DimBinary(op=op):
-                return self.arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs))
+                return arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs))
             case tree.TypeTuple(items=(only,)):
                 return self.dim(only)
             case _:
                 raise mistake("DL0301", "a type stands where a size is expected", (written.span, ""))
 
-    def arithmetic(self, written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim:
-        match op:
-            case "+":
-                return lhs + rhs
-            case "-":
-                return lhs - rhs
-            case "*":
-                return lhs * rhs
-            case "//":
-                if rhs == 0:
-                    raise mistake("DL0303", "a size is divided by zero", (written.rhs.span, "this is 0"))
-                return dims.floor_div(lhs, rhs)
-            case _:
-                if not isinstance(rhs, int) or rhs > 8:
-                    raise mistake("DL0301", "a size is raised to a small number only", (written.rhs.span, ""))
-                power: Dim = 1
-                for _ in range(rhs):
-                    power = power * lhs
-                return power
-
     def record_type(self, record: tree.Record, args: Mapping[str, Binding]) -> RecordType:
         """The record applied to its arguments."""
-        inner = Annotations(self.unifier, self.records, dict(args), generics_of(record), self.rigid)
+        inner = self.inside(record, args)
         fields = tuple(inner.type(f.type) for f in record.fields)
         order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in record.generics)
         return RecordType(record, tuple(f.name for f in record.fields), fields, order)
 
-    def no_new_sizes(self, written: tree.TypeExpr) -> None:
-        """A result's type names no size that the parameters do not. Errors: DL0203."""
-        todo: list[tree.TypeExpr] = [written]
-        while todo:
-            match todo.pop():
-                case tree.TypeTuple(items=items) | tree.TypeCall(args=items):
-                    todo += items
-                case tree.TypeFn(param=param, result=result):
-                    todo += (param, result)
-                case tree.TypeApply(args=args):
-                    for arg in args:
-                        unknown = set() if isinstance(arg, tree.AnyShape) else free_names(arg) - self.bound.keys()
-                        for name in sorted(unknown - self.generics.keys() - DTYPES.keys()):
-                            raise unbound_size(arg.span, name)
-                case _:
-                    pass
+    def declared(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> LangType:
+        if decl in self.within:
+            raise holds_itself(decl)
+        return self.enum_type(decl, args) if isinstance(decl, tree.Enum) else self.record_type(decl, args)
+
+    def inside(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> Annotations:
+        """For the types of a declaration's fields."""
+        return replace(self, bound=dict(args), generics=generics_of(decl), within=(*self.within, decl))
+
+    def enum_type(self, decl: tree.Enum, args: Mapping[str, Binding]) -> LangType:
+        """The enum applied to its arguments: any of its variants."""
+        if not decl.variants:
+            raise Undecided  # the parser has said so
+        inner = self.inside(decl, args)
+        fields = [tuple(inner.type(f.type) for f in v.fields) for v in decl.variants]
+        order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in decl.generics)
+        options = tuple(
+            VariantType(decl, i, tuple(f.name for f in v.fields), types, order, home=self.records)
+            for i, (v, types) in enumerate(zip(decl.variants, fields, strict=True))
+        )
+        return SumType(options) if options[1:] else options[0]
 
     # ---- matching: a written type against the type of a value; new names are bound
 
@@ -258,7 +239,13 @@ class Annotations:
                 if found is None:
                     self.bound[name] = type
                     return True
-                return not isinstance(found, (int, Poly, DType, Spread, tuple)) and self.unifier.same(found, type)
+                if (
+                    isinstance(found, (int, Poly, DType, Spread, tuple))
+                    or (both := joint(self.unifier, found, type)) is None
+                ):
+                    return False
+                self.bound[name] = both
+                return True
             case tree.TypeName(path=(name,)), Tensor(shape=()) if name in self.generics or name in DTYPES:
                 return self.match_element(name, type)
             case tree.TypeApply(path=(name,)), Tensor() if name in self.generics or name in DTYPES:
@@ -268,6 +255,13 @@ class Annotations:
             ):
                 pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
                 return len(args) == len(type.args) and all([self.match_argument(a, t, waiting) for a, t in pairs])
+            case ((tree.TypeName() | tree.TypeApply() | tree.TypeCall()), (VariantType() | SumType())) if (
+                variants := type.variants if isinstance(type, SumType) else (type,)
+            ):
+                return not is_stacked(type) and self.matched_enum(written, variants[0], waiting)
+            case tree.TypeName(path=(name,)), RecordType(tangent=False) if type.decl is self.records(name):
+                inner, pairs = self.inside(type.decl, {}), zip(type.decl.fields, type.fields, strict=True)
+                return not type.args and all([inner.match(f.type, t) for f, t in pairs])
             case tree.TypeName(path=(name,)), _ if name in self.generics:
                 return False
             case tree.TypeCall(path=("D",), args=(arg,)), Tensor():
@@ -282,8 +276,24 @@ class Annotations:
                 return self.matched(only, type, waiting)
             case tree.TypeFn(), ClosureType() | FnType():
                 return self.matched_function(written, type, waiting)
+            case tree.TypeFn(), SumType():
+                return all([self.matched(written, t, waiting) for t in type.options])
             case _:
                 return self.unifier.same(self.type(written), type)
+
+    def matched_enum(self, written: tree.TypeExpr, type: VariantType, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
+        """An enum fits its name, applied to what it is applied to as far as that is known."""
+        match written:
+            case tree.TypeCall(path=("D",), args=(arg,)):
+                return type.tangent and self.matched_enum(arg, replace(type, tangent=False), waiting)
+            case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)):
+                args = written.args if isinstance(written, tree.TypeApply) else ()
+                if self.records(name) is not type.decl or type.tangent or len(args) != len(type.args):
+                    return False
+                pairs = zip(args, type.args, strict=True)
+                return all([t is None or self.match_argument(a, t, waiting) for a, t in pairs])
+            case _:
+                return False
 
     def matched_function(
         self, written: tree.TypeFn, type: ClosureType | FnType, waiting: list[tuple[tree.TypeExpr, Dim]]
@@ -312,6 +322,8 @@ class Annotations:
             return self.match_dim(arg, found, waiting)
         if isinstance(found, DType) and isinstance(arg, tree.TypeName):
             return self.match_element(arg.path[0], Tensor(found))
+        if isinstance(arg, tree.TypeName) and isinstance(found, LangType):
+            return self.matched(arg, found, waiting)
         return False
 
     def match_element(self, name: str, type: Tensor) -> bool:
@@ -382,18 +394,5 @@ class Annotations:
         return False
 
 
-def free_names(written: tree.TypeExpr) -> set[str]:
-    """The names in a written size."""
-    match written:
-        case tree.TypeName(path=(name,)):
-            return {name}
-        case tree.DimBinary():
-            return free_names(written.lhs) | free_names(written.rhs)
-        case tree.TypeTuple(items=(only,)):
-            return free_names(only)
-        case _:
-            return set()
-
-
-def generics_of(record: tree.Record) -> dict[str, str | None]:
+def generics_of(record: tree.Record | tree.Enum) -> dict[str, str | None]:
     return {g.name: g.bound for g in record.generics}

@@ -60,6 +60,18 @@ class RecordCode:
         return self.decl.name
 
 
+@dataclass(frozen=True, slots=True)
+class VariantCode:
+    """The constructor of a variant of an enum that has fields."""
+
+    decl: tree.Enum
+    index: int
+    module: Module
+
+    def __str__(self) -> str:
+        return self.decl.variants[self.index].name
+
+
 Wrt = tuple[str | int, ...]  # a parameter by name or position, then a path of fields
 
 
@@ -125,7 +137,18 @@ class AscribedCode:
         return self.name
 
 
-Code = AscribedCode | ConvertCode | FnCode | LambdaCode | BuiltinCode | RecordCode | DerivativeCode | MapCode | VmapCode
+Code = (
+    AscribedCode
+    | ConvertCode
+    | FnCode
+    | LambdaCode
+    | BuiltinCode
+    | RecordCode
+    | VariantCode
+    | DerivativeCode
+    | MapCode
+    | VmapCode
+)
 
 
 def is_linear(code: Code) -> bool:

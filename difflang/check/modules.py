@@ -32,7 +32,8 @@ class Module:
     source: Source
     default_float: DType = F32
     fns: dict[str, tree.Fn] = field(default_factory=dict[str, tree.Fn])
-    records: dict[str, tree.Record] = field(default_factory=dict[str, tree.Record])
+    records: dict[str, tree.Record | tree.Enum] = field(default_factory=dict[str, "tree.Record | tree.Enum"])
+    variants: dict[str, tuple[tree.Enum, int]] = field(default_factory=dict[str, "tuple[tree.Enum, int]"])
     rules: dict[str, tree.Rule] = field(default_factory=dict[str, tree.Rule])  # by the function they are for
     later: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])  # declared, but of a kind not there yet
     host: dict[str, HostVar] = field(default_factory=dict[str, HostVar])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
+from difflang.check.elsewhere import ELSEWHERE
 from difflang.check.types import (
     UNIT,
     LangType,
     show_type,
 )
+from difflang.ir.types import DTYPES
 from difflang.syntax import tree
 
 
@@ -40,6 +43,26 @@ def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
     some = " and ".join(f"`{n}`" for n in names)
     way = f"name each alone in the type of a parameter, or take it as `{names[0]}: dim`"
     return mistake("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
+
+
+def kind_of(decl: tree.Record | tree.Enum) -> str:
+    return "enum" if isinstance(decl, tree.Enum) else "record"
+
+
+def unknown_type(span: Span, name: str, known: Sequence[str], bounds: Collection[str]) -> DifflangError:
+    place = Span(span.source, span.start, span.start + len(name))
+    near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *known])
+    way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
+    if name in bounds:
+        way = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type"
+    return mistake("DL0202", f"there is no type `{name}`", (place, ""), help=way)
+
+
+def holds_itself(decl: tree.Record | tree.Enum) -> DifflangError:
+    """A value in which there is another one like it has no size that is known before the run."""
+    way = "keep the parts in an array, and the place of each next one beside it"
+    label = (decl.name_span, "a value of it holds another one")
+    return mistake("DL0801", f"{kind_of(decl)}s that hold themselves are not there yet", label, help=way)
 
 
 def written_type(written: tree.TypeExpr) -> str:

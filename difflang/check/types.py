@@ -7,7 +7,7 @@ generic `T`) or a `DTypeVar` (a literal's, not yet asked for), and its sizes pol
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from difflang.ir.dims import Dim
@@ -112,6 +112,56 @@ class RecordType:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantType:
+    """A value of an enum of which the variant is known, or the tangent of one: then only the fields with a tangent."""
+
+    decl: tree.Enum
+    index: int
+    names: tuple[str, ...]
+    fields: tuple[LangType, ...]
+    args: tuple[object, ...] = ()  # as a record's; None where nothing has told yet
+    tangent: bool = False
+    home: Callable[[str], tree.Record | tree.Enum | None] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.decl.variants[self.index].name
+
+    def __str__(self) -> str:
+        args = f"[{', '.join('_' if a is None else str(a) for a in self.args)}]" if self.args else ""
+        return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
+
+
+TAG = Tensor(I32)
+
+
+@dataclass(frozen=True, slots=True)
+class SumType:
+    """One of several, which the run chooses: variants of an enum, in their order, functions, or tangents of these.
+
+    As an operand it is a tag and every option, of which those that the tag does not say are zero.
+    """
+
+    options: tuple[LangType, ...]
+    tag: Tensor = TAG
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """What the tag is for each option, rising: a variant's number in its enum, else the place here."""
+        return tuple([o.index if isinstance(o, VariantType) else i for i, o in enumerate(self.options)])
+
+    @property
+    def variants(self) -> tuple[VariantType, ...]:
+        """The options, if they are variants of an enum."""
+        return tuple([o for o in self.options if isinstance(o, VariantType)])
+
+    def __str__(self) -> str:
+        if self.variants:
+            return str(self.variants[0]) + (f"[{', '.join(map(str, self.tag.shape))}]" if self.tag.shape else "")
+        return "one of " + ", ".join(map(show_type, self.options))
+
+
+@dataclass(frozen=True, slots=True)
 class ClosureType:
     """A function value: its code, and the types of what it captured. Two lambdas never have one type."""
 
@@ -167,7 +217,9 @@ class RangeType:
         return "range"
 
 
-LangType = Tensor | TupleType | RecordType | ClosureType | FnType | TextType | KeyType | RangeType
+LangType = (
+    Tensor | TupleType | RecordType | VariantType | SumType | ClosureType | FnType | TextType | KeyType | RangeType
+)
 
 
 def tangent_type(type: LangType) -> LangType:
@@ -181,6 +233,13 @@ def tangent_type(type: LangType) -> LangType:
             pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
             kept = [(n, t) for n, t in pairs if t != UNIT]
             return RecordType(type.decl, tuple(n for n, _ in kept), tuple(t for _, t in kept), type.args, tangent=True)
+        case VariantType():
+            pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
+            kept = [(n, t) for n, t in pairs if t != UNIT]
+            names, fields = tuple([n for n, _ in kept]), tuple([t for _, t in kept])
+            return VariantType(type.decl, type.index, names, fields, type.args, True, type.home)
+        case SumType():
+            return SumType(tuple(map(tangent_type, type.options)), type.tag)
         case ClosureType():
             return TupleType(tuple(map(tangent_type, type.captures)))
         case _:
@@ -193,6 +252,8 @@ def is_linear_type(type: LangType) -> bool:
         from difflang.check.closures import is_linear
 
         return is_linear(type.code)
+    if isinstance(type, SumType):
+        return all(map(is_linear_type, type.options))
     return isinstance(type, FnType) and type.linear
 
 
@@ -221,6 +282,10 @@ def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
         case RecordType():
             fields = tuple(mapped(t, change) for t in type.fields)
             return RecordType(type.decl, type.names, fields, type.args, type.tangent)
+        case VariantType():
+            return replace(type, fields=tuple([mapped(t, change) for t in type.fields]))
+        case SumType():
+            return SumType(tuple([mapped(t, change) for t in type.options]), change(type.tag))
         case ClosureType():
             return ClosureType(type.code, tuple(mapped(t, change) for t in type.captures))
         case FnType():
@@ -255,8 +320,10 @@ def leaf_types(type: LangType) -> list[Tensor]:
             return [type]
         case TupleType():
             return [leaf for t in type.items for leaf in leaf_types(t)]
-        case RecordType():
+        case RecordType() | VariantType():
             return [leaf for t in type.fields for leaf in leaf_types(t)]
+        case SumType():
+            return [type.tag, *[leaf for t in type.options for leaf in leaf_types(t)]]
         case ClosureType():
             return [leaf for t in type.captures for leaf in leaf_types(t)]
         case KeyType():

@@ -12,14 +12,16 @@ from difflang.check.types import (
     LangType,
     RecordType,
     Spread,
+    SumType,
     TextType,
     TupleType,
+    VariantType,
     dtype_text,
     pruned,
     settled,
     show_type,
 )
-from difflang.ir.dims import Dim, has_floor_div
+from difflang.ir.dims import Dim, Poly, has_floor_div
 from difflang.ir.op import TypeMismatch
 from difflang.ir.types import C64, FLOATS, PART_OF, WHOLE_OF, DType, Tensor
 
@@ -97,6 +99,11 @@ class Unifier:
             case RecordType(), RecordType():
                 one = a.decl is b.decl and a.tangent == b.tangent and a.names == b.names
                 return one and self.all_same(a.fields, b.fields)
+            case VariantType(), VariantType():
+                one = a.decl is b.decl and a.tangent == b.tangent and a.index == b.index and a.names == b.names
+                return one and self.arguments(a, b) and self.all_same(a.fields, b.fields)
+            case SumType(), SumType():
+                return a.marks == b.marks and self.same(a.tag, b.tag) and self.all_same(a.options, b.options)
             case ClosureType(), ClosureType():
                 return a.code == b.code and self.all_same(a.captures, b.captures)
             case FnType(), FnType():
@@ -105,6 +112,17 @@ class Unifier:
                 return a.value is None or b.value is None or a.value == b.value
             case _:
                 return a == b
+
+    def arguments(self, a: VariantType, b: VariantType) -> bool:
+        """Whether two enums were, or can have been, applied to the same sizes and types."""
+        return all(m is None or n is None or self.argument(m, n) for m, n in zip(a.args, b.args, strict=True))
+
+    def argument(self, a: object, b: object) -> bool:
+        if isinstance(a, DType) and isinstance(b, DType):
+            return unified(a, b)
+        if isinstance(a, (int, Poly)) and isinstance(b, (int, Poly)):
+            return self.equal(a, b)
+        return True  # types of fields, which are compared where they are
 
     def all_same(self, first: Sequence[LangType], second: Sequence[LangType]) -> bool:
         return len(first) == len(second) and all(self.same(a, b) for a, b in zip(first, second, strict=True))
@@ -122,6 +140,8 @@ def differences(unifier: Unifier, a: LangType, b: LangType) -> list[tuple[LangTy
             case (TupleType(items=first), TupleType(items=second)) if len(first) == len(second):
                 todo += zip(first, second, strict=True)
             case RecordType(), RecordType() if a.decl is b.decl and a.names == b.names and a.tangent == b.tangent:
+                todo += zip(a.fields, b.fields, strict=True)
+            case VariantType(), VariantType() if a.decl is b.decl and a.index == b.index and a.names == b.names:
                 todo += zip(a.fields, b.fields, strict=True)
             case _:
                 found.append((a, b))

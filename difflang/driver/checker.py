@@ -8,6 +8,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.check.modules import HostVar
 from difflang.check.reports import Undecided, mistake, too_deep
 from difflang.check.types import TextType, TupleType, show_type
+from difflang.driver.choices import bind, cases_of
 from difflang.driver.host import Host
 from difflang.driver.load import check_definition, check_rule
 from difflang.driver.needed import refuse_variables, sizes_in
@@ -132,6 +133,14 @@ class Checker(Host):
         elif e.orelse is not None:
             self.expression(e.orelse, last=True)
         return first
+
+    def match(self, e: tree.Match, subject: HostValue) -> HostValue:
+        value = HostValue(TupleType(()), None)
+        for fit, case in cases_of(self, e, subject):
+            with self.scope():
+                bind(self, fit, subject, case.pattern.span)
+                value = self.attempt(case.body, last=True)
+        return value
 
     def repeat(self, e: tree.While) -> None:
         self.condition(e.condition)

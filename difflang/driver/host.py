@@ -13,8 +13,10 @@ from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
 from difflang.check.modules import HostVar, Module
 from difflang.check.reports import mistake
+from difflang.check.sums import whole
 from difflang.check.types import RangeType, TextType, TupleType, show_type
 from difflang.check.unify import Unifier
+from difflang.driver.choices import assign_value, kept
 from difflang.driver.files import READERS
 from difflang.driver.scopes import Scopes
 from difflang.driver.units import Staging, Unit, stage
@@ -25,7 +27,8 @@ from difflang.elaborate.jumps import early_return
 from difflang.elaborate.mismatches import not_this_pattern
 from difflang.elaborate.names import targets
 from difflang.elaborate.statements import VALUELESS, declared
-from difflang.elaborate.terms import UNIT_TERM, Term
+from difflang.elaborate.sums import held_as
+from difflang.elaborate.terms import UNIT_TERM, Term, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.types import I32, Tensor
@@ -62,6 +65,9 @@ class Host(Scopes, ABC):
 
     @abstractmethod
     def branch(self, e: tree.If, condition: HostValue) -> HostValue: ...
+
+    @abstractmethod
+    def match(self, e: tree.Match, subject: HostValue) -> HostValue: ...
 
     @abstractmethod
     def repeat(self, e: tree.While) -> None: ...
@@ -108,6 +114,9 @@ class Host(Scopes, ABC):
                 return self.branch(e, self.condition(e.condition))
         if isinstance(e, tree.Block):
             return self.block(e)
+        if isinstance(e, tree.Match):
+            with self.nested(e.span):
+                return self.match(e, self.evaluate(e.subject))
         if not last and not isinstance(e, (tree.Call, tree.Pipe, tree.Match, *VALUELESS)):
             raise mistake(
                 "DL0323", "nothing uses this value", (e.span, ""), help="print it: `print(…)`, or bind it with `let`"
@@ -170,6 +179,8 @@ class Host(Scopes, ABC):
                 value = yield declared(cx, written, value, e.span, "the value")
                 new = {n: d for n, d in cx.annotations.bound.items() if n not in known}
                 sizes.update({n: d for n, d in new.items() if isinstance(d, (int, Poly))})
+            if isinstance(node, tree.Var):
+                value = held_as(cx.builder, value, whole(cx.unifier, type_of(value)))
             return [value]
 
         (value,), unit = self.unit(node, body)
@@ -214,7 +225,7 @@ class Host(Scopes, ABC):
         """An assignment to top-level variables, as one unit: their new values are its results."""
         names = list(dict.fromkeys(targets(e.target)))
         if isinstance(e, tree.Assign) and self.on_host(e.value):
-            self.assign_value(e.target, self.evaluate(e.value), e.value.span)
+            assign_value(self, e.target, self.evaluate(e.value), e.value.span)
             return
         for name in names:
             self.assignable(name, e.target.span)
@@ -225,8 +236,8 @@ class Host(Scopes, ABC):
                     name, cx.global_term(self.module.host[name]), mutable=True, span=self.module.host[name].span
                 )
             yield walk(cx, e)
-            terms = [cx.scope.names[name].term for name in names]
-            return [t for t in terms if not isinstance(t, (int, Poly))]
+            terms = [(n, cx.scope.names[n].term) for n in names]
+            return [kept(self, cx, n, t, e.value.span) for n, t in terms if not isinstance(t, (int, Poly))]
 
         values, _ = self.unit(e, body)
         for name, value in zip(names, values, strict=True):
@@ -244,28 +255,6 @@ class Host(Scopes, ABC):
             labels = [(span, "assigned here")] + ([(var.span, "bound here")] if var.span is not None else [])
             raise mistake("DL0208", f"`{name}` is not a variable", *labels, help=f"declare it with `var {name} = …`")
         return var
-
-    def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:
-        if (
-            isinstance(target, tree.TupleExpr)
-            and isinstance(value.type, TupleType)
-            and len(value.type.items) == len(target.items)
-        ):
-            for i, item in enumerate(target.items):
-                self.assign_value(item, value.part(i), span)
-            return
-        if not isinstance(target, tree.Name):
-            raise self.not_yet(
-                "assigning what a host function gives to a part of a value is", target.span, "bind it with `let` first"
-            )
-        var = self.assignable(target.id, target.span)
-        if var.type != value.type:
-            raise mistake(
-                "DL0304",
-                f"`{target.id}` is {show_type(var.type)} and keeps that type",
-                (span, f"this is {show_type(value.type)}"),
-            )
-        self.values[target.id] = value
 
     # ---- loops and conditions
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from difflang.base import resources
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
+from difflang.check.annotations import Annotations, generics_of
 from difflang.check.modules import Module
-from difflang.check.reports import mistake
+from difflang.check.reports import Undecided, mistake
+from difflang.check.unify import Unifier
 from difflang.elaborate import (
     calls,
     comprehension,
@@ -18,6 +20,7 @@ from difflang.elaborate import (
     folds,
     functions,
     indexing,
+    matching,
     operators,
     rules,
     statements,
@@ -29,7 +32,7 @@ from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
 # Importing these registers how each kind of syntax is walked.
-WALKERS = (calls, comprehension, control, expressions, folds, indexing, operators, statements)
+WALKERS = (calls, comprehension, control, expressions, folds, indexing, matching, operators, statements)
 MOST_BYTES = 64 * 2**20
 
 
@@ -79,7 +82,21 @@ def declare(source: Source, session: Session, default_float: str | None = None) 
     for item in parsed.module.items:
         enter(module, item, session)
     names_once(parsed.module.items, session)
+    for decl in module.records.values():
+        if isinstance(decl, tree.Enum):
+            check_enum(module, decl, session)
     return module, parsed.module
+
+
+def check_enum(module: Module, decl: tree.Enum, session: Session) -> None:
+    """Read the types of an enum's fields, its arguments standing for themselves."""
+    annotations = Annotations(Unifier(), module.records.get, {}, generics_of(decl), rigid=True)
+    try:
+        annotations.declared(decl, {})
+    except DifflangError as error:
+        session.report(error)
+    except Undecided:  # a type that anything may stand for
+        pass
 
 
 def enter(module: Module, item: tree.Item, session: Session) -> None:
@@ -96,10 +113,8 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                 module.records[name] = item
             parts = item.params if isinstance(item, tree.Fn) else item.fields
             no_doubles([(p.name, p.span) for p in parts], session)
-        case tree.Enum(name=name, name_span=span):
-            module.records.setdefault(name, tree.Record(item.span, name, span, item.generics, ()))
-            module.later |= {variant.name: item for variant in item.variants}
-            session.report(not_yet("`enum` is", span, "use a record, or an `if`"))
+        case tree.Enum():
+            enter_enum(module, item, session)
         case tree.Import():
             for name in (*item.names, item.alias or item.module):
                 module.later[name] = item
@@ -117,6 +132,18 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
             no_doubles([(p.name, p.span) for p in item.params], session)
         case _:
             pass
+
+
+def enter_enum(module: Module, item: tree.Enum, session: Session) -> None:
+    """An enum and its variants, which are names of the file. Errors are reported: DL0210."""
+    declared: dict[str, Span] = {f.name: f.name_span for f in (*module.fns.values(), *module.records.values())}
+    declared |= {n: e.variants[i].span for n, (e, i) in module.variants.items()}
+    places = [(item.name, item.name_span), *[(v.name, v.span) for v in item.variants]]
+    no_doubles([*declared.items(), *places], session)
+    module.records.setdefault(item.name, item)
+    for index, variant in enumerate(item.variants):
+        module.variants.setdefault(variant.name, (item, index))
+        no_doubles([(f.name, f.span) for f in variant.fields], session)
 
 
 def no_doubles(names: list[tuple[str, Span]], session: Session) -> None:

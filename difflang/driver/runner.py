@@ -13,6 +13,7 @@ from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.types import RangeType, TextType, show_type
 from difflang.driver.assertions import failed
+from difflang.driver.choices import bind, cases_of, fitting
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access, read
 from difflang.driver.host import UNIT_VALUE, Host
@@ -133,6 +134,12 @@ class Runner(Host):
         if isinstance(e.orelse, tree.Block):
             return self.block(e.orelse)
         return self.expression(e.orelse, last=True) if e.orelse is not None else UNIT_VALUE
+
+    def match(self, e: tree.Match, subject: HostValue) -> HostValue:
+        fit, case = next((f, c) for f, c in cases_of(self, e, subject) if fitting(f, subject))
+        with self.scope():
+            bind(self, fit, subject, case.pattern.span)
+            return self.expression(case.body, last=True)
 
     def repeat(self, e: tree.While) -> None:
         while self.condition(e.condition).number:

@@ -17,8 +17,10 @@ from difflang.check.types import (
     LangType,
     RangeType,
     RecordType,
+    SumType,
     TextType,
     TupleType,
+    VariantType,
     leaf_types,
     show_type,
 )
@@ -33,9 +35,18 @@ class HostValue:
     leaves: tuple[Any, ...] | None
     static: Static = None
 
+    def chosen(self) -> HostValue:
+        """An enum's value of the variant that it is."""
+        if not isinstance(self.type, SumType) or self.leaves is None:
+            return self
+        place = self.type.marks.index(np.asarray(self.leaves[0]).item())
+        start = 1 + sum(len(leaf_types(t)) for t in self.type.options[:place])
+        type = self.type.options[place]
+        return HostValue(type, self.leaves[start : start + len(leaf_types(type))])
+
     def part(self, index: int) -> HostValue:
-        """An item of a tuple or a field of a record."""
-        assert isinstance(self.type, (TupleType, RecordType))
+        """An item of a tuple or a field of a record or a variant."""
+        assert isinstance(self.type, (TupleType, RecordType, VariantType))
         types = self.type.items if isinstance(self.type, TupleType) else self.type.fields
         if self.leaves is None:
             return HostValue(types[index], None)
@@ -81,9 +92,19 @@ def shown(type: LangType, leaves: Iterator[Any], write: Callable[[Any], str]) ->
             fields = zip(type.names, type.fields, strict=True)
             name = f"D({type.decl.name})" if type.tangent else type.decl.name
             return f"{name}(" + ", ".join(f"{n} = {shown(t, leaves, write)}" for n, t in fields) + ")"
+        case VariantType(fields=()):
+            return f"D({type.name})" if type.tangent else type.name
+        case VariantType():
+            name = f"D({type.name})" if type.tangent else type.name
+            fields = zip(type.names, type.fields, strict=True)
+            return f"{name}(" + ", ".join(f"{n} = {shown(t, leaves, write)}" for n, t in fields) + ")"
+        case SumType() if not type.tag.shape:
+            texts, tag = [], np.asarray(next(leaves)).item()
+            texts = [shown(t, leaves, write) for t in type.options]
+            return texts[type.marks.index(tag)]
         case TextType():
             return f'"{type.value}"'
-        case RangeType() | ClosureType():
+        case RangeType() | ClosureType() | SumType():
             for _ in leaf_types(type):
                 next(leaves)
             return str(type)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import UNIT, Spread, literal_dtype, show_type, tangent_type
+from difflang.check.types import UNIT, Spread, leaf_types, literal_dtype, show_type, tangent_type
 from difflang.elaborate.builtins import BUILTINS, Taken, builtin
 from difflang.elaborate.complexes import in_parts
 from difflang.elaborate.context import Context
@@ -19,12 +19,15 @@ from difflang.elaborate.terms import (
     Opaque,
     Record,
     Static,
+    Sum,
     Term,
     Tuple,
+    Variant,
+    leaves,
     rebuild,
     type_of,
 )
-from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.trampoline import Walk, run
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.graph import Value
 from difflang.ir.types import I32, DType, Tensor
@@ -297,12 +300,11 @@ def total(cx: Context, term: Term, span: Span) -> Array:
         case Array():
             axes = tuple(range(term.tensor.rank))
             return Array(cx.emit("reduce_sum", span, term.value, axes=axes)) if axes else term
-        case Tuple() | Record():
-            parts = [
-                total(cx, t, span)
-                for t in (term.items if isinstance(term, Tuple) else term.fields)
-                if t is not UNIT_TERM
-            ]
+        case Sum():
+            return total_of_option(cx, term, span)
+        case Tuple() | Record() | Variant():
+            fields = term.items if isinstance(term, Tuple) else term.fields
+            parts = [total(cx, t, span) for t in fields if t is not UNIT_TERM]
             if not parts:
                 raise cx.error("DL0401", "there is no number in this to add up", span)
             result: Term = parts[0]
@@ -312,3 +314,22 @@ def total(cx: Context, term: Term, span: Span) -> Array:
             return result
         case _:
             raise cx.error("DL0313", "a vector is expected here", span, f"this is {show_type(type_of(term))}")
+
+
+def total_of_option(cx: Context, term: Sum, span: Span) -> Array:
+    """The sum over the option that is there; 0 where that holds no number."""
+    from difflang.elaborate.matching import Arm, by_tag
+
+    numbers = leaf_types(term.type)[1:]
+    if not numbers:
+        raise cx.error("DL0401", "there is no number in this to add up", span)
+
+    def arm(part: Term) -> Arm:
+        def body() -> Walk[Term]:
+            return total(cx, part, span) if leaves(part) else Array(cx.builder.const(0, Tensor(numbers[0].dtype)))
+            yield
+
+        return Arm(body, span)
+
+    found = run(by_tag(cx, term.tag, term.type.marks, [arm(p) for p in term.parts], [cx.word], "`sum`"))
+    return array(cx, found, span)

@@ -17,14 +17,17 @@ from difflang.check.closures import (
     LambdaCode,
     MapCode,
     RecordCode,
+    VariantCode,
     VmapCode,
     Wrt,
 )
 from difflang.check.reports import mistake, not_this_type
+from difflang.check.sums import joint
 from difflang.check.types import (
     FnType,
     LangType,
     RecordType,
+    VariantType,
     is_linear_type,
     show_type,
 )
@@ -43,8 +46,10 @@ from difflang.elaborate.terms import (
     Opaque,
     Poison,
     Record,
+    Sum,
     Term,
     Tuple,
+    Variant,
     Zip,
     rebuilt_record,
     type_of,
@@ -172,14 +177,23 @@ def known_parameters(cx: Context, fn: Term, wrt: tuple[Wrt, ...], written: tuple
         raise cx.error("DL0403", f"the function has no {what}", place.span, "", way)
 
 
-def function(cx: Context, term: Term, span: Span) -> Closure | Opaque:
+def function(cx: Context, term: Term, span: Span) -> Closure | Opaque | Sum:
     if isinstance(term, Poison):
         raise Reported
-    if not isinstance(term, (Closure, Opaque)):
+    if not is_function(term):
         indexed = isinstance(term, Array) and term.tensor.shape
+        indexed = indexed or (isinstance(term, Sum) and isinstance(term.parts[0], Closure))
         way = f"an array is indexed in brackets: `{span.text}[i]`" if indexed and "\n" not in span.text else ""
         raise cx.error("DL0320", "a function is expected here", span, f"this is {show_type(type_of(term))}", way)
+    assert isinstance(term, (Closure, Opaque, Sum))
     return term
+
+
+def is_function(term: Term) -> bool:
+    """Whether a value can be applied: a function, or one of several."""
+    if isinstance(term, Sum):
+        return isinstance(term.parts[0], Closure) and not term.type.tag.shape
+    return isinstance(term, (Closure, Opaque))
 
 
 # ---- Application
@@ -195,6 +209,8 @@ def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
     match function(cx, fn, args.fn_span or args.span):
         case Opaque(type=type):
             return opaque(cx, type, args)
+        case Sum() as several:
+            return one_of_several(cx, several, args)
         case Closure(code=BuiltinCode(name=name)):
             return BUILTINS[name](cx, args)
         case Closure(code=ConvertCode(dtype=dtype)):
@@ -207,6 +223,8 @@ def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
             return (linear.call if code.decl.linear else call_lambda)(cx, code, captures, args)
         case Closure(code=RecordCode() as code):
             return construct(cx, code, args)
+        case Closure(code=VariantCode() as code):
+            return construct_variant(cx, code, args)
         case Closure(code=VmapCode(), captures=(f,)):
             from difflang.elaborate.comprehension import vmapped
 
@@ -217,6 +235,17 @@ def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
             return linear.apply_map(cx, code, captures, args)
         case _:
             raise cx.error("DL0320", "a function is expected here", args.span)
+
+
+def one_of_several(cx: Context, several: Sum, args: Args) -> Walk[Term]:
+    """The function that the run chose, applied: a branch for each that it can be."""
+    from difflang.elaborate.matching import Arm, by_tag
+
+    def arm(f: Term) -> Arm:
+        return Arm(lambda: apply(cx, f, replace(args, items=list(args.items), named=dict(args.named))), args.span)
+
+    arms = [arm(f) for f in several.parts]
+    return (yield by_tag(cx, several.tag, several.type.marks, arms, [cx.word], "function"))
 
 
 def opaque(cx: Context, type: FnType, args: Args) -> Walk[Term]:
@@ -253,8 +282,8 @@ def not_its_vector(wanted: LangType, term: Term, span: Span) -> DifflangError:
 
 def fits(cx: Context, wanted: LangType, term: Term) -> bool:
     if isinstance(wanted, FnType):
-        return isinstance(term, (Closure, Opaque)) and (not wanted.linear or is_linear_type(type_of(term)))
-    return cx.unifier.same(wanted, type_of(term))
+        return is_function(term) and (not wanted.linear or is_linear_type(type_of(term)))
+    return joint(cx.unifier, wanted, type_of(term)) == wanted
 
 
 def held(cx: Context, code: AscribedCode, f: Term, args: Args) -> Walk[Term]:
@@ -321,24 +350,41 @@ def bind_pattern(cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, 
 
 def construct(cx: Context, code: RecordCode, args: Args) -> Walk[Term]:
     """`P(x = 1.0, tag = "a")`: every field by name, or all by position in their order."""
+    decl, home = code.decl, code.module.records.get
+    annotations = Annotations(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
+    fields = yield given_fields(cx, args, decl.name, decl.name_span, decl.fields, annotations)
+    names, types = tuple(f.name for f in decl.fields), tuple(map(type_of, fields))
+    return Record(RecordType(decl, names, types, tuple(annotations.bound.get(g.name) for g in decl.generics)), fields)
+
+
+def construct_variant(cx: Context, code: VariantCode, args: Args) -> Walk[Term]:
+    """`Circle(r = 1.0)`, as a record is made."""
+    decl, variant, home = code.decl, code.decl.variants[code.index], code.module.records.get
+    annotations = Annotations(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
+    fields = yield given_fields(cx, args, variant.name, variant.span, variant.fields, annotations)
+    names, types = tuple(f.name for f in variant.fields), tuple(map(type_of, fields))
+    order = tuple(annotations.bound.get(g.name) for g in decl.generics)
+    return Variant(VariantType(decl, code.index, names, types, order, home=home), fields)
+
+
+def given_fields(
+    cx: Context, args: Args, what: str, declared: Span, fields: tuple[tree.Field, ...], annotations: Annotations
+) -> Walk[tuple[Term, ...]]:
+    """A value for each field, of its declared type; the names of the declaration are bound. Errors: DL0304, DL0319."""
     from difflang.elaborate import linear
 
-    decl = code.decl
-    names = [f.name for f in decl.fields]
-    given = matched_arguments(cx, args, decl.name, names, {}, decl.name_span)
-    annotations = Annotations(cx.unifier, code.module.records.get, {}, {g.name: g.bound for g in decl.generics})
-    for written, name in zip(decl.fields, names, strict=True):
+    names = [f.name for f in fields]
+    given = matched_arguments(cx, args, what, names, {}, declared)
+    for written, name in zip(fields, names, strict=True):
         term, span = given[name]
         if not annotations.match(written.type, type_of(term)):
             raise field_mismatch(annotations, written, type_of(term), span)
-    for written, name in zip(decl.fields, names, strict=True):
+    for written, name in zip(fields, names, strict=True):
         if isinstance(written.type, tree.TypeFn):
             term, span = given[name]
             given[name] = held_to(written.type, term, span, annotations, name), span
             yield linear.prove_given(cx, [given[name][0]])
-    fields = tuple(given[n][0] for n in names)
-    order = tuple(annotations.bound.get(g.name) for g in decl.generics)
-    return Record(RecordType(decl, tuple(names), tuple(map(type_of, fields)), order), fields)
+    return tuple(given[n][0] for n in names)
 
 
 def field_mismatch(annotations: Annotations, written: tree.Field, found: LangType, span: Span) -> DifflangError:

@@ -14,7 +14,7 @@ from difflang.elaborate.context import Context
 from difflang.elaborate.numbers import OF_COMPLEX
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.spelling import quoted
-from difflang.elaborate.terms import Array, Record, Term, Tuple, rebuilt_record
+from difflang.elaborate.terms import Array, Record, Sum, Term, Tuple, Variant, rebuilt_record, rebuilt_variant
 from difflang.ir.types import Tensor
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ def in_parts(cx: Context, term: Term, span: Span) -> Term:
             return Tuple(tuple([in_parts(cx, t, span) for t in term.items]))
         case Record():
             return rebuilt_record(term.type, tuple([in_parts(cx, t, span) for t in term.fields]))
+        case Variant():
+            return rebuilt_variant(term.type, tuple([in_parts(cx, t, span) for t in term.fields]))
+        case Sum():
+            return Sum(term.tag, tuple([in_parts(cx, t, span) for t in term.parts]))
         case _:
             return term
 

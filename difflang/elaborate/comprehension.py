@@ -9,6 +9,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode
 from difflang.check.reports import mistake
+from difflang.check.sums import tagged
 from difflang.check.types import leaf_types, mapped, pruned, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply, bind_pattern
@@ -18,6 +19,8 @@ from difflang.elaborate.failure import absorb_lanes, has_one_check
 from difflang.elaborate.names import bound_names, nodes
 from difflang.elaborate.operators import array
 from difflang.elaborate.sources import Source, source
+from difflang.elaborate.sum_arrays import is_array_of_sums, tags
+from difflang.elaborate.sums import held_as
 from difflang.elaborate.terms import Array, Closure, Lane, Poison, Term, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
@@ -101,6 +104,7 @@ def mapping(
                 cx.loops.pop()
     if isinstance(value, Poison):
         raise Reported
+    value = held_as(builder, value, tagged(type_of(value)))
     consts, (graph,) = closed([builder], [[*leaves(value), *word]], [builder.params], [0])
     refuse(graph, len(consts))
     cx.builder.span = span
@@ -196,6 +200,8 @@ def indexed_size(cx: Context, e: tree.Index, name: str) -> Walk[tuple[Dim, Span]
         return None  # named inside the body: its extent follows from what it is made of
     finally:
         cx.word.term, cx.root.draws = before_word, draws
+    if is_array_of_sums(base):
+        base = tags(base)
     if not isinstance(base, Array):
         return None
     shape = base.tensor.shape

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from difflang.base.source import Span
-from difflang.check.reports import Undecided, mistake
-from difflang.check.types import ClosureType, TextType, leaf_types, mapped, show_type
-from difflang.check.unify import differences
+from difflang.check.sums import tagged
+from difflang.check.types import leaf_types, mapped, show_type
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.failure import all_is_well
@@ -17,6 +16,7 @@ from difflang.elaborate.jumps import Until
 from difflang.elaborate.names import assigned, last
 from difflang.elaborate.operators import array
 from difflang.elaborate.sources import INDEX, Source, source
+from difflang.elaborate.sums import agree, grown, held_as, meeting, stays
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
@@ -25,8 +25,8 @@ from difflang.elaborate.terms import (
     Term,
     Tuple,
     leaves,
-    made_of_sizes,
     rebuild,
+    rebuilt,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
@@ -91,11 +91,26 @@ def if_(cx: Context, e: tree.If) -> Walk[Term]:
     variables = carried(cx, e.then, e.orelse)
     then = yield branch(cx, lambda: walk(cx, e.then), variables, e.then.span)
     other = yield branch(cx, (lambda: walk(cx, orelse)) if (orelse := e.orelse) else None, variables, e.span)
-    if not agree(cx, predicate, then, other, e):
+    ends = last(e.then).span, last(e.orelse or e).span
+    return decided(cx, predicate, then, other, variables, e.span, ends, "`if`")
+
+
+def decided(
+    cx: Context,
+    predicate: Array,
+    then: Branch,
+    other: Branch,
+    variables: list[Binding],
+    span: Span,
+    ends: tuple[Span, Span],
+    word: str,
+) -> Term:
+    """A branch from its two sides; `ends` are where they give their values, `word` is what the program calls it."""
+    if not agree(cx, predicate.value, then.value, other.value, ends, word):
         then, other = replace(then, value=UNIT_TERM), replace(other, value=UNIT_TERM)
     if then.writes or other.writes:
-        return either_writes(cx, predicate, then, other, variables, e.span)
-    return joined(cx, predicate, then, other, variables, e.span)
+        return either_writes(cx, predicate, then, other, variables, span)
+    return joined(cx, predicate, then, other, variables, span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,26 +144,28 @@ def branch(cx: Context, body: Callable[[], Walk[Term]] | None, variables: list[B
 
 def joined(cx: Context, predicate: Array, then: Branch, other: Branch, variables: list[Binding], span: Span) -> Term:
     """The equation of a branch: its value, of one type on both sides, and the variables that either side changed."""
-    value = then.value
     changed = [
         i for i, b in enumerate(variables) if then.variables[i] is not b.term or other.variables[i] is not b.term
     ]
-    sides = [[*leaves(s.value), *[v for i in changed for v in leaves(s.variables[i])]] for s in (then, other)]
+    pairs = [("this", then.value, other.value)]
+    pairs += [(f"`{variables[i].name}`", then.variables[i], other.variables[i]) for i in changed]
+    types = [meeting(cx, type_of(a), type_of(b), span, what) for what, a, b in pairs]
+    sides = [
+        [v for t, (_, *both) in zip(types, pairs, strict=True) for v in leaves(held_as(side.builder, both[k], t))]
+        for k, side in enumerate((then, other))
+    ]
     consts, graphs = closed([then.builder, other.builder], sides, [[], []], [0, 0])
     cx.builder.span = span
     operands = tuple(map(cx.builder.own, [predicate.value, *consts]))
     results = iter(cx.builder.append(OPS["cond"], operands, tuple(r.type for r in graphs[0].results), tuple(graphs)))
-    term = rebuild(type_of(value), [next(results) for _ in leaves(value)])
-    for i in changed:
-        old = variables[i].term
-        assert not isinstance(old, (int, Poly))
-        variables[i].term = again(old, [next(results) for _ in leaves(old)])
+    term, *terms = [rebuilt(t, results) for t in types]
+    for i, new in zip(changed, terms, strict=True):
+        variables[i].term = again(variables[i].term, new)
     return term
 
 
-def again(old: Term, values: list[Value]) -> Term:
+def again(old: Term | Dim, new: Term) -> Term:
     """A variable's new term: only where its type was declared is still known of it."""
-    new = rebuild(type_of(old), values)
     return Array(new.value, origin=old.origin) if isinstance(new, Array) and isinstance(old, Array) else new
 
 
@@ -165,29 +182,6 @@ def either_writes(
     for (log, _), written in zip((*then.writes, *other.writes), writes, strict=True):
         log.add(written)
     return value
-
-
-def agree(cx: Context, predicate: Array, then: Branch, other: Branch, e: tree.If) -> bool:
-    """Whether a branch has a value: both sides give one, of one type. Errors: Undecided where a use takes one side."""
-    if e.orelse is None or then.value is UNIT_TERM or other.value is UNIT_TERM:
-        return False
-    a, b = type_of(then.value), type_of(other.value)
-    if cx.unifier.same(a, b):
-        return True
-    if cx.root.definition and made_of_sizes(predicate.value):
-        raise Undecided
-    kinds = {type(m) if type(m) is type(n) else None for m, n in differences(cx.unifier, a, b)}
-    if kinds <= {ClosureType, TextType}:
-        if ClosureType in kinds:
-            way = "write the choice into one function's body"
-            raise cx.not_yet("a function chosen at run time is", e.condition.span, way)
-        raise cx.not_yet("a string chosen at run time is", e.condition.span, "choose on the host")
-    raise mistake(
-        "DL0327",
-        "the two sides of this `if` give different types",
-        (last(e.then).span, f"this gives {show_type(a)}"),
-        (last(e.orelse).span, f"this gives {show_type(b)}"),
-    )
 
 
 # ---- Loops
@@ -223,9 +217,10 @@ def step(
     items: list[Value],
     bind: Callable[[Array, list[Value]], None],
     length: Dim | None,
+    rounds: int = 0,
 ) -> Walk[Step]:
-    """Walk a loop's body once, its variables standing for the carry."""
-    before, everything = [b.term for b in variables], variables
+    """Walk a loop's body, its variables standing for the carry: again where these turn out to be of more options."""
+    before, everything, draws = [b.term for b in variables], variables, cx.root.draws
     with cx.region(e.span) as builder:
         index = builder.param(INDEX, "step")
         enter(builder, variables)
@@ -249,8 +244,11 @@ def step(
             yields = cx.loops.pop()
             for binding, term in zip(everything, before, strict=True):
                 binding.term = term
-    yielded = yields[0] if yields else None
-    results = [v for t in after if not isinstance(t, (int, Poly)) for v in leaves(t)]
+    if grown(cx, variables, after, rounds, e.span):
+        cx.root.draws = draws
+        return (yield step(cx, e, everything, items, bind, length, rounds + 1))
+    yielded = held_as(builder, yields[0], tagged(type_of(yields[0]))) if yields else None
+    results = [v for b, t in zip(variables, after, strict=True) for v in leaves(stays(builder, t, b.term))]
     results += leaves(yielded) if yielded is not None else []
     return Step(builder, builder.params, results, yielded, variables, lane.arrays if lane is not None else [])
 
@@ -265,7 +263,8 @@ def enter(builder: Builder, variables: list[Binding]) -> None:
     for binding in variables:
         old = binding.term
         assert not isinstance(old, (int, Poly))
-        binding.term = again(old, [builder.param(t, binding.name) for t in leaf_types(type_of(old))])
+        type = type_of(old)
+        binding.term = again(old, rebuild(type, [builder.param(t, binding.name) for t in leaf_types(type)]))
 
 
 def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
@@ -381,7 +380,7 @@ def emit_loop(
     for binding in variables:
         old = binding.term
         assert not isinstance(old, (int, Poly))
-        binding.term = again(old, [next(results) for _ in leaves(old)])
+        binding.term = again(old, rebuilt(type_of(old), results))
     if yielded is None:
         return UNIT_TERM
     length = over.length

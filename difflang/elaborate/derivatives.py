@@ -9,10 +9,13 @@ from typing import Any
 from difflang.base.source import NOWHERE, Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
+from difflang.check.sums import holds, joint
 from difflang.check.types import (
     DTypeVar,
     LangType,
     RecordType,
+    SumType,
+    VariantType,
     is_complex,
     leaf_types,
     pruned,
@@ -26,9 +29,10 @@ from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.control import closed
 from difflang.elaborate.failure import absorb
-from difflang.elaborate.functions import like
+from difflang.elaborate.leafwise import changes_along
 from difflang.elaborate.lost import watch
 from difflang.elaborate.signatures import captured_sizes, is_dim
+from difflang.elaborate.sums import held_as
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
@@ -37,10 +41,14 @@ from difflang.elaborate.terms import (
     Opaque,
     Poison,
     Record,
+    Sum,
     Term,
     Tuple,
+    Variant,
     leaves,
+    like,
     rebuilt_record,
+    rebuilt_variant,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
@@ -86,6 +94,10 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         if position >= len(args.items):
             raise cx.error("DL0403", f"there is no argument {position} to differentiate in", args.span)
     ask(cx, f, args.items)
+    if operator not in TAGGED:
+        for position, path in wrt:
+            item = args.items[position]
+            of_known_variants(cx, operator, type_of(differentiable_part(cx, item, path)), item[1])
     if operator in ("vjp", "linearize"):
         return (yield linear.linearized(cx, code, f, args, wrt))
     if operator in ("jacobian", "jacfwd", "jacrev"):
@@ -102,6 +114,16 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
     yield real_result(cx, str(code), f, traced, args, wrt)
     watch(cx, f, traced, args, wrt)
     return gradient(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
+
+
+TAGGED = ("grad", "value_and_grad", "jvp")  # take derivatives in and of what the run chooses
+
+
+def of_known_variants(cx: Context, operator: str, type: LangType, span: Span) -> None:
+    """Errors: DL0801 for an operator whose results have no room for a tag."""
+    if holds(type, (SumType,)):
+        what = f"`{operator}` in or of a value whose variant only the run knows is"
+        raise cx.not_yet(what, span, "`grad` and `jvp` take it; or `match` it around the derivative")
 
 
 def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
@@ -192,6 +214,10 @@ def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value]
             return Tuple(tuple([replaced(cx, t, (), points, span) for t in term.items]))
         case Record():
             return rebuilt_record(term.type, tuple([replaced(cx, t, (), points, span) for t in term.fields]))
+        case Variant():
+            return rebuilt_variant(term.type, tuple([replaced(cx, t, (), points, span) for t in term.fields]))
+        case Sum():
+            return Sum(term.tag, tuple([replaced(cx, t, (), points, span) for t in term.parts]))
         case Closure():
             return Closure(term.code, tuple([replaced(cx, t, (), points, span) for t in term.captures]))
         case _:
@@ -306,6 +332,13 @@ def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
             return Tuple(tuple([tangent_term(t, parts) for t in term.items]))
         case Closure():
             return Tuple(tuple([tangent_term(t, parts) for t in term.captures]))
+        case Sum():
+            return Sum(term.tag, tuple([tangent_term(t, parts) for t in term.parts]))
+        case Variant():
+            inside = [(n, tangent_term(t, parts)) for n, t in zip(term.type.names, term.fields, strict=True)]
+            of_variant = tangent_type(term.type)
+            assert isinstance(of_variant, VariantType)
+            return rebuilt_variant(of_variant, tuple(t for n, t in inside if n in of_variant.names))
         case Record():
             type = tangent_type(term.type)
             assert isinstance(type, RecordType)
@@ -332,17 +365,17 @@ def pushed(
     for (position, path), (tangent, span) in zip(wrt, tangents, strict=True):
         term = differentiable_part(cx, args.items[position], path)
         wanted = tangent_type(type_of(term))
-        if not cx.unifier.same(wanted, type_of(tangent)):
+        if joint(cx.unifier, wanted, type_of(tangent)) != wanted:
             raise cx.error(
                 "DL0404",
                 f"the tangent of {show_type(type_of(term))} is {show_type(wanted)}",
                 span,
                 f"this is {show_type(type_of(tangent))}",
             )
-        given += leaves(tangent)
+        given += changes_along(cx, term, held_as(cx.builder, tangent, wanted), span)
     values, changes = forward(cx, traced, given, args.span)
     value = like(traced.result, iter(values))
-    return Tuple((value, tangent_term(traced.result, iter(changes))))
+    return Tuple((value, tangent_term(value, iter(changes))))
 
 
 def forward(

@@ -11,13 +11,29 @@ from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
 from difflang.check.modules import HostVar
 from difflang.check.reports import Undecided
+from difflang.check.sums import kin
 from difflang.check.types import imaginary_dtype, literal_dtype, show_type
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
-from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks
+from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.literals import literal_rows
 from difflang.elaborate.names import free_names, nodes
 from difflang.elaborate.operators import array
 from difflang.elaborate.signatures import held_alike
-from difflang.elaborate.terms import Array, Closure, Poison, Record, Term, Text, Tuple, rebuilt_record, type_of
+from difflang.elaborate.sum_arrays import stacked
+from difflang.elaborate.sums import constructor
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    Poison,
+    Record,
+    Sum,
+    Term,
+    Text,
+    Tuple,
+    Variant,
+    rebuilt_record,
+    type_of,
+)
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, DTYPES, DType, Tensor
@@ -134,8 +150,11 @@ def declared(cx: Context, id: str, span: Span) -> Term | None:
     module = cx.module
     if id in module.fns:
         return Closure(FnCode(module.fns[id], module), ())
-    if id in module.records:
-        return Closure(RecordCode(module.records[id], module), ())
+    record = module.records.get(id)
+    if isinstance(record, tree.Record):
+        return Closure(RecordCode(record, module), ())
+    if id in module.variants:
+        return constructor(*module.variants[id], module)
     if id in module.later:
         raise Reported  # what it is declared as is not there yet, and that was said
     if id in CONSTANTS:
@@ -160,6 +179,7 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         *module.host,
         *module.fns,
         *module.records,
+        *module.variants,
         *prelude,
         *BUILTINS,
         *TRANSFORMS,
@@ -169,6 +189,9 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
     way = f"did you mean `{near}`?" if near else ""
     if id in HOST_ONLY:
         return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY[id])
+    if isinstance(enum := module.records.get(id), tree.Enum):
+        names = ", ".join(v.name for v in enum.variants)
+        return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
     if id in PACKAGES:
         way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
     return cx.error("DL0201", f"there is no `{id}` here", span, "", ELSEWHERE.get(id, way))
@@ -239,10 +262,14 @@ def array_(cx: Context, e: tree.ArrayExpr) -> Walk[Term]:
         )
         value = cx.emit("dense", e.span, data=tuple(numbers), type=Tensor(dtype, shape))
         return Array(value, elements=tuple(numbers) if len(shape) == 1 else None)
-    parts: list[Array] = []
+    terms: list[Term] = []
     for item in e.items:
-        parts.append(array(cx, (yield walk(cx, item)), item.span))
-    whole = stack(cx, e.span, parts, tuple(i.span for i in e.items))
+        terms.append((yield walk(cx, item)))
+    spans = [item.span for item in e.items]
+    if isinstance(terms[0], (Closure, Variant, Sum)):
+        return stacked(cx, terms, spans, e.span)
+    parts = [array(cx, term, at) for term, at in zip(terms, spans, strict=True)]
+    whole = stack(cx, e.span, parts, tuple(spans))
     sizes = tuple(p.static for p in parts)
     return Array(whole.value, elements=None if None in sizes else sizes)
 
@@ -260,33 +287,6 @@ def stack(cx: Context, span: Span, parts: list[Array], spans: tuple[Span, ...], 
     shape = (*first.shape[:axis], 1, *first.shape[axis:])
     rows = [Array(cx.emit("reshape", span, p.value, shape=shape)) for p in parts]
     return rows[0] if len(rows) == 1 else cx.op("concat", span, *rows, axis=axis)
-
-
-def literal_rows(e: tree.ArrayExpr) -> tuple[tuple[int, ...], list[float]] | None:
-    """Shape and numbers of an array written out in full, None where something in it is no number."""
-    level: list[tree.Expr] = [e]
-    shape: list[int] = []
-    while all(isinstance(item, tree.ArrayExpr) for item in level):
-        if len(shape) > MOST_AXES:
-            return None
-        lengths = {len(item.items) for item in level if isinstance(item, tree.ArrayExpr)}
-        if len(lengths) != 1 or 0 in lengths:
-            return None
-        shape.append(lengths.pop())
-        level = [x for item in level if isinstance(item, tree.ArrayExpr) for x in item.items]
-    numbers = [number(item) for item in level]
-    kinds = {isinstance(n, bool) for n in numbers}
-    return (tuple(shape), [n for n in numbers if n is not None]) if None not in numbers and len(kinds) == 1 else None
-
-
-def number(e: tree.Expr) -> float | None:
-    match e:
-        case tree.Int(value=v) | tree.Float(value=v) | tree.Bool(value=v):
-            return v
-        case tree.Unary(op="-", operand=tree.Int(value=v) | tree.Float(value=v)):
-            return -v
-        case _:
-            return None
 
 
 @walks(tree.Member)
@@ -336,8 +336,7 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
         old = field(cx, base, name)
         assert isinstance(base, Record)
         value = held_alike(old, value, arg.value.span)
-        texts = isinstance(old, Text) and isinstance(value, Text)  # what a text says is part of its type
-        if not texts and not cx.unifier.same(type_of(old), type_of(value)):
+        if not kin(cx.unifier, type_of(old), type_of(value)):
             raise cx.error(
                 "DL0304",
                 f"the field `{arg.name}` is {show_type(type_of(old))}",
@@ -379,12 +378,6 @@ def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
 @walks(tree.WithKey)
 def with_key(cx: Context, e: tree.WithKey) -> Walk[Term]:
     raise cx.not_yet("`with_key` is", e.span)
-    yield
-
-
-@walks(tree.Match)
-def match_(cx: Context, e: tree.Match) -> Walk[Term]:
-    raise cx.not_yet("`match` is", e.span, "use `if`")
     yield
 
 

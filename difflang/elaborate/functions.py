@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -13,6 +13,7 @@ from difflang.check.closures import (
 )
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake, not_this_type, too_deep
+from difflang.check.sizes import no_new_sizes
 from difflang.check.types import (
     DTypeVar,
     FnType,
@@ -41,13 +42,15 @@ from difflang.elaborate.terms import (
     Closure,
     Poison,
     Record,
+    Sum,
     Term,
     Tuple,
+    Variant,
     Zip,
     leaf_hints,
     leaves,
+    like,
     rebuild,
-    rebuilt,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
@@ -213,8 +216,10 @@ def known_of(term: Term) -> Hashable:
             return type(term.static), repr(term.static), term.below
         case Tuple() | Zip():
             return tuple(map(known_of, term.items))
-        case Record():
+        case Record() | Variant():
             return tuple(map(known_of, term.fields))
+        case Sum():
+            return tuple(map(known_of, term.parts))
         case Closure():
             return tuple(map(known_of, term.captures))
         case _:
@@ -300,7 +305,7 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
             raise cx.error("DL0315", f"`{decl.name}` needs {clause.span.text}", clause.span, f"{sizes} here")
         cx.unifier.lenient = cx.root.definition
     if decl.result is not None:
-        cx.annotations.no_new_sizes(decl.result)
+        no_new_sizes(decl.result, {*cx.annotations.bound, *cx.annotations.generics})
     cx.root.result = decl.result
     result = yield walk(cx, without_jumps(decl.body))
     if isinstance(result, Poison):
@@ -364,23 +369,6 @@ def called(cx: Context, instance: Instance, results: Values, fails: bool, span: 
     if fails:
         absorb(cx, results[-3:], span)
     return like(instance.result, iter(results))
-
-
-def like(term: Term, values: Iterator[Value]) -> Term:
-    """The same term on other values; what was known of it before the run stays known."""
-    match term:
-        case Array():
-            return Array(next(values), term.static, below=term.below)
-        case Tuple():
-            return Tuple(tuple([like(t, values) for t in term.items]))
-        case Zip():
-            return Zip(tuple([like(t, values) for t in term.items]), term.counted)
-        case Record():
-            return Record(term.type, tuple([like(t, values) for t in term.fields]))
-        case Closure():
-            return Closure(term.code, tuple([like(t, values) for t in term.captures]))
-        case _:
-            return rebuilt(type_of(term), values)
 
 
 # ---- Definitions

@@ -12,6 +12,7 @@ from difflang.check.types import (
     LangType,
     RecordType,
     TupleType,
+    VariantType,
     is_complex,
     leaf_types,
     pruned,
@@ -29,6 +30,7 @@ from difflang.elaborate.derivatives import (
     differentiable_part,
     drawn_once,
     forward,
+    of_known_variants,
     reverse,
     settle_results,
     together_type,
@@ -37,7 +39,7 @@ from difflang.elaborate.lost import watch
 from difflang.elaborate.no_derivative import result_with_tangent, without_tangent
 from difflang.elaborate.slope import of_complex, trace_holomorphic
 from difflang.elaborate.sources import Source
-from difflang.elaborate.terms import Array, Closure, Term, Tuple, rebuilt_record, type_of
+from difflang.elaborate.terms import Array, Closure, Term, Tuple, rebuilt_record, rebuilt_variant, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.wrt import Place, located
 from difflang.ir.dims import Dim
@@ -81,6 +83,7 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
             narrow(dtype, [c for c in dtype.candidates if c.is_float])  # a number as written
     value, key = yield drawn_once(cx, f, args)
     settle_results(cx, value)
+    of_known_variants(cx, code.operator, type_of(value), args.span)
     values = leaf_types(tangent_type(type_of(value)))
     if not points:
         raise without_tangent(f, wrt[0], parts[0], args.items[wrt[0][0]][1])
@@ -187,6 +190,8 @@ def structured(type: LangType, parts: Iterator[Term]) -> Term:
             return Tuple(tuple([structured(t, parts) for t in type.items]))
         case RecordType():
             return rebuilt_record(type, tuple([structured(t, parts) for t in type.fields]))
+        case VariantType():
+            return rebuilt_variant(type, tuple([structured(t, parts) for t in type.fields]))
         case _:
             raise AssertionError(type)
 

@@ -99,6 +99,11 @@ class Writer:
                 then = yield self.whole(moved[0], stmt.then.span)
                 other = yield self.whole(moved[1], (stmt.orelse or stmt).span)
                 return tree.Block(span, (*done, tree.If(stmt.span, stmt.condition, then, other)))
+            elif isinstance(stmt, tree.Match) and (into := self.moved_cases(stmt, rest)):
+                cases: list[tree.Case] = []
+                for case, side in zip(stmt.cases, into, strict=True):
+                    cases.append(replace(case, body=(yield self.whole(side, case.body.span))))
+                return tree.Block(span, (*done, replace(stmt, cases=tuple(cases))))
             else:
                 flags = Flags(returned=self.name("returned"), result=self.name("result"))
                 assert flags.returned and flags.result
@@ -123,6 +128,19 @@ class Writer:
         longer = self.after(then, rest) if ends(other) else None
         return None if longer is None else (longer, other)
 
+    def moved_cases(self, stmt: tree.Match, rest: Stmts) -> list[Stmts] | None:
+        """Every case, with what follows moved to the one that goes on, if that is one, and means the same there."""
+        into = [sides(case.body) for case in stmt.cases]
+        going_on = [i for i, side in enumerate(into) if not ends(side)]
+        if not going_on:
+            refuse_rest(stmt, rest)
+        if not going_on or not rest:
+            return into
+        (place, *more), names = going_on, {n for s in rest for n in free_names(s)}
+        bound = {n.name for n in nodes(stmt.cases[place].pattern) if isinstance(n, tree.NamePattern)}
+        longer = self.after(into[place], rest) if not more and bound.isdisjoint(names) else None
+        return None if longer is None else [*into[:place], longer, *into[place + 1 :]]
+
     def after(self, stmts: Stmts, rest: Stmts) -> Stmts | None:
         """Statements and what follows their block, whose names must not be taken for those bound in it."""
         bound = {n for s in stmts if isinstance(s, (tree.Let, tree.Var)) for n in bound_names(s.pattern)}
@@ -143,7 +161,7 @@ class Writer:
             return (*before, replace(stmt, value=value))
         if isinstance(stmt, (tree.For, tree.While)):
             return (yield self.loop(stmt, Flags()))
-        if isinstance(stmt, (tree.If, tree.Block)):
+        if isinstance(stmt, (tree.If, tree.Match, tree.Block)):
             return (yield self.passed(stmt, Flags()))
         return (stmt,)
 
@@ -178,6 +196,12 @@ class Writer:
             if stmt.orelse is not None:
                 other = tree.Block(stmt.orelse.span, (yield self.flagged(sides(stmt.orelse), flags)))
             return (tree.If(stmt.span, stmt.condition, then, other),)
+        if isinstance(stmt, tree.Match):
+            cases: list[tree.Case] = []
+            for case in stmt.cases:
+                body = tree.Block(case.body.span, (yield self.flagged(sides(case.body), flags)))
+                cases.append(replace(case, body=body))
+            return (replace(stmt, cases=tuple(cases)),)
         return (stmt,)
 
     def loop(self, stmt: tree.For | tree.While, around: Flags) -> Walk[Stmts]:
@@ -232,14 +256,21 @@ def early_return(body: tree.Block) -> tree.Node | None:
 
 def ends(stmts: Sequence[tree.Stmt]) -> bool:
     """Whether statements surely end in a `return`."""
-    while stmts and isinstance(last := stmts[-1], tree.If):
-        if not ends(last.then.stmts):
-            return False
-        stmts = sides(last.orelse)
-    return bool(stmts) and isinstance(stmts[-1], tree.Return)
+    todo: list[Sequence[tree.Stmt]] = [stmts]
+    while todo:
+        match todo.pop()[-1:]:
+            case [tree.If() as last]:
+                todo += (last.then.stmts, sides(last.orelse))
+            case [tree.Match() as last]:
+                todo += [sides(case.body) for case in last.cases]
+            case [tree.Return()]:
+                pass
+            case _:
+                return False
+    return True
 
 
-def sides(orelse: tree.Block | tree.If | None) -> Stmts:
+def sides(orelse: tree.Expr | None) -> Stmts:
     if orelse is None:
         return ()
     return orelse.stmts if isinstance(orelse, tree.Block) else (orelse,)

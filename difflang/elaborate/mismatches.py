@@ -10,7 +10,7 @@ from difflang.base.source import Span
 from difflang.check.reports import mistake
 from difflang.check.types import DTypeVar, dtype_text, is_complex, pruned, show_type
 from difflang.elaborate.spelling import quoted, way_out
-from difflang.elaborate.terms import Array, Closure, Opaque, Record, Term, Tuple, type_of
+from difflang.elaborate.terms import Array, Closure, Opaque, Record, Sum, Term, Tuple, Variant, type_of
 from difflang.ir.types import C64, WHOLE_OF
 from difflang.syntax import tree
 
@@ -70,7 +70,9 @@ def not_indexed(span: Span, base: Term) -> DifflangError:
             way = f"take the tuple apart: `let ({names}) = {text}`"
         case Record(type=type) if type.names:
             way = f"a field is taken by its name: `{text}.{type.names[0]}`"
-        case Closure() | Opaque():
+        case Variant() | Sum() if not isinstance(base, Sum) or base.type.variants:
+            way = f"what an enum holds is taken out by `match {text} {{ … }}`"
+        case Closure() | Opaque() | Sum():
             way = f"a function is called in parentheses: `{text}(…)`"
         case _:
             pass

@@ -71,7 +71,7 @@ def assigned(node: tree.Node) -> tuple[str, ...]:
     return _assigned[node]
 
 
-_NESTING = (tree.Block, tree.If, tree.For, tree.While)
+_NESTING = (tree.Block, tree.If, tree.Match, tree.For, tree.While)
 _assigned: dict[tree.Node, tuple[str, ...]] = {}
 
 

@@ -14,10 +14,9 @@ from difflang.elaborate.bounds import known_index
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.mismatches import no_broadcast, no_conversion
 from difflang.elaborate.names import nodes
-from difflang.elaborate.numbers import OF_COMPLEX, beside
+from difflang.elaborate.numbers import OF_COMPLEX
 from difflang.elaborate.products import matmul
-from difflang.elaborate.spelling import spelled
-from difflang.elaborate.terms import Array, Poison, Record, Static, Term, Tuple, rebuilt_record, type_of
+from difflang.elaborate.terms import Array, Poison, Record, Static, Sum, Term, Tuple, Variant, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.op import OPS, TypeMismatch
@@ -113,7 +112,9 @@ def elementwise(
     cx: Context, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span] = (), **attrs: Any
 ) -> Term:
     """An elementwise op, operands broadcast; on tangents of records and tuples, leaf by leaf."""
-    if any(isinstance(t, (Record, Tuple)) for t in terms):
+    if any(isinstance(t, (Record, Tuple, Variant, Sum)) for t in terms):
+        from difflang.elaborate.leafwise import leafwise
+
         return leafwise(cx, name, span, terms, spans, **attrs)
     places = spans or [span] * len(terms)
     arrays = [array(cx, t, s) for t, s in zip(terms, places, strict=True)]
@@ -157,85 +158,6 @@ def known(cx: Context, name: str, span: Span, arrays: Sequence[Array], static: S
     dtype = BOOL if name in QUESTIONS else arrays[0].tensor.dtype
     literal = all(a.literal for a in arrays) or name in QUESTIONS
     return Array(cx.emit("const", span, value=static, type=Tensor(dtype)), static, literal=literal)
-
-
-def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any) -> Term:
-    """The op on every leaf of values of one structure; a number goes with each."""
-    whole = next(t for t in terms if isinstance(t, (Record, Tuple)))
-    if name in ("add", "sub") and len(terms) == 2 and moves(terms[0], terms[1]):
-        return moved(cx, name, span, terms[0], terms[1])
-    if (
-        isinstance(whole, Record)
-        and not whole.type.tangent
-        and any(t != u for t, u in zip(whole.type.fields, map(type_of, whole.fields), strict=True))
-    ):
-        raise Reported
-    for term, at in zip(terms, spans or [span] * len(terms), strict=True):
-        if not isinstance(term, Array) and not cx.unifier.same(type_of(whole), type_of(term)):
-            raise cx.error(
-                "DL0314",
-                f"`{spelled(name)}` takes values of one structure",
-                at,
-                f"this is {show_type(type_of(term))}, the other {show_type(type_of(whole))}",
-            )
-        if isinstance(term, Array) and term.tensor.shape:
-            raise cx.error(
-                "DL0314", "only a number goes with a record or a tuple", at, f"this is {show_type(term.tensor)}"
-            )
-    if isinstance(whole, Record) and not whole.type.tangent:
-        raise cx.error(
-            "DL0314",
-            f"`{spelled(name)}` is not defined on the record {whole.type}",
-            span,
-            "",
-            "a change of a record, D(…), is a vector: `value + change` gives a value",
-        )
-
-    def child(index: int) -> Term:
-        leaf = children(whole)[index]
-        parts = [beside(cx, name, t, leaf, span) if isinstance(t, Array) else children(t)[index] for t in terms]
-        return elementwise(cx, name, span, parts, spans, **attrs)
-
-    parts = tuple(child(i) for i in range(len(children(whole))))
-    return Tuple(parts) if isinstance(whole, Tuple) else rebuilt_record(whole.type, parts)
-
-
-def children(term: Term) -> tuple[Term, ...]:
-    return term.fields if isinstance(term, Record) else term.items if isinstance(term, Tuple) else ()
-
-
-def moves(value: Term, change: Term) -> bool:
-    """Whether `value + change` is a value and a change of it, of which some part stays as it is."""
-    match value, change:
-        case Record(), Record():
-            return change.type.tangent and not value.type.tangent and value.type.decl is change.type.decl
-        case Tuple(), Tuple():
-            return len(value.items) == len(change.items) and type_of(value) != type_of(change)
-        case _:
-            return False
-
-
-def moved(cx: Context, name: str, span: Span, value: Term, change: Term) -> Term:
-    """`value + D(value)`: moves what has a tangent and keeps the rest."""
-    if isinstance(value, Record) and isinstance(change, Record):
-        parts = [
-            moved(cx, name, span, f, change.field(n)) if n in change.type.names else f
-            for n, f in zip(value.type.names, value.fields, strict=True)
-        ]
-        return rebuilt_record(value.type, tuple(parts))
-    if isinstance(value, Tuple) and isinstance(change, Tuple) and len(value.items) == len(change.items):
-        return Tuple(tuple(moved(cx, name, span, v, c) for v, c in zip(value.items, change.items, strict=True)))
-    if isinstance(change, Tuple) and not change.items:
-        return value
-    result = elementwise(cx, name, span, [value, change])
-    if isinstance(value, Array) and isinstance(result, Array) and result.tensor.shape != value.tensor.shape:
-        raise cx.error(
-            "DL0310",
-            "the change has another shape than the value",
-            span,
-            f"{show_type(type_of(change))} moves {show_type(value.tensor)}",
-        )
-    return result
 
 
 # ---- The walks

@@ -28,8 +28,10 @@ from difflang.elaborate.terms import (
     Closure,
     Opaque,
     Record,
+    Sum,
     Term,
     Tuple,
+    Variant,
     type_of,
 )
 from difflang.elaborate.wrt import parameter_names
@@ -92,7 +94,13 @@ def hidden(term: Term) -> bool:
     match term:
         case Opaque():
             return True
-        case Tuple(items=parts) | Record(fields=parts) | Closure(captures=parts):
+        case (
+            Tuple(items=parts)
+            | Record(fields=parts)
+            | Variant(fields=parts)
+            | Sum(parts=parts)
+            | Closure(captures=parts)
+        ):
             return any(map(hidden, parts))
         case _:
             return False
@@ -218,9 +226,9 @@ def held_to(written: tree.TypeFn, term: Term, span: Span, annotations: Annotatio
         type = annotations.type(written)
     except (DifflangError, Undecided):
         return term  # it names sizes that only the body binds
-    if not isinstance(term, Closure) or not isinstance(type, FnType):
+    if not isinstance(term, (Closure, Sum)) or not isinstance(type, FnType):
         return term
-    if isinstance(term.code, AscribedCode) and term.code.type == type:
+    if isinstance(term, Closure) and isinstance(term.code, AscribedCode) and term.code.type == type:
         return term
     names = parameter_names(term)
     if names and len(names) != len(type.params):

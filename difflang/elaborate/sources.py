@@ -6,16 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from difflang.base.source import Span
-from difflang.check.types import show_type
+from difflang.check.types import mapped, show_type
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.terms import (
     Array,
     Poison,
     Range,
+    Sum,
     Term,
     Tuple,
     Zip,
+    leaves,
+    rebuild,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
@@ -69,6 +72,9 @@ def source(cx: Context, term: Term, span: Span) -> Source:
         case Array() if term.tensor.shape:
             length = term.tensor.shape[0]
             return Source(length, cx.integer(length, span), [term.value], lambda _, items: Array(items[0]))
+        case Sum(type=type) if type.tag.shape:
+            length, item = type.tag.shape[0], mapped(type, lambda t: Tensor(t.dtype, t.shape[1:]))
+            return Source(length, cx.integer(length, span), leaves(term), lambda _, rows: rebuild(item, rows))
         case Zip():
             return zip_source(cx, term, span)
         case Poison():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import FnCode
 from difflang.check.reports import mistake, not_this_type, too_deep
-from difflang.check.types import ClosureType, LangType, RecordType, TextType, TupleType, leaf_types, show_type
+from difflang.check.sums import holds, kin
+from difflang.check.types import ClosureType, TextType, leaf_types, show_type
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import loop_expression
@@ -20,6 +20,7 @@ from difflang.elaborate.jumps import Unset, loop_without_jumps
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.signatures import held_to
+from difflang.elaborate.sum_arrays import is_array_of_sums, items, tags
 from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.writes import logged, note
@@ -91,9 +92,8 @@ def let(cx: Context, e: tree.Let | tree.Var) -> Walk[Term]:
         value = yield loop_expression(cx, e.value)
     else:
         value = yield walk(cx, e.value)
-    if isinstance(value, Tuple) and not value.items and isinstance(e.value, tree.If):
-        way = "give it an `else`, and a value at the end of each side"
-        raise cx.error("DL0327", "this `if` has no value to bind", e.value.condition.span, "", way)
+    if isinstance(value, Tuple) and not value.items and isinstance(e.value, (tree.If, tree.Match)):
+        raise no_value(e.value)
     if e.type is not None:
         value = yield declared(cx, e.type, value, e.value.span, "the value")
     mutable = isinstance(e, tree.Var)
@@ -101,6 +101,15 @@ def let(cx: Context, e: tree.Let | tree.Var) -> Walk[Term]:
         value = forgetting(value)
     bind_pattern(cx, e.pattern, value, e.value.span, mutable=mutable)
     return UNIT_TERM
+
+
+def no_value(e: tree.If | tree.Match) -> DifflangError:
+    """A branch that nothing comes of, where a value is to be bound."""
+    if isinstance(e, tree.Match):
+        way = "give every case a value at its end"
+        return mistake("DL0327", "this `match` has no value to bind", (e.subject.span, ""), help=way)
+    way = "give it an `else`, and a value at the end of each side"
+    return mistake("DL0327", "this `if` has no value to bind", (e.condition.span, ""), help=way)
 
 
 def declared(cx: Context, written: tree.TypeExpr, value: Term, span: Span, what: str) -> Walk[Term]:
@@ -276,11 +285,8 @@ def widened(cx: Context, value: Array, old: Array, span: Span) -> Array:
 
 
 def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding: Binding | None = None) -> None:
-    if not cx.unifier.same(type_of(old), type_of(new)):
-        if isinstance(old, Closure) and isinstance(new, Closure):
-            raise cx.not_yet(
-                "a variable that holds one function after another is", span, "choose inside one function's body"
-            )
+    """A place keeps its type; of an enum it may hold any variant, of functions one after another."""
+    if not kin(cx.unifier, type_of(old), type_of(new)):
         labels = [(span, f"this is {show_type(type_of(new))}")]
         if binding is not None and binding.span is not None:
             labels.append((binding.span, f"{what} is {show_type(type_of(old))}"))
@@ -332,15 +338,6 @@ def unset(cx: Context, e: Unset) -> Walk[Term]:
     yield
 
 
-def holds(type: LangType, kinds: tuple[Any, ...]) -> bool:
-    """Whether a value of a type has a part of one of these kinds."""
-    match type:
-        case RecordType(fields=parts) | TupleType(items=parts):
-            return any(holds(t, kinds) for t in parts)
-        case _:
-            return isinstance(type, kinds)
-
-
 @walks(tree.Yield)
 def yield_(cx: Context, e: tree.Yield) -> Walk[Term]:
     if not cx.loops:
@@ -381,5 +378,7 @@ def assert_(cx: Context, e: tree.Assert) -> Walk[Term]:
 @walks(tree.Index)
 def index(cx: Context, e: tree.Index) -> Walk[Term]:
     base = yield walk(cx, e.base)
+    if is_array_of_sums(base):
+        return items(cx, base, (yield subscripts(cx, e, tags(base))))
     subs: Subscripts = yield subscripts(cx, e, base)
     return read(cx, subs)

@@ -20,8 +20,10 @@ from difflang.check.types import (
     LangType,
     RangeType,
     RecordType,
+    SumType,
     TextType,
     TupleType,
+    VariantType,
     leaf_types,
     pruned_type,
 )
@@ -88,6 +90,27 @@ class Record:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Variant:
+    """A value of an enum of which the variant is known."""
+
+    type: VariantType
+    fields: tuple[Term, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sum:
+    """One of several values, by a tag: see `SumType`."""
+
+    tag: Value
+    parts: tuple[Term, ...]
+
+    @property
+    def type(self) -> SumType:
+        assert isinstance(self.tag.type, Tensor)
+        return SumType(tuple(map(type_of, self.parts)), self.tag.type)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Closure:
     code: Code
     captures: tuple[Term, ...]
@@ -130,7 +153,7 @@ class Poison:
     """What a name is bound to whose definition was reported as wrong: using it says nothing more."""
 
 
-Term = Array | Tuple | Record | Closure | Opaque | Text | Key | Range | Zip | Poison
+Term = Array | Tuple | Record | Variant | Sum | Closure | Opaque | Text | Key | Range | Zip | Poison
 UNIT_TERM = Tuple(())
 
 
@@ -140,7 +163,7 @@ def type_of(term: Term) -> LangType:
             return term.tensor
         case Tuple() | Zip():
             return TupleType(tuple(map(type_of, term.items)))
-        case Record():
+        case Record() | Variant() | Sum():
             return term.type
         case Closure():
             return ClosureType(term.code, tuple(map(type_of, term.captures)))
@@ -164,8 +187,10 @@ def leaves(term: Term) -> list[Value]:
             return [term.value]
         case Tuple() | Zip():
             return [leaf for item in term.items for leaf in leaves(item)]
-        case Record():
+        case Record() | Variant():
             return [leaf for item in term.fields for leaf in leaves(item)]
+        case Sum():
+            return [term.tag, *[leaf for part in term.parts for leaf in leaves(part)]]
         case Closure():
             return [leaf for item in term.captures for leaf in leaves(item)]
         case Range():
@@ -183,6 +208,10 @@ def rebuilt(type: LangType, values: Iterator[Value]) -> Term:
             return Tuple(tuple([rebuilt(t, values) for t in type.items]))
         case RecordType():
             return rebuilt_record(type, tuple([rebuilt(t, values) for t in type.fields]))
+        case VariantType():
+            return rebuilt_variant(type, tuple([rebuilt(t, values) for t in type.fields]))
+        case SumType():
+            return Sum(next(values), tuple([rebuilt(t, values) for t in type.options]))
         case ClosureType():
             return Closure(type.code, tuple([rebuilt(t, values) for t in type.captures]))
         case FnType():
@@ -197,6 +226,27 @@ def rebuilt(type: LangType, values: Iterator[Value]) -> Term:
             return Range(first, last, None if step == 1 else Array(next(values), step))
 
 
+def like(term: Term, values: Iterator[Value]) -> Term:
+    """The same term on other values; what was known of it before the run stays known."""
+    match term:
+        case Array():
+            return Array(next(values), term.static, below=term.below)
+        case Tuple():
+            return Tuple(tuple([like(t, values) for t in term.items]))
+        case Zip():
+            return Zip(tuple([like(t, values) for t in term.items]), term.counted)
+        case Record():
+            return Record(term.type, tuple([like(t, values) for t in term.fields]))
+        case Variant():
+            return Variant(term.type, tuple([like(t, values) for t in term.fields]))
+        case Sum():
+            return Sum(next(values), tuple([like(t, values) for t in term.parts]))
+        case Closure():
+            return Closure(term.code, tuple([like(t, values) for t in term.captures]))
+        case _:
+            return rebuilt(type_of(term), values)
+
+
 def rebuild(type: LangType, values: Sequence[Value]) -> Term:
     return rebuilt(type, iter(values))
 
@@ -204,6 +254,11 @@ def rebuild(type: LangType, values: Sequence[Value]) -> Term:
 def rebuilt_record(type: RecordType, fields: tuple[Term, ...]) -> Record:
     """A record of this declaration whose field types are those of its fields now."""
     return Record(replace(type, fields=tuple(map(type_of, fields))), fields)
+
+
+def rebuilt_variant(type: VariantType, fields: tuple[Term, ...]) -> Variant:
+    """A value of this variant whose field types are those of its fields now."""
+    return Variant(replace(type, fields=tuple(map(type_of, fields))), fields)
 
 
 def concrete_type(term: Term) -> LangType:
@@ -215,6 +270,11 @@ def leaf_hints(type: LangType, name: str) -> list[str]:
     match type:
         case RecordType():
             return [h for n, t in zip(type.names, type.fields, strict=True) for h in leaf_hints(t, f"{name}.{n}")]
+        case VariantType():
+            inside = f"{name}.{type.name}"
+            return [h for n, t in zip(type.names, type.fields, strict=True) for h in leaf_hints(t, f"{inside}.{n}")]
+        case SumType():
+            return [f"{name}.tag", *[h for t in type.options for h in leaf_hints(t, name)]]
         case TupleType():
             return [h for i, t in enumerate(type.items) for h in leaf_hints(t, f"{name}.{i}")]
         case ClosureType():

@@ -10,6 +10,7 @@ from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context
 from difflang.elaborate.terms import (
     Closure,
+    Sum,
     Term,
 )
 from difflang.elaborate.trampoline import Walk
@@ -59,6 +60,9 @@ def parameter_names(f: Term) -> list[str]:
             return [p.pattern.name if isinstance(p.pattern, tree.NamePattern) else "" for p in decl.params]
         case Closure(code=DerivativeCode() | AscribedCode(), captures=(inner,)):
             return parameter_names(inner)
+        case Sum(parts=parts):
+            every = [parameter_names(part) for part in parts]
+            return every[0] if all(names == every[0] for names in every) else []
         case _:
             return []
 

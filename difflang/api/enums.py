@@ -1,0 +1,148 @@
+"""Enums in Python: a class for each variant, under one for the enum; and values that only a running program chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, make_dataclass
+from typing import TYPE_CHECKING, Any
+
+from difflang.check.annotations import Annotations
+from difflang.check.types import LangType, SumType, VariantType, show_type
+from difflang.check.unify import Unifier
+from difflang.ir.types import I32, Tensor
+from difflang.syntax import tree
+
+if TYPE_CHECKING:
+    from difflang.api.arguments import Reader
+
+MARK = "_difflang_variant_"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """One of several values, where a JAX transformation is going on or of every place of an array.
+
+    `options[i]` is what the value is where `tag` is `marks[i]`.
+    """
+
+    tag: Any
+    options: tuple[Any, ...]
+    marks: tuple[int, ...]
+
+    def known(self) -> Any:
+        """The value itself, outside of JAX transformations."""
+        return self.options[self.marks.index(int(self.tag))]
+
+
+class Enums:
+    """The classes of a module's enums and of their tangents."""
+
+    def __init__(self, name: str) -> None:
+        from difflang.runtime.trees import register_node
+
+        self.name = name
+        self.known: dict[Any, type] = {}
+        self.bases: dict[tree.Enum, type] = {}
+        if not hasattr(Choice, MARK):
+            register_node(
+                Choice, lambda c: ((c.tag, c.options), c.marks), lambda marks, parts: Choice(parts[0], parts[1], marks)
+            )
+            setattr(Choice, MARK, None)
+
+    def of(self, type: VariantType) -> type:
+        """The class for values of this type. Tangents have the fields that have a tangent."""
+        return self.find(type.decl, type.index, type.names, type.tangent)
+
+    def declared(self, decl: tree.Enum, index: int) -> type:
+        return self.find(decl, index, tuple(f.name for f in decl.variants[index].fields), False)
+
+    def base(self, decl: tree.Enum) -> type:
+        """The class that the variants of an enum are of."""
+        if decl not in self.bases:
+            self.bases[decl] = type(decl.name, (), {"__doc__": decl.doc, "__module__": self.name})
+        return self.bases[decl]
+
+    def find(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
+        variant = decl.variants[index]
+        tangent = tangent and names != tuple(f.name for f in variant.fields)
+        key = (decl, index, names, tangent)
+        if key not in self.known:
+            self.known.setdefault(key, self.make(decl, index, names, tangent))
+        return self.known[key]
+
+    def make(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
+        from difflang.api.records import is_text
+        from difflang.runtime.trees import register_record
+
+        variant = decl.variants[index]
+        written = {f.name: f for f in variant.fields}
+        shown = f"D_{variant.name}" if tangent else variant.name
+        bases = () if tangent else (self.base(decl),)
+        space = {MARK: (decl, index, tangent)}
+        cls = make_dataclass(shown, [(n, Any) for n in names], bases=bases, frozen=True, eq=False, namespace=space)
+        cls.__module__ = self.name
+        static = [n for n in names if is_text(written[n].type)]
+        register_record(cls, [n for n in names if n not in static], static)
+        return cls
+
+
+def made(marks: Sequence[int], options: Sequence[Callable[[Any], Any]], shape: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """A function from leaves to the value that the tag chooses, or to the choice where nobody can tell yet."""
+    from difflang.runtime.trees import Tracer
+
+    def make(leaves: Any) -> Any:
+        tag = next(leaves)
+        values = tuple([option(leaves) for option in options])
+        return Choice(tag, values, tuple(marks)) if shape or isinstance(tag, Tracer) else values[marks.index(int(tag))]
+
+    return make
+
+
+# ---- Reading
+
+
+def is_enum(value: Any) -> bool:
+    return getattr(type(value), MARK, None) is not None or isinstance(value, Choice)
+
+
+def read(reader: Reader, value: Any, decl: tree.Enum | None, path: str, *, tangent: bool = False) -> LangType:
+    """The type of an enum's value, of any enum or of one. Errors: DL12."""
+    if isinstance(value, Choice):
+        reader.tensor(value.tag, I32, "i32", f"{path}.tag")
+        shape = getattr(value.tag.value, "shape", ())
+        options = tuple([read(reader, option, decl, path, tangent=tangent) for option in value.options])
+        return SumType(options, Tensor(I32, tuple(shape)))
+    mark = getattr(type(value), MARK, None)
+    if mark is None or (decl is not None and mark[0] is not decl):
+        assert decl is not None
+        names = ", ".join(v.name for v in decl.variants)
+        raise reader.refused(path, decl.name, value, f"give one of its variants, {names}")
+    found, index, of_tangent = mark
+    return variant(reader, value, found, index, path, tangent=tangent or of_tangent)
+
+
+def variant(reader: Reader, value: Any, decl: tree.Enum, index: int, path: str, *, tangent: bool) -> LangType:
+    """The type of a value of a known variant, or of the tangent of one."""
+    declared, home = decl.variants[index], reader.module.records.get
+    annotations = Annotations(Unifier(), home, {}, {g.name: g.bound for g in decl.generics})
+    fields = [f for f in declared.fields if not tangent or reader.has_tangent(f.type)]
+    given = reader.fields(value, declared.name, [f.name for f in fields], path, [f.name for f in declared.fields])
+    types: list[LangType] = []
+    outer, reader.generics = reader.generics, annotations.generics
+    for field in fields:
+        here = f"{path}.{field.name}"
+        type = (reader.tangent if tangent else reader.written)(given[field.name], field.type, here)
+        if not tangent and not annotations.match(field.type, type):
+            raise reader.misfit(here, field.type, type, annotations, field.type.span)
+        types.append(type)
+    reader.generics = outer
+    args = tuple(annotations.bound.get(g.name) for g in decl.generics)
+    return VariantType(decl, index, tuple(f.name for f in fields), tuple(types), args, tangent, home)
+
+
+def typed(reader: Reader, value: Any, type: VariantType | SumType, path: str) -> LangType:
+    """A value that must be of an enum as it is known: a tangent, a cotangent."""
+    variants = type.variants if isinstance(type, SumType) else (type,)
+    if not variants:
+        raise reader.refused(path, show_type(type), value)
+    return read(reader, value, variants[0].decl, path, tangent=variants[0].tangent)

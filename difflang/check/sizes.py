@@ -1,0 +1,64 @@
+"""Sizes as they are written: the names in them, and what their operators do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from difflang.check.reports import mistake, unbound_size
+from difflang.ir import dims
+from difflang.ir.dims import Dim
+from difflang.ir.types import DTYPES
+from difflang.syntax import tree
+
+
+def arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim:
+    """A size made of two. Errors: DL0301 for a power that is no small number, DL0303 for a division by zero."""
+    match op:
+        case "+":
+            return lhs + rhs
+        case "-":
+            return lhs - rhs
+        case "*":
+            return lhs * rhs
+        case "//":
+            if rhs == 0:
+                raise mistake("DL0303", "a size is divided by zero", (written.rhs.span, "this is 0"))
+            return dims.floor_div(lhs, rhs)
+        case _:
+            if not isinstance(rhs, int) or rhs > 8:
+                raise mistake("DL0301", "a size is raised to a small number only", (written.rhs.span, ""))
+            power: Dim = 1
+            for _ in range(rhs):
+                power = power * lhs
+            return power
+
+
+def free_names(written: tree.TypeExpr) -> set[str]:
+    """The names in a written size."""
+    match written:
+        case tree.TypeName(path=(name,)):
+            return {name}
+        case tree.DimBinary():
+            return free_names(written.lhs) | free_names(written.rhs)
+        case tree.TypeTuple(items=(only,)):
+            return free_names(only)
+        case _:
+            return set()
+
+
+def no_new_sizes(written: tree.TypeExpr, known: Collection[str]) -> None:
+    """A result's type names no size that the parameters do not. Errors: DL0203."""
+    todo: list[tree.TypeExpr] = [written]
+    while todo:
+        match todo.pop():
+            case tree.TypeTuple(items=items) | tree.TypeCall(args=items):
+                todo += items
+            case tree.TypeFn(param=param, result=result):
+                todo += (param, result)
+            case tree.TypeApply(args=args):
+                for arg in args:
+                    unknown = set() if isinstance(arg, tree.AnyShape) else free_names(arg) - DTYPES.keys()
+                    for name in sorted(n for n in unknown if n not in known):
+                        raise unbound_size(arg.span, name)
+            case _:
+                pass

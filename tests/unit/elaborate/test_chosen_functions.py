@@ -1,0 +1,102 @@
+"""Functions that the run chooses: called, carried, stored, differentiated in what they captured."""
+
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
+from __future__ import annotations
+
+from math import cos, log, sin
+
+import numpy as np
+import pytest
+
+import difflang
+from support.language import answer, codes
+from support.values import compare
+
+CHOOSE = """
+fn choose(c: i32, k: f64) -> f64 {
+  let f = if c == 0 { |x| k * x } else if c == 1 { |x| x^k } else { sin }
+  f(2.0) + f(k)
+}
+"""
+EACH = "[for i in 0..3 => {}]"
+
+ROWS = [
+    ("chosen_by_an_if", CHOOSE, EACH.format("choose(i, 3.0)"), [15, 35, sin(2) + sin(3)]),
+    ("gradient_in_what_is_captured", CHOOSE, EACH.format("grad[k](choose)(i, 3.0)"), [8, 8 * log(2) + 27 * (log(3) + 1), cos(3)]),
+    ("second_order", CHOOSE, EACH.format("grad[k](grad[k](choose))(i, 3.0)"),
+     [2, 8 * log(2) ** 2 + 27 * ((log(3) + 1) ** 2 + 1 / 3), -sin(3)]),
+    ("forward", CHOOSE, EACH.format("{ let (_, d) = jvp[k](choose)(i, 3.0, 2.0)\n d }"),
+     [16, 16 * log(2) + 54 * (log(3) + 1), 2 * cos(3)]),
+    ("chosen_by_a_match", "enum Kind { Linear(k: f64), Wave, Square }\nfn of(m: Kind) -> f64 {\n"
+     " let f = match m { Linear(k) => |x: f64| k * x, Wave => cos, Square => |x| x * x }\n f(3.0)\n}\n"
+     "fn kind(i: i32) -> Kind = if i == 0 { Linear(5.0) } else if i == 1 { Wave } else { Square }",
+     EACH.format("of(kind(i))"), [15, cos(3), 9]),
+    ("an_assignment_on_one_side", "fn f(x: f64) -> f64 {\n var g = |y| y + x\n if x > 0.0 { g = |y| y - x }\n g(1.0)\n}",
+     "[f(2.0), f(-2.0), grad(f)(2.0), grad(f)(-2.0)]", [-1, -1, -1, 1]),
+    ("one_after_another", "fn f(x: f64) -> f64 {\n var g = |y| y + x\n let a = g(1.0)\n g = |y| y * x\n a * g(2.0)\n}", "f(3.0)", 24),
+    ("carried_by_a_loop", "fn f(n: i32, k: f64) -> f64 {\n var g = |x| k * x\n var y = 1.5\n for i in 0..n {\n  y = g(y)\n"
+     "  if y > 4.0 { g = sin } else if y < 0.0 { g = |x| x * x + k }\n }\n y\n}",
+     "[f(1, 2.0), f(2, 2.0), f(3, 2.0), f(4, 2.0), grad[k](f)(2, 2.0), grad[k](f)(4, 2.0)]",
+     [3, 6, sin(6), sin(6) ** 2 + 2, 6, 2 * sin(6) * cos(6) * 6 + 1]),
+    ("carried_by_a_while", "fn f(k: f64) -> f64 {\n var g = |x| x + k\n var y = 0.0\n while y < 10.0 {\n  y = g(y)\n  if y > 4.0 { g = |x| 2.0 * x + k }\n }\n y\n}",
+     "[f(3.0), grad(f)(3.0)]", [15, 5]),
+    ("captured_by_another", "fn f(c: bool, k: f64) -> f64 {\n let g = if c { |x| k * x } else { |x| k + x }\n let twice = |x| g(g(x))\n twice(3.0)\n}",
+     "[f(true, 2.0), f(false, 2.0), grad[k](f)(true, 2.0), grad[k](f)(false, 2.0)]", [12, 7, 12, 2]),
+    ("of_one_lambda_around_two_functions", "fn f(c: bool, k: f64) -> f64 {\n let around = |g| |x| g(x) + k\n"
+     " let h = if c { around(sin) } else { around(|y| k * y) }\n h(2.0)\n}", "[f(true, 3.0), f(false, 3.0), grad[k](f)(false, 3.0)]", [sin(2) + 3, 9, 3]),
+    ("in_a_tuple", "fn f(c: bool) -> f64 {\n let (g, k) = if c { (|t| t, 1.0) } else { (|t| 2 * t, 2.0) }\n g(k)\n}", "[f(true), f(false)]", [1, 4]),
+    ("in_a_record", "record Layer { act: (f64) -> f64, w: f64 }\nfn f(c: bool, w: f64) -> f64 {\n"
+     " var l = if c { Layer(tanh, w) } else { Layer(|x| max(x, 0.0), 2.0 * w) }\n if w > 5.0 { l.act = exp }\n l.act(l.w * 3.0)\n}",
+     "[f(true, 1.0), f(false, 1.0), f(false, 6.0), grad[w](f)(false, 1.0)]", [np.tanh(3), 6, np.exp(36), 6]),
+    ("in_an_enum", "enum Act { Apply(f: (f64) -> f64), Skip }\nfn f(i: i32, x: f64) -> f64 {\n"
+     " let a = if i == 0 { Apply(sin) } else if i == 1 { Apply(|y| x * y) } else { Skip }\n match a { Apply(g) => g(x), Skip => x }\n}",
+     EACH.format("f(i, 3.0)") + " + " + EACH.format("grad[x](f)(i, 3.0)"), [sin(3) + cos(3), 9 + 6, 3 + 1]),
+    ("given_to_a_function", "fn apply(g: (f64) -> f64, x: f64) -> f64 = g(x) + g(-x)\nfn f(c: bool) -> f64 = apply(if c { |x| x + 1.0 } else { |x| x * x }, 3.0)",
+     "[f(true), f(false)]", [2, 18]),
+    ("given_by_a_function", "fn pick(c: bool, k: f64) -> (f64) -> f64 = if c { |x| x * k } else { |x| x / k }\nfn f(c: bool, k: f64) -> f64 = pick(c, k)(6.0)",
+     "[f(true, 2.0), f(false, 2.0), grad[k](f)(true, 2.0), grad[k](f)(false, 2.0)]", [12, 3, 6, -1.5]),
+    ("of_arrays", "fn f(c: bool, w: f64[n], m: f64[n, n]) -> f64 {\n let g = if c { |x| m @ x } else { |x| w * x }\n sum(g(g(w)))\n}",
+     "[f(true, [1.0, 2.0], [[1.0, 1.0], [0.0, 1.0]]), f(false, [1.0, 2.0], [[1.0, 1.0], [0.0, 1.0]])]", [7, 9]),
+    ("a_derivative_of_it", "fn f(c: bool, k: f64) -> f64 {\n let g = if c { |x| sin(k * x) } else { |x| k * x^3 }\n grad(g)(2.0) + g''(2.0)\n}",
+     "[f(true, 1.0), f(false, 1.0), grad[k](f)(false, 1.0)]", [cos(2) - sin(2), 24, 24]),
+    ("one_of_several_derivatives", "fn f(c: bool, x: f64) -> f64 {\n let d = if c { grad(sin) } else { grad(|y| x * y * y) }\n d(x)\n}",
+     "[f(true, 2.0), f(false, 2.0)]", [cos(2), 8]),
+    ("an_array_of_them", "fn f(i: i32, k: f64) -> f64 = [sin, |x| x * k, |x| x^2][i](3.0)", EACH.format("f(i, 2.0)") , [sin(3), 6, 9]),
+    ("a_comprehension_of_them", "fn f(i: i32, k: f64) -> f64 {\n let fs = [for j in 0..3 => |x: f64| k * f64(j) * x]\n fs[i](2.0)\n}",
+     EACH.format("grad[k](f)(i, 7.0)"), [0, 2, 4]),
+    ("each_of_an_array", "fn f(k: f64) -> f64 {\n var y = k\n for g in [|x| x * k, |x| x + 1.0, |x| x * x] { y = g(y) }\n y\n}",
+     "[f(2.0), grad(f)(2.0)]", [25, 40]),
+    ("each_that_fails_only_if_taken", "fn f(i: i32, x: f64[n]) -> f64 {\n let g = if i < 2 { |j| x[j] } else { |j| -1.0 }\n g(i)\n}", "[f(1, [5.0, 6.0]), f(7, [5.0, 6.0])]", [6, -1]),
+    ("what_is_not_called_makes_no_nan", "fn f(c: bool, x: f64) -> f64 {\n let g = if c { |y| sqrt(y - x) } else { |y| y * x }\n g(x)\n}",
+     "[grad[x](f)(false, 3.0), grad[x](grad[x](f))(false, 3.0)]", [6, 2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "declarations", "expression", "value"), ROWS, ids=[r[0] for r in ROWS])
+def test_value(name: str, declarations: str, expression: str, value: object) -> None:
+    compare(answer(expression, declarations), value)
+
+
+def test_compiled_as_interpreted() -> None:
+    module = difflang.loads(f"float f64\n{CHOOSE}\n" + ROWS[7][1])
+    for i in range(3):
+        for f in (module.choose, module.choose.grad("k"), module.choose.hvp("k")):
+            given = (i, 3.0, 1.0) if f.operator == "hvp" else (i, 3.0)
+            np.testing.assert_allclose(f(*given), f.interpret(*given), rtol=1e-14)
+        np.testing.assert_allclose(module.f.grad("k")(i + 2, 2.0), module.f.grad("k").interpret(i + 2, 2.0), rtol=1e-14)
+
+
+WRONG = [
+    ("fn f(c: bool, x: f64) -> f64 {\n let g = if c { |y| y } else { |y| true }\n g(x)\n}", "DL0327"),
+    ("fn f(c: bool, x: f64) -> f64 {\n let g = if c { |y| y } else { |y, z| y }\n g(x)\n}", "DL0319"),
+    ("fn f(n: i32) -> f64 {\n var g = |x: f64| x\n for i in 0..n {\n  let h = g\n  g = |x| h(x) + 1.0\n }\n g(0.0)\n}", "DL0507"),
+    ("fn f(x: f64) -> f64 = [sin, cos](x)", "DL0320"),
+    ("fn f(x: f64) -> f64 = [sin, 1.0][0](x)", "DL0317"),
+    ("var g = |x: f64| x\ng = |x| 2.0 * x", "DL0801"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "code"), WRONG)
+def test_mistakes_are_reported(source: str, code: str) -> None:
+    assert codes(f"float f64\n{source}\n")[0][0] == code

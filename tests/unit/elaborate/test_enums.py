@@ -1,0 +1,217 @@
+"""Enums: what `match` takes, how a value of any variant is carried, derivatives through payloads in closed form."""
+
+# ruff: noqa: E501 - a row of a table, or a program, is a line
+
+from __future__ import annotations
+
+from math import cos, exp, inf, log, nan, pi, sin
+
+import numpy as np
+import pytest
+
+import difflang
+from support.language import answer, codes, ran
+from support.values import compare
+
+SHAPES = """
+enum Shape { Circle(r: f64), Box(w: f64, h: f64, tag: i32), Empty }
+fn area(s: Shape) -> f64 = match s {
+  Circle(r) => pi * r^2
+  Box(w, h, _) => w * h
+  Empty => 0.0
+}
+fn pick(i: i32, x: f64) -> Shape {
+  if i == 0 { Circle(x) } else if i == 1 { Box(w = x, h = 2.0, tag = 7) } else { Empty }
+}
+"""
+ALL = "[for i in 0..3 => {}]"  # of a circle, a box and nothing
+
+VALUES = [
+    ("of_known_variants", "", "(area(Circle(2.0)), area(Box(2.0, 3.0, 1)), area(Empty))", (4 * pi, 6, 0)),
+    ("chosen_by_the_run", "", ALL.format("area(pick(i, 3.0))"), [9 * pi, 6, 0]),
+    ("fields_by_name", "", "area(Box(tag = 1, h = 2.0, w = 5.0))", 10),
+    ("a_name_for_the_rest", "fn f(s: Shape) -> f64 = match s { Circle(r) => r, other => -area(other) }",
+     ALL.format("f(pick(i, 3.0))"), [3, -6, 0]),
+    ("a_constructor_is_a_function", "fn f(x: f64[n]) -> f64 = sum(for i => area(map_to(Circle, x[i])))\n"
+     "fn map_to(g: (f64) -> Shape, x: f64) -> Shape = g(x)", "f([1.0, 2.0])", 5 * pi),
+    ("in_a_record", "record P { s: Shape, k: f64 }\nfn f(i: i32) -> f64 {\n var p = P(Circle(1.0), 2.0)\n"
+     " if i > 0 { p.s = Box(p.k, 3.0, 0) }\n let q = p with (s = pick(i, p.k))\n area(p.s) + area(q.s)\n}",
+     ALL.format("f(i)"), [pi + 4 * pi, 6 + 4, 6]),
+    ("in_a_tuple", "fn f(i: i32) -> f64 {\n let (s, t) = if i == 0 { (Circle(1.0), Empty) } else { (Empty, pick(i, 3.0)) }\n"
+     " area(s) + 10.0 * area(t)\n}", ALL.format("f(i)"), [pi, 60, 0]),
+    ("swapped", "fn f(i: i32) -> f64 {\n var a = pick(i, 1.0)\n var b = Box(2.0, 2.0, 0)\n (a, b) = (b, a)\n area(a) - area(b)\n}",
+     ALL.format("f(i)"), [4 - pi, 2, 4]),
+    ("carried_by_a_for", "fn f(n: i32) -> f64 {\n var s = Circle(1.0)\n var total = 0.0\n for i in 0..n {\n  match s {\n"
+     "   Circle(r) => { s = Box(r, r + 1.0, i) }\n   Box(w, h, _) => {\n    total += w * h\n"
+     "    s = if w > 3.0 { Empty } else { Circle(w + 1.0) }\n   }\n   Empty => { total += 100.0 }\n  }\n }\n total\n}",
+     "[f(0), f(2), f(4), f(8), f(9)]", [0, 2, 8, 40, 140]),
+    ("carried_by_a_while", "fn f(x: f64) -> f64 {\n var s = Circle(x)\n var n = 0\n while area(s) < 100.0 {\n"
+     "  s = match s { Circle(r) => Box(2.0 * r, r, n), Box(w, h, _) => Circle(w + h), Empty => Empty }\n  n += 1\n }\n area(s)\n}",
+     "f(1.0)", 81 * pi),
+    ("as_a_condition_of_a_while", "fn f(n: i32) -> i32 {\n var s = Circle(1.0)\n var k = 0\n"
+     " while (match s { Empty => false, _ => true }) {\n  k += 1\n  if k == n { s = Empty }\n }\n k\n}", "f(5)", 5),
+    ("yielded", "fn f(n: dim) -> f64 {\n var x = 1.0\n let shapes = for i in 0..n {\n  x *= 2.0\n  yield pick(i, x)\n }\n"
+     " var t = 0.0\n for s in shapes { t += area(s) }\n t\n}", "f(4)", 4 * pi + 8),
+    ("an_array_of_them", "fn f(x: f64[n]) -> f64 {\n let s = [for i => if x[i] > 1.0 { Circle(x[i]) } else { Empty }]\n"
+     " sum(for i => area(s[i])) + area(s[1])\n}", "f([2.0, 3.0, 0.5])", 4 * pi + 18 * pi),
+    ("written_out", "fn f(i: i32) -> f64 = area([Circle(1.0), Empty, Box(2.0, 3.0, 0)][i])", ALL.format("f(i)"), [pi, 0, 6]),
+    ("of_one_kind_only", "fn f(x: f64[n]) -> f64 = area([for i => Circle(x[i])][1])", "f([2.0, 3.0])", 9 * pi),
+    ("returned_early", "fn f(n: i32) -> Shape {\n for i in 0..n { if i == 3 { return Circle(2.0) } }\n Empty\n}",
+     "(area(f(3)), area(f(5)))", (0, 4 * pi)),
+    ("return_from_a_case", "fn f(s: Shape) -> f64 {\n match s {\n  Circle(r) => { return r }\n  Empty => { return -1.0 }\n  _ => {}\n }\n"
+     " let t = area(s)\n t + 0.5\n}", ALL.format("f(pick(i, 3.0))"), [3, 6.5, -1]),
+    ("break_and_continue_in_cases", "fn f(n: i32) -> f64 {\n var t = 0.0\n for i in 0..n {\n  match pick(i - 2, 1.0) {\n"
+     "   Circle(_) => { continue }\n   Box(_, _, _) => { break }\n   _ => {}\n  }\n  t += 1.0\n }\n t\n}",
+     "(f(1), f(2), f(3), f(9))", (1, 2, 2, 2)),
+    ("of_sizes", "enum Opt[n] { Some(x: f64[n]), None }\nfn total(o: Opt[n], y: f64[n]) -> f64 = match o { Some(x) => sum(x * y), None => -1.0 }\n"
+     "fn opt(c: bool, x: f64[n]) -> Opt[n] = if c { Some(x) } else { None }",
+     "(total(opt(true, [1.0, 2.0]), [3.0, 4.0]), total(opt(false, [1.0, 2.0]), [3.0, 4.0]), total(None, [1.0]))", (11, -1, -1)),
+    ("of_any_type", "enum Opt[T] { Some(x: T), None }\nfn get[T](o: Opt[T], otherwise: T) -> T = match o { Some(x) => x, None => otherwise }\n"
+     "fn f(i: i32) -> f64 = area(get(if i < 2 { Some(pick(i, 1.0)) } else { None }, Box(5.0, 5.0, 0)))",
+     "(f(0), f(1), f(2), f64(get(Some(3), 4)))", (pi, 2, 25, 3)),
+    ("nested", "enum Side { Left, Right }\nenum Move { Turn(to: Side), Go(by: f64, s: Shape), Stay }\n"
+     "fn f(m: Move) -> f64 = match m {\n  Turn(Left) => 1.0\n  Go(b, Circle(r)) => b + r\n  Go(b, Box(2.0, h, _)) => b * h\n  Go(b, _) => b\n"
+     "  Turn(Right) => 2.0\n  Stay => 3.0\n}\nfn m(i: i32) -> Move = if i < 0 { Stay } else if i == 9 { Turn(if i > 8 { Right } else { Left }) }"
+     " else { Go(10.0, pick(i, 2.0)) }",
+     "[f(m(-1)), f(m(9)), f(m(0)), f(m(1)), f(m(2)), f(Turn(Left)), f(Go(1.0, Box(3.0, 4.0, 1)))]", [3, 2, 12, 20, 10, 1, 1]),
+    ("numbers_and_truths", "fn f(n: i32, b: bool) -> i32 = match (n, b) {\n (0, true) => 1\n (0, false) => 2\n (-1, _) => 3\n (m, true) => m\n _ => -5\n}",
+     "[f(0, true), f(0, false), f(-1, true), f(8, true), f(8, false)]", [1, 2, 3, 8, -5]),
+    ("texts", "fn f(name: str, x: f64) -> f64 = match name { \"double\" => 2.0 * x, \"half\" => x / 2.0, _ => x }",
+     "[f(\"double\", 3.0), f(\"half\", 3.0), f(\"none\", 3.0)]", [6, 1.5, 3]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "declarations", "expression", "value"), VALUES, ids=[v[0] for v in VALUES])
+def test_value(name: str, declarations: str, expression: str, value: object) -> None:
+    compare(answer(expression, SHAPES + declarations), value)
+
+
+DERIVATIVES = [
+    ("grad_in_an_enum", "fn f(i: i32) -> f64 = match grad(area)(pick(i, 3.0)) {\n  Circle(dr) => dr\n  Box(dw, dh) => 100.0 * dw + dh\n  Empty => -1.0\n}",
+     ALL.format("f(i)"), [6 * pi, 203, -1]),
+    ("value_plus_change", "fn f(i: i32) -> f64 {\n let s = pick(i, 3.0)\n area(s + -0.1 * grad(area)(s))\n}",
+     ALL.format("f(i)"), [pi * (3 - 0.6 * pi) ** 2, 2.8 * 1.7, 0]),
+    ("through_a_payload", "fn f(x: f64, i: i32) -> f64 = area(pick(i, x))", ALL.format("grad(f)(3.0, i)"), [6 * pi, 2, 0]),
+    ("forward", "fn f(x: f64, i: i32) -> f64 = area(pick(i, x))\nfn d(i: i32) -> f64 {\n let (_, dy) = jvp(f)(3.0, i, 2.0)\n dy\n}",
+     ALL.format("d(i)"), [12 * pi, 4, 0]),
+    ("forward_in_an_enum", "fn d(i: i32) -> f64 {\n let s = pick(i, 3.0)\n let (_, dy) = jvp(area)(s, grad(area)(s))\n dy\n}",
+     ALL.format("d(i)"), [(6 * pi) ** 2, 13, 0]),
+    ("forward_of_an_enum", "fn d(i: i32) -> f64 {\n let (_, ds) = jvp[x](pick)(i, 3.0, 5.0)\n match ds { Circle(dr) => dr, Box(dw, dh) => dw - dh, Empty => 7.0 }\n}",
+     ALL.format("d(i)"), [5, 5, 7]),
+    ("second_order", "fn f(x: f64, i: i32) -> f64 = exp(area(pick(i, x)))",
+     ALL.format("grad(grad(f))(0.5, i)"), [(2 * pi + pi**2) * exp(pi / 4), 4 * exp(1), 0]),
+    ("forward_over_reverse", "fn f(x: f64, i: i32) -> f64 = sin(area(pick(i, x)))", ALL.format("hvp(f)(0.5, i, 1.0)"),
+     [2 * pi * cos(pi / 4) - pi**2 * sin(pi / 4), -4 * sin(1), 0]),
+    ("of_a_gradient_in_an_enum", "fn f(x: f64, i: i32) -> f64 = norm(grad(area)(pick(i, x)))^2",
+     ALL.format("grad(f)(3.0, i)"), [8 * pi**2 * 3, 6, 0]),
+    ("hvp_in_an_enum", "fn f(i: i32) -> f64 {\n let s = pick(i, 3.0)\n norm(hvp(area)(s, grad(area)(s)))\n}",
+     ALL.format("f(i)"), [2 * pi * 6 * pi, 13**0.5, 0]),
+    ("through_a_loop", "fn f(x: f64, n: i32) -> f64 {\n var s = Circle(x)\n for i in 0..n {\n"
+     "  s = match s { Circle(r) => Box(r, r * r, 0), Box(w, h, _) => Circle(w + h), Empty => Empty }\n }\n area(s)\n}",
+     "[grad(f)(2.0, 0), grad(f)(2.0, 1), grad(f)(2.0, 2), grad(grad(f))(2.0, 1)]", [4 * pi, 12, 2 * pi * 6 * 5, 12]),
+    ("through_a_while", "fn f(x: f64) -> f64 {\n var s = Circle(x)\n while area(s) < 50.0 {\n"
+     "  s = match s { Circle(r) => Box(r, 2.0 * r, 0), Box(w, h, _) => Circle(w * h), Empty => Empty }\n }\n area(s)\n}",
+     "[f(1.5), grad(f)(1.5)]", [pi * 4.5**2, pi * 4 * 4 * 1.5**3]),
+    ("of_an_array_of_them", "fn f(x: f64[n]) -> f64 = sum(for s in [for i => if x[i] > 1.0 { Circle(x[i]) } else { Box(x[i], 3.0, 0) }] => area(s))",
+     "grad(f)([2.0, 0.5])", [4 * pi, 3]),
+    ("of_a_known_variant", "", "grad(area)(Box(2.0, 3.0, 1))", (3, 2)),
+    ("whole_jacobians_of_a_known_variant", "fn f(b: Shape) -> f64[2] = match b { Box(w, h, _) => [w * h, w], _ => [0.0, 0.0] }",
+     "jacobian(f)(Box(2.0, 3.0, 1))", ([3, 1], [2, 0])),
+    ("pulled_back_to_a_known_variant", "fn f(x: f64) -> (f64, f64) {\n let (y, pull) = vjp(area)(Box(x, 3.0, 1))\n match pull(y) { Box(a, b) => (a, b), _ => (0.0, 0.0) }\n}",
+     "f(2.0)", (18, 12)),
+    ("descent", "fn f(n: i32) -> f64 {\n var s = pick(1, 3.0)\n for i in 0..n { s = s + -0.25 * grad(|t| area(t)^2)(s) }\n area(s)\n}",
+     "f(0)", 6),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "declarations", "expression", "value"), DERIVATIVES, ids=[d[0] for d in DERIVATIVES])
+def test_derivative(name: str, declarations: str, expression: str, value: object) -> None:
+    compare(answer(expression, SHAPES + declarations), value)
+
+
+POISON = """
+enum Num { Plain(x: f64), Root(y: f64, z: f64), Nothing }
+fn value(s: Num) -> f64 = match s { Plain(x) => x * x, Root(y, z) => sqrt(y) / z + log(y), Nothing => 1.0 }
+fn make(i: i32, x: f64) -> Num = if i == 0 { Plain(x) } else if i == 1 { Root(x - 2.0, x) } else { Nothing }
+fn f(x: f64, i: i32) -> f64 = value(make(i, x))
+fn changed(x: f64, i: i32) -> f64 {
+  let s = make(i, x)
+  let g = grad(value)(s)
+  norm(1.0 / (g * g + g)) + value(s + log(g * g + 1.0))
+}
+"""
+
+
+def test_a_variant_that_is_not_there_never_makes_a_nan() -> None:
+    """Where it holds zeros in the place of fields, `sqrt`, `log` and a division by them are not run."""
+    compare(answer("[for i in 0..3 => f(2.0, i)]", POISON), [4, -inf, 1])
+    compare(answer("[for i in 0..3 => grad(f)(1.0, i)]", POISON), [2, nan, 0])
+    compare(answer("[for i in 0..3 => grad(grad(f))(1.0, i)]", POISON), [2, nan, 0])
+    compare(answer("(grad(f)(2.0, 0), hvp(f)(2.0, 0, 1.0), hvp(f)(2.0, 2, 1.0))", POISON), (4, 2, 0))
+
+
+def test_changes_are_reckoned_with_for_the_variant_that_is_there() -> None:
+    """Of the others nothing is computed, where `1 / g` would be infinite."""
+    moved = 2 + log(17)
+    compare(answer("(changed(2.0, 0), changed(2.0, 2))", POISON), (1 / 20 + moved**2, 1))
+    slope = -(2 * 8 + 2) / (16 + 4) ** 2 + 2 * moved * (1 + 16 / 17)
+    compare(answer("(grad(changed)(2.0, 0), grad(changed)(2.0, 2))", POISON), (slope, 0))
+
+
+def test_a_known_variant_decides_before_the_run() -> None:
+    """No branch is left, nor a tag."""
+    module = difflang.loads("float f64\n" + SHAPES + "fn f(x: f64) -> f64 = area(Box(x, 2.0, 0)) + area(Empty)\n")
+    text = module.f.ir("optimized", "f64")
+    assert "mul" in text
+    assert "cond" not in text
+    assert "i32" not in text
+
+
+def test_both_engines_and_jax_agree_on_all_of_it() -> None:
+
+    functions = [d for name, d, _, _ in DERIVATIVES if name in ("second_order", "through_a_loop", "through_a_while")]
+
+    for text, call in zip(functions, ("grad(f)(0.5, {})", "grad(f)(2.0, {})", "grad(f)(1.5)"), strict=True):
+        module = difflang.loads(f"float f64\n{SHAPES}{text}\nfn d(i: i32) -> f64 = {call.format('i')}\n")
+        for i in range(3):
+            np.testing.assert_allclose(module.d(i), module.d.interpret(i), rtol=1e-13)
+
+
+def test_changes_of_two_variants_are_not_added() -> None:
+    wrong = SHAPES + "fn f(i: i32, j: i32) -> f64 = area(pick(i, 1.0) + grad(area)(pick(j, 1.0)))\n"
+    compare(answer("f(1, 1)", wrong), 9)
+    assert codes(f"float f64\n{wrong}print(f(1, 0))\n")[0][0] == "DL0901"
+
+
+def test_host_statements_hold_print_and_match_them() -> None:
+    _, lines = ran(
+        f"float f64\n{SHAPES}"
+        "var s = Circle(1.0)\nfor i in 0..3 {\n  print(s)\n  s = pick(i, 2.0)\n}\nprint(s, grad(area)(pick(1, 3.0)))\n"
+        'for i in 0..3 {\n  let t = pick(i, 4.0)\n  match t {\n    Circle(r) => print("circle {r}")\n'
+        "    Box(w, h, tag) => {\n      let k = w * h\n      print(k, tag)\n    }\n    other => print(other)\n  }\n}\n"
+        'host fn say(s: Shape) { match s { Empty => print("empty"), _ => print(area(s)) } }\nsay(s)\nsay(Circle(1.0))\n'
+    )
+    assert lines == [
+        "Circle(r = 1.0)", "Circle(r = 2.0)", "Box(w = 2.0, h = 2.0, tag = 7)", "Empty D(Box)(w = 2.0, h = 3.0)",
+        "circle 4.0", "8.0 7", "Empty", "empty", "3.141592653589793",
+    ]  # fmt: skip
+
+
+WRONG = [
+    ("fn f(s: Shape) -> f64 = s.r", "DL0206"),
+    ("fn f(s: Shape) -> f64 = s[0]", "DL0313"),
+    ("fn f(s: Shape) -> Shape = s + 1.0", "DL0314"),
+    ("fn f(s: Shape) -> f64 {\n let x = match s { Circle(r) => { let k = r }, _ => {} }\n 1.0\n}", "DL0327"),
+    ("enum Opt[n] { Some(x: f64[n]), None }\nfn f(c: bool, x: f64[n], y: f64[m]) -> f64 {\n"
+     " let o = if c { Some(x) } else { Some(y) }\n 1.0\n}", "DL0327"),
+    ("enum Opt[n] { Some(x: f64[n]), None }\nfn f(o: Opt) -> f64 = 1.0", "DL0302"),
+    ("fn f(s: Shape) -> f64 = match [s] { _ => 1.0 }", "DL0353"),
+    ("fn f(x: f64) -> f64 = area(x)", "DL0304"),
+    ("fn f(x: f64) -> f64 = grad(area)(Empty)", "DL0401"),
+    ("fn f(c: bool) -> Shape = if c { Circle(1.0) } else { 2.0 }", "DL0327"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "code"), WRONG)
+def test_mistakes_are_reported(source: str, code: str) -> None:
+    assert codes(f"float f64\n{SHAPES}{source}\n")[0][0] == code
