@@ -20,7 +20,6 @@ from difflang.ir.same import Keys
 from difflang.ir.types import History, Tensor
 from difflang.lower.chains import Chains, Segment, Step
 from difflang.lower.histories import refuse_strays
-from difflang.lower.kernels import is_one_kernel
 from difflang.lower.locations import Frames, placed
 from difflang.lower.regions import Census, census, refuse_too_large
 from difflang.passes.dce import dce
@@ -66,15 +65,11 @@ def put_off(eqn: Eqn, arrays: Sequence[Array]) -> Splat | Moved | None:
 class Lowering:
     """Lowers one program. `platform` decides what is cut; shared functions are traced once."""
 
-    __slots__ = (
-        "chains", "counted", "frames", "functions", "jax", "kernels", "keys", "lanes", "parts", "platform", "shares",
-    )  # fmt: skip
+    __slots__ = ("chains", "counted", "frames", "functions", "jax", "keys", "lanes", "parts", "platform", "shares")
 
-    def __init__(self, jax: ModuleType, platform: str = "cpu", *, kernels: bool = False) -> None:
-        """`kernels`: loops may be kernels as a whole, which cannot be transformed any more."""
+    def __init__(self, jax: ModuleType, platform: str = "cpu") -> None:
         self.jax = jax
         self.platform = platform
-        self.kernels = kernels and platform == "cpu"
         self.frames = Frames()
         self.chains = Chains()
         self.functions: dict[Graph, Callable[..., Any]] = {}
@@ -176,13 +171,6 @@ class Lowering:
         with set_xla_metadata(inlineable="false"):
             found = function(*[self.array(v, env) for v in segment.operands])
         env.update(zip(segment.results, found, strict=True))
-
-    def looped(self, step: Graph, run: Callable[..., list[Array]], *arrays: Array) -> list[Array]:
-        """A loop that `run` runs; in one kernel where that is allowed and does better."""
-        if not self.kernels or self.lanes > 1 or not is_one_kernel(step):
-            return run(*arrays)
-        with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
-            return self.jax.jit(run)(*arrays)
 
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
         """A function called. One called often is traced and lowered once; XLA copies it into its callers later."""

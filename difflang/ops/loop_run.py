@@ -78,15 +78,10 @@ def loop_lower(
         raise no_history()
     if exact:
         limit = np.asarray(length, np.int32)
+    looped = Looped(lowering, limit, regions, (fixed, state, xs), length, reverse, exact)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
-        looped = Looped(lowering, limit, regions, (fixed, state, xs), length, reverse, exact)
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
-
-    def run(limit: Array, *arrays: Array) -> list[Array]:
-        fixed, state, xs = arrays[:consts], arrays[consts : consts + carry], arrays[consts + carry :]
-        return Looped(lowering, limit, regions, (fixed, state, xs), length, reverse, exact).run()
-
-    return lowering.looped(regions[0], run, limit, *arrays)
+    return looped.run()
 
 
 class Looped:

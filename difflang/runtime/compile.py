@@ -83,7 +83,7 @@ class Executable:
             if self.compiled is None:
                 self.plain = frozenset([concrete_array()])
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
-                self.compiled = built(self.graph, platform_of(self.device), sharding)
+                self.compiled = compiled(lowered(self.graph, platform_of(self.device), sharding), self.graph)
         return self.compiled
 
 
@@ -102,11 +102,9 @@ def lowered(
     platform: str,
     sharding: SingleDeviceSharding | None = None,
     lowering_platforms: tuple[str, ...] | None = None,
-    *,
-    kernels: bool = False,
 ) -> Any:
-    """The program in JAX's own lowered form. With `kernels` for the present version of XLA alone."""
-    lowering = Lowering(jax, platform, kernels=kernels)
+    """The program in JAX's own lowered form."""
+    lowering = Lowering(jax, platform)
 
     def program(*arrays: Array) -> list[Array]:
         return lowering.graph(graph, *arrays)
@@ -115,16 +113,6 @@ def lowered(
     with jax.enable_x64(True), paused():
         specs = [spec(p.type, sharding) for p in graph.params]
         return jax.jit(program, keep_unused=True).trace(*specs).lower(lowering_platforms=lowering_platforms)
-
-
-def built(graph: Graph, platform: str, sharding: SingleDeviceSharding | None) -> Callable[..., list[Array]]:
-    """The program compiled; where XLA cannot make kernels of its loops, without them. Errors: DL1010, DL1011."""
-    try:
-        return compiled(lowered(graph, platform, sharding, kernels=True), graph)
-    except DifflangError as error:
-        if "UNIMPLEMENTED" not in str(error):
-            raise
-    return compiled(lowered(graph, platform, sharding), graph)
 
 
 def spec(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeDtypeStruct:
