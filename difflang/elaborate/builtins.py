@@ -10,7 +10,7 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import DTypeVar, is_complex, pruned, show_type
+from difflang.check.types import DTypeVar, pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.operators import array, elementwise
@@ -267,7 +267,7 @@ def converted(cx: Context, dtype: DType, args: Args) -> Walk[Term]:
         return converted_static(cx, dtype, x, args.span)
     if pruned(x.tensor.dtype) is dtype:
         return x
-    if is_complex(x.tensor.dtype) and not is_complex(dtype):
+    if x.tensor.dtype.is_complex and not dtype.is_complex:
         at, shown = took.span("x"), show_type(x.tensor)
         way = NO_REAL_NUMBER.format(quoted(at))
         raise cx.error("DL0311", f"`{dtype}` takes a real number, not {shown}", at, f"this is {shown}", way)
@@ -317,14 +317,6 @@ BUILTINS["map"] = map_
 
 
 LATER = [
-    "roll",
-    "split",
-    "repeat",
-    "tile",
-    "diag",
-    "tril",
-    "triu",
-    "gather",
     "print",
     "assert_close",
     "gamma",
@@ -355,6 +347,7 @@ from difflang.elaborate import (  # noqa: E402
     matrices,
     networks,
     randomness,
+    rearranged,
     reductions,
     running,
     transforms,
@@ -371,6 +364,7 @@ __all__ = [
     "matrices",
     "networks",
     "randomness",
+    "rearranged",
     "reductions",
     "running",
     "transforms",

@@ -11,7 +11,7 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
-from difflang.ir.types import COMPLEXES, Tensor
+from difflang.ir.types import Tensor
 from difflang.ops.factor import SQUARE, scipy, solve_type
 from difflang.ops.families import Array, Example, Fixed, Graded, known, tensor, zeros_at
 from difflang.ops.linear import conjugate
@@ -288,7 +288,7 @@ cofactors = with_directions(
 
 def slogdet_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
     sign = number_type(same, a)
-    return sign, sign if sign.dtype not in COMPLEXES else Tensor(same.part(sign), sign.shape)
+    return sign, Tensor(same.part(sign), sign.shape) if sign.dtype.is_complex else sign
 
 
 def slogdet_reference(a: Array) -> tuple[Array, ...]:
@@ -306,7 +306,7 @@ def slogdet_lower(jax: Any, a: Any) -> tuple[Any, Any]:
 def slogdet_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value | None, Value]:
     """`trace(A⁻¹ dA)`; of complex matrices its real part, and along the circle of signs its imaginary one."""
     change = trace(solve.one(a, da, transposed=False))
-    if tensor(change).dtype not in COMPLEXES:
+    if not tensor(change).dtype.is_complex:
         return None, change
     size, angle = OPS["real"].one(change), OPS["imag"].one(change)
     turn = OPS["complex"].one(zeros_at(angle, angle.type), angle)
