@@ -20,6 +20,8 @@ from difflang.check.types import (
     TextType,
     TupleType,
     VariantType,
+    leaf_types,
+    pruned,
 )
 from difflang.check.unify import Unifier
 
@@ -206,6 +208,18 @@ def every_variant(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> 
     if not rigid and holds(found, (FnType, TextType)):
         return None
     return tangents(found) if of.tangent else found
+
+
+def may_move(unifier: Unifier, type: LangType) -> bool:
+    """Whether values of an enum have a tangent in some other variant than those that a value of this type can be."""
+    match type:
+        case TupleType(items=parts) | RecordType(fields=parts):
+            return any(may_move(unifier, t) for t in parts)
+        case VariantType() | SumType() if variants := [o for o in options_of(type) if isinstance(o, VariantType)]:
+            every = every_variant(unifier, variants[0], rigid=True)
+            return every is not None and any(pruned(t.dtype).differentiable for t in leaf_types(every))
+        case _:
+            return False
 
 
 def tangents(type: LangType) -> LangType:

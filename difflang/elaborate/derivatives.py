@@ -9,7 +9,7 @@ from typing import Any
 from difflang.base.source import NOWHERE, Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
-from difflang.check.sums import holds, joint
+from difflang.check.sums import holds, joint, may_move
 from difflang.check.types import (
     DTypeVar,
     LangType,
@@ -179,7 +179,8 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
             items[position] = (replaced(cx, term, path, points, span), span)
             if len(points) == found and not isinstance(term, (Closure, Opaque)):
                 part = type_of(differentiable_part(cx, items[position], path))
-                raise without_tangent(f, (position, path), part, span)
+                if not may_move(cx.unifier, part):
+                    raise without_tangent(f, (position, path), part, span)
         cx.root.deriving += 1
         try:
             result = yield apply(cx, f, Args(args.span, items))

@@ -113,6 +113,7 @@ class Expressions:
             lambda: f"f64(f32({self.integer()}) * 0.25)", lambda: self.from_record(depth), lambda: f"({one()} % 1.7)",
             lambda: f"0.4 * dot({self.array(depth - 1, 2)}, {self.array(depth - 1, 2)})", lambda: f"{{ let u = {one()}\n u * 0.8 }}",
             lambda: f"stop({one()}) * 0 + {one()}", lambda: f"0.1 * f64({self.integer()}) * {one()}",
+            lambda: self.from_sum(depth),
         ]  # fmt: skip
         text = self.draw.choice(forms)()
         return f"({text})"
@@ -231,12 +232,37 @@ class Expressions:
         known = self.names.of("fn")
         if known and self.draw.random() < 0.3:
             return self.draw.choice(known)
+        if depth > 0 and self.draw.random() < 0.2:
+            return (
+                f"(if {self.boolean(depth - 1)} {{ {self.function(depth - 1)} }} else {{ {self.function(depth - 1)} }})"
+            )
         with self.binding((F, "t")) as (t,):
             return (
                 f"|{t}| 0.5 * {t} + {self.scalar(depth)}"
                 if self.draw.random() < 0.7
                 else f"|{t}: f64| {{ let u = {t} * 0.7\n {self.scalar(depth)} * u }}"
             )
+
+    def sum(self, depth: int) -> str:
+        """An enum, of a variant that is known or not."""
+        known = self.names.of("S")
+        if known and self.draw.random() < 0.5:
+            return self.draw.choice(known)
+        return self.pick(
+            lambda: f"One({self.scalar(depth)})", lambda: f"Two({self.scalar(depth)}, {self.array(depth, 2)}, {self.integer()} % 3)", lambda: "Nil",
+            lambda: f"(if {self.boolean(depth)} {{ One({self.scalar(depth)}) }} else {{ Two({self.scalar(0)}, {self.array(0, 2)}, 0) }})",
+            lambda: f"turned({self.sum(depth - 1) if depth > 0 else 'Nil'}, {self.scalar(depth)})",
+        )  # fmt: skip
+
+    def from_sum(self, depth: int) -> str:
+        subject = self.sum(depth - 1)
+        with self.binding((F, "t"), (vector(2), "w")) as (t, w):
+            body = self.scalar(depth - 1)
+        return self.pick(
+            lambda: f"reading({subject})", lambda: f"match {subject} {{ One({t}) => 0.5 * {t}, Two({t}, {w}, _) => {body}, Nil => {self.scalar(0)} }}",
+            lambda: f"0.4 * [reading({subject}), {self.scalar(0)}][{self.integer()} % 2]",
+            lambda: f"reading([{subject}, {self.sum(0)}][{self.integer()} % 2])",
+        )  # fmt: skip
 
     def lambda_call(self, depth: int) -> str:
         g, a = self.function(depth - 1), self.scalar(depth - 1)

@@ -15,6 +15,18 @@ from support.random_expressions import INT, Expressions, F, matrix, vector
 
 HEADER = """float f64
 record P[n] { x: f64, v: f64[n], k: i32, tag: str }
+enum S { One(x: f64), Two(x: f64, v: f64[2], k: i32), Nil }
+fn reading(s: S) -> f64 = match s {
+  One(x) => 0.5 * x^2
+  Two(x, v, 0) => 0.4 * x * v[1]
+  Two(x, v, k) => 0.3 * x - 0.2 * v[0]^2 + 0.1 * f64(k)
+  Nil => 0.1
+}
+fn turned(s: S, t: f64) -> S = match s {
+  One(x) => Two(0.8 * x, [0.5 * x, 0.6 * t], 1)
+  Two(x, v, k) => if v[0] > 0.4 * t { One(0.6 * v[1] + 0.3 * x) } else if k > 1 { Nil } else { Two(0.9 * t, v, k + 1) }
+  Nil => One(0.6 * t)
+}
 fn lift(g: (f64) -> f64, x: f64) -> f64 = 0.5 * g(0.5 * x)
 fn scaled(k: f64) -> (f64) -> f64 = |t| 0.5 * k * t
 fn energy(v: f64[n]) -> f64 = sum(v * v) / f64(n + 1)
@@ -40,6 +52,7 @@ class Writer(Expressions):
         for _ in range(size):
             self.statement()
         total = [f"{self.weight()} * {n}" for n in self.names.of(F)]
+        total += [f"reading({n})" for n in self.names.of("S")]
         total += [f"mean({n})" for t in self.names.known for n in self.names.known[t] if t.startswith("f64[")]
         total += [
             f"0.2 * ({n}.x + mean({n}.v))" for t in self.names.known if t.startswith("P") for n in self.names.of(t)
@@ -53,9 +66,9 @@ class Writer(Expressions):
         if self.dead and self.noise.random() < 0.4:
             self.unused()
         forms: list[Callable[[], None]] = [self.let, self.let, self.let, self.variable, self.variable, self.array_variable, self.record_variable, self.assign,
-                                           self.update_element, self.update_field, self.function_, self.nested]  # fmt: skip
+                                           self.update_element, self.update_field, self.update_enum, self.function_, self.nested]  # fmt: skip
         if self.level < 2:
-            forms += [self.if_, self.for_, self.for_, self.while_, self.writes]
+            forms += [self.if_, self.match_, self.for_, self.for_, self.while_, self.writes]
         elif self.level < 3:
             forms += [self.if_]
         if self.loops and self.loops[-1] != "yield":
@@ -151,6 +164,30 @@ class Writer(Expressions):
             lambda: f"{r} = moved({r}, {self.scalar(1)})", lambda: f"{r}.x *= 0.8", lambda: f"{r}.k += 1", lambda: f"{r} += -0.1 * grad(|q| 0.5 * q.x^2 + energy(q.v))({r})",
         ))  # fmt: skip
         return None
+
+    def update_enum(self) -> None:
+        known = self.names.of("S", mutable=True)
+        if not known:
+            text = self.sum(1)
+            self.put(f"var {self.fresh('S', 'e', mutable=True)} = {text}")
+            return
+        e = self.draw.choice(known)
+        self.put(self.pick(
+            lambda: f"{e} = turned({e}, {self.scalar(1)})", lambda: f"{e} = {self.sum(1)}", lambda: f"{e} = {e} + -0.1 * grad(reading)({e})",
+            lambda: f"{e} = match {e} {{ One(t) => Two(t, {self.array(1, 2)}, {self.integer()} % 3), other => turned(other, {self.scalar(1)}) }}",
+        ))  # fmt: skip
+
+    def match_(self) -> None:
+        """A statement with a case for each variant; some of them do nothing."""
+        subject = self.sum(1)
+        with self.block(f"match {subject} {{"):
+            for variant, fields in (("One", ((F, "t"),)), ("Two", ((F, "t"), (vector(2), "w"), (INT, "j"))), ("_", ())):
+                outer, self.names = self.names, self.names.inner()
+                bound = [self.fresh(t, h) for t, h in fields]
+                with self.block(f"{variant}({', '.join(bound)}) => {{" if bound else f"{variant} => {{"):
+                    if self.draw.random() < 0.8:
+                        self.some()
+                self.names = outer
 
     def function_(self) -> None:
         text = self.function(2)

@@ -19,6 +19,7 @@ from difflang.base.source import Source
 from difflang.elaborate.names import nodes
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
+from support.reference_enums import constructors, fitting, variants_of
 
 Value = Any
 Scope = dict[str, Value]
@@ -122,7 +123,9 @@ class Reference:
     def __init__(self, source: str) -> None:
         items = parse(Source("reference", source)).module.items
         self.records = {r.name: r for r in items if isinstance(r, tree.Record)}
-        self.top: Scope = {f.name: self.closure(f, {}) for f in items if isinstance(f, tree.Fn)}
+        self.variants = variants_of(items)
+        self.top: Scope = constructors(self.variants)
+        self.top |= {f.name: self.closure(f, {}) for f in items if isinstance(f, tree.Fn)}
 
     def closure(self, fn: tree.Fn, around: Scope) -> Callable[..., Value]:
         def run(*args: Value) -> Value:
@@ -242,6 +245,12 @@ class Reference:
         if self.value(e.condition, scopes):
             return self.value(e.then, scopes)
         return self.value(e.orelse, scopes) if e.orelse is not None else None
+
+    def match(self, e: tree.Match, scopes: list[Scope]) -> Value:
+        subject = self.value(e.subject, scopes)
+        tried = ((case, fitting(case.pattern, subject, self.variants)) for case in e.cases)
+        case, found = next((c, f) for c, f in tried if f is not None)
+        return self.value(case.body, [*scopes, found])
 
     def arraycomprehension(self, e: tree.ArrayComprehension, scopes: list[Scope]) -> Value:
         return np.array(list(self.items(e.comprehension, scopes)))

@@ -114,6 +114,8 @@ DERIVATIVES = [
      "[f(1.5), grad(f)(1.5)]", [pi * 4.5**2, pi * 4 * 4 * 1.5**3]),
     ("of_an_array_of_them", "fn f(x: f64[n]) -> f64 = sum(for s in [for i => if x[i] > 1.0 { Circle(x[i]) } else { Box(x[i], 3.0, 0) }] => area(s))",
      "grad(f)([2.0, 0.5])", [4 * pi, 3]),
+    ("of_a_variant_without_fields", "fn f(x: f64) -> f64 {\n let s = Empty\n let (a, d) = value_and_grad(area)(s)\n let (b, c) = jvp(area)(s, d)\n"
+     " area(s + d) + a + b + c + (match d { Empty => x, _ => 0.0 })\n}", "f(3.0)", 3),
     ("of_a_known_variant", "", "grad(area)(Box(2.0, 3.0, 1))", (3, 2)),
     ("whole_jacobians_of_a_known_variant", "fn f(b: Shape) -> f64[2] = match b { Box(w, h, _) => [w * h, w], _ => [0.0, 0.0] }",
      "jacobian(f)(Box(2.0, 3.0, 1))", ([3, 1], [2, 0])),
@@ -207,7 +209,7 @@ WRONG = [
     ("enum Opt[n] { Some(x: f64[n]), None }\nfn f(o: Opt) -> f64 = 1.0", "DL0302"),
     ("fn f(s: Shape) -> f64 = match [s] { _ => 1.0 }", "DL0353"),
     ("fn f(x: f64) -> f64 = area(x)", "DL0304"),
-    ("fn f(x: f64) -> f64 = grad(area)(Empty)", "DL0401"),
+    ("enum Way { Left, Right }\nfn g(w: Way) -> f64 = match w { Left => 1.0, Right => 2.0 }\nfn f(w: Way) -> Way = w + grad(g)(w)", "DL0401"),
     ("fn f(c: bool) -> Shape = if c { Circle(1.0) } else { 2.0 }", "DL0327"),
 ]  # fmt: skip
 
