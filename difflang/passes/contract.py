@@ -7,7 +7,7 @@ short window, `sum(for k in 0..4 => x[2 * i + k])`, is a sum of slices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -31,21 +31,30 @@ DEPTH = 8  # how far back is looked for arrays that are there anyhow
 
 
 def contract(graph: Graph) -> Graph:
-    """Sums of products as contractions, sums over short windows slice by slice. Cost: linear.
+    """Sums of products as contractions. What is no longer read is left to dce. Cost: linear."""
 
-    What is no longer read is left to dce.
-    """
-    return Contractor().graph(graph)
+    def plan(eqn: Eqn, made: Made, in_lanes: bool) -> AnyPlan | None:
+        return plan_of(eqn, made) or (None if in_lanes else masked_plan(eqn, made))
+
+    return Contractor(plan).graph(graph)
+
+
+def window_sums(graph: Graph) -> Graph:
+    """Sums over short windows slice by slice. What is no longer read is left to dce. Cost: linear."""
+    return Contractor(lambda e, made, in_lanes: window_of(e, made)).graph(graph)
 
 
 class Contractor:
-    def __init__(self) -> None:
+    """Does sums otherwise where there is a plan for it."""
+
+    def __init__(self, plan: Callable[[Eqn, Made, bool], AnyPlan | None]) -> None:
+        self.plan = plan
         self.done: dict[tuple[Graph, bool], Graph] = {}
 
     def graph(self, graph: Graph, in_lanes: bool = False) -> Graph:
         key = graph, in_lanes
         if key not in self.done:
-            self.done[key] = contracted(self.with_inner(graph, in_lanes), in_lanes)
+            self.done[key] = self.level(self.with_inner(graph, in_lanes), in_lanes)
         return self.done[key]
 
     def with_inner(self, graph: Graph, in_lanes: bool) -> Graph:
@@ -56,18 +65,16 @@ class Contractor:
     def inside(self, eqn: Eqn, in_lanes: bool) -> Eqn:
         return eqn.with_regions([self.graph(region, in_lanes) for region in eqn.regions])
 
+    def level(self, graph: Graph, in_lanes: bool) -> Graph:
+        made = {r: e for e in graph.eqns for r in e.results}
+        sums = [
+            e for e in graph.eqns if e.op.name == "reduce_sum" and tensor(e.operands[0]).dtype in FLOATS + COMPLEXES
+        ]
+        plans = {e: plan for e in sums if (plan := self.plan(e, made, in_lanes)) is not None}
+        return replaced(graph, plans) if plans else graph
 
-def contracted(graph: Graph, in_lanes: bool) -> Graph:
-    """One level of a graph."""
 
-    def plan_for(eqn: Eqn) -> Plan | Masked | Window | None:
-        return plan_of(eqn, made) or (None if in_lanes else masked_plan(eqn, made)) or window_of(eqn, made)
-
-    made = {r: e for e in graph.eqns for r in e.results}
-    sums = [e for e in graph.eqns if e.op.name == "reduce_sum" and tensor(e.operands[0]).dtype in FLOATS + COMPLEXES]
-    plans = {e: plan for e in sums if (plan := plan_for(e)) is not None}
-    if not plans:
-        return graph
+def replaced(graph: Graph, plans: Mapping[Eqn, AnyPlan]) -> Graph:
     eqns: list[Eqn] = []
     to: dict[Value, Value] = {}
     for eqn in graph.eqns:
@@ -150,7 +157,7 @@ class Plan:
         return builder.one("transpose", result, perm=tuple([order.index(a) for a in sorted(order)]))
 
 
-def emitted(plan: Plan | Masked | Window, eqn: Eqn, eqns: list[Eqn], before: Mapping[Value, Value]) -> Value:
+def emitted(plan: AnyPlan, eqn: Eqn, eqns: list[Eqn], before: Mapping[Value, Value]) -> Value:
     """Append what computes a sum instead of an equation; gives it. `before` are the sums that have been replaced."""
     builder = Builder(span=eqn.span)
     params = [builder.param(v.type) for v in plan.reads]
@@ -326,3 +333,6 @@ def window_of(eqn: Eqn, made: Made) -> Window | None:
     trial = Builder()
     ends = [window.part(trial, trial.param(x.type), k) for k in (0, grid[summed[0]] - 1)]
     return window if None not in ends else None
+
+
+AnyPlan = Plan | Masked | Window

@@ -107,6 +107,22 @@ def spread_late(to: Rewriter, eqn: Eqn) -> Found:
     return to.emit(eqn, "broadcast", once, shape=shape, axes=axes)
 
 
+def reduced_once(to: Rewriter, eqn: Eqn) -> Found:
+    """What is chosen of numbers that repeat along an axis is chosen of them once, if they have no derivative."""
+    made, summed = to.maker(eqn.operands[0], "broadcast"), ints(eqn.attrs["axes"])
+    x = tensor(eqn.operands[0])
+    if made is None or x.dtype.differentiable or any(x.shape[a] == 0 for a in summed):
+        return None
+    axes = ints(made.attrs["axes"])
+    if all(a in axes for a in summed):
+        return None
+    inner = tuple([i for i, a in enumerate(axes) if a in summed])
+    (once,) = to.emit(eqn, eqn.op.name, made.operands[0], axes=inner) if inner else (made.operands[0],)
+    left = [a for a in range(x.rank) if a not in summed]
+    places = tuple([left.index(a) for a in axes if a not in summed])
+    return to.emit(eqn, "broadcast", once, shape=tensor(eqn.results[0]).shape, axes=places)
+
+
 def squares(x: Value) -> Value:
     return apply("reduce_sum", x * x + filled(x, 1.0), axes=(1,))
 
@@ -159,5 +175,15 @@ FACTS = (
             on_vector(lambda x: spread_over(x, 1) / filled(x, 3.0, Tensor(F64, (3, 3, 3)))),
             on_ints(lambda x: apply("select", spread_over(apply("lt", x, filled(x, 2)), 0), *[spread_over(x, 2)] * 2)),
         ),
+    ),
+    Guarded(
+        ("reduce_any", "reduce_all", "reduce_max", "reduce_min"),
+        reduced_once,
+        (
+            on_ints(lambda x: apply("reduce_max", spread_over(x, 1), axes=(0, 1))),
+            on_ints(lambda x: apply("reduce_min", spread_over(x, 2), axes=(0,))),
+            on_ints(lambda x: apply("reduce_any", spread_over(apply("lt", x, filled(x, 2)), 1), axes=(0, 1, 2))),
+        ),
+        need=(0, "broadcast"),
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from difflang.ir.graph import Graph
 from difflang.ir.verify import verified
-from difflang.passes.contract import contract
+from difflang.passes.contract import contract, window_sums
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
 from difflang.passes.fuse import fuse
@@ -28,14 +28,14 @@ def tidied(graph: Graph) -> Graph:
     here: its derivative is then taken once too, not once a step. Sums of products are not contracted yet: as such their
     cotangents are chosen term by term.
     """
-    for rewrite in (dce, inline, simplify, widen, simplify, cse, dce, hoist_surely_done):
+    for rewrite in (dce, inline, simplify, widen, simplify, window_sums, cse, dce, hoist_surely_done):
         graph = verified(rewrite(graph), after=rewrite.__name__)
     return graph
 
 
 def batched(graph: Graph) -> Graph:
     """What maps do on whole arrays, and sums of products as contractions. Sums are added in another order."""
-    for rewrite in (widen, simplify, contract):
+    for rewrite in (widen, simplify, window_sums, contract):
         graph = verified(rewrite(graph), after=rewrite.__name__)
     return graph
 

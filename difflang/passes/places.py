@@ -17,7 +17,7 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, F64, I32, I64, U32, Tensor
 from difflang.ops.families import axes_but, known, tensor
-from difflang.passes.shapes import apply, filled, ints, on_matrix, program
+from difflang.passes.shapes import apply, filled, ints, on_matrix, on_vector, program
 from difflang.passes.simplify import Guarded, Rewriter
 
 Found = Sequence[Value] | None
@@ -209,6 +209,23 @@ def from_known_starts(to: Rewriter, eqn: Eqn) -> Found:
     return to.emit(eqn, "slice", x, starts=first, stops=stops, steps=(1,) * len(shape))
 
 
+def on_a_diagonal(to: Rewriter, eqn: Eqn) -> Found:
+    """A row of numbers with zeros between that make it a square: they lie on its diagonal, and are chosen there."""
+    made = to.maker(eqn.operands[0], "pad")
+    shape = sizes(eqn.results[0])
+    if made is None or len(shape) != 2 or shape[0] != shape[1] or tensor(made.operands[0]).rank != 1:
+        return None
+    between = (made.attrs["low"], made.attrs["high"], made.attrs["interior"])
+    if sizes(made.operands[0]) != shape[:1] or between != ((0,), (0,), (shape[0],)):
+        return None
+    row, column = (to.emit(eqn, "iota", type=Tensor(I32, shape), axis=a)[0] for a in (0, 1))
+    (here,) = to.emit(eqn, "eq", row, column)
+    numbers, between = (
+        to.emit(eqn, "broadcast", v, shape=shape, axes=a)[0] for v, a in zip(made.operands, ((0,), ()), strict=True)
+    )
+    return to.emit(eqn, "select", here, numbers, between)
+
+
 # ------------------------------------------------------------------------------------------------- checks
 
 
@@ -243,6 +260,11 @@ on_truths = program(Tensor(BOOL, (2, 3)))
 
 def at(x: Value, place: int) -> Value:
     return filled(x, place, Tensor(I32))
+
+
+def diagonal(x: Value) -> Value:
+    spread = apply("pad", x, filled(x, -0.0, Tensor(F64)), low=(0,), high=(0,), interior=(3,))
+    return apply("reshape", spread, shape=(3, 3))
 
 
 def beyond(name: str, size: int) -> Graph:
@@ -286,6 +308,12 @@ PLACES = (
             on_matrix(lambda x: apply("dynamic_slice", x, at(x, 1), at(x, 1), sizes=(1, 2))),
             on_matrix(lambda x: apply("dynamic_slice", x, at(x, -7), at(x, 9), sizes=(1, 2))),
         ),
+    ),
+    Guarded(
+        ("reshape",),
+        on_a_diagonal,
+        (on_vector(diagonal),),
+        need=(0, "pad"),
     ),
     Guarded(
         ("lt", "le", "gt", "ge"),
