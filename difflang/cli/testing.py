@@ -77,7 +77,7 @@ def test(
     suites = [opened(file, options) for file in programs(paths or (".",))]
     numbers = [[n for n, case in enumerate(s.cases) if wanted(case, words)] for s in suites]
     if not any(numbers):
-        nothing(paths, words, [case.name for s in suites for case in s.cases])
+        nothing(paths, words, [case.name for s in suites for case in s.cases], "no test, example or rule")
     if only_list:
         for suite, chosen in zip(suites, numbers, strict=True):
             for n in chosen:
@@ -102,7 +102,7 @@ def wanted(case: Case, words: Sequence[str]) -> bool:
     return not words or case.kind == "check" or any(w.casefold() in case.title.casefold() for w in words)
 
 
-def nothing(paths: Sequence[str], words: Sequence[str], names: Sequence[str]) -> None:
+def nothing(paths: Sequence[str], words: Sequence[str], names: Sequence[str], what: str) -> None:
     """Nothing was found: say so and end."""
     where = ", ".join(paths) or "this folder"
     if words and names:
@@ -110,7 +110,7 @@ def nothing(paths: Sequence[str], words: Sequence[str], names: Sequence[str]) ->
         hint = f" Did you mean '{near}'?" if near else ""
         click.echo(f"nothing in {where} has '{words[0]}' in its name.{hint}", err=True)
     else:
-        click.echo(f"there is nothing to run in {where}; see docs/testing.md", err=True)
+        click.echo(f"there is nothing to run in {where}: {what}", err=True)
     sys.exit(NOTHING)
 
 
@@ -213,7 +213,7 @@ def bench(
     all_of = [(file, n, item) for file in files if file for n, (_, item) in enumerate(file.found)]
     chosen = [one for one in all_of if not words or any(w.casefold() in one[2].name.casefold() for w in words)]
     if not chosen and all(files):
-        nothing(paths, words, [item.name for _, _, item in all_of])
+        nothing(paths, words, [item.name for _, _, item in all_of], "no `bench` block")
     if only_list:
         for file, _, item in chosen:
             click.echo(f"{file.file}:{item.span.position[0]}  bench {item.name_span.text}")
