@@ -67,11 +67,11 @@ def test(
 
     Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 5 there was nothing to run.
     """
-    from difflang.driver.programs import programs
+    from difflang.driver.folders import programs
     from difflang.driver.testing import opened
 
-    if junit is not None and not junit.absolute().parent.is_dir():
-        raise click.BadParameter(f"there is no folder '{junit.parent}'", param_hint="--junit")
+    if junit is not None and not os.access(junit.absolute().parent, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"'{junit.parent}' is no folder that can be written to", param_hint="--junit")
     options = options_of(engine, device, seed, default_float, allow)
     began = time.perf_counter()
     suites = [opened(file, options) for file in programs(paths or (".",))]
@@ -151,15 +151,23 @@ class Shown:
 
     def one(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-        word, color = WORDS[outcome.result]
-        if self.quiet and outcome.result != "failed":
-            return
-        case = outcome.case
-        line = f"{self.painted(f'{word:<8}', color)} {case.place}  {case.title}  ({seconds(outcome.seconds)})"
-        why = f": {outcome.report}" if outcome.result == "skipped" else ""
-        click.echo(line + why)
+        self.progress("")
+        if not self.quiet or outcome.result == "failed":
+            word, color = WORDS[outcome.result]
+            case = outcome.case
+            line = f"{self.painted(f'{word:<8}', color)} {case.place}  {case.title}  ({seconds(outcome.seconds)})"
+            click.echo(line + (f": {outcome.report}" if outcome.result == "skipped" else ""))
+        if len(self.outcomes) < self.total:
+            self.progress(f"{len(self.outcomes)} of {self.total}")
+
+    def progress(self, text: str) -> None:
+        """How far it has come: one line of a terminal, written over by what comes next."""
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            sys.stdout.flush()
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
     def end(self, took: float) -> None:
+        self.progress("")
         self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
         for outcome in self.outcomes:
             if outcome.result == "failed":
@@ -206,7 +214,7 @@ def bench(
 
     Exit codes: 0 all ran, 1 a file or a benchmark failed, 2 wrong usage, 5 there was nothing to run.
     """
-    from difflang.driver.programs import programs
+    from difflang.driver.folders import programs
 
     earlier = earlier_times(compare) if compare is not None else {}
     files = benchmarks(programs(paths or (".",)), options_of(engine, device, seed, default_float, allow))

@@ -123,7 +123,11 @@ def test_nothing_to_run_is_5(folder: Path, args: tuple[str, ...], said: str) -> 
 
 @pytest.mark.parametrize(
     ("args", "said"),
-    [(("-j", "0"), "-j"), (("--sed", "1"), "--seed"), (("--junit", "missing/o.xml"), "no folder 'missing'")],
+    [
+        (("-j", "0"), "-j"),
+        (("--sed", "1"), "--seed"),
+        (("--junit", "missing/o.xml"), "'missing' is no folder that can be written to"),
+    ],
 )
 def test_wrong_usage_is_2(folder: Path, args: tuple[str, ...], said: str) -> None:
     result = call("good.dfl", *args)
