@@ -292,6 +292,13 @@ RULES = {
     "no caller": (
         "fn f(g: (f64) -> f64, x: f64) -> f64 = stop(g(x))\nrule f(g, x) by implicit |y| y - g(x)", "skipped",
     ),
+    "nothing drawn fits": (
+        "fn f(x: f64) -> f64 {\n  assert x > 1e9\n  x\n}\nrule f(x) { (f(x), linear |dx| dx) }", "skipped",
+    ),
+    "a value of the run": (
+        "var r: f64 = 2\nlet s = r\nfn f(x: f64) -> f64 = s * x\nrule f(x) { (f(x), linear |dx| s * dx) }", "skipped",
+    ),
+    "whole numbers": ("fn f(n: i32) -> f64 = f64(n)\nrule f(n) { (f(n), linear || 0.0) }", "skipped"),
     "stopped": ("fn f(x: f64) -> f64 = stop(sqrt(abs(x)))\nrule f(x) by implicit |y| y * y - abs(x)", "skipped"),
 }  # fmt: skip
 
