@@ -83,6 +83,7 @@ def test(
             for n in chosen:
                 click.echo(f"{suite.cases[n].place}  {suite.cases[n].title}")
         return
+    report([d for suite in suites for d in suite.checked.diagnostics if d.severity == "warning"])
     shown = Shown(sum(map(len, numbers)), quiet)
     with closing(outcomes(suites, numbers, options, jobs)) as running:
         for outcome in running:

@@ -145,6 +145,12 @@ def test_the_seed_decides_what_is_drawn(folder: Path) -> None:
     assert first == again != other
 
 
+def test_warnings_go_to_stderr(folder: Path) -> None:
+    (folder / "warned.dfl").write_text('test "flat" { assert grad(|x| floor(x))(1.5) == 0.0 }\n')
+    result = call("warned.dfl")
+    assert (result.exit_code, result.stderr.count("warning[DL0409]")) == (0, 1)
+
+
 # ---- JUnit
 
 
