@@ -29,12 +29,12 @@ def failed(runner: Runner, e: tree.Assert, drawn: int) -> DifflangError:
 
     The sides are computed again, with the key that the condition had.
     """
-    message = runner.show(e.message) if e.message is not None else "this assertion does not hold"
     after = runner.calls
     part = e.condition if after > drawn else first_false(runner, e.condition)
     runner.calls = drawn
     labels = sides(runner, part)
     runner.calls = after
+    message = runner.show(e.message) if e.message is not None else "this assertion does not hold"
     return DifflangError(Diagnostic("DL0901", message, labels or (Label(part.span, "this is false"),)))
 
 
