@@ -156,8 +156,8 @@ class Session:
 
     def warn(self, warning: Diagnostic) -> None:
         """A report of what is legal and probably a mistake: once a line, however often a place in it is walked."""
-        (first, *others) = warning.labels
-        place = warning.code, warning.message, first.span.source, first.span.position[0], tuple(others)
+        at = warning.labels[0].span
+        place = warning.code, warning.message, at.source, at.position[0], warning.labels[1:]
         if place not in self.warned:
             self.warned.add(place)
             self.report(DifflangError(warning))
