@@ -114,6 +114,8 @@ DERIVATIVES = [
      "[f(1.5), grad(f)(1.5)]", [pi * 4.5**2, pi * 4 * 4 * 1.5**3]),
     ("of_an_array_of_them", "fn f(x: f64[n]) -> f64 = sum(for s in [for i => if x[i] > 1.0 { Circle(x[i]) } else { Box(x[i], 3.0, 0) }] => area(s))",
      "grad(f)([2.0, 0.5])", [4 * pi, 3]),
+    ("no_change_at_all", "fn f(i: i32) -> f64 {\n let s = pick(i, 2.0)\n let o = ones_like(s)\n area(s + zeros_like(s)) + 10.0 * norm(o)^2\n}",
+     ALL.format("f(i)"), [4 * pi + 10, 4 + 20, 0]),
     ("of_a_variant_without_fields", "fn f(x: f64) -> f64 {\n let s = Empty\n let (a, d) = value_and_grad(area)(s)\n let (b, c) = jvp(area)(s, d)\n"
      " area(s + d) + a + b + c + (match d { Empty => x, _ => 0.0 })\n}", "f(3.0)", 3),
     ("of_a_known_variant", "", "grad(area)(Box(2.0, 3.0, 1))", (3, 2)),
