@@ -103,6 +103,9 @@ class Patterns:
                 return self.name(pattern, name, type)
             case tree.VariantPattern(path=(name,), items=items):
                 return self.variant(pattern, name, items, type)
+            case tree.VariantPattern(path=(first, name)) if (of := enum_of(type)) and of.decl.name == first:
+                way = f"write `{pattern.span.text.removeprefix(first).lstrip('.')}`"
+                raise mistake("DL0351", "a variant stands alone, without its enum", (pattern.span, ""), help=way)
             case tree.VariantPattern():
                 raise mistake("DL0801", "variants of other modules are not there yet", (pattern.span, ""))
             case tree.LiteralPattern():

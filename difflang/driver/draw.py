@@ -12,7 +12,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.check.annotations import BOUNDS, Annotations, Binding
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
-from difflang.check.types import KeyType, LangType, RecordType, TupleType, leaf_types, show_type
+from difflang.check.types import KeyType, LangType, RecordType, SumType, TupleType, VariantType, leaf_types, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.entry import Argument
 from difflang.driver.specs import declared_arguments, sizes_in
@@ -120,8 +120,11 @@ def leaves(rng: np.random.Generator, type: LangType, drawing: Drawing) -> list[A
     match type:
         case KeyType():
             return [key_of(rng)]
-        case TupleType(items=items) | RecordType(fields=items):
+        case TupleType(items=items) | RecordType(fields=items) | VariantType(fields=items):
             return [leaf for t in items for leaf in leaves(rng, t, drawing)]
+        case SumType(options=options):
+            tag = np.asarray(rng.choice(type.marks), np.int32)
+            return [tag, *[leaf for t in options for leaf in leaves(rng, t, drawing)]]
         case _:
             return [numbers(rng, t, drawing) for t in leaf_types(type)]
 

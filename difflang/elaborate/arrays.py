@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import UNIT, Spread, leaf_types, literal_dtype, show_type, tangent_type
+from difflang.check.types import UNIT, Spread, leaf_types, literal_dtype, pruned, show_type, tangent_type
 from difflang.elaborate.builtins import BUILTINS, Taken, builtin
 from difflang.elaborate.complexes import in_parts
 from difflang.elaborate.context import Context
@@ -24,7 +24,6 @@ from difflang.elaborate.terms import (
     Tuple,
     Variant,
     leaves,
-    rebuild,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk, run
@@ -114,9 +113,10 @@ def filled_tangent(cx: Context, term: Term, value: float, span: Span) -> Term:
     type = tangent_type(type_of(term))
     if type == UNIT and not isinstance(term, Tuple):
         raise cx.error("DL0401", f"{show_type(type_of(term))} has no tangent", span)
-    from difflang.check.types import leaf_types
+    from difflang.elaborate.derivatives import tangent_term
 
-    return rebuild(type, [cx.emit("const", span, value=value, type=t) for t in leaf_types(type)])
+    types = [t for t in leaf_types(type_of(term)) if pruned(t.dtype).differentiable]
+    return tangent_term(term, iter([cx.emit("const", span, value=value, type=t) for t in types]))
 
 
 @builtin("eye")

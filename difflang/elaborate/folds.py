@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.check.reports import mistake
+from difflang.check.sums import kin
 from difflang.check.types import LangType, mapped, show_type
 from difflang.elaborate.builtins import BUILTINS, Taken
 from difflang.elaborate.calls import apply
@@ -96,6 +97,8 @@ def keeps_type(cx: Context, name: str, running: LangType, value: Term, init: Spa
     if isinstance(value, Poison):
         raise Reported
     if not cx.unifier.same(running, type_of(value)):
+        if kin(cx.unifier, running, type_of(value)):
+            raise cx.not_yet(f"a `{name}` that goes from one variant or function to another is", op, "use a `for` loop")
         raise mistake(
             "DL0304",
             f"what `{name}` carries on is {show_type(running)} and keeps that type",

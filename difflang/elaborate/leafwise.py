@@ -10,7 +10,7 @@ from difflang.check.reports import kind_of
 from difflang.check.types import show_type
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.numbers import beside
-from difflang.elaborate.operators import elementwise
+from difflang.elaborate.operators import COMPARISONS, elementwise
 from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import (
     Array,
@@ -61,7 +61,9 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
             f"`{spelled(name)}` is not defined on the {kind} {whole.type}",
             span,
             "",
-            f"a change of {with_article(kind)}, D(…), is a vector: `value + change` gives a value",
+            "ask with `match`"
+            if isinstance(whole, Variant) and name in COMPARISONS.values()
+            else f"a change of {with_article(kind)}, D(…), is a vector: `value + change` gives a value",
         )
 
     def child(index: int) -> Term:

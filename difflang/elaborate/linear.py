@@ -18,10 +18,12 @@ from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, LambdaCode, MapCode
 from difflang.check.reports import Undecided, mistake
+from difflang.check.sums import holds
 from difflang.check.types import (
     DTypeVar,
     FnType,
     LangType,
+    SumType,
     TupleType,
     leaf_types,
     literal_dtype,
@@ -229,6 +231,8 @@ class Body:
 def body_of(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[Body]:
     """A lambda walked for arguments of these types. Nothing of it stays."""
     assert isinstance(f.code, LambdaCode)
+    if any(holds(type, (SumType,)) for type in takes):
+        raise cx.not_yet("a linear function of a value whose variant only the run knows is", span)
     before, draws = cx.word.term, cx.root.draws
     if cx.loops:
         cx.loops.append(None)

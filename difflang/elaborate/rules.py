@@ -15,7 +15,18 @@ from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode, LambdaCode, is_linear
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake, not_this_type
-from difflang.check.types import UNIT, FnType, LangType, leaf_types, pruned_type, settled, show_type, tangent_type
+from difflang.check.sums import holds
+from difflang.check.types import (
+    UNIT,
+    FnType,
+    LangType,
+    SumType,
+    leaf_types,
+    pruned_type,
+    settled,
+    show_type,
+    tangent_type,
+)
 from difflang.check.unify import Unifier
 from difflang.elaborate import implicit, solves
 from difflang.elaborate.arguments import Args
@@ -64,6 +75,8 @@ def call(
     """A call of a function with a rule; inside its rule, the function itself."""
     for leaf in [leaf for t in terms.values() for leaf in leaf_types(type_of(t))]:
         settled(leaf.dtype)
+    if any(holds(type_of(t), (SumType,)) for t in terms.values()):
+        raise cx.not_yet("a rule for a value whose variant only the run knows is", span, "`match` it before the call")
     if rule.by == "linear_solve":
         return (yield solves.call(cx, code, rule, terms, annotations, span))
     instance: Instance = yield instantiate(cx, code, (), terms, annotations, span)

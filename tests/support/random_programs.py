@@ -68,7 +68,7 @@ class Writer(Expressions):
         forms: list[Callable[[], None]] = [self.let, self.let, self.let, self.variable, self.variable, self.array_variable, self.record_variable, self.assign,
                                            self.update_element, self.update_field, self.update_enum, self.function_, self.nested]  # fmt: skip
         if self.level < 2:
-            forms += [self.if_, self.match_, self.for_, self.for_, self.while_, self.writes]
+            forms += [self.if_, self.match_, self.for_, self.for_, self.for_, self.while_, self.writes]
         elif self.level < 3:
             forms += [self.if_]
         if self.loops and self.loops[-1] != "yield":

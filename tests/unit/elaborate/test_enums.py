@@ -114,6 +114,8 @@ DERIVATIVES = [
      "[f(1.5), grad(f)(1.5)]", [pi * 4.5**2, pi * 4 * 4 * 1.5**3]),
     ("of_an_array_of_them", "fn f(x: f64[n]) -> f64 = sum(for s in [for i => if x[i] > 1.0 { Circle(x[i]) } else { Box(x[i], 3.0, 0) }] => area(s))",
      "grad(f)([2.0, 0.5])", [4 * pi, 3]),
+    ("no_change_at_all", "fn f(i: i32) -> f64 {\n let s = pick(i, 2.0)\n let o = ones_like(s)\n area(s + zeros_like(s)) + 10.0 * norm(o)^2\n}",
+     ALL.format("f(i)"), [4 * pi + 10, 4 + 20, 0]),
     ("of_a_variant_without_fields", "fn f(x: f64) -> f64 {\n let s = Empty\n let (a, d) = value_and_grad(area)(s)\n let (b, c) = jvp(area)(s, d)\n"
      " area(s + d) + a + b + c + (match d { Empty => x, _ => 0.0 })\n}", "f(3.0)", 3),
     ("of_a_known_variant", "", "grad(area)(Box(2.0, 3.0, 1))", (3, 2)),
@@ -150,6 +152,34 @@ def test_a_variant_that_is_not_there_never_makes_a_nan() -> None:
     compare(answer("[for i in 0..3 => grad(f)(1.0, i)]", POISON), [2, nan, 0])
     compare(answer("[for i in 0..3 => grad(grad(f))(1.0, i)]", POISON), [2, nan, 0])
     compare(answer("(grad(f)(2.0, 0), hvp(f)(2.0, 0, 1.0), hvp(f)(2.0, 2, 1.0))", POISON), (4, 2, 0))
+
+
+BATCHED = """
+enum Num { Plain(x: f64), Root(y: f64, z: f64), Nothing }
+fn value(s: Num) -> f64 = match s { Plain(x) => x * x, Root(y, z) => sqrt(y) / z + log(y), Nothing => 1.0 }
+fn make(x: f64) -> Num = if x < 1.0 { Plain(x) } else if x < 3.0 { Root(x, x) } else { Nothing }
+fn side_by_side(x: f64[n]) -> f64 = sum(for i => value(make(x[i])))
+fn stacked(x: f64[n]) -> f64 { let s = [for i => make(x[i])]
+ sum(for e in s => value(e)) }
+fn chosen(x: f64[n]) -> f64 = sum(for i => (if x[i] < 1.0 { |y| y * x[i] } else if x[i] < 3.0 { |y| log(y - 1.0) } else { |y| 1.0 })(x[i]))
+"""
+
+
+@pytest.mark.parametrize("interpreted", [True, False])
+def test_side_by_side_no_lane_poisons_another(interpreted: bool) -> None:
+    """Where lanes are of different variants and a `cond` becomes a selection: at zeros, where `sqrt` and `log` are not finite."""
+    module, x = difflang.loads(f"float f64\n{BATCHED}"), np.array([0.5, 2.0, 4.0, 0.0])
+    root = [0, -0.5 * 2**-1.5 + 0.5, 0, 0]
+    for name, want in (
+        ("side_by_side", np.add([1, 0, 0, 0], root)),
+        ("stacked", np.add([1, 0, 0, 0], root)),
+        ("chosen", [1, 1, 0, 0]),
+    ):
+        f = module[name].grad()
+        np.testing.assert_allclose(f.interpret(x) if interpreted else f(x), want, rtol=1e-14)
+    hvp = module.side_by_side.hvp()
+    curved = hvp.interpret(x, np.ones(4)) if interpreted else hvp(x, np.ones(4))
+    np.testing.assert_allclose(curved, [2, 0.75 * 2**-2.5 - 0.25, 0, 2], rtol=1e-13)
 
 
 def test_changes_are_reckoned_with_for_the_variant_that_is_there() -> None:
