@@ -18,7 +18,7 @@ from difflang.check.types import ClosureType
 from difflang.driver import check_grad
 from difflang.driver.check_grad import Options
 from difflang.driver.entry import Entry
-from difflang.driver.guard import explain, guarded
+from difflang.driver.guard import explain, guarded, without_proved
 from difflang.ir.evaluate import evaluate
 from difflang.runtime import trees
 from difflang.runtime.compile import Executable, compile
@@ -44,7 +44,9 @@ class Specialization:
         with loaded.lock:
             self.graph = loaded.finished(self.entry)
             self.constants = loaded.constants(self.entry)
-        self.random, self.fails = self.entry.random, self.entry.fails
+        proved = without_proved(self.graph) if self.entry.fails else None
+        self.graph = self.graph if proved is None else proved
+        self.random, self.fails = self.entry.random, self.entry.fails and proved is None
         self.executable: Executable = compile(guarded(self.graph) if self.fails else self.graph)
         self.waiter = Waiter()
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
