@@ -10,6 +10,7 @@ from difflang.base.source import Span
 from difflang.check.reports import Undecided, mistake
 from difflang.check.types import ClosureType, TextType, leaf_types, mapped, show_type
 from difflang.check.unify import differences
+from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.failure import all_is_well
@@ -200,7 +201,7 @@ def loop_statement(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
 
 def loop_expression(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
     """The walk of a loop; what it yields, stacked, is its value."""
-    cx.attributes(e.attributes, e.span)
+    obey(cx, e.attributes, e.span)
     return for_loop(cx, e) if isinstance(e, tree.For) else while_loop(cx, e)
 
 
