@@ -18,7 +18,7 @@ from difflang.check.types import ClosureType
 from difflang.driver import check_grad
 from difflang.driver.check_grad import Options
 from difflang.driver.entry import Entry
-from difflang.driver.guard import explain, guarded
+from difflang.driver.guard import explain, guarded, without_proved
 from difflang.driver.room import LITTLE, Elastic, Room
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
@@ -45,7 +45,7 @@ class Specialization:
         self.entry: Entry = loaded.entry(name, type, typed.arguments)
         with loaded.lock:
             self.constants = loaded.constants(self.entry)
-        self.random, self.fails = self.entry.random, self.entry.fails
+        self.random = self.entry.random
         self.rooms, self.type = loaded.rooms, type
         self.program = Elastic(self.compiled, self.rooms.get(type, LITTLE))
         self.waiter = Waiter()
@@ -57,6 +57,9 @@ class Specialization:
         """The finished graph, and what runs it without the numbers of a failure."""
         with self.loaded.lock:
             graph = self.loaded.finished(self.entry, room)
+        proved = without_proved(graph) if self.entry.fails else None
+        self.fails = self.entry.fails and proved is None
+        graph = graph if proved is None else proved
         return graph, compile(guarded(graph) if self.fails else graph)
 
     @property

@@ -14,11 +14,21 @@ from difflang.passes.dce import dce
 
 Program = Callable[..., Sequence[Any]]
 NUMBERS = 2  # the last results of a program that can fail: what a failure was about
+WORD = 1 + NUMBERS  # with the number of a check before them
 
 
 def guarded(graph: Graph) -> Graph:
     """The same program without what its failures were about: its last result is the number of a check, or zero."""
     return dce(graph.with_results(graph.results[:-NUMBERS]))
+
+
+def without_proved(graph: Graph) -> Graph | None:
+    """A program that can fail without its failure, if every check in it has been proved; else None."""
+    site = graph.results[-WORD]
+    made = next((e for e in graph.eqns if site in e.results), None)
+    if made is None or made.op.name != "const" or made.attrs["value"] != 0:
+        return None
+    return dce(graph.with_results(graph.results[:-WORD]))
 
 
 def explain(session: Session, site: int, full: Program, arrays: Sequence[Any]) -> DifflangError:

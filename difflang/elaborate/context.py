@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
@@ -305,20 +304,6 @@ class Context:
     def not_yet(self, what: str, span: Span, way: str = "") -> DifflangError:
         """A construct of the language that is not there yet."""
         return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)
-
-    def attributes(self, attributes: tuple[tree.Attribute, ...], span: Span) -> None:
-        """Attributes of what stands there choose a strategy; one of them is there. Errors: DL0209, DL0801."""
-        for attribute in attributes:
-            if attribute.name == "unchecked" and not attribute.args:
-                self.session.unchecked.add(span)
-                continue
-            if attribute.name not in (known := ("checkpoint", "memory", "unchecked", "deterministic")):
-                near = nearest(attribute.name, known)
-                way = f"did you mean `@{near}`?" if near else f"there are @{', @'.join(known)}"
-                raise self.error("DL0209", f"there is no attribute `@{attribute.name}`", attribute.span, "", way)
-            if attribute.name == "unchecked":
-                raise self.error("DL0209", "`@unchecked` takes nothing in parentheses", attribute.span)
-            raise self.not_yet(f"`@{attribute.name}` is", attribute.span, "leave it away: it never changes a result")
 
     def global_term(self, var: HostVar) -> Term:
         """A top-level value inside a graph: a param of the outermost builder, made at its first use."""

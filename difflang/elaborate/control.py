@@ -9,6 +9,7 @@ from typing import Any
 from difflang.base.source import Span
 from difflang.check.sums import tagged
 from difflang.check.types import leaf_types, mapped, show_type
+from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.failure import all_is_well
@@ -194,7 +195,7 @@ def loop_statement(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
 
 def loop_expression(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
     """The walk of a loop; what it yields, stacked, is its value."""
-    cx.attributes(e.attributes, e.span)
+    obey(cx, e.attributes, e.span)
     return for_loop(cx, e) if isinstance(e, tree.For) else while_loop(cx, e)
 
 

@@ -21,6 +21,7 @@ from difflang.check.types import (
     pruned_type,
 )
 from difflang.check.unify import Unifier
+from difflang.elaborate.attributes import obey
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk
 from difflang.elaborate.expressions import unknown_in
 from difflang.elaborate.failure import absorb
@@ -262,7 +263,7 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
     """What a function's body gives, checked against the declared result."""
     from difflang.elaborate import linear
 
-    cx.attributes(decl.attributes, decl.span)
+    obey(cx, decl.attributes, decl.span)
     for clause in decl.where:
         holds = yield walk(cx, clause)
         if isinstance(holds, Array) and holds.static is False:

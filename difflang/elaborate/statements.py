@@ -10,6 +10,7 @@ from difflang.check.closures import FnCode
 from difflang.check.reports import mistake, not_this_type, too_deep
 from difflang.check.sums import holds, kin
 from difflang.check.types import ClosureType, TextType, leaf_types, show_type
+from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import loop_expression
@@ -298,7 +299,7 @@ def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding:
 
 @walks(tree.Fn)
 def nested_fn(cx: Context, e: tree.Fn) -> Walk[Term]:
-    cx.attributes(e.attributes, e.span)
+    obey(cx, e.attributes, e.span)
     names, terms = captured(cx, e)
     mine = tuple((n, t) for n, t in zip(names, terms, strict=True) if n not in {p.name for p in e.params})
     cx.scope.bind(

@@ -21,9 +21,12 @@ from difflang.check.closures import FnCode
 from difflang.check.types import ClosureType
 from difflang.driver.entry import Argument, elaborated
 from difflang.driver.pipeline import finished
+from difflang.ir.builder import Builder
 from difflang.ir.evaluate import evaluate
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Graph, Value
+from difflang.ir.op import OPS
 from difflang.ir.types import F64, I32, Tensor
+from difflang.passes.widen import Lanes, Widener
 from support.documents import ROOT
 from support.language import checked
 from support.random_programs import HEADER, random_program
@@ -205,9 +208,14 @@ def test_random_programs_in_lanes_compiled(first: int) -> None:
 
 
 def test_a_lane_that_reads_anothers_item_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A control: of an array of four items the last lane is given that of the third."""
-    right = difflang.ops.map.item_at
+    """A control: of an array of four items the last lane is given that of the third, alone or all lanes at once."""
+    right, widened = difflang.ops.map.item_at, Lanes.__init__
+
+    def wrong(self: Lanes, widener: Widener, builder: Builder, body: Graph, same: Any, wide: Any, *rest: Any) -> None:
+        widened(self, widener, builder, body, same, {p: last_like_third(v) for p, v in wide.items()}, *rest)
+
     monkeypatch.setattr(difflang.ops.map, "item_at", lambda x, i, type: right(x, min(i, 2), type))
+    monkeypatch.setattr(Lanes, "__init__", wrong)
     caught = 0
     for seed in range(5):
         try:
@@ -215,3 +223,14 @@ def test_a_lane_that_reads_anothers_item_is_caught(monkeypatch: pytest.MonkeyPat
         except AssertionError:
             caught += 1
     assert caught == 5
+
+
+def last_like_third(x: Value) -> Value:
+    """An array of four items with the third in the place of the last."""
+    assert isinstance(x.type, Tensor)
+    size, *rest = x.type.shape
+    if size != 4:
+        return x
+    ones, ends = (1,) * x.type.rank, [(0, 3), (2, 3)]
+    parts = [OPS["slice"].one(x, starts=(a, *(0 for _ in rest)), stops=(b, *rest), steps=ones) for a, b in ends]
+    return OPS["concat"].one(*parts, axis=0)

@@ -9,6 +9,9 @@ import pytest
 
 import difflang
 from difflang.base.errors import IndexFailure
+from difflang.driver.guard import without_proved
+from difflang.ir.builder import Builder
+from difflang.ir.types import F64, I32, Tensor
 
 V = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
 K = np.array([5, 0, 3], np.int32)
@@ -111,3 +114,12 @@ fn f(v: f64[n], i: i32) -> f64 = each(|j| v[j], i)
 def test_unchecked_takes_nothing() -> None:
     with pytest.raises(difflang.DifflangError, match="DL0209"):
         difflang.loads("@unchecked(3)\nfn f(x: f32) -> f32 = x\n", name="arguments")
+
+
+def test_a_check_that_is_proved_gives_no_failure() -> None:
+    builder = Builder()
+    x = builder.param(Tensor(F64))
+    zero, one = (builder.const(v, Tensor(I32)) for v in (0, 1))
+    proved = builder.finish([x, zero, zero, zero])
+    assert without_proved(proved) is not None
+    assert without_proved(proved.with_results([x, one, zero, zero])) is None
