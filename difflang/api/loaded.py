@@ -34,8 +34,8 @@ from difflang.check.unify import Unifier
 from difflang.driver.captured import Captured
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.pipeline import finished
-from difflang.driver.room import LITTLE, Room
 from difflang.driver.program import Checked
+from difflang.driver.room import LITTLE, Room
 from difflang.elaborate.context import Session
 from difflang.ir.graph import Graph
 from difflang.ir.op import OPS

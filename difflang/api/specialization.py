@@ -94,6 +94,9 @@ class Specialization:
         return self.loaded.next_key()
 
     def run(self, leaves: Sequence[Any], key: Any = None) -> Any:
+        room = self.rooms.get(self.type, self.program.room)
+        if room != self.program.room:  # another specialization needed more: inside JAX nobody would find out
+            self.program = Elastic(self.compiled, room)
         arrays = self.arrays(leaves, key)
         return self.value(self.executable(*arrays), arrays)
 

@@ -36,7 +36,12 @@ def explain(session: Session, site: int, full: Program, arrays: Sequence[Any]) -
 def too_deep(site: Site, reached: int) -> DifflangError:
     """The error that a recursion without end is, or one whose derivative would keep too much."""
     if site.room == "frames":
-        message, way = f"{site.message} goes more than {reached:,} calls deep", "it must reach a case that does not call itself"
+        message, way = (
+            f"{site.message} goes more than {reached:,} calls deep",
+            "it must reach a case that does not call itself",
+        )
         return mistake("DL1007", message, (site.span, ""), help=f"{way}; a call that comes last takes no room")
-    message = f"there is not enough memory for what the derivative of {site.message} keeps of more than {reached:,} steps"
+    message = (
+        f"there is not enough memory for what the derivative of {site.message} keeps of more than {reached:,} steps"
+    )
     return mistake("DL1006", message, (site.span, ""), help="`jvp` keeps nothing")

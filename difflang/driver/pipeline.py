@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from difflang.driver.room import ENDLESS, LITTLE, Room, keeps_steps, with_room
 from difflang.ad.differentiate import differentiate, expanded
+from difflang.driver.room import ENDLESS, LITTLE, Room, keeps_steps, with_room
 from difflang.ir.graph import Graph
 from difflang.ir.verify import verified
 from difflang.passes.optimize import optimize, tidied

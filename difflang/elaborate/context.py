@@ -28,7 +28,6 @@ from difflang.ir.same import Keys
 from difflang.ir.types import I32, U32, DType, Tensor
 from difflang.syntax import tree
 
-
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
 FAILURE = (WORD,) * 3
 

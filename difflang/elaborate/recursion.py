@@ -13,11 +13,11 @@ from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
 from difflang.check.reports import mistake
-from difflang.check.types import ClosureType, FnType, LangType, RecordType, TupleType, leaf_types, settled
+from difflang.check.types import ClosureType, FnType, LangType, RecordType, TupleType, leaf_types, settled_type
 from difflang.elaborate.context import Context, Instance, Session
 from difflang.elaborate.failure import Site, is_fresh
 from difflang.elaborate.settle import settle
-from difflang.elaborate.terms import Term, leaves, rebuild
+from difflang.elaborate.terms import Term, leaves, rebuild, type_of
 from difflang.elaborate.under_way import Making
 from difflang.ir.graph import Graph, Value
 from difflang.ops.recur import recur
@@ -54,15 +54,13 @@ def holds_function(type: LangType) -> bool:
             return False
 
 
-def called_again(
-    cx: Context, making: Making, terms: Sequence[Term], annotations: Annotations, span: Span
-) -> Term:
+def called_again(cx: Context, making: Making, terms: Sequence[Term], annotations: Annotations, span: Span) -> Term:
     """A call that stays open until the group of functions that it belongs to is complete."""
     cx.session.under_way.reach(making)
     type = result_type(cx, making.code, annotations, span)
     operands = [v for t in terms for v in leaves(t)]
-    for value in operands:
-        settled(value.type.dtype)
+    for term in terms:
+        settled_type(type_of(term))
     if making.key in cx.session.under_way.random:
         operands.append(cx.draw(span))
     word = not is_fresh(cx)

@@ -1,6 +1,6 @@
 """Putting an item into an array and taking out what was there: how a stack is pushed and popped.
 
-Turned round an exchange is an exchange, so the cotangent of a stack is a stack that is popped where the other was pushed,
+Turned round an exchange is an exchange: the cotangent of a stack is a stack that is popped where the other was pushed,
 and each step touches one item of it.
 """
 

@@ -60,5 +60,3 @@ def told(attr: Any, number: Numbers) -> Any:
             return attr if all(a is b for a, b in zip(items, attr, strict=True)) else items
         case _:
             return attr
-
-

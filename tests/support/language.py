@@ -16,8 +16,8 @@ from difflang.driver.engine import Engine, Program
 from difflang.driver.files import Access
 from difflang.driver.guard import guarded
 from difflang.driver.pipeline import finished
-from difflang.driver.room import LITTLE, Room, with_room
 from difflang.driver.program import Checked, check, run
+from difflang.driver.room import LITTLE, Room, with_room
 from difflang.driver.values import HostValue
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph

@@ -167,7 +167,9 @@ def test_every_linear_op_keeps_choices(op: Op) -> None:
             ys = evaluate(graph, *call.arrays)
             for share in (0.0, 0.5, 1.0):
                 choices = [np.asarray(rng.uniform(size=y.shape) < share) for y in ys]
-                cts = [np.where(c, rng.normal(size=y.shape), 0.0).astype(y.dtype) for c, y in zip(choices, ys, strict=True)]
+                cts = [
+                    np.where(c, rng.normal(size=y.shape), 0.0).astype(y.dtype) for c, y in zip(choices, ys, strict=True)
+                ]
                 found = evaluate(back.graph, *known, *cts, *choices)
                 (plain,) = evaluate(Context().transpose(graph, linear, every).cotangents, *known, *cts)
                 np.testing.assert_array_equal(found[0], plain)

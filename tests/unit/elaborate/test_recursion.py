@@ -1,4 +1,4 @@
-"""Recursion whose depth only the run knows: against Python, loops and closed forms, on both engines, with derivatives."""
+"""Recursion whose depth only the run knows: against Python, loops and closed forms, with derivatives."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 import difflang
 from difflang.driver.room import LITTLE
+from support.language import ran
 
 PROGRAM = """
 float f64
@@ -159,11 +160,14 @@ fn area(k: f64) -> f64 = simpson(|x| exp(-k * x^2), 0, 4, 1e-9)
 
 
 def test_in_lanes_each_goes_as_deep_as_it_goes() -> None:
-    source = PROGRAM + """
+    source = (
+        PROGRAM
+        + """
 fn values(x: f64[k], n: i32[k]) -> f64[k] = [for i => tree(x[i], n[i])]
 fn slopes(x: f64[k], n: i32[k]) -> f64[k] = [for i => grad(tree)(x[i], n[i])]
 fn through(x: f64[k], n: i32[k]) -> f64 = sum(values(x, n))
 """
+    )
     m = difflang.loads(source, name="lanes")
     x, n = np.linspace(0.2, 1.0, 7), np.array([0, 5, 1, 7, 2, 3, 6], np.int32)
     f, g, h = m.tree, m.tree.grad(), m.tree.hvp()
@@ -221,8 +225,6 @@ def test_what_is_too_small_for_a_run_is_made_larger(m: Any) -> None:
 
 
 def program(text: str) -> Any:
-    from tests.support.language import ran
-
     return ran(PROGRAM + text)
 
 
@@ -264,7 +266,8 @@ def test_the_first_check_that_fails_ends_the_run() -> None:
 def test_what_a_side_of_a_branch_does_not_use_contributes_nothing() -> None:
     """A value kept in a frame and not chosen afterwards: its slope is infinite."""
     m = difflang.loads(
-        "float f64\nfn f(x: f64, n: i32) -> f64 {\n let s = sqrt(x)\n let r = if n == 0 { 2 * x } else { f(x, n - 1) }\n"
+        "float f64\nfn f(x: f64, n: i32) -> f64 {\n let s = sqrt(x)\n"
+        " let r = if n == 0 { 2 * x } else { f(x, n - 1) }\n"
         " if x > 0.0 { s + r } else { 3 * r }\n}",
         name="choices",
     )
