@@ -17,6 +17,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import check_grad
 from difflang.driver.check_grad import Options
+from difflang.driver.enough import with_enough_room
 from difflang.driver.entry import Entry
 from difflang.driver.guard import explain, guarded
 from difflang.driver.room import LITTLE, Elastic, Room
@@ -123,7 +124,8 @@ class Specialization:
         if self.fails:
             self.value(list(self.executable(*converted)), converted)
         inputs = len(converted) - len(self.constants)
-        return check_grad.audited(self.loaded.module, self.name, self.entry, converted, inputs, options)
+        entry = with_enough_room(self.loaded.checked.session, self.entry, converted)
+        return check_grad.audited(self.loaded.module, self.name, entry, converted, inputs, options)
 
     def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
         """The same in NumPy, by the reference of each op."""

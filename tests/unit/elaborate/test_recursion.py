@@ -239,6 +239,14 @@ def test_inside_a_jax_program_too_little_room_is_nan(m: Any) -> None:
         assert jax.jit(lambda x, n: fresh.power(x, n))(1.0, deep) == 1.0, "what was made larger stays so"
 
 
+def test_its_derivative_can_be_audited(m: Any) -> None:
+    """Also where there is more to keep than there is room for at first."""
+    report = m.tree.check_grad(0.7, np.int32(6), compiled=False)
+    assert report.right
+    n = 2 * LITTLE.frames
+    assert m.power.check_grad(1.01, np.int32(n), compiled=False, directions=1).right
+
+
 FAILING = """
 fn f(x: f64[n], i: i32) -> f64 = if i == 99 { 0 } else { x[i] * f(x, i + 1) }
 fn g(x: f64, n: i32) -> f64 {
