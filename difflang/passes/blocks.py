@@ -13,6 +13,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values, inner_first
 from difflang.ops.recur import not_alone, recur
+from difflang.passes.cycles import cycle
 
 WORD = 3  # the values of a failure
 COPIED = 8  # equations after a branch that are put into both of its sides, where a block of their own would cost more
@@ -93,16 +94,13 @@ class Blocks:
     def add(self, received: Iterable[Value], piece: Piece, *, after_call: bool = False) -> Block:
         """A block. Numbers and the like are made anew in it instead of being kept for it."""
         received = tuple(received)
-        needed = [v for v in free(piece) if v not in received and v not in self.fixed]
+        there = {*received, *self.constants.values()}
+        needed = [v for v in free(piece) if v not in there]
         again = [self.numbers[v] for v in needed if v in self.numbers]
         live = tuple([v for v in needed if v not in self.numbers])
         block = Block(received, Piece((*again, *piece.eqns), piece.end), live, after_call, len(self.all) + 1)
         self.all.append(block)
         return block
-
-    @property
-    def fixed(self) -> set[Value]:
-        return set(self.constants.values())
 
     def passed(self, function: int, operands: Sequence[Value]) -> Values:
         """What a call of a function passes on."""
@@ -136,7 +134,8 @@ class Blocks:
                 pending.append(eqn)
                 continue
             rest = pruned(Piece(tuple(reversed(pending)), end))
-            pending, end = [], self.ended(eqn, rest)
+            ended = self.ended(eqn, rest)
+            pending, end = list(reversed(ended.eqns)), ended.end
         return Piece(tuple(reversed(pending)), end)
 
     def calls(self, eqn: Eqn) -> bool:
@@ -156,8 +155,13 @@ class Blocks:
                 self.numbers.update((r, new) for r in results)
         return eqns, tuple([to[r] for r in graph.results])
 
-    def ended(self, eqn: Eqn, rest: Piece) -> End:
+    def ended(self, eqn: Eqn, rest: Piece) -> Piece:
         """What a piece ends with: an equation that calls within the group, and the code after it."""
+        if eqn.op.name in ("loop", "map"):
+            return cycle(self, eqn, rest)
+        return Piece((), self.end(eqn, rest))
+
+    def end(self, eqn: Eqn, rest: Piece) -> End:
         if eqn.op is recur:
             operands, word = eqn.operands, ()
             if eqn.attrs["word"]:
@@ -167,15 +171,22 @@ class Blocks:
             return Call(function, self.passed(function, operands), word, then)
         if eqn.op.name != "cond":
             raise not_alone(eqn.span, f"a function that calls itself inside {STANDING.get(eqn.op.name, eqn.op.name)}")
-        if is_short(rest):
-            return self.branched(eqn, lambda results: moved(rest, dict(zip(eqn.results, results, strict=True))))
-        joined = self.add(eqn.results, rest)
-        return self.branched(eqn, lambda results: Piece((), Jump(joined, (*results, *joined.live))))
-
-    def branched(self, eqn: Eqn, after: Callable[[Values], Piece]) -> Branch:
+        after = self.after(eqn, rest)
         condition, *operands = eqn.operands
         then, other = [pruned(self.cut(region, operands, after)) for region in eqn.regions]
         return Branch(condition, (then, other))
+
+    def after(self, eqn: Eqn, rest: Piece) -> Callable[[Values], Piece]:
+        """The code after an equation, given what its results are."""
+        if is_short(rest):
+            return lambda results: moved(rest, dict(zip(eqn.results, results, strict=True)))
+        joined = self.add(eqn.results, rest)
+        return lambda results: Piece((), Jump(joined, (*results, *joined.live)))
+
+    @property
+    def nowhere(self) -> Block:
+        """What a jump leads to as long as that is not known."""
+        return Block((), Piece((), Return((), ())))
 
     def is_last(self, eqn: Eqn, rest: Piece) -> bool:
         """Whether the results of a call are those of the function, and no failure is kept beside them."""
@@ -186,7 +197,7 @@ class Blocks:
         return value in self.numbers and self.numbers[value].attrs.get("value") == 0
 
 
-STANDING = {"map": "a comprehension", "loop": "a loop", "jvp": "a derivative", "vjp": "a derivative", "ruled": "a rule"}
+STANDING = {"jvp": "a derivative", "vjp": "a derivative", "ruled": "a rule"}
 
 
 def free(piece: Piece) -> dict[Value, None]:
@@ -204,8 +215,7 @@ def of_end(end: End) -> dict[Value, None]:
         case Return(values, word):
             return dict.fromkeys((*values, *word))
         case Call(_, operands, word, then):
-            received: Values = () if then is None else then.received
-            live = () if then is None else [v for v in then.live if v not in received]
+            live: Values = () if then is None else then.live
             return dict.fromkeys((*operands, *word, *live))
         case Jump(_, values):
             return dict.fromkeys(values)

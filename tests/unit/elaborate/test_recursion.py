@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import jax
@@ -123,11 +124,11 @@ def test_functions_that_call_each_other_are_the_loop_that_they_mean(m: Any) -> N
 
 
 def test_dividing_and_summing(m: Any) -> None:
-    x = np.random.default_rng(0).uniform(-1, 1, 37)
+    x = np.random.default_rng(0).uniform(-1, 1, 11)
     np.testing.assert_allclose(m.sum3(x), sum(x**3), rtol=1e-14)
     np.testing.assert_allclose(m.sum3.grad()(x), 3 * x**2, rtol=1e-14)
     np.testing.assert_allclose(m.sum3.grad().interpret(x), 3 * x**2, rtol=1e-14)
-    v = np.linspace(0, 1, 37)
+    v = np.linspace(0, 1, 11)
     np.testing.assert_allclose(m.sum3.hvp()(x, v), 6 * x * v, rtol=1e-13)
 
 
@@ -169,7 +170,7 @@ fn through(x: f64[k], n: i32[k]) -> f64 = sum(values(x, n))
 """
     )
     m = difflang.loads(source, name="lanes")
-    x, n = np.linspace(0.2, 1.0, 7), np.array([0, 5, 1, 7, 2, 3, 6], np.int32)
+    x, n = np.linspace(0.2, 1.0, 5), np.array([0, 5, 1, 4, 2], np.int32)
     f, g, h = m.tree, m.tree.grad(), m.tree.hvp()
     slopes = [g(*at) for at in zip(x, n, strict=True)]
     np.testing.assert_allclose(m.values(x, n), [f(*at) for at in zip(x, n, strict=True)], rtol=1e-15)
@@ -177,7 +178,7 @@ fn through(x: f64[k], n: i32[k]) -> f64 = sum(values(x, n))
     np.testing.assert_allclose(m.through.grad()(x, n), slopes, rtol=1e-14)
     np.testing.assert_allclose(m.through.grad().interpret(x, n), slopes, rtol=1e-14)
     bends = [h(*at, 1.0) for at in zip(x, n, strict=True)]
-    np.testing.assert_allclose(m.through.hvp()(x, n, np.ones(7)), bends, rtol=1e-13)
+    np.testing.assert_allclose(m.through.hvp()(x, n, np.ones(5)), bends, rtol=1e-13)
     with jax.enable_x64(True):
         np.testing.assert_allclose(jax.vmap(m.tree)(x, n), m.values(x, n), rtol=1e-15)
 
@@ -195,10 +196,10 @@ fn minors(a: f64[n, n]) -> f64 {
 """
     minors = difflang.loads(source, name="minors").minors
     rng = np.random.default_rng(0)
-    for n in range(2, 9):
+    for n in (2, 3, 5, 8):
         a = rng.normal(size=(n, n))
         np.testing.assert_allclose(minors(a), np.linalg.det(a), rtol=1e-11)
-        if n <= 5:
+        if n <= 3:
             np.testing.assert_allclose(minors.grad()(a), np.linalg.det(a) * np.linalg.inv(a).T, rtol=1e-10)
 
 
@@ -239,12 +240,53 @@ def test_inside_a_jax_program_too_little_room_is_nan(m: Any) -> None:
         assert jax.jit(lambda x, n: fresh.power(x, n))(1.0, deep) == 1.0, "what was made larger stays so"
 
 
+WAYS = """
+fn pulled(x: f64, n: i32) -> f64 {
+  let (v, pull) = vjp(|x| tree(x, n))(x)
+  pull(1.0)
+}
+fn pushed(x: f64, n: i32) -> f64 {
+  let (v, push) = linearize(|x| tree(x, n))(x)
+  let back = transpose(push)
+  0.5 * push(1.0) + 0.5 * back(1.0)
+}
+fn series(x: f64, n: i32) -> f64[3] = jet(|x| tree(x, n), order = 2)(x)
+fn until(x: f64, n: i32) -> f64 {
+  var y = x
+  while y < 3.0 { y += tree(x, n) }
+  y
+}
+fn slope(x: f64, n: i32) -> f64 = grad(until)(x, n)
+"""
+
+
+def test_every_way_to_a_derivative_goes_through() -> None:
+    m = difflang.loads(PROGRAM + WAYS, name="ways")
+    at = 0.7, np.int32(5)
+    with jax.enable_x64(True):
+        value, slope = jax.value_and_grad(lambda x: tree(x, 5))(0.7)
+        bend = jax.grad(jax.grad(lambda x: tree(x, 5)))(0.7)
+    for f in (m.pulled, m.pushed):
+        np.testing.assert_allclose(f(*at), slope, rtol=1e-13)
+        np.testing.assert_allclose(f.interpret(*at), slope, rtol=1e-13)
+    np.testing.assert_allclose(m.series.interpret(*at), [value, slope, bend / 2], rtol=1e-13)
+    steps = math.ceil((3.0 - 0.7) / value)
+    np.testing.assert_allclose(m.slope(*at), 1 + steps * slope, rtol=1e-13)
+
+
+def test_no_step_copies_the_stack(m: Any) -> None:
+    """XLA copies what it cannot prove to be read before it is written."""
+    for f in (m.tree, m.tree.grad()):
+        text = f.lower("f64", "i32").compile().as_text()
+        bodies = text[: text.index("ENTRY")]
+        assert re.search(rf"\[{LITTLE.frames + 1}\]", bodies)
+        assert not re.search(rf"\[{LITTLE.frames + 1}\]\S* copy\(", bodies)
+
+
 def test_its_derivative_can_be_audited(m: Any) -> None:
     """Also where there is more to keep than there is room for at first."""
-    report = m.tree.check_grad(0.7, np.int32(6), compiled=False)
-    assert report.right
-    n = 2 * LITTLE.frames
-    assert m.power.check_grad(1.01, np.int32(n), compiled=False, directions=1).right
+    assert m.tree.check_grad(0.7, np.int32(4), compiled=False, directions=1).right
+    assert m.power.check_grad(1.01, np.int32(LITTLE.frames + 2), compiled=False, directions=1).right
 
 
 FAILING = """
@@ -331,12 +373,71 @@ def test_records_arrays_and_values_of_the_file_pass_through() -> None:
     np.testing.assert_allclose(m.noise.interpret(1.0, np.int32(4), key=3), draw, rtol=1e-14)
 
 
+LOOPS = """
+fn trees(x: f64, n: i32) -> f64 {
+  if n == 0 { return x }
+  var total = 0.0
+  for i in 0..n { total += sin(trees(0.9 * x, i)) }
+  total
+}
+fn fan(x: f64[k], n: i32) -> f64 {
+  if n == 0 { return sum(x) }
+  let y = [for i => fan(x * x[i], n - 1)]
+  sum(sin(y)) + sum(for i in 0..2 => fan(0.5 * x, n - 1) * x[i])
+}
+fn search(x: f64, n: i32) -> f64 {
+  var y = x
+  var k = 0
+  while y < 2.0 * x {
+    y += if n > 0 { search(0.5 * x, n - 1) } else { 0.4 * x * x }
+    k += 1
+    if k > 5 { break }
+  }
+  y * x
+}
+"""
+
+
+def trees(x: Any, n: int) -> Any:
+    return x if n == 0 else sum((jnp.sin(trees(0.9 * x, i)) for i in range(n)), 0.0)
+
+
+def fan(x: Any, n: int) -> Any:
+    if n == 0:
+        return jnp.sum(x)
+    return sum(jnp.sin(fan(x * y, n - 1)) for y in x) + sum(fan(0.5 * x, n - 1) * x[i] for i in range(2))
+
+
+def search(x: Any, n: int) -> Any:
+    y, k = x, 0
+    while y < 2.0 * x:
+        y = y + (search(0.5 * x, n - 1) if n > 0 else 0.4 * x * x)
+        k += 1
+        if k > 5:
+            break
+    return y * x
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "x", "n"),
+    [("trees", trees, 0.7, 4), ("fan", fan, np.array([0.3, 0.8, 0.5]), 2), ("search", search, 0.7, 2)],
+    ids=["trees", "fan", "search"],
+)
+def test_calls_in_loops_and_comprehensions(name: str, plain: Any, x: Any, n: int) -> None:
+    f = getattr(difflang.loads("float f64\n" + LOOPS, name="loops"), name)
+    with jax.enable_x64(True):
+        value, slope = jax.value_and_grad(lambda x: plain(x, n))(jnp.asarray(x))
+    for found in (f(x, np.int32(n)), f.interpret(x, np.int32(n))):
+        np.testing.assert_allclose(found, value, rtol=1e-14)
+    for found in (f.grad()(x, np.int32(n)), f.grad().interpret(x, np.int32(n))):
+        np.testing.assert_allclose(found, slope, rtol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("body", "place"),
     [
-        ("sum(for i in 0..2 => f(x, n - 1))", "a comprehension"),
-        ("{\n var s = 0.0\n for i in 0..n { s += f(x, n - 1) }\n s }", "a loop"),
         ("grad(f)(x, n - 1)", "a derivative"),
+        ("{\n var s = x\n while s < f(x, n - 1) { s += 1.0 }\n s }", "the condition of a loop"),
     ],
 )
 def test_where_a_call_cannot_stand_yet(body: str, place: str) -> None:

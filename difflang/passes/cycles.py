@@ -1,0 +1,124 @@
+"""A loop, or a comprehension, whose steps call within the group: a block that asks for another step, and the step.
+
+What the steps read item by item is cut out where it is read; what they give item by item is written into arrays that
+pass from step to step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import OPS
+from difflang.ir.types import BOOL, I32, History, Tensor, Type, item_of
+from difflang.ops.recur import not_alone
+from difflang.ops.regions import zeros
+
+if TYPE_CHECKING:
+    from difflang.passes.blocks import Blocks, Piece
+
+INDEX, TRUTH = Tensor(I32), Tensor(BOOL)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cycle:
+    """A loop taken apart. A comprehension is a loop that carries nothing."""
+
+    limit: Value | None  # none for as many steps as there are items
+    length: int
+    consts: Values
+    carry: Values
+    xs: Values
+    regions: tuple[Graph, ...]
+    indexed: bool  # whether a step takes its index, and the equation gives the number of steps
+
+    @classmethod
+    def of(cls, eqn: Eqn) -> Cycle:
+        """Errors: DL0801 for a loop that gives something at each of a number of steps that only the run knows."""
+        if any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
+            raise not_alone(eqn.span, "a function that calls itself inside a loop of unknown length that yields")
+        consts, carry, length = eqn.attrs["consts"], eqn.attrs.get("carry", 0), eqn.attrs["length"]
+        first = int(eqn.op.name == "loop")
+        at = (first, first + consts, first + consts + carry)
+        parts = [eqn.operands[a:b] for a, b in zip(at, (*at[1:], None), strict=True)]
+        limit = eqn.operands[0] if first and not eqn.attrs["exact"] else None
+        return cls(limit, length or 0, parts[0], parts[1], parts[2], eqn.regions, bool(first))
+
+
+class Writer:
+    """Equations on values of anywhere."""
+
+    def __init__(self, eqn: Eqn) -> None:
+        self.builder = Builder(span=eqn.span)
+
+    def one(self, name: str, type: Type, *operands: Value, **attrs: Any) -> Value:
+        return self.builder.append(OPS[name], operands, (type,), **attrs)[0]
+
+    def number(self, value: int) -> Value:
+        return self.builder.const(value, INDEX)
+
+    def item(self, x: Value, index: Value) -> Value:
+        type = item_of(x.type)
+        assert isinstance(type, Tensor)
+        row = Tensor(type.dtype, (1, *type.shape))
+        starts = [index, *[self.number(0)] * type.rank]
+        return self.one("reshape", type, self.one("dynamic_slice", row, x, *starts, sizes=row.shape), shape=type.shape)
+
+    def put(self, xs: Value, x: Value, index: Value) -> Value:
+        assert isinstance(x.type, Tensor)
+        row = Tensor(x.type.dtype, (1, *x.type.shape))
+        starts = [index, *[self.number(0)] * x.type.rank]
+        return self.one("dynamic_update", xs.type, xs, self.one("reshape", row, x, shape=row.shape), *starts)
+
+    @property
+    def eqns(self) -> tuple[Eqn, ...]:
+        return tuple(self.builder.eqns)
+
+
+def cycle(blocks: Blocks, eqn: Eqn, rest: Piece) -> Piece:
+    """The code that enters a loop; `rest` is the code after it. Errors: DL0801."""
+    from difflang.passes.blocks import Block, Branch, Jump, Piece, pruned
+
+    it = Cycle.of(eqn)
+    if any(map(blocks.calls, [e for go in it.regions[1:] for e in go.eqns])):
+        raise not_alone(eqn.span, "a function that calls itself inside the condition of a loop")
+    start, home = Writer(eqn), Builder()
+    kept = eqn.results[int(it.indexed) + len(it.carry) :]
+    first = [start.number(0), *it.carry, *[zeros(start.builder, v.type) for v in kept]]
+    index, *state = [Value(v.type, home, v.hint) for v in first]
+    carry, ys = state[: len(it.carry)], state[len(it.carry) :]
+    done = blocks.after(eqn, rest)((index, *state) if it.indexed else tuple(ys))
+    asked, running = another(blocks, it, eqn, index, carry)
+    always = (*it.consts, *it.xs, *([it.limit] if it.limit else ()))
+    end = Branch(running, (Piece((), Jump(blocks.nowhere, always)), done))
+    head: Block = blocks.add((index, *state), Piece(asked, end))
+
+    def again(results: Values) -> Piece:
+        to = Writer(eqn)
+        count = to.one("add", INDEX, index, to.number(1))
+        new = [to.put(y, v, index) for y, v in zip(ys, results[len(carry) :], strict=True)]
+        return Piece(to.eqns, Jump(head, (count, *results[: len(carry)], *new, *head.live)))
+
+    reads = Writer(eqn)
+    items = [reads.item(x, index) for x in it.xs]
+    body = blocks.cut(it.regions[0], (*([index] if it.indexed else ()), *it.consts, *carry, *items), again)
+    step = pruned(Piece((*reads.eqns, *body.eqns), body.end))
+    head.piece = Piece(head.piece.eqns, Branch(running, (step, done)))
+    return Piece(start.eqns, Jump(head, (*first, *head.live)))
+
+
+def another(blocks: Blocks, it: Cycle, eqn: Eqn, index: Value, carry: Sequence[Value]) -> tuple[tuple[Eqn, ...], Value]:
+    """The equations that say whether there is another step, and what says so."""
+    to = Writer(eqn)
+    limit = to.number(it.length) if it.limit is None else it.limit
+    below = to.one("lt", TRUTH, index, limit)
+    if len(it.regions) == 1:
+        return to.eqns, below
+    below = to.one("logical_or", TRUTH, below, to.one("lt", TRUTH, limit, to.number(0)))
+    eqns, (on,) = blocks.copied(it.regions[1], (index, *it.consts, *carry))
+    both = Writer(eqn)
+    running = both.one("logical_and", TRUTH, below, on)
+    return (*to.eqns, *eqns, *both.eqns), running
