@@ -132,6 +132,10 @@ CODES: dict[str, str] = {
     "DL0705": "a file of another shape",
     "DL0706": "an archive without that array",
     "DL0707": "a reader without a declared type",
+    "DL0719": "a file name that does not say its format",
+    "DL0720": "a package that is not installed",
+    "DL0721": "a file that cannot be written",
+    "DL0722": "a value that a file cannot hold",
     # ---- 08: not yet
     "DL0801": "something that is not there yet",
     # ---- 09: failures while running
@@ -163,6 +167,7 @@ CODES: dict[str, str] = {
     "DL1208": "a random function without a key",
     "DL1209": "a value that only running the file gives",
     "DL1210": "a type of an argument that is not one",
+    "DL1220": "an argument of a program that does not fit",
 }
 
 
