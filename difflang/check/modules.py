@@ -25,6 +25,17 @@ class HostVar:
     broken: bool = False
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class ProgramArgument:
+    """What the command line may tell a program: its name and type, the default as written, a line of help."""
+
+    name: str
+    type: LangType
+    default: str | None
+    help: str
+    span: Span
+
+
 @dataclass(eq=False)
 class Module:
     """A file: its declarations and top-level names. Compared by identity."""
@@ -37,4 +48,7 @@ class Module:
     later: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])  # declared, but of a kind not there yet
     host: dict[str, HostVar] = field(default_factory=dict[str, HostVar])
     used: dict[str, Span] = field(default_factory=dict[str, Span])  # top-level names that functions read, and where
+    yielded: dict[tree.Node, LangType] = field(default_factory=dict[tree.Node, LangType])  # what host loops yield
+    arguments: dict[str, ProgramArgument] = field(default_factory=dict[str, ProgramArgument])
+    needs: dict[str, Span] = field(default_factory=dict[str, Span])  # optional packages, and what needs them first
     prelude: Module | None = None

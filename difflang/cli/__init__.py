@@ -57,6 +57,7 @@ def main() -> None:
 
 @main.command()
 @click.argument("file")
+@click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 @click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy, slow and exact.")
 @click.option("--device", help="Where functions run: cpu, gpu, tpu.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
@@ -64,20 +65,27 @@ def main() -> None:
 @click.option("--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read.")
 @full_traceback
 def run(
-    file: str, engine: Any, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...]
-) -> None:
-    """Check FILE as a whole, then run its statements (`-` reads standard input)."""
-    from difflang.driver import program
+    file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
+    allow: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Check FILE as a whole, then run its statements (`-` reads standard input).
+
+    What follows `--` are the program's own arguments; `-- --help` lists them.
+    """
+    from difflang.driver import arguments, program
     from difflang.driver.engine import Engine
 
-    with reported():
+    with reported(usage=("DL1220",)):
         source, path = source_of(file)
         checked = program.check(source, default_float)
         report(checked.diagnostics)
         if checked.errors:
             sys.exit(1)
+        if "--help" in words:
+            click.echo(arguments.usage(checked.module, file))
+            return
         access = program.access_to(path, allow)
-        program.run(checked, Engine(engine, device), access, seed, click.echo, report)
+        program.run(checked, Engine(engine, device), access, seed, click.echo, report, words)
 
 
 @main.command()

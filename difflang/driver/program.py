@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,11 @@ from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
 from difflang.check.modules import Module
+from difflang.driver import arguments
 from difflang.driver.checker import Checker
 from difflang.driver.engine import Engine
 from difflang.driver.examples import Examples, examples_in
+from difflang.driver.extras import all_there
 from difflang.driver.files import Access
 from difflang.driver.load import declare
 from difflang.driver.runner import Runner
@@ -82,15 +84,18 @@ def run(
     seed: int,
     write: Callable[[str], None],
     warn: Callable[[list[Diagnostic]], None] = lambda _: None,
+    words: Sequence[str] = (),
 ) -> Runner:
     """Run the host statements of a file that was checked, and `warn` of what only the sizes of the run bring up.
 
-    Errors: DifflangError.
+    `words` are the arguments of the program. Errors: DifflangError; DL1220 before anything is run.
     """
     if checked.errors:
         raise DifflangError(*checked.errors)
     before = len(checked.session.diagnostics)
-    runner = Runner(checked.session, checked.module, engine, access, seed, write, warn)
+    told = arguments.told(words, checked.module)
+    all_there(checked.module)
+    runner = Runner(checked.session, checked.module, engine, access, seed, write, warn, told)
     try:
         runner.run(checked.items)
     except Reported:

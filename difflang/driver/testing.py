@@ -17,7 +17,7 @@ from difflang.driver.apart import Apart, statement
 from difflang.driver.digits import same_text
 from difflang.driver.engine import Engine
 from difflang.driver.examples import Examples, mismatch
-from difflang.driver.host import UNIT_VALUE
+from difflang.driver.hosted import UNIT_VALUE
 from difflang.driver.load import read
 from difflang.driver.rule_cases import NotComparable, rule_faults
 from difflang.driver.values import show

@@ -23,7 +23,17 @@ from difflang.ir.types import BOOL, DTYPES, DType, Tensor
 from difflang.syntax import tree
 
 HOST_ONLY = {
-    **dict.fromkeys(("read_csv", "read_npy", "read_npz"), "read at the top level, and pass the array as an argument"),
+    **dict.fromkeys(
+        ("load", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
+        "read at the top level, and pass the array as an argument",
+    ),
+    **dict.fromkeys(
+        ("save", "write_csv", "write_npy", "write_npz", "write_safetensors", "write_json"),
+        "give the value back, and write it from host statements",
+    ),
+    **dict.fromkeys(("plot", "scatter", "histogram", "image"), "give the numbers back, and draw from host statements"),
+    "arg": "ask at the top level, and pass the value; the angle of a complex number is `angle(z)`",
+    "clock": "time the call in host statements",
     "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
 }
 PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
@@ -45,7 +55,6 @@ ELSEWHERE = {
     "int": "convert with the type's name: `i32(x)`",
     **dict.fromkeys(("re", "Re"), "the real part is `real(z)`"),
     **dict.fromkeys(("im", "Im"), "the imaginary part is `imag(z)`; the imaginary unit is written `1j`"),
-    "arg": "the angle of a complex number is `angle(z)`",
 }
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
