@@ -147,7 +147,7 @@ def module() -> Any:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_partial_derivatives(name: str) -> None:
-    """Compiled, as the user calls them. Where a difference was rounded its exponential is off by as much, relatively."""
+    """Compiled, as the user calls them. Where a difference was rounded, its exponential is off by as much."""
     x, y = pair_points(name)
     allowed = ALLOWED + (np.spacing(abs(x - y)) * 2.0**52 if name in ("logsumexp", "logaddexp") else 0)
     for w, slope in zip("xy", PAIRS[name][1:], strict=True):

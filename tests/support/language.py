@@ -17,6 +17,7 @@ from difflang.driver.files import Access
 from difflang.driver.guard import guarded
 from difflang.driver.pipeline import finished
 from difflang.driver.program import Checked, check, run
+from difflang.driver.room import LITTLE, Room, with_room
 from difflang.driver.values import HostValue
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
@@ -29,8 +30,8 @@ HERE = Path(__file__).resolve().parent
 class Twice(Engine):
     """Evaluates every graph as it was elaborated and as it would be lowered; the answers are the same."""
 
-    def program(self, graph: Graph, *, guard: bool = False) -> Program:
-        plain, ready = differentiate(graph), finished(graph)
+    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE) -> Program:
+        plain, ready = differentiate(with_room(graph, room)), finished(graph, room)
         if guard:
             plain, ready = guarded(plain), guarded(ready)
         verify(plain)

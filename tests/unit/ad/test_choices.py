@@ -197,14 +197,17 @@ def test_every_linear_op_keeps_choices(op: Op) -> None:
         for place in [i for i, here in enumerate(call.wrt) if here and rules[min(i, len(rules) - 1)] is not None]:
             linear = tuple(i == place for i in range(len(call.arrays)))
             graph = call.graph()
-            back = Context().transpose(graph, linear, (True,), given=(True,))
+            arriving = (True,) * len(graph.results)
+            back = Context().transpose(graph, linear, arriving, given=arriving)
             known = [x for x, here in zip(call.arrays, linear, strict=True) if not here]
-            (y,) = evaluate(graph, *call.arrays)
+            ys = evaluate(graph, *call.arrays)
             for share in (0.0, 0.5, 1.0):
-                choice = np.asarray(rng.uniform(size=y.shape) < share)
-                ct = np.where(choice, rng.normal(size=y.shape), 0.0).astype(y.dtype)
-                found = evaluate(back.graph, *known, ct, choice)
-                (plain,) = evaluate(Context().transpose(graph, linear, (True,)).cotangents, *known, ct)
+                choices = [np.asarray(rng.uniform(size=y.shape) < share) for y in ys]
+                cts = [
+                    np.where(c, rng.normal(size=c.shape), 0.0).astype(y.dtype) for c, y in zip(choices, ys, strict=True)
+                ]
+                found = evaluate(back.graph, *known, *cts, *choices)
+                (plain,) = evaluate(Context().transpose(graph, linear, arriving).cotangents, *known, *cts)
                 np.testing.assert_array_equal(found[0], plain)
                 assert back.chosen[place]
                 assert not np.any(found[0][~found[1]])
