@@ -56,20 +56,20 @@ class Checker(Host):
 
     def host_definition(self, decl: tree.Fn) -> None:
         """A `host fn` by itself, its parameters known by their types; without those, each call is checked instead."""
-        cx = self.here()
+        names = replace(self.here().annotations, generics={g.name: g.bound for g in decl.generics})
         values: list[HostValue] = []
         try:
             for param in decl.params:
                 if param.type is None:
                     return
-                values.append(HostValue(cx.annotations.type(param.type), None))
+                values.append(HostValue(names.type(param.type), None))
         except DifflangError as error:
             self.session.report(error)
             return
         except Undecided:
             return
         try:
-            run(self.enter(decl, decl, cx.annotations, values))
+            run(self.enter(decl, decl, names, values))
         except DifflangError as error:
             self.session.report(error)
         except (Reported, Undecided):
@@ -89,9 +89,15 @@ class Checker(Host):
             names = dict.fromkeys(bound_names(stmt.pattern))
             for name in [*names, *sizes_in(stmt.type)]:
                 if name not in self.module.host or name in names:
-                    self.shadow(name)
-                    self.module.host[name] = HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span)
+                    self.break_(name, stmt)
+        elif isinstance(stmt, tree.Fn) and self.depth:
+            self.break_(stmt.name, stmt)
         return UNKNOWN
+
+    def break_(self, name: str, stmt: tree.Node) -> None:
+        """What is to be of a name is wrong: whoever uses it says nothing more."""
+        self.shadow(name)
+        self.module.host[name] = HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span)
 
     def do_block(self, block: tree.Block, wanted: Wanted | None = None) -> Walk[HostValue]:
         for stmt, after in itertools.pairwise(block.stmts):
@@ -188,7 +194,8 @@ class Checker(Host):
         """What a call gives, its body gone through once for each choice of types."""
         if any(frame.decl is decl for frame in self.frames):
             return self.recursive(decl, names)
-        key = (decl, tuple(unsaid(v.type) for v in values))
+        values = [HostValue(unsaid(v.type), None) for v in values]
+        key = (decl, tuple(v.type for v in values))
         if key not in self.known:
             self.known[key] = UNKNOWN
             self.known[key] = yield self.result(e, Frame(decl, names), values)
