@@ -166,6 +166,16 @@ print(p)
         "host fn f(x: f32) -> f32 = x + 1.0\nvar a = [1.0, 2.0]\na[0] = f(3.0)\na[1] += f(a[0])\nprint(a)\n",
         ["[4.0, 7.0]"],
     ),
+    "sizes decide": (
+        """host fn most(x: f32[n]) -> f32 {
+  if n == 0 { return -inf }
+  max(x)
+}
+host fn least(x: f32[n]) -> f32 { if n > 0 { min(x) } else { inf } }
+print(most(zeros(0)), most([1.0, 2.0]), least(zeros(0)), least([1.0, 2.0]))
+""",
+        ["-inf 2.0 inf 1.0"],
+    ),
     "piped": ("host fn show(x: f32) { print(x) }\n3.0 |> show\n[1.0, 2.0] |> sum |> show\n", ["3.0", "3.0"]),
 }
 
