@@ -43,7 +43,8 @@ def typed(host: Bindings, given: Given) -> LangType:
     ):
         raise mistake("DL0319", "an argument of a program is a real number, a bool or a text",
                       (given.span, f"this is {show_type(type)}"))  # fmt: skip
-    declare(host.module, ProgramArgument(name, type, default[1].text if default else None, help or "", given.span))
+    written = default[1].text.partition("=")[2].strip() if default else None
+    declare(host.module, ProgramArgument(name, type, written, help or "", given.span))
     return type
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.annotations import Annotations
 from difflang.check.modules import HostVar, Module
 from difflang.check.reports import mistake
 from difflang.check.types import LangType, RecordType, TextType, TupleType, show_type
@@ -49,6 +50,10 @@ class Bindings(Scopes, ABC):
     @abstractmethod
     def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]: ...
 
+    @property
+    @abstractmethod
+    def signature(self) -> Annotations | None: ...
+
     @abstractmethod
     def lift(self, work: Lifted) -> Walk[None]: ...
 
@@ -70,11 +75,16 @@ class Bindings(Scopes, ABC):
         return value
 
     def staged(self, node: tree.Node, body: Any) -> Unit:
-        return stage(self.session, self.module, node, body, self, self.demand, definition=self.definition)
+        return stage(
+            self.session, self.module, node, body, self, self.demand,
+            definition=self.definition, signature=self.signature,
+        )  # fmt: skip
 
     def here(self) -> Context:
         """A context of where the host stands, for types that are written there."""
-        return context(self.session, self.module, self.demand, None, definition=self.definition)
+        return context(
+            self.session, self.module, self.demand, None, definition=self.definition, signature=self.signature
+        )
 
     def type_of(self, wanted: Wanted) -> LangType:
         """The type that is wanted, a size that it names for the first time being any. Errors: DL02, DL03."""

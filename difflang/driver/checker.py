@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
+from collections.abc import Generator, Hashable
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +33,10 @@ from difflang.ir.types import BOOL, I32, Tensor
 from difflang.syntax import tree
 
 UNKNOWN = HostValue(TupleType(()), None)  # of what is wrong: whoever needs it says nothing more
+
+
+class Ended(Exception):
+    """A function has ended here, whatever stands below."""
 
 
 class Checker(Host):
@@ -69,20 +74,20 @@ class Checker(Host):
 
     def host_definition(self, decl: tree.Fn) -> None:
         """A `host fn` by itself, its parameters known by their types; without those, each call is checked instead."""
-        cx = self.here()
+        names = replace(self.here().annotations, generics={g.name: g.bound for g in decl.generics})
         values: list[HostValue] = []
         try:
             for param in decl.params:
                 if param.type is None:
                     return
-                values.append(HostValue(cx.annotations.type(param.type), None))
+                values.append(HostValue(names.type(param.type), None))
         except DifflangError as error:
             self.session.report(error)
             return
         except Undecided:
             return
         try:
-            run(self.enter(decl, decl, cx.annotations, values))
+            run(self.enter(decl, decl, names, values))
         except DifflangError as error:
             self.session.report(error)
         except (Reported, Undecided):
@@ -102,9 +107,15 @@ class Checker(Host):
             names = dict.fromkeys(bound_names(stmt.pattern))
             for name in [*names, *sizes_in(stmt.type)]:
                 if name not in self.module.host or name in names:
-                    self.shadow(name)
-                    self.module.host[name] = HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span)
+                    self.break_(name, stmt)
+        elif isinstance(stmt, tree.Fn) and self.depth:
+            self.break_(stmt.name, stmt)
         return UNKNOWN
+
+    def break_(self, name: str, stmt: tree.Node) -> None:
+        """What is to be of a name is wrong: whoever uses it says nothing more."""
+        self.shadow(name)
+        self.module.host[name] = HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span)
 
     def do_block(self, block: tree.Block, wanted: Wanted | None = None) -> Walk[HostValue]:
         for stmt, after in itertools.pairwise(block.stmts):
@@ -138,10 +149,14 @@ class Checker(Host):
             return HostValue(Tensor(BOOL), None)
 
     def branch(self, e: tree.If, condition: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
-        first = yield self.do_block(e.then, wanted)
-        if e.orelse is None:
-            return UNIT_VALUE
-        second = yield self.control(e.orelse, wanted)
+        if isinstance(condition.static, bool) and self.frames[-1].decl is not None:  # as sizes of this call decide it
+            taken = e.then if condition.static else e.orelse
+            return UNIT_VALUE if taken is None else (yield self.control(taken, wanted))
+        with self.open():
+            first = yield self.do_block(e.then, wanted)
+            if e.orelse is None:
+                return UNIT_VALUE
+            second = yield self.control(e.orelse, wanted)
         if any(v is UNKNOWN for v in (first, second)):
             return UNKNOWN
         if ends(e.then.stmts) != ends(sides(e.orelse)):
@@ -154,16 +169,27 @@ class Checker(Host):
             raise mistake("DL0327", "the branches have different types", here, other)
         return HostValue(unsaid(first.type), None)
 
+    @contextmanager
+    def open(self) -> Generator[None, None, None]:
+        """Inside, a `return` need not be what happens."""
+        frame = self.frames[-1]
+        frame.open += 1
+        try:
+            yield
+        finally:
+            frame.open -= 1
+
     def logic(self, e: tree.Binary) -> Walk[HostValue]:
         yield self.condition(e.lhs)
         return (yield self.condition(e.rhs))
 
     def repeat(self, e: tree.While) -> Walk[None]:
         yield self.condition(e.condition)
-        yield self.do_block(e.body)
+        with self.open():
+            yield self.do_block(e.body)
 
     def go_through(self, e: tree.For, over: Over, shown: bool) -> Walk[None]:
-        with self.scope():
+        with self.scope(), self.open():
             self.bind(e.pattern, HostValue(over.item, None), False, e.iterable.span)
             yield self.do_block(e.body)
 
@@ -191,6 +217,8 @@ class Checker(Host):
     def leave(self, stmt: tree.Return | tree.Break | tree.Continue, value: HostValue) -> None:
         if isinstance(stmt, tree.Return):
             self.frames[-1].returned.append(value)
+            if not self.frames[-1].open:
+                raise Ended
 
     def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]:
         value = yield super().value_of(e, wanted)
@@ -202,7 +230,8 @@ class Checker(Host):
         """What a call gives, its body gone through once for each choice of types."""
         if any(frame.decl is decl for frame in self.frames):
             return self.recursive(decl, names)
-        key = (decl, tuple(unsaid(v.type) for v in values))
+        values = [HostValue(unsaid(v.type), None) for v in values]
+        key = (decl, tuple(v.type for v in values))
         if key not in self.known:
             self.known[key] = UNKNOWN
             self.known[key] = yield self.result(e, Frame(decl, names), values)
@@ -219,13 +248,18 @@ class Checker(Host):
         """What the ends of a body give. Errors: DL0304, DL0327."""
         assert frame.decl is not None
         decl = frame.decl
-        value = yield self.inside(e, frame, values)
+        try:
+            value = yield self.inside(e, frame, values)
+            ended = False
+        except Ended:
+            value, ended = UNKNOWN, True
         stmts = decl.body.stmts if isinstance(decl.body, tree.Block) else (decl.body,)
-        found = [*frame.returned, *([] if ends(stmts) else [value])]
+        ended = ended or ends(stmts)
+        found = [*frame.returned, *([] if ended else [value])]
         if any(v is UNKNOWN for v in found):
             return UNKNOWN
         end = last(decl.body).span
-        if frame.wanted is not None and not ends(stmts):
+        if frame.wanted is not None and not ended:
             frame.wanted.fit(value.type, self.here().annotations, end)
         for other in found[1:]:
             if not alike(other.type, found[0].type) and decl.result is None:

@@ -67,13 +67,13 @@ def array(there: Any, type: Tensor, path: str) -> np.ndarray:
     """The numbers in nested lists, as many deep as the type has axes."""
     shape: list[int] = []
     level = [there]
-    for _ in type.shape:
+    for size in type.shape:
         if not all(isinstance(item, list) for item in level):
             raise Misfit(path, kind(next(i for i in level if not isinstance(i, list))), show_type(type))
         lengths = {len(item) for item in level}
         if len(lengths) > 1:
             raise Misfit(path, f"rows of {' and '.join(map(str, sorted(lengths)[:2]))} items", show_type(type))
-        shape.append(lengths.pop() if lengths else 0)
+        shape.append(lengths.pop() if lengths else size if isinstance(size, int) else 0)  # nothing says it there
         level = [x for item in level for x in item]
     numbers = [number(item, type.dtype, path) for item in level]
     return np.array(numbers, numpy_dtype(type.dtype)).reshape(shape)

@@ -19,6 +19,7 @@ class Frame:
     names: Annotations | None = None
     loops: list[list[HostValue] | None] = field(default_factory=list[list[HostValue] | None])
     returned: list[HostValue] = field(default_factory=list[HostValue])
+    open: int = 0  # while it is checked: the branches and loops around of which nothing says that they are taken
 
     @property
     def wanted(self) -> Wanted | None:

@@ -45,6 +45,11 @@ class Host(Bindings):
         self.frames = [Frame(None)]
         self.lifts: dict[tree.Node, Lifted | None] = {}
 
+    @property
+    def signature(self) -> Annotations | None:
+        """What the names of the function's signature stand for, inside one."""
+        return self.frames[-1].names
+
     # ---- what the two do differently
 
     @abstractmethod

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +28,10 @@ if TYPE_CHECKING:
     from difflang.driver.bindings import Bindings
     from difflang.driver.runner import Runner
 
-BROKEN = (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError, MemoryError, NotImplementedError)
+BROKEN = (  # what NumPy and its helpers say of damaged bytes
+    OSError, ValueError, TypeError, LookupError, ArithmeticError, EOFError, MemoryError, NotImplementedError,
+    SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
+)  # fmt: skip
 ARCHIVES = ("npz", "safetensors")
 
 

@@ -199,6 +199,12 @@ class Runner(Host):
             message = f"host functions call each other more than {MOST_CALLS:,} deep"
             raise mistake("DL1003", message, (e.span, f"`{decl.name}` once more"), help=way)
         try:
-            return (yield self.inside(e, Frame(decl, names), values))
+            found = yield self.inside(e, Frame(decl, names), [forgotten(v) for v in values])
         except Left as left:
-            return left.value
+            found = left.value
+        return forgotten(found)
+
+
+def forgotten(value: HostValue) -> HostValue:
+    """The value, its number not part of what is compiled: else a body were compiled for each."""
+    return HostValue(value.type, value.leaves)

@@ -21,7 +21,7 @@ from difflang.elaborate.settle import settle
 from difflang.elaborate.terms import Array, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk, run
 from difflang.ir.builder import Builder
-from difflang.ir.dims import Dim
+from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph
 from difflang.syntax import tree
 
@@ -53,8 +53,16 @@ class Unit:
     program: Elastic[Program] | None = None
 
 
-def context(session: Session, module: Module, demand: Callable[[str], Dim], host: Any, *, definition: bool) -> Context:
-    """The context of a piece of host code."""
+def context(
+    session: Session,
+    module: Module,
+    demand: Callable[[str], Dim],
+    host: Any,
+    *,
+    definition: bool,
+    signature: Annotations | None = None,
+) -> Context:
+    """The context of a piece of host code, the element types that the signature around it names among its names."""
     unifier = Unifier()
     builder = Builder(solver=unifier)
     sizes = {
@@ -63,6 +71,9 @@ def context(session: Session, module: Module, demand: Callable[[str], Dim], host
         if isinstance(v.static, Dim) and not isinstance(v.static, bool) and not v.mutable
     }
     annotations = Annotations(unifier, module.records.get, dict(sizes), {}, rigid=definition)
+    if signature is not None:
+        annotations.generics |= signature.generics
+        annotations.bound |= {n: b for n, b in signature.bound.items() if not isinstance(b, (int, Poly))}
     return Context(
         session, module, Root(builder, definition, demand=demand), builder, Scope(), unifier, annotations, host=host
     )
@@ -77,9 +88,15 @@ def stage(
     demand: Callable[[str], Dim],
     *,
     definition: bool,
+    signature: Annotations | None = None,
 ) -> Unit:
     """Walk a piece of host code into a unit. Errors: DifflangError, Reported."""
-    staging = Staging(context(session, module, lambda name: asked(staging, demand, name), None, definition=definition))
+
+    def ask(name: str) -> Dim:
+        staging.demanded[name] = size = demand(name)
+        return size
+
+    staging = Staging(context(session, module, ask, None, definition=definition, signature=signature))
     cx = staging.cx
     cx.host = host
     host.staging.append(staging)
@@ -109,11 +126,6 @@ def stage(
         tuple(staging.binds.items()),
     )
     return unit
-
-
-def asked(staging: Staging, demand: Callable[[str], Dim], name: str) -> Dim:
-    staging.demanded[name] = size = demand(name)
-    return size
 
 
 class Units:

@@ -16,7 +16,19 @@ from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks
 from difflang.elaborate.names import free_names, nodes
 from difflang.elaborate.operators import array
-from difflang.elaborate.terms import Array, Closure, Poison, Record, Term, Text, Tuple, rebuilt_record, type_of
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    Key,
+    Poison,
+    Record,
+    Static,
+    Term,
+    Text,
+    Tuple,
+    rebuilt_record,
+    type_of,
+)
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, DTYPES, DType, Tensor
@@ -367,7 +379,7 @@ def string(cx: Context, e: tree.Str) -> Walk[Term]:
             case Text(value=str() as text):
                 pieces.append(text)
             case Array(static=static) if static is not None:
-                pieces.append(format(static, part.format) if not isinstance(static, Poly) else str(static))
+                pieces.append(spelled_number(cx, static, part))
             case Text() | Array() if cx.root.definition:
                 raise Undecided
             case _:
@@ -375,6 +387,14 @@ def string(cx: Context, e: tree.Str) -> Walk[Term]:
                     "strings made of run-time numbers inside a function are", part.span, "print on the host"
                 )
     return Text("".join(pieces))
+
+
+def spelled_number(cx: Context, static: Static, part: tree.Interpolation) -> str:
+    """A number that is known beforehand, in the format that is asked of it. Errors: DL0339."""
+    try:
+        return str(static) if isinstance(static, Poly) else format(static, part.format)
+    except (ValueError, OverflowError) as error:
+        raise cx.error("DL0339", f"the format `{part.format}` does not fit: {error}", part.span) from None
 
 
 @walks(tree.Checkpoint)
@@ -385,8 +405,19 @@ def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
 
 @walks(tree.WithKey)
 def with_key(cx: Context, e: tree.WithKey) -> Walk[Term]:
-    raise cx.not_yet("`with_key` is", e.span)
-    yield
+    """A block whose draws come from a key of the program's: the function around does not draw for it."""
+    key = yield walk(cx, e.key)
+    if isinstance(key, Poison):
+        raise Reported
+    if not isinstance(key, Key):
+        way = "a key is made by `key(seed)`, and another from it by `fold_in(k, n)`"
+        raise cx.error("DL0313", "draws need a key", e.key.span, f"this is {show_type(type_of(key))}", way)
+    effects = set(cx.root.effects)
+    with cx.keyed(key.value):
+        value = yield walk(cx, e.body)
+    if "rand" not in effects:
+        cx.root.effects.discard("rand")
+    return value
 
 
 @walks(tree.Match)

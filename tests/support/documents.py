@@ -114,8 +114,11 @@ def run_program(text: str, name: str = "example.dfl", engine: str = "xla") -> st
     checked = program.check(Source(name, text))
     if checked.diagnostics:
         print(render(checked.diagnostics), file=shown)
-    if not checked.errors:
-        access = program.access_to(ROOT / "examples" / name)
+    if checked.errors:
+        return shown.getvalue()
+    with tempfile.TemporaryDirectory() as folder:  # what it writes is written there, beside the data of the examples
+        (Path(folder) / "data").symlink_to(ROOT / "examples" / "data")
+        access = program.access_to(Path(folder) / name, (ROOT / "examples",))
         try:
             program.run(checked, Engine(engine), access, 0, lambda line: print(line, file=shown))  # type: ignore[arg-type]
         except DifflangError as error:
