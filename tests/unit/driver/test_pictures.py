@@ -72,8 +72,8 @@ print("matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)
     ("call", "code"),
     [
         ("plot([1.0])", "DL0319"),
-        ('plot([1.0], file = "a.pdf")', "DL0719"),
-        ('plot([1.0], file = "a.dfl")', "DL0719"),
+        ('plot([1.0], file = "a.pdf")', "DL0708"),
+        ('plot([1.0], file = "a.dfl")', "DL0708"),
         ('plot(1.0, file = "a.svg")', "DL0319"),
         ('plot([1j], file = "a.svg")', "DL0319"),
         ('plot([1.0], fil = "a.svg")', "DL0319"),
