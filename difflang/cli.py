@@ -73,6 +73,10 @@ def report(diagnostics: tuple[Diagnostic, ...] | list[Diagnostic]) -> None:
         click.echo(render(diagnostics, color), err=True)
 
 
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+search_path = click.option("--path", "paths", multiple=True, type=FOLDER, help="Another folder that imports lead into.")
+
+
 def source_of(file: str) -> tuple[Source, Path | None]:
     """The text of a file, `-` for standard input."""
     from difflang.driver.load import decoded, read
@@ -89,17 +93,19 @@ def source_of(file: str) -> tuple[Source, Path | None]:
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @click.option("--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read.")
+@search_path
 @full_traceback
 def run(
-    file: str, engine: Any, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...]
-) -> None:
+    file: str, engine: Any, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...],
+    paths: tuple[Path, ...],
+) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input)."""
     from difflang.driver import program
     from difflang.driver.engine import Engine
 
     with reported():
         source, path = source_of(file)
-        checked = program.check(source, default_float)
+        checked = program.check(source, default_float, path, paths)
         report(checked.diagnostics)
         if checked.errors:
             sys.exit(1)
@@ -116,9 +122,11 @@ def run(
 @click.option("--wrt", help="Show the gradient in this parameter, `w` or `m.w`.")
 @click.option("--platform", type=click.Choice(["cpu", "cuda", "rocm", "tpu"]), help="For which platform StableHLO is.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
 def emit(
-    program: str, stage: str, told: tuple[str, ...], wrt: str | None, platform: str | None, default_float: str | None
-) -> None:
+    program: str, stage: str, told: tuple[str, ...], wrt: str | None, platform: str | None, default_float: str | None,
+    paths: tuple[Path, ...],
+) -> None:  # fmt: skip
     """Show a program, or one function of it, at a stage between its text and XLA."""
     from difflang.driver import emit as emitting
     from difflang.driver.program import check
@@ -129,7 +137,7 @@ def emit(
     with reported():
         file, entry = emitting.split_entry(program)
         source, path = source_of(file)
-        checked = check(source, default_float)
+        checked = check(source, default_float, path, paths)
         report(checked.diagnostics)
         if checked.errors:
             sys.exit(1)
@@ -141,15 +149,17 @@ def emit(
 @main.command()
 @click.argument("files", nargs=-1, required=True)
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
 @full_traceback
-def check(files: tuple[str, ...], default_float: str | None) -> None:
+def check(files: tuple[str, ...], default_float: str | None, paths: tuple[Path, ...]) -> None:
     """Check FILES without running them."""
     from difflang.driver import program
 
     found: list[Diagnostic] = []
     for file in files:
         try:
-            found += program.check(source_of(file)[0], default_float).diagnostics
+            source, path = source_of(file)
+            found += program.check(source, default_float, path, paths).diagnostics
         except DifflangError as error:
             found += error.diagnostics
     report(found)
@@ -168,10 +178,11 @@ def check(files: tuple[str, ...], default_float: str | None) -> None:
 @click.option("--engine", type=ENGINES, default="xla", help="With `interpret`, nothing is compiled.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @click.option("--json", "as_json", is_flag=True, help="Reports as data.")
+@search_path
 @full_traceback
 def check_grad(
     program: str, sizes: tuple[str, ...], types: tuple[str, ...], wrt: str | None, order: int, directions: int,
-    seed: int, engine: str, default_float: str | None, as_json: bool,
+    seed: int, engine: str, default_float: str | None, as_json: bool, paths: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Audit the derivative of ENTRY, or of all in FILE: compiled, interpreted, by differences, at drawn arguments."""
     from difflang.driver import check_grad as auditing
@@ -183,7 +194,7 @@ def check_grad(
         options = auditing.Options(order, directions, seed, wrt, engine == "xla", told)
         file, entry = split_entry(program)
         source, path = source_of(file)
-        checked = check(source, default_float)
+        checked = check(source, default_float, path, paths)
         report(checked.diagnostics)
         if checked.errors:
             sys.exit(1)

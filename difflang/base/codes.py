@@ -132,6 +132,11 @@ CODES: dict[str, str] = {
     "DL0705": "a file of another shape",
     "DL0706": "an archive without that array",
     "DL0707": "a reader without a declared type",
+    "DL0720": "a module that is not there",
+    "DL0721": "a module outside the program's folder",
+    "DL0722": "modules that import each other",
+    "DL0723": "a name that a module does not have",
+    "DL0724": "a name that a module keeps to itself",
     # ---- 08: not yet
     "DL0801": "something that is not there yet",
     # ---- 09: failures while running

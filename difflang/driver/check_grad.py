@@ -18,13 +18,12 @@ from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import draw
-from difflang.driver.captured import Captured
 from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.guard import NUMBERS, explain
 from difflang.driver.pipeline import derivable, finished
-from difflang.driver.program import Checked
+from difflang.driver.program import Checked, loaded
 from difflang.elaborate.context import Session
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
@@ -93,7 +92,7 @@ def check_grad(checked: Checked, path: Path | None, decl: tree.Fn, options: Opti
     """
     if decl.host:
         raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
-    captured = Captured(checked, path, Engine("interpret"))
+    captured = loaded(checked, path, Engine("interpret"))
     session = Session()
     entry, arguments = chosen_entry(session, checked, decl, options.told)
     constants = [np.asarray(x) for name in entry.globals for x in captured.leaves(name)]
@@ -153,7 +152,7 @@ def audited(
     return audit(
         graph, arrays, wrt, name=name, roads=roads(options.compiled), order=options.order,
         directions=options.directions, seed=options.seed, drawn=text,
-        rules={function: rule.name_span for function, rule in module.rules.items()},
+        rules={f: rule.name_span for m in reversed(module.reached()) for f, rule in m.rules.items()},
     )  # fmt: skip
 
 

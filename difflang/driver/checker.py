@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difflang.base.diagnostics import DifflangError
-from difflang.check.modules import HostVar
+from difflang.check.modules import Global, HostVar
 from difflang.check.reports import Undecided, mistake, too_deep
 from difflang.check.types import TextType, TupleType, show_type
 from difflang.driver.host import Host
@@ -109,8 +109,8 @@ class Checker(Host):
                 self.evaluate(part.value)
         return HostValue(TextType(), None)
 
-    def demand(self, name: str) -> Dim:
-        return dims.name(name)
+    def demand(self, name: Global) -> Dim:
+        return dims.name(name.name)
 
     def branch(self, e: tree.If, condition: HostValue) -> HostValue:
         first = self.block(e.then)

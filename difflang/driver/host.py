@@ -11,7 +11,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
-from difflang.check.modules import HostVar, Module
+from difflang.check.modules import Global, HostVar, Module
 from difflang.check.reports import mistake
 from difflang.check.types import RangeType, TextType, TupleType, show_type
 from difflang.check.unify import Unifier
@@ -43,6 +43,7 @@ class Host(Scopes, ABC):
     def __init__(self, session: Session, module: Module) -> None:
         super().__init__(module)
         self.session = session
+        self.hosts: dict[Module, Host] = {module: self}  # of every module of the program
         self.staging: list[Staging] = []
 
     # ---- what the two do differently
@@ -57,7 +58,7 @@ class Host(Scopes, ABC):
     def print(self, e: tree.Call) -> None: ...
 
     @abstractmethod
-    def demand(self, name: str) -> Dim: ...
+    def demand(self, name: Global) -> Dim: ...
 
     @abstractmethod
     def branch(self, e: tree.If, condition: HostValue) -> HostValue: ...
@@ -224,9 +225,8 @@ class Host(Scopes, ABC):
 
         def body(cx: Context) -> Walk[list[Term]]:
             for name in names:
-                cx.scope.bind(
-                    name, cx.global_term(self.module.host[name]), mutable=True, span=self.module.host[name].span
-                )
+                term = cx.global_term(Global(self.module, name))
+                cx.scope.bind(name, term, mutable=True, span=self.module.host[name].span)
             yield walk(cx, e)
             terms = [cx.scope.names[name].term for name in names]
             return [t for t in terms if not isinstance(t, (int, Poly))]

@@ -11,10 +11,11 @@ from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
 from difflang.check.modules import Module
+from difflang.driver.captured import Captured, capture
 from difflang.driver.checker import Checker
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access
-from difflang.driver.load import declare
+from difflang.driver.imports import File, Search, program_of
 from difflang.driver.runner import Runner
 from difflang.elaborate.context import Reported, Session
 from difflang.syntax import tree
@@ -22,11 +23,12 @@ from difflang.syntax import tree
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Checked:
-    """A file that was checked: its declarations, statements, and everything there is to report."""
+    """A file that was checked: its declarations, statements, what it imports, and everything there is to report."""
 
     module: Module
     items: tuple[tree.Item, ...]
     session: Session
+    imported: tuple[File, ...] = ()  # each after those that it needs itself
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -37,17 +39,25 @@ class Checked:
         return tuple(d for d in self.diagnostics if d.severity == "error")
 
 
-def check(source: Source, default_float: str | None = None) -> Checked:
-    """Check a whole file, host statements included, before any of it runs. What is wrong is reported, never raised."""
+def check(
+    source: Source, default_float: str | None = None, path: Path | None = None, paths: tuple[Path, ...] = ()
+) -> Checked:
+    """Check a whole program, host statements included, before any of it runs. What is wrong is reported, never raised.
+
+    Imports lead below the folder of `path`, the file that the text is from, or the current one, and into `paths`.
+    """
     session = Session()
+    folder = path.parent if path is not None else Path.cwd()
     with paused():
-        module, parsed = declare(source, session, default_float)
-        Checker(session, module).check(parsed.items)
+        *imported, file = program_of(source, path, Search(folder, paths), session, default_float)
+        for each in (*imported, file):
+            Checker(session, each.module).check(each.items)
     broken = [d for d in session.diagnostics if d.code.startswith("DL01")]
     others = [d for d in session.diagnostics if not d.code.startswith("DL01")]
     session.diagnostics[:] = [*broken, *independent(broken, others)]
-    module.host.clear()
-    return Checked(module, parsed.items, session)
+    for each in (*imported, file):
+        each.module.host.clear()
+    return Checked(file.module, file.items, session, tuple(imported))
 
 
 def independent(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:
@@ -80,11 +90,19 @@ def run(
         raise DifflangError(*checked.errors)
     before = len(checked.session.diagnostics)
     runner = Runner(checked.session, checked.module, engine, access, seed, write, warn)
+    capture(checked.imported, runner)
     try:
         runner.run(checked.items)
     except Reported:
         raise DifflangError(*checked.session.diagnostics[before:]) from None
     return runner
+
+
+def loaded(checked: Checked, path: Path | None, engine: Engine | None = None) -> Captured:
+    """The top-level values of a file that is not run, and of all that it imports."""
+    runner = Runner(checked.session, checked.module, engine or Engine(), access_to(path), 0, lambda _: None)
+    capture(checked.imported, runner)
+    return Captured(runner, checked.items)
 
 
 def access_to(path: Path | None, allowed: tuple[Path, ...] = ()) -> Access:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.check.modules import Module
+from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
 from difflang.check.types import RangeType, TextType, show_type
 from difflang.driver.engine import Engine
@@ -46,6 +46,14 @@ class Runner(Host):
         self.seed = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
         self.calls = 0  # random units run so far: each draws anew
 
+    def beside(self, module: Module, access: Access, number: int) -> Runner:
+        """Carries out the `let`s of an imported module, in silence. They draw from a key of their own."""
+        other = Runner(self.session, module, self.units.engine, access, 0, lambda _: None, self.warn)
+        other.seed = OPS["fold_in"].reference(self.seed, np.uint32(2**32 - 1 - number))
+        other.hosts = self.hosts
+        self.hosts[module] = other
+        return other
+
     def run(self, items: tuple[tree.Item, ...]) -> None:
         """Every statement, up to the first that fails. Errors: DifflangError."""
         for item in items:
@@ -73,7 +81,7 @@ class Runner(Host):
             unit = replace(unit, program=self.units.engine.program(unit.graph, guard=unit.fails))
             if unit.reusable and not self.binds_sizes(node):
                 self.units.keep(node, unit)
-        arguments = [leaf for name in unit.reads for leaf in self.values[name].leaves or ()]
+        arguments = [leaf for name in unit.reads for leaf in self.value_of(name).leaves or ()]
         key = self.next_key() if unit.random else None
         return self.units.execute(unit, [*arguments, *given], key), unit
 
@@ -84,8 +92,12 @@ class Runner(Host):
         self.calls += 1
         return OPS["fold_in"].reference(self.seed, np.uint32(self.calls - 1))
 
-    def demand(self, name: str) -> Dim:
-        return int(self.values[name].number)
+    def demand(self, name: Global) -> Dim:
+        return int(self.value_of(name).number)
+
+    def value_of(self, name: Global) -> HostValue:
+        """The value of a top-level name, of this module or of one that it imports."""
+        return self.hosts[name.module].values[name.name]
 
     # ---- files and text
 

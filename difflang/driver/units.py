@@ -8,7 +8,7 @@ from typing import Any
 
 from difflang.base.collection import paused
 from difflang.check.annotations import Annotations
-from difflang.check.modules import HostVar, Module
+from difflang.check.modules import Global, HostVar, Module
 from difflang.check.types import LangType, leaf_types, settled_type
 from difflang.check.unify import Unifier
 from difflang.driver.engine import Engine, Program
@@ -32,7 +32,7 @@ class Staging:
     """A unit while it is walked: its context, and the values that the host put into it."""
 
     cx: Context
-    demanded: dict[str, Dim] = field(default_factory=dict[str, Dim])
+    demanded: dict[Global, Dim] = field(default_factory=dict[Global, Dim])
     given: list[tuple[list[Value], tuple[Any, ...] | None]] = field(default_factory=list[Any])
 
     def put(self, value: HostValue) -> list[Value]:
@@ -47,18 +47,20 @@ class Unit:
     """A unit, walked: its graph, what it reads, and what each result is."""
 
     graph: Graph
-    reads: tuple[str, ...]
+    reads: tuple[Global, ...]
     types: tuple[LangType, ...]
     statics: tuple[Any, ...]
     random: bool
     fails: bool
     reusable: bool
     seen: tuple[tuple[str, LangType, Any], ...]  # the top-level names it mentions, as they were
-    demanded: tuple[tuple[str, Dim], ...]
+    demanded: tuple[tuple[Global, Dim], ...]
     program: Program | None = None
 
 
-def context(session: Session, module: Module, demand: Callable[[str], Dim], host: Any, *, definition: bool) -> Context:
+def context(
+    session: Session, module: Module, demand: Callable[[Global], Dim], host: Any, *, definition: bool
+) -> Context:
     """The context of a piece of host code."""
     unifier = Unifier()
     builder = Builder(solver=unifier)
@@ -79,7 +81,7 @@ def stage(
     node: tree.Node,
     body: Body,
     host: Any,
-    demand: Callable[[str], Dim],
+    demand: Callable[[Global], Dim],
     *,
     definition: bool,
 ) -> tuple[Unit, Staging]:
@@ -116,7 +118,7 @@ def stage(
     return unit, staging
 
 
-def asked(staging: Staging, demand: Callable[[str], Dim], name: str) -> Dim:
+def asked(staging: Staging, demand: Callable[[Global], Dim], name: Global) -> Dim:
     staging.demanded[name] = size = demand(name)
     return size
 
@@ -128,7 +130,7 @@ class Units:
         self.session, self.engine = session, engine
         self.known: dict[tree.Node, list[Unit]] = {}
 
-    def find(self, node: tree.Node, module: Module, demand: Callable[[str], Dim]) -> Unit | None:
+    def find(self, node: tree.Node, module: Module, demand: Callable[[Global], Dim]) -> Unit | None:
         """A unit of this syntax made for names of these types, and for these numbers where sizes need them."""
         for unit in self.known.get(node, ()):
             if all(same(module.host.get(n), t, s) for n, t, s in unit.seen) and all(

@@ -30,14 +30,20 @@ def examples(doc: str) -> list[tuple[str, str]]:
     return found
 
 
-ALL = [(f.name, *e) for path in FILES for f in functions(path) for e in examples(f.doc or "")]
+def imported(path: Path) -> str:
+    """The line that makes what is public in a file known; of the prelude everything is."""
+    names = ", ".join(f.name for f in functions(path) if f.pub)
+    return f"import {path.stem} ({names})\n" if path.stem != "prelude" else ""
 
 
-@pytest.mark.parametrize(("name", "expression", "expected"), ALL, ids=[e[1] for e in ALL])
+ALL = [(imported(path), f.name, *e) for path in FILES for f in functions(path) for e in examples(f.doc or "")]
+
+
+@pytest.mark.parametrize(("above", "name", "expression", "expected"), ALL, ids=[e[2] for e in ALL])
 @pytest.mark.parametrize("engine", ["xla", "interpret"])
-def test_an_example(name: str, expression: str, expected: str, engine: str) -> None:
+def test_an_example(above: str, name: str, expression: str, expected: str, engine: str) -> None:
     assert name in expression
-    shown = run_program(f"print({expression})\n", engine=engine).rstrip("\n")
+    shown = run_program(f"{above}print({expression})\n", engine=engine).rstrip("\n")
     assert same_text(expected, shown), shown
 
 

@@ -21,7 +21,7 @@ PROGRAMS = sorted(Path(__file__).parent.glob("DL*/*.dfl"))
 
 def reports(path: Path) -> tuple[Diagnostic, ...]:
     text = path.read_text(encoding="utf-8")
-    checked = program.check(Source(f"{path.parent.name}/{path.name}", text))
+    checked = program.check(Source(f"{path.parent.name}/{path.name}", text), path=path)
     if not text.startswith("# run"):
         return checked.diagnostics
     assert not checked.diagnostics
