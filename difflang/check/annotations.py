@@ -37,6 +37,7 @@ from difflang.ir.types import DTYPES, FLOATS, NUMBERS, REALS, DType, Tensor
 from difflang.syntax import tree
 
 BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
+ALL_BOUNDS = (*BOUNDS, "vec")
 Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 
 
@@ -107,7 +108,9 @@ class Annotations:
             return error
         near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *self.generics, *self.names()])
         way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
-        if name in BOUNDS:
+        if name in self.generics:
+            way = f"`{name}` is a whole type here; with `{name}: float` it is an element type"
+        if name in ALL_BOUNDS:
             way = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type"
         return mistake("DL0202", f"there is no type `{name}`", (place, ""), help=way)
 
@@ -184,13 +187,20 @@ class Annotations:
         return cast("tuple[Dim, ...]", tuple(shape))  # with a `Spread` in it only while a definition is checked
 
     def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> Binding:
-        """What a record is applied to: a size or an element type."""
-        if isinstance(arg, tree.TypeName) and len(arg.path) == 1:
-            dtype = self.element(arg.path[0])
-            if dtype is not None:
+        """What a record is applied to: a size, an element type or a whole type."""
+        match arg:
+            case tree.TypeName(path=(name,)) if (dtype := self.element(name)) is not None:
                 return dtype
-        if isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):
-            return self.dim(arg)
+            case tree.TypeName(path=(name,)) if name in self.generics and self.generics[name] not in BOUNDS:
+                return self.bound[name] if name in self.bound else self.type(arg)
+            case tree.TypeName() | tree.TypeInt() | tree.DimBinary():
+                return self.dim(arg)
+            case tree.TypeApply() | tree.TypeCall() | tree.TypeFn():
+                return self.type(arg)
+            case tree.TypeTuple(items=items):
+                return self.argument(items[0]) if len(items) == 1 else self.type(arg)
+            case _:
+                pass
         raise Undecided
 
     def dim(self, written: tree.TypeExpr) -> Dim:
@@ -252,7 +262,7 @@ class Annotations:
                 found = self.bound.get(name)
                 if found is None:
                     self.bound[name] = type
-                    return True
+                    return self.generics[name] != "vec" or self.unifier.vector(type)
                 return not isinstance(found, (int, Poly, DType, Spread, tuple)) and self.unifier.same(found, type)
             case tree.TypeName(path=(name,)), Tensor(shape=()) if name in self.generics or name in DTYPES:
                 return self.match_element(name, type)
@@ -312,7 +322,8 @@ class Annotations:
             return self.match_dim(arg, found, waiting)
         if isinstance(found, DType) and isinstance(arg, tree.TypeName):
             return self.match_element(arg.path[0], Tensor(found))
-        return False
+        whole = isinstance(found, (Tensor, TupleType, RecordType, ClosureType, FnType))
+        return whole and isinstance(arg, tree.Node) and self.matched(cast("tree.TypeExpr", arg), found, waiting)
 
     def match_element(self, name: str, type: Tensor) -> bool:
         bound = self.generics.get(name)

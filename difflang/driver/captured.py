@@ -67,7 +67,8 @@ class Captured(dict[str, HostVar]):
                 if earlier and not any(isinstance(self.items_of_file[j], tree.Var) for j in earlier):
                     for j in earlier:
                         self.bind(j, self.items_of_file[j])
-            self.runner.statement(item)
+            with self.runner.top_level():
+                self.runner.statement(item)
         except BaseException:
             self.done.discard(i)
             raise

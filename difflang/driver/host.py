@@ -40,10 +40,11 @@ class Host(Scopes, ABC):
 
     definition: bool
 
-    def __init__(self, session: Session, module: Module) -> None:
+    def __init__(self, session: Session, module: Module, hosts: dict[Module, Host] | None = None) -> None:
         super().__init__(module)
         self.session = session
-        self.hosts: dict[Module, Host] = {module: self}  # of every module of the program
+        self.hosts = {} if hosts is None else hosts  # of every module of the program
+        self.hosts[module] = self
         self.staging: list[Staging] = []
 
     # ---- what the two do differently
@@ -307,12 +308,10 @@ class Host(Scopes, ABC):
         if isinstance(e, tree.Str):
             return any(not isinstance(p, str) for p in e.parts)
         name = called_name(e)
-        return (name in HOST_FUNCTIONS and self.is_free(name)) or (
-            name in self.module.fns and self.module.fns[name].host
-        )
+        return (name in HOST_FUNCTIONS and self.is_free(name)) or self.host_function(e) is not None
 
     def is_free(self, name: str) -> bool:
-        return name not in self.module.host and name not in self.module.fns
+        return name not in self.module.host and name not in self.module.fns and name not in self.module.imported
 
     def evaluate(self, e: tree.Node) -> HostValue:
         """The value of an expression. Errors: DifflangError, Reported."""
@@ -321,12 +320,12 @@ class Host(Scopes, ABC):
         if isinstance(e, tree.Str):
             return self.text(e)
         assert isinstance(e, tree.Call)
+        if (function := self.host_function(e)) is not None:
+            return self.host_call(e, function)
         name = called_name(e)
         if name == "print":
             self.print(e)
             return UNIT_VALUE
-        if name in self.module.fns:
-            return self.host_call(e, self.module.fns[name])
         raise mistake(
             "DL0707",
             f"`{name}` stands alone on the right of a `let` with a declared type"
@@ -346,8 +345,9 @@ class Host(Scopes, ABC):
             raise mistake("DL0319", f'`{called_name(e)}` is called as `{called_name(e)}("file")`', (e.span, ""))
         return texts[0] or "", texts[1] if len(texts) == 2 else None
 
-    def host_call(self, e: tree.Call, decl: tree.Fn) -> HostValue:
-        """A call of a `host fn`: its statements, with the arguments under the parameters' names."""
+    def host_call(self, e: tree.Call, function: Global) -> HostValue:
+        """A call of a `host fn`: its statements, in its module, with the arguments under the parameters' names."""
+        there, decl = self.hosts[function.module], function.module.fns[function.name]
         if len(e.args) != len(decl.params) or any(a.name is not None for a in e.args):
             raise mistake(
                 "DL0319",
@@ -356,7 +356,7 @@ class Host(Scopes, ABC):
                 (decl.name_span, "declared here"),
             )
         values = [self.evaluate(a.value) for a in e.args if not isinstance(a.value, tree.Comprehension)]
-        signature = Annotations(Unifier(), self.module.records.get, {}, {g.name: g.bound for g in decl.generics})
+        signature = Annotations(Unifier(), there.module.records.get, {}, {g.name: g.bound for g in decl.generics})
         for param, value, arg in zip(decl.params, values, e.args, strict=True):
             if param.type is not None and not signature.match(param.type, value.type):
                 raise mistake(
@@ -365,19 +365,19 @@ class Host(Scopes, ABC):
                     (arg.span, f"this is {show_type(value.type)}"),
                     (param.span, "declared here"),
                 )
-        with self.nested(e.span), self.top_level(), self.scope():
+        with self.nested(e.span), there.top_level(), there.scope():
             for name, size in signature.bound.items():
                 if isinstance(size, (int, Poly)):
-                    self.bind_size(name, size, decl.name_span)
+                    there.bind_size(name, size, decl.name_span)
             for param, value in zip(decl.params, values, strict=True):
-                self.bind(tree.NamePattern(param.span, param.name), value, False, e.span)
+                there.bind(tree.NamePattern(param.span, param.name), value, False, e.span)
             body = decl.body
             if not isinstance(body, tree.Block):
-                return self.evaluate(body)
+                return there.evaluate(body)
             early = early_return(body)
             if early is not None:
                 raise self.not_yet("an early `return` of a `host fn` is", early.span, "let it be its last statement")
-            return self.block(body)
+            return there.block(body)
 
     def call(self, cx: Context, code: FnCode, args: Args) -> Walk[Term]:
         """A host function called inside a larger expression."""

@@ -6,8 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from difflang.base import resources
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
+from difflang.check.annotations import ALL_BOUNDS
 from difflang.check.modules import Declared, Module, Records
 from difflang.check.reports import mistake
 from difflang.elaborate import (
@@ -105,6 +107,7 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                 module.records[name] = item
                 module.records.homes[item] = module
             module.declared[name] = Declared(item.name_span, item.pub)
+            known_bounds(item.generics, session)
             parts = item.params if isinstance(item, tree.Fn) else item.fields
             no_doubles([(p.name, p.span) for p in parts], session)
         case tree.Enum(name=name, name_span=span):
@@ -130,6 +133,15 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                 module.declared[name] = Declared(item.pattern.span, public)
         case _:
             pass
+
+
+def known_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:
+    """The bounds of generic names are there. Errors are reported: DL0202."""
+    for generic in generics:
+        if generic.bound is not None and generic.bound not in ALL_BOUNDS:
+            near = nearest(generic.bound, ALL_BOUNDS)
+            way = f"did you mean `{near}`?" if near else f"there are {', '.join(ALL_BOUNDS)}"
+            session.report(mistake("DL0202", f"there is no bound `{generic.bound}`", (generic.span, ""), help=way))
 
 
 def no_doubles(names: list[tuple[str, Span]], session: Session) -> None:

@@ -15,6 +15,7 @@ from difflang.driver.captured import Captured, capture
 from difflang.driver.checker import Checker
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access
+from difflang.driver.host import Host
 from difflang.driver.imports import File, Search, program_of
 from difflang.driver.runner import Runner
 from difflang.elaborate.context import Reported, Session
@@ -50,8 +51,9 @@ def check(
     folder = path.parent if path is not None else Path.cwd()
     with paused():
         *imported, file = program_of(source, path, Search(folder, paths), session, default_float)
+        hosts: dict[Module, Host] = {}
         for each in (*imported, file):
-            Checker(session, each.module).check(each.items)
+            Checker(session, each.module, hosts).check(each.items)
     broken = [d for d in session.diagnostics if d.code.startswith("DL01")]
     others = [d for d in session.diagnostics if not d.code.startswith("DL01")]
     session.diagnostics[:] = [*broken, *independent(broken, others)]

@@ -40,18 +40,17 @@ class Runner(Host):
         seed: int,
         write: Callable[[str], None],
         warn: Callable[[list[Diagnostic]], None] = lambda _: None,
+        hosts: dict[Module, Host] | None = None,
     ) -> None:
-        super().__init__(session, module)
+        super().__init__(session, module, hosts)
         self.units, self.access, self.write, self.warn = Units(session, engine), access, write, warn
         self.seed = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
         self.calls = 0  # random units run so far: each draws anew
 
     def beside(self, module: Module, access: Access, number: int) -> Runner:
-        """Carries out the `let`s of an imported module, in silence. They draw from a key of their own."""
-        other = Runner(self.session, module, self.units.engine, access, 0, lambda _: None, self.warn)
+        """Carries out what is asked of an imported module, and draws from a key of its own."""
+        other = Runner(self.session, module, self.units.engine, access, 0, self.write, self.warn, self.hosts)
         other.seed = OPS["fold_in"].reference(self.seed, np.uint32(2**32 - 1 - number))
-        other.hosts = self.hosts
-        self.hosts[module] = other
         return other
 
     def run(self, items: tuple[tree.Item, ...]) -> None:

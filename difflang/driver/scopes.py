@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from difflang.check.modules import HostVar, Module
+from difflang.check.modules import Global, HostVar, Module
+from difflang.check.qualified import refused
 from difflang.driver.values import HostValue
+from difflang.syntax import tree
 
 Kept = tuple[HostVar | None, HostValue | None]
 
@@ -19,6 +21,22 @@ class Scopes:
         self.values: dict[str, HostValue] = {}
         self.depth = 0
         self.shadowed: list[dict[str, Kept]] = []  # for each block, what the names bound in it stood for
+
+    def host_function(self, e: tree.Node) -> Global | None:
+        """The `host fn` that an expression calls, of this module or another. Errors: DL0724 for a private one."""
+        match e:
+            case tree.Call(fn=tree.Name(id=name)):
+                found = Global(self.module, name) if name in self.module.fns else self.module.imported.get(name)
+            case tree.Call(fn=tree.Member(base=tree.Name(id=first), name=name)) if first not in self.module.host:
+                found = Global(self.module.modules[first], name) if first in self.module.modules else None
+            case _:
+                return None
+        decl = found.module.fns.get(found.name) if found is not None else None
+        if found is None or decl is None or not decl.host:
+            return None
+        if found.module is not self.module and (error := refused(found.module, found.name, e.span)):
+            raise error
+        return found
 
     @contextmanager
     def scope(self) -> Generator[None, None, None]:

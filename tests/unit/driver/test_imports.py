@@ -225,6 +225,32 @@ def test_a_failure_inside_a_module_points_there(files: Files) -> None:
         assert result.exit_code == 3 and "m.dfl:2:10" in result.stderr, result.stderr
 
 
+def test_a_host_function_runs_where_it_is_declared(files: Files) -> None:
+    """It reads its own module's values, and forgets its names at the end."""
+    module = """
+let k = 3
+pub host fn report(x: f32[n], name: str) {
+  for i in 0..n { print("{name}: {x[i]}, {k * n}") }
+}
+pub host fn doubled(x: f32[n]) = 2 * x
+host fn hidden() { print(1) }
+"""
+    main = """
+import "m.dfl" as m (doubled)
+let k = 100
+let n = 5
+let x = doubled([1.0, 2.0])
+m.report(x, "twice")
+let y = m.doubled(x)
+print(y, k, n)
+"""
+    path = files(main=main, m=module)
+    assert shown(path).splitlines() == ["twice: 2.0, 6", "twice: 4.0, 6", "[4.0, 8.0] 100 5"]
+    assert codes(files(other='import "m.dfl" as m\nm.hidden()\n', m=module)) == ["DL0724"]
+    inside = 'import "m.dfl" as m\nfn f(x: f32[n]) -> f32[n] = m.doubled(x)\n'
+    assert codes(files(inside=inside, m=module)) == ["DL0322"]
+
+
 # ---- Where imports lead
 
 
