@@ -158,7 +158,8 @@ def unified(a: DType, b: DType) -> bool:
         wanted = [d for d in (b.default, a.default) if d in common]
         if not narrow(b, common):
             return False
-        b.default = wanted[0] if wanted else b.default
+        b.default = max(wanted, key=lambda d: d.bits, default=b.default)  # files may have different default floats
+        b.real = max(b.real, a.real, key=lambda d: d.bits)
         a.found = b
         return True
     needed = b.candidates if isinstance(b, DTypeParam) else (b,)

@@ -92,7 +92,8 @@ def opened(found: Found, item: tree.Import, first: Module, session: Session, def
         source = library(found.path, found.name) if found.library else read(found.path, found.name)
     except DifflangError as error:
         raise DifflangError(*[replace(d, labels=(Label(item.module_span),)) for d in error.diagnostics]) from None
-    module, parsed = declare(source, session, None if found.library else default, first.records.homes)
+    default = first.default_float.name if found.library else default
+    module, parsed = declare(source, session, default, first.records.homes)
     return File(module, parsed.items, found.path, found.path.parent, found.library, item)
 
 

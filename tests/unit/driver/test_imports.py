@@ -188,6 +188,16 @@ def test_the_default_float_is_that_of_each_file(files: Files) -> None:
     assert shown(path, "--float", "f64") == "0.3333333333333333 0.3333333333333333\n"
 
 
+def test_the_standard_library_has_the_default_float_of_the_program(files: Files) -> None:
+    """No number as written in a library makes those of a program shorter, and of two defaults the longer one counts."""
+    text = "import ode (rk4)\nprint(rk4(|t, y| -0.5 * y, 1.0, 0.0, 1.0))\n"
+    assert shown(files(main=text)) == "0.6065307\n"
+    assert shown(files(main=f"float f64\n{text}")).startswith("0.60653065971")
+    generic = "pub fn half[T: float](x: T) -> T = 0.1 * x\n"
+    path = files(main='float f64\nimport "m.dfl" as m\nprint(m.half(0.7))\n', m=generic)
+    assert shown(path) == "0.06999999999999999\n"
+
+
 # ---- What is run of a module
 
 
