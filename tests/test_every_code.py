@@ -2,7 +2,8 @@
 
 On a page, a block marked `wrong` gives exactly its code and one marked `right` gives nothing: ```` ```dfl ```` is
 checked, with `run` run too (its options follow), with `test` tested, with `check-grad` audited, with `without` as if
-a package were not installed, ```` ```python ```` is executed. A ```` ```csv ```` block is a file.
+a package were not installed, ```` ```python ```` is executed. A ```` ```csv ```` block is a file, and so is
+```` ```dfl name.dfl ````.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def test_a_code_has_a_family_a_title_and_a_page(code: str) -> None:
 def prepare(folder: Path, page: list[Block]) -> None:
     """The files that a page speaks of."""
     for block in page:
-        if block.language == "csv":
+        if block.words and block.words[0].endswith((".csv", ".dfl")):
             (folder / block.words[0]).write_text(block.text, encoding="utf-8")
     np.savez(folder / "data.npz", images=np.zeros(3, np.float32), labels=np.zeros(2, np.float32))
 

@@ -13,6 +13,7 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.check.closures import FnCode
+from difflang.check.modules import Module as Declarations
 from difflang.check.types import ClosureType
 from difflang.driver import program
 from difflang.driver.load import read
@@ -21,13 +22,13 @@ __all__ = ["Function", "Module", "load", "loads"]
 
 
 class Module:
-    """A loaded file. Its functions and the classes of its records are attributes and items."""
+    """A loaded file. Its functions, the classes of its records and the modules it imports are attributes and items."""
 
-    def __init__(self, loaded: Loaded, file: str | None) -> None:
-        self.__name__ = loaded.name
+    def __init__(self, loaded: Loaded, declarations: Declarations, name: str, file: str | None) -> None:
+        self.__name__ = name
         self.__file__ = file
-        self._loaded = loaded
-        self._functions: dict[str, Function] = {}
+        self._loaded, self._module = loaded, declarations
+        self._known: dict[str, Function | Module] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -38,17 +39,25 @@ class Module:
             raise AttributeError(error.args[0], name=name, obj=self) from None
 
     def __getitem__(self, name: str) -> Any:
-        found = self._functions.get(name)
+        found = self._known.get(name)
         if found is not None:
             return found
-        module = self._loaded.module
+        module = self._module
+        if name in module.imported:
+            return self._beside(module.imported[name].module)[name]
+        if name in module.modules:
+            return self._known.setdefault(name, self._beside(module.modules[name]))
         if name in module.fns and not module.fns[name].host:
             type = ClosureType(FnCode(module.fns[name], module), ())
-            return self._functions.setdefault(name, Function(self._loaded, type))
+            return self._known.setdefault(name, Function(self._loaded, type))
         if name in module.records:
             return self._loaded.records.declared(module.records[name])
         near = nearest(name, self._names())
         raise KeyError(f"{self.__name__} has no function `{name}`" + (f"; did you mean `{near}`?" if near else ""))
+
+    def _beside(self, module: Declarations) -> Module:
+        """A module that this one imports."""
+        return Module(self._loaded, module, module.name, module.source.name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._names()
@@ -57,8 +66,9 @@ class Module:
         return iter(self._names())
 
     def _names(self) -> list[str]:
-        module = self._loaded.module
-        return [*(n for n, f in module.fns.items() if not f.host), *module.records]
+        module = self._module
+        own = [name for name, record in module.records.items() if module.home(record) is module]
+        return [*(n for n, f in module.fns.items() if not f.host), *own]
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]
@@ -93,10 +103,11 @@ def loads(source: str, name: str = "<string>", origin: tuple[str, int] | None = 
 
 
 def module_of(source: Source, name: str, path: Path | None, seed: int) -> Module:
-    checked = program.check(source)
+    checked = program.check(source, path=path)
     if checked.errors:
         raise DifflangError(*checked.diagnostics)
     if checked.diagnostics:
         warn(checked.diagnostics)
         checked.session.diagnostics.clear()
-    return Module(Loaded(checked, name, path, seed), str(path) if path is not None else None)
+    file = str(path) if path is not None else None
+    return Module(Loaded(checked, name, path, seed), checked.module, name, file)

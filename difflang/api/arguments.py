@@ -6,7 +6,8 @@ Nothing is traced or converted here. What does not fit is refused with the decla
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from difflang.api.records import declaration, is_text
@@ -72,8 +73,8 @@ class Reader:
                 return self.tangent(value, inner, path)
             case tree.TypeFn():
                 return self.function(value, written.span.text, path)
-            case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)):
-                return self.named(value, name, written, path)
+            case tree.TypeName(path=names) | tree.TypeApply(path=names):
+                return self.named(value, ".".join(names), written, path)
             case _:
                 return self.plain(value, path)
 
@@ -103,18 +104,28 @@ class Reader:
     def record(self, value: Any, decl: tree.Record, path: str) -> RecordType:
         """A record from anything that has its fields by name."""
         given = self.fields(value, decl.name, [f.name for f in decl.fields], path)
-        annotations = Annotations(Unifier(), self.module.records.get, {}, {g.name: g.bound for g in decl.generics})
+        home = self.module.home(decl)
+        annotations = Annotations(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
         types: list[LangType] = []
-        outer, self.generics = self.generics, annotations.generics
-        for field in decl.fields:
-            here = f"{path}.{field.name}"
-            type = self.written(given[field.name], field.type, here)
-            if not annotations.match(field.type, type):
-                raise self.misfit(here, field.type, type, annotations, field.type.span)
-            types.append(type)
-        self.generics = outer
+        with self.declaring(home, annotations.generics):
+            for field in decl.fields:
+                here = f"{path}.{field.name}"
+                type = self.written(given[field.name], field.type, here)
+                if not annotations.match(field.type, type):
+                    raise self.misfit(here, field.type, type, annotations, field.type.span)
+                types.append(type)
         args = tuple(annotations.bound.get(g.name) for g in decl.generics)
         return RecordType(decl, tuple(given), tuple(types), args)
+
+    @contextmanager
+    def declaring(self, module: Module, generics: dict[str, str | None]) -> Generator[None]:
+        """Inside, types are read as a declaration of that module writes them."""
+        outer = self.module, self.generics
+        self.module, self.generics = module, generics
+        try:
+            yield
+        finally:
+            self.module, self.generics = outer
 
     def tangent(self, value: Any, inner: tree.TypeExpr, path: str) -> LangType:
         """A value of a written `D(…)`."""
@@ -126,15 +137,15 @@ class Reader:
                 )
             case tree.TypeTuple(items=(only,)):
                 return self.tangent(value, only, path)
-            case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)) if name in self.module.records:
-                decl = self.module.records[name]
-                fields = [f for f in decl.fields if has_tangent(f.type, self.module)]
+            case tree.TypeName(path=names) | tree.TypeApply(path=names) if ".".join(names) in self.module.records:
+                decl = self.module.records[".".join(names)]
+                home = self.module.home(decl)
+                fields = [f for f in decl.fields if has_tangent(f.type, home)]
                 given = self.fields(
                     value, f"D({decl.name})", [f.name for f in fields], path, [f.name for f in decl.fields]
                 )
-                outer, self.generics = self.generics, {g.name: g.bound for g in decl.generics}
-                types = tuple(self.tangent(given[f.name], f.type, f"{path}.{f.name}") for f in fields)
-                self.generics = outer
+                with self.declaring(home, {g.name: g.bound for g in decl.generics}):
+                    types = tuple(self.tangent(given[f.name], f.type, f"{path}.{f.name}") for f in fields)
                 return RecordType(decl, tuple(given), types, (), tangent=True)
             case _:
                 return self.written(value, inner, path) if has_tangent(inner, self.module) else UNIT
@@ -293,9 +304,10 @@ def field_names(value: Any) -> Sequence[str] | None:
 def has_tangent(written: tree.TypeExpr, module: Module) -> bool:
     """Whether values of a written type have a tangent."""
     match written:
-        case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)):
-            if name in module.records:
-                return any(has_tangent(f.type, module) for f in module.records[name].fields)
+        case tree.TypeName(path=names) | tree.TypeApply(path=names):
+            name = ".".join(names)
+            if (decl := module.records.get(name)) is not None:
+                return any(has_tangent(f.type, module.home(decl)) for f in decl.fields)
             return name not in ("str", "key", "dim") and (name not in DTYPES or DTYPES[name].differentiable)
         case tree.TypeTuple(items=items):
             return any(has_tangent(w, module) for w in items)

@@ -137,6 +137,11 @@ CODES: dict[str, str] = {
     "DL0709": "a package that is not installed",
     "DL0710": "a file that cannot be written",
     "DL0711": "a value that a file cannot hold",
+    "DL0720": "a module that is not there",
+    "DL0721": "a module outside the program's folder",
+    "DL0722": "modules that import each other",
+    "DL0723": "a name that a module does not have",
+    "DL0724": "a name that a module keeps to itself",
     # ---- 08: not yet
     "DL0801": "something that is not there yet",
     # ---- 09: failures while running

@@ -10,7 +10,10 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.elsewhere import ELSEWHERE
+from difflang.check.modules import Records
+from difflang.check.qualified import no_such_type
 from difflang.check.reports import Undecided, mistake, unbound_size, untold
+from difflang.check.sizes import computed, free_names
 from difflang.check.types import (
     KEY,
     ClosureType,
@@ -34,6 +37,7 @@ from difflang.ir.types import DTYPES, FLOATS, NUMBERS, REALS, DType, Tensor
 from difflang.syntax import tree
 
 BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
+ALL_BOUNDS = (*BOUNDS, "vec")
 Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 
 
@@ -58,10 +62,10 @@ class Annotations:
     def type(self, written: tree.TypeExpr) -> LangType:
         """The type that is written. Errors: DL02 for an unknown name, DL03 for what is no type."""
         match written:
-            case tree.TypeName(path=(name,)):
-                return self.named(written, name)
-            case tree.TypeApply(path=(name,)):
-                return self.applied(written, name)
+            case tree.TypeName(path=path):
+                return self.named(written, ".".join(path))
+            case tree.TypeApply(path=path):
+                return self.applied(written, ".".join(path))
             case tree.TypeTuple(items=items):
                 return self.type(items[0]) if len(items) == 1 else TupleType(tuple(map(self.type, items)))
             case tree.TypeFn():
@@ -71,8 +75,8 @@ class Annotations:
                 return tangent_type(self.type(arg))
             case tree.TypeInt() | tree.DimBinary():
                 raise mistake("DL0301", "a size stands where a type is expected", (written.span, "this is a size"))
-            case _:
-                raise mistake("DL0801", "types from other modules are not there yet", (written.span, ""))
+            case tree.TypeCall(path=path):
+                raise self.unknown(written.span, ".".join(path))
 
     def named(self, written: tree.TypeName, name: str) -> LangType:
         if name in self.generics or name in self.bound:
@@ -99,16 +103,30 @@ class Annotations:
 
     def unknown(self, span: Span, name: str) -> DifflangError:
         place = Span(span.source, span.start, span.start + len(name))
+        table = self.table()
+        if table is not None and table.module is not None and (error := no_such_type(table.module, name, place)):
+            return error
         near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *self.generics, *self.names()])
         way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
-        if name in BOUNDS:
+        if name in self.generics:
+            way = f"`{name}` is a whole type here; with `{name}: float` it is an element type"
+        if name in ALL_BOUNDS:
             way = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type"
         return mistake("DL0202", f"there is no type `{name}`", (place, ""), help=way)
 
-    def names(self) -> tuple[str, ...]:
-        """The records that can be named, where they come from a file's table of them."""
+    def table(self) -> Records | None:
+        """The records that a module can name, where `records` looks them up there."""
         table = getattr(self.records, "__self__", None)
-        return tuple(cast("dict[str, tree.Record]", table)) if isinstance(table, dict) else ()
+        return table if isinstance(table, Records) else None
+
+    def names(self) -> tuple[str, ...]:
+        """The records that can be named."""
+        return tuple(self.table() or ())
+
+    def at_home(self, record: tree.Record) -> Callable[[str], tree.Record | None]:
+        """How the types of a record's fields are looked up: where it is declared."""
+        table = self.table()
+        return table.homes[record].records.get if table is not None and record in table.homes else self.records
 
     def generic(self, written: tree.TypeName, name: str) -> LangType:
         value = self.bound.get(name)
@@ -169,13 +187,20 @@ class Annotations:
         return cast("tuple[Dim, ...]", tuple(shape))  # with a `Spread` in it only while a definition is checked
 
     def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> Binding:
-        """What a record is applied to: a size or an element type."""
-        if isinstance(arg, tree.TypeName) and len(arg.path) == 1:
-            dtype = self.element(arg.path[0])
-            if dtype is not None:
+        """What a record is applied to: a size, an element type or a whole type."""
+        match arg:
+            case tree.TypeName(path=(name,)) if (dtype := self.element(name)) is not None:
                 return dtype
-        if isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):
-            return self.dim(arg)
+            case tree.TypeName(path=(name,)) if name in self.generics and self.generics[name] not in BOUNDS:
+                return self.bound[name] if name in self.bound else self.type(arg)
+            case tree.TypeName() | tree.TypeInt() | tree.DimBinary():
+                return self.dim(arg)
+            case tree.TypeApply() | tree.TypeCall() | tree.TypeFn():
+                return self.type(arg)
+            case tree.TypeTuple(items=items):
+                return self.argument(items[0]) if len(items) == 1 else self.type(arg)
+            case _:
+                pass
         raise Undecided
 
     def dim(self, written: tree.TypeExpr) -> Dim:
@@ -193,35 +218,15 @@ class Annotations:
                     raise mistake("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
                 raise unbound_size(written.span, name)
             case tree.DimBinary(op=op):
-                return self.arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs))
+                return computed(written, op, self.dim(written.lhs), self.dim(written.rhs))
             case tree.TypeTuple(items=(only,)):
                 return self.dim(only)
             case _:
                 raise mistake("DL0301", "a type stands where a size is expected", (written.span, ""))
 
-    def arithmetic(self, written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim:
-        match op:
-            case "+":
-                return lhs + rhs
-            case "-":
-                return lhs - rhs
-            case "*":
-                return lhs * rhs
-            case "//":
-                if rhs == 0:
-                    raise mistake("DL0303", "a size is divided by zero", (written.rhs.span, "this is 0"))
-                return dims.floor_div(lhs, rhs)
-            case _:
-                if not isinstance(rhs, int) or rhs > 8:
-                    raise mistake("DL0301", "a size is raised to a small number only", (written.rhs.span, ""))
-                power: Dim = 1
-                for _ in range(rhs):
-                    power = power * lhs
-                return power
-
     def record_type(self, record: tree.Record, args: Mapping[str, Binding]) -> RecordType:
         """The record applied to its arguments."""
-        inner = Annotations(self.unifier, self.records, dict(args), generics_of(record), self.rigid)
+        inner = Annotations(self.unifier, self.at_home(record), dict(args), generics_of(record), self.rigid)
         fields = tuple(inner.type(f.type) for f in record.fields)
         order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in record.generics)
         return RecordType(record, tuple(f.name for f in record.fields), fields, order)
@@ -257,14 +262,14 @@ class Annotations:
                 found = self.bound.get(name)
                 if found is None:
                     self.bound[name] = type
-                    return True
+                    return self.generics[name] != "vec" or self.unifier.vector(type)
                 return not isinstance(found, (int, Poly, DType, Spread, tuple)) and self.unifier.same(found, type)
             case tree.TypeName(path=(name,)), Tensor(shape=()) if name in self.generics or name in DTYPES:
                 return self.match_element(name, type)
             case tree.TypeApply(path=(name,)), Tensor() if name in self.generics or name in DTYPES:
                 return self.match_element(name, type) and self.match_shape(written.args, type.shape, waiting)
-            case tree.TypeApply(path=(name,), args=args), RecordType() if (
-                type.decl is self.records(name) and not type.tangent
+            case tree.TypeApply(path=path, args=args), RecordType() if (
+                type.decl is self.records(".".join(path)) and not type.tangent
             ):
                 pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
                 return len(args) == len(type.args) and all([self.match_argument(a, t, waiting) for a, t in pairs])
@@ -276,6 +281,11 @@ class Annotations:
                 return self.matched(
                     arg, replace(type, tangent=False, args=type.args or self.told_by_fields(type)), waiting
                 )
+            case tree.TypeCall(path=("D",), args=(tree.TypeTuple(items=parts),)), TupleType(items=items) if len(
+                parts
+            ) == len(items):
+                changes = [replace(written, args=(part,)) for part in parts]
+                return all([self.matched(w, t, waiting) for w, t in zip(changes, items, strict=True)])
             case tree.TypeTuple(items=items), TupleType() if len(items) == len(type.items):
                 return all([self.matched(w, t, waiting) for w, t in zip(items, type.items, strict=True)])
             case tree.TypeTuple(items=(only,)), _:
@@ -301,10 +311,10 @@ class Annotations:
     def told_by_fields(self, type: RecordType) -> tuple[object, ...]:
         """What a record is applied to, by the types of the fields that are there."""
         generics = generics_of(type.decl)
-        inner = Annotations(self.unifier, self.records, {}, generics)
+        inner = Annotations(self.unifier, self.at_home(type.decl), {}, generics)
         written = {f.name: f.type for f in type.decl.fields}
         for name, found in zip(type.names, type.fields, strict=True):
-            inner.match(written[name], found)
+            inner.match(tree.TypeCall(written[name].span, ("D",), (written[name],)), found)
         return tuple(inner.bound.get(name) for name in generics)
 
     def match_argument(self, arg: object, found: object, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
@@ -312,7 +322,8 @@ class Annotations:
             return self.match_dim(arg, found, waiting)
         if isinstance(found, DType) and isinstance(arg, tree.TypeName):
             return self.match_element(arg.path[0], Tensor(found))
-        return False
+        whole = isinstance(found, (Tensor, TupleType, RecordType, ClosureType, FnType))
+        return whole and isinstance(arg, tree.Node) and self.matched(cast("tree.TypeExpr", arg), found, waiting)
 
     def match_element(self, name: str, type: Tensor) -> bool:
         bound = self.generics.get(name)
@@ -380,19 +391,6 @@ class Annotations:
             return True
         del self.bound[name]
         return False
-
-
-def free_names(written: tree.TypeExpr) -> set[str]:
-    """The names in a written size."""
-    match written:
-        case tree.TypeName(path=(name,)):
-            return {name}
-        case tree.DimBinary():
-            return free_names(written.lhs) | free_names(written.rhs)
-        case tree.TypeTuple(items=(only,)):
-            return free_names(only)
-        case _:
-            return set()
 
 
 def generics_of(record: tree.Record) -> dict[str, str | None]:

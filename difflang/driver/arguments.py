@@ -103,7 +103,8 @@ def fail(text: str) -> Any:
 
 
 def missing(argument: ProgramArgument) -> DifflangError:
-    message, way = f"the program needs --{argument.name}", f"write it after the file: `-- --{argument.name} …`"
+    way = f"write it after the file: `-- --{argument.name} …`, or give it a default"
+    message = f"the program needs --{argument.name}"
     return DifflangError(Diagnostic("DL1220", message, (Label(argument.span, "asked for here"),), (way,)))
 
 

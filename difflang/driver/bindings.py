@@ -10,7 +10,7 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.modules import HostVar, Module
+from difflang.check.modules import Global, HostVar, Module
 from difflang.check.reports import mistake
 from difflang.check.types import LangType, RecordType, TextType, TupleType, show_type
 from difflang.driver.lifting import Lifted
@@ -42,7 +42,7 @@ class Bindings(Scopes, ABC):
     def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]: ...
 
     @abstractmethod
-    def demand(self, name: str) -> Dim: ...
+    def demand(self, name: Global) -> Dim: ...
 
     @abstractmethod
     def work(self, e: tree.Node) -> Lifted | None: ...
@@ -132,7 +132,8 @@ class Bindings(Scopes, ABC):
 
     def not_in_use(self, pattern: tree.NamePattern) -> None:
         """A function keeps the value it was written under: nothing else takes the name of a value that one reads."""
-        old, used = self.module.host.get(pattern.name), self.module.used.get(pattern.name)
+        used = self.module.used.get(pattern.name)
+        old = self.module.host.get(pattern.name) if used is not None else None
         if old is None or used is None or old.span == pattern.span or old.span is None:
             return
         raise mistake(
@@ -173,8 +174,8 @@ class Bindings(Scopes, ABC):
 
         def body(cx: Context) -> Walk[list[Term]]:
             for name in names:
-                var = self.module.host[name]
-                cx.scope.bind(name, cx.global_term(var), mutable=True, span=var.span)
+                term = cx.global_term(Global(self.module, name))
+                cx.scope.bind(name, term, mutable=True, span=self.module.host[name].span)
             yield walk(cx, e)
             terms = [forgetting(term) for n in names if not isinstance(term := cx.scope.names[n].term, (int, Poly))]
             return terms

@@ -10,7 +10,7 @@ from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.check.annotations import Annotations
-from difflang.check.modules import HostVar, Module
+from difflang.check.modules import Global, HostVar, Module
 from difflang.check.reports import Undecided, mistake, too_deep
 from difflang.check.types import UNIT, LangType, RecordType, TextType, TupleType, show_type
 from difflang.driver.bindings import alike
@@ -44,8 +44,8 @@ class Checker(Host):
 
     definition = True
 
-    def __init__(self, session: Session, module: Module) -> None:
-        super().__init__(session, module)
+    def __init__(self, session: Session, module: Module, hosts: dict[Module, Host] | None = None) -> None:
+        super().__init__(session, module, hosts)
         self.known: dict[Hashable, HostValue] = {}  # what calls give, by the function and the types
         self.assumed: set[tree.Fn] = set()  # the functions of which a recursive call was taken to give nothing
 
@@ -137,8 +137,8 @@ class Checker(Host):
                 check_format(value.type, part)
         return HostValue(TextType(), None)
 
-    def demand(self, name: str) -> Dim:
-        return dims.name(name)
+    def demand(self, name: Global) -> Dim:
+        return dims.name(name.name)
 
     # ---- control flow: every way is gone once
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
-from difflang.check.modules import Module
+from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
 from difflang.check.types import TupleType, show_type
 from difflang.check.unify import Unifier
@@ -40,8 +40,10 @@ DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Extern, tree.Te
 class Host(Bindings):
     """Goes through host statements."""
 
-    def __init__(self, session: Session, module: Module) -> None:
+    def __init__(self, session: Session, module: Module, hosts: dict[Module, Host] | None = None) -> None:
         super().__init__(session, module)
+        self.hosts = {} if hosts is None else hosts  # of every module of the program
+        self.hosts[module] = self
         self.frames = [Frame(None)]
         self.lifts: dict[tree.Node, Lifted | None] = {}
 
@@ -246,18 +248,12 @@ class Host(Bindings):
 
     # ---- expressions
 
-    def is_free(self, name: str) -> bool:
-        return name not in self.module.host and name not in self.module.fns and name not in self.module.records
-
-    def called(self, e: tree.Node) -> tree.Fn | Hosted | None:
-        """What an expression calls, if that is something of the host."""
+    def called(self, e: tree.Node) -> Global | Hosted | None:
+        """What an expression calls, if that is something of the host. Errors: DL0724 as `host_function`."""
         fn = e.fn if isinstance(e, (tree.Call, tree.Pipe)) else None
-        if not isinstance(fn, tree.Name):
-            return None
-        decl = self.module.fns.get(fn.id) if fn.id not in self.module.host else None
-        if decl is not None:
-            return decl if decl.host else None
-        return HOSTED.get(fn.id) if self.is_free(fn.id) else None
+        if isinstance(fn, tree.Name) and self.is_free(fn.id):
+            return HOSTED.get(fn.id)
+        return self.host_function(fn) if fn is not None else None
 
     def is_host(self, e: tree.Node) -> bool:
         """Whether the host itself does this: a string made of values, a call of a host function."""
@@ -314,7 +310,7 @@ class Host(Bindings):
         for arg in args:
             if isinstance(arg.value, tree.Comprehension):
                 raise mistake("DL0319", "a host function takes an array: write `[for …]`", (arg.span, ""))
-        if isinstance(function, tree.Fn):
+        if isinstance(function, Global):
             return (yield self.host_call(e, args, function))
         assert function is not None
         items: list[tuple[HostValue, Span]] = []
@@ -332,10 +328,11 @@ class Host(Bindings):
 
     # ---- calls of `host fn`s
 
-    def host_call(self, e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> Walk[HostValue]:
-        """A call of a `host fn`: its statements, with the arguments under the parameters' names."""
+    def host_call(self, e: tree.Node, args: tuple[tree.Arg, ...], function: Global) -> Walk[HostValue]:
+        """A call of a `host fn`: its statements, in its module, with the arguments under the parameters' names."""
+        there, decl = self.hosts[function.module], function.module.fns[function.name]
         given = arguments(e, args, decl)
-        names = Annotations(Unifier(), self.module.records.get, {}, {g.name: g.bound for g in decl.generics})
+        names = Annotations(Unifier(), there.module.records.get, {}, {g.name: g.bound for g in decl.generics})
         values: list[HostValue] = []
         for param in decl.params:
             what = f"the argument `{param.name}` of `{decl.name}`"
@@ -344,29 +341,35 @@ class Host(Bindings):
                 values.append((yield self.value_of(given[param.name], wanted)))
             else:
                 assert param.default is not None
-                with self.top_level():
-                    values.append((yield self.value_of(param.default, wanted)))
-        return (yield self.enter(e, decl, names, values))
+                with there.under_way(Frame(None)):
+                    values.append((yield there.value_of(param.default, wanted)))
+        return (yield there.enter(e, decl, names, values))
+
+    @contextmanager
+    def under_way(self, frame: Frame) -> Generator[None, None, None]:
+        """Inside, a function is under way, or none: the names of the file stand, not those around a call."""
+        depth, self.depth = self.depth, 0
+        self.frames.append(frame)
+        try:
+            with self.top_level():
+                yield
+        finally:
+            self.frames.pop()
+            self.depth = depth
 
     def inside(self, e: tree.Node, frame: Frame, values: list[HostValue]) -> Walk[HostValue]:
         """The value that the body of a `host fn` ends with."""
         decl, names = frame.decl, frame.names
         assert decl is not None and names is not None
-        depth, self.depth = self.depth, 1
-        self.frames.append(frame)
-        try:
-            with self.top_level(), self.scope():
-                for name, size in names.bound.items():
-                    if isinstance(size, (int, Poly)):
-                        self.bind_size(name, size, decl.name_span)
-                for param, value in zip(decl.params, values, strict=True):
-                    self.bind(tree.NamePattern(param.span, param.name), value, False, e.span)
-                if isinstance(decl.body, tree.Block):
-                    return (yield self.do_block(decl.body, frame.wanted))
-                return (yield self.value_of(decl.body, frame.wanted))
-        finally:
-            self.frames.pop()
-            self.depth = depth
+        with self.under_way(frame), self.scope():
+            for name, size in names.bound.items():
+                if isinstance(size, (int, Poly)):
+                    self.bind_size(name, size, decl.name_span)
+            for param, value in zip(decl.params, values, strict=True):
+                self.bind(tree.NamePattern(param.span, param.name), value, False, e.span)
+            if isinstance(decl.body, tree.Block):
+                return (yield self.do_block(decl.body, frame.wanted))
+            return (yield self.value_of(decl.body, frame.wanted))
 
     def call(self, cx: Context, code: FnCode, args: Args) -> Walk[Term]:
         """A host function where only what compiles can be: differentiated, batched, in a lambda."""

@@ -6,9 +6,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from difflang.base import resources
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
-from difflang.check.modules import Module
+from difflang.check.annotations import ALL_BOUNDS
+from difflang.check.modules import Declared, Module
 from difflang.check.reports import mistake
 from difflang.elaborate import (
     calls,
@@ -23,6 +25,7 @@ from difflang.elaborate import (
     statements,
 )
 from difflang.elaborate.context import Session
+from difflang.elaborate.names import bound_names
 from difflang.elaborate.trampoline import run
 from difflang.ir.types import DTYPES
 from difflang.syntax import tree
@@ -70,12 +73,23 @@ def unreadable(name: str, why: str, help: str = "") -> DifflangError:
     return DifflangError(Diagnostic("DL0701", f"cannot read {name}: {why}", (), (help,) if help else ()))
 
 
-def declare(source: Source, session: Session, default_float: str | None = None) -> tuple[Module, tree.Module]:
-    """Parse a file and enter its declarations; mistakes are reported to the session."""
+def declare(
+    source: Source,
+    session: Session,
+    default_float: str | None = None,
+    beside: Module | None = None,
+) -> tuple[Module, tree.Module]:
+    """Parse a file and enter its declarations; mistakes are reported to the session.
+
+    `beside` is another module of the program.
+    """
     parsed = parse(source)
     for diagnostic in parsed.diagnostics:
         session.report(DifflangError(diagnostic))
-    module = Module(source, DTYPES[default_float or parsed.module.default_float], prelude=prelude())
+    default = DTYPES[default_float or parsed.module.default_float]
+    module = Module(source, default, prelude=prelude())
+    if beside is not None:
+        module.join(beside)
     for item in parsed.module.items:
         enter(module, item, session)
     names_once(parsed.module.items, session)
@@ -94,16 +108,15 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                 module.fns[name] = item
             else:
                 module.records[name] = item
+                module.records.homes[item] = module
+            module.declared[name] = Declared(item.name_span, item.pub)
+            known_bounds(item.generics, session)
             parts = item.params if isinstance(item, tree.Fn) else item.fields
             no_doubles([(p.name, p.span) for p in parts], session)
         case tree.Enum(name=name, name_span=span):
             module.records.setdefault(name, tree.Record(item.span, name, span, item.generics, ()))
             module.later |= {variant.name: item for variant in item.variants}
             session.report(not_yet("`enum` is", span, "use a record, or an `if`"))
-        case tree.Import():
-            for name in (*item.names, item.alias or item.module):
-                module.later[name] = item
-            session.report(not_yet("`import` is", item, "put the functions into this file"))
         case tree.Extern(name=name):
             module.later[name] = item
             session.report(not_yet("`extern fn` is", item))
@@ -115,8 +128,21 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                 )
             module.rules.setdefault(name, item)
             no_doubles([(p.name, p.span) for p in item.params], session)
+        case tree.Let() | tree.Var():
+            public = isinstance(item, tree.Let) and item.pub
+            for name in bound_names(item.pattern):
+                module.declared[name] = Declared(item.pattern.span, public)
         case _:
             pass
+
+
+def known_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:
+    """The bounds of generic names are there. Errors are reported: DL0202."""
+    for generic in generics:
+        if generic.bound is not None and generic.bound not in ALL_BOUNDS:
+            near = nearest(generic.bound, ALL_BOUNDS)
+            way = f"did you mean `{near}`?" if near else f"there are {', '.join(ALL_BOUNDS)}"
+            session.report(mistake("DL0202", f"there is no bound `{generic.bound}`", (generic.span, ""), help=way))
 
 
 def no_doubles(names: list[tuple[str, Span]], session: Session) -> None:

@@ -18,7 +18,7 @@ from difflang.check.types import UNIT, ClosureType, LangType, TupleType, leaf_ty
 from difflang.driver.captured import Captured
 from difflang.driver.entry import Argument, elaborated
 from difflang.driver.pipeline import finished
-from difflang.driver.program import Checked
+from difflang.driver.program import Checked, loaded
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Session
 from difflang.ir.evaluate import evaluate
@@ -52,9 +52,11 @@ def compare(
     them. Errors: DifflangError as a call of its `jvp` has them.
     """
     module = checked.module
-    captured = Captured(checked, path)
+    captured = loaded(checked, path)
     rng = np.random.default_rng(seed)
-    ruled, bare = (Calls(m, name, arguments, captured) for m in (module, replace(module, rules={})))
+    without = replace(module, rules={})
+    captured.runner.hosts[without] = captured.runner  # its top-level values are those of the file
+    ruled, bare = (Calls(m, name, arguments, captured) for m in (module, without))
     tangents = [random(rng, t) for a in arguments for t in leaf_types(tangent_type(a.type))]
     by_rule, by_body = ruled.push(tangents), bare.push(tangents)
     count = len(leaf_types(ruled.result))

@@ -12,7 +12,7 @@ import numpy as np
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.check.annotations import Annotations
-from difflang.check.modules import Module
+from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
 from difflang.check.types import TextType, leaf_types, show_type
 from difflang.driver.assertions import failed
@@ -58,13 +58,22 @@ class Runner(Host):
         write: Callable[[str], None],
         warn: Callable[[list[Diagnostic]], None] = lambda _: None,
         told: Mapping[str, str] = MappingProxyType({}),
+        hosts: dict[Module, Host] | None = None,
     ) -> None:
-        super().__init__(session, module)
+        super().__init__(session, module, hosts)
         self.units, self.access, self.write, self.warn = Units(session, engine), access, write, warn
         self.told = told  # the arguments of the program, as the command line spells them
         self.started = time.perf_counter()
         self.seed = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
         self.calls = 0  # random units run so far: each draws anew
+
+    def beside(self, module: Module, access: Access, number: int) -> Runner:
+        """Carries out what is asked of an imported module, and draws from a key of its own."""
+        engine = self.units.engine
+        other = Runner(self.session, module, engine, access, 0, self.write, self.warn, self.told, self.hosts)
+        other.units, other.started = self.units, self.started
+        other.seed = OPS["fold_in"].reference(self.seed, np.uint32(2**32 - 1 - number))
+        return other
 
     def run(self, items: tuple[tree.Item, ...]) -> None:
         """Every statement, up to the first that fails. Errors: DifflangError."""
@@ -91,21 +100,24 @@ class Runner(Host):
             del self.session.diagnostics[said:]
             unit = replace(unit, program=self.units.program(unit))
             self.units.keep(node, key, unit)
-        arguments = [leaf for name in unit.reads for leaf in self.values[name].leaves or ()]
+        arguments = [leaf for name in unit.reads for leaf in self.read(name).leaves or ()]
         return self.units.execute(unit, arguments, self.next_key() if unit.random else None), unit
 
     def next_key(self) -> np.ndarray:
         self.calls += 1
         return OPS["fold_in"].reference(self.seed, np.uint32(self.calls - 1))
 
-    def demand(self, name: str) -> Dim:
-        return int(self.values[name].number)
+    def demand(self, name: Global) -> Dim:
+        return int(self.read(name).number)
+
+    def read(self, name: Global) -> HostValue:
+        """The value of a top-level name, of this module or of one that it imports."""
+        return self.hosts[name.module].values[name.name]
 
     def settle(self) -> None:
         """Wait for what was begun: JAX gives results before they are there."""
-        for value in self.values.values():
-            for leaf in value.leaves or ():
-                getattr(leaf, "block_until_ready", int)()
+        for leaf in [leaf for host in self.hosts.values() for v in host.values.values() for leaf in v.leaves or ()]:
+            getattr(leaf, "block_until_ready", int)()
 
     # ---- host functions and text
 

@@ -145,7 +145,8 @@ def retyped(type: LangType, leaves: Iterator[LangType], records: Callable[[str],
         case RecordType():
             fields = tuple(retyped(t, leaves, records) for t in type.fields)
             found = replace(type, fields=fields)
-            names = Annotations(Unifier(), records, {}, generics_of(type.decl))
+            home = Annotations(Unifier(), records).at_home(type.decl)
+            names = Annotations(Unifier(), home, {}, generics_of(type.decl))
             written = {f.name: f.type for f in type.decl.fields}
             fits = [names.match(written[n], t) for n, t in zip(type.names, fields, strict=True)]
             told: Mapping[str, Any] = names.bound

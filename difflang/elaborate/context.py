@@ -11,7 +11,7 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.modules import HostVar, Module
+from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
@@ -95,7 +95,7 @@ class Instance:
     graph: Graph
     result: Term  # over the graph's own values: gives the structure of what it returns
     type: LangType
-    globals: tuple[tuple[str, LangType], ...] = ()
+    globals: tuple[tuple[Global, LangType], ...] = ()
     random: bool = False
     fails: bool = False  # its last three results are a failure
     chosen: bool = False  # a condition known beforehand left a part of it out
@@ -108,7 +108,7 @@ class Rule:
     """In a rule: the instance that it is for, the top-level names that both read, and whether either can fail."""
 
     instance: Instance
-    globals: tuple[str, ...]
+    globals: tuple[Global, ...]
     fails: bool
 
 
@@ -168,10 +168,10 @@ class Root:
     builder: Builder
     definition: bool = False  # only checking: sizes are names, and the graph is thrown away
     opened: bool = False  # and all the same the bodies of called functions are looked into
-    globals: dict[str, Term] = field(default_factory=dict[str, Term])
-    global_types: dict[str, LangType] = field(default_factory=dict[str, LangType])
-    demand: Callable[[str], Dim] | None = None  # reads a host number that a size depends on
-    host_numbers: dict[Value, str] = field(default_factory=dict[Value, str])
+    globals: dict[Global, Term] = field(default_factory=dict[Global, Term])
+    global_types: dict[Global, LangType] = field(default_factory=dict[Global, LangType])
+    demand: Callable[[Global], Dim] | None = None  # reads a host number that a size depends on
+    host_numbers: dict[Value, Global] = field(default_factory=dict[Value, Global])
     key: Value | None = None
     draws: int = 0
     in_range: set[tuple[Builder, Value, Dim]] = field(default_factory=set[Any])  # checked: where, which, below what
@@ -313,19 +313,20 @@ class Context:
                 raise self.error("DL0209", f"there is no attribute `@{attribute.name}`", attribute.span, "", way)
             raise self.not_yet(f"`@{attribute.name}` is", attribute.span, "leave it away: it never changes a result")
 
-    def global_term(self, var: HostVar) -> Term:
+    def global_term(self, name: Global) -> Term:
         """A top-level value inside a graph: a param of the outermost builder, made at its first use."""
-        if var.broken:
+        var = name.var
+        if var is None or var.broken:
             raise Reported
-        if var.name not in self.root.globals:
+        if name not in self.root.globals:
             builder = self.root.builder
             term = rebuild(var.type, [builder.param(t, var.name) for t in leaf_types(var.type)])
             if isinstance(term, Array):
                 term = Array(term.value, origin=var.span)
-                self.root.host_numbers[term.value] = var.name
-            self.root.globals[var.name] = term
-            self.root.global_types[var.name] = var.type
-        return self.root.globals[var.name]
+                self.root.host_numbers[term.value] = name
+            self.root.globals[name] = term
+            self.root.global_types[name] = var.type
+        return self.root.globals[name]
 
     def static(self, term: Term, span: Span, what: str) -> Dim:
         """The size that a number is. Errors: DL0305 if only the run will know it."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
-from difflang.check.modules import HostVar
+from difflang.check.modules import Global, HostVar
 from difflang.check.reports import Undecided
 from difflang.check.types import imaginary_dtype, literal_dtype, show_type
+from difflang.elaborate import qualified
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks
-from difflang.elaborate.names import free_names, nodes
+from difflang.elaborate.names import free_names
 from difflang.elaborate.operators import array
 from difflang.elaborate.terms import (
     Array,
@@ -114,7 +113,7 @@ def lookup(cx: Context, id: str, span: Span) -> Term:
         return bound_term(cx, binding, span)
     var = cx.module.host.get(id)
     if var is not None:
-        return host_term(cx, var, span)
+        return host_term(cx, Global(cx.module, id), var, span)
     found = declared(cx, id, span)
     if found is not None:
         return found
@@ -130,11 +129,11 @@ def bound_term(cx: Context, binding: Binding, span: Span) -> Term:
     return binding.term
 
 
-def host_term(cx: Context, var: HostVar, span: Span) -> Term:
+def host_term(cx: Context, name: Global, var: HostVar, span: Span) -> Term:
     if var.broken:
         raise Reported
     if cx.root.demand is None:
-        cx.module.used.setdefault(var.name, span)
+        name.module.used.setdefault(var.name, span)
     if var.static is not None and not var.mutable and isinstance(var.type, Tensor):
         value = cx.emit("const", span, value=var.static, type=var.type)
         return Array(value, var.static)
@@ -146,7 +145,7 @@ def host_term(cx: Context, var: HostVar, span: Span) -> Term:
             "it may change between calls",
             "pass it as an argument, or bind it with `let`",
         )
-    return cx.global_term(var)
+    return cx.global_term(name)
 
 
 def declared(cx: Context, id: str, span: Span) -> Term | None:
@@ -155,7 +154,9 @@ def declared(cx: Context, id: str, span: Span) -> Term | None:
     if id in module.fns:
         return Closure(FnCode(module.fns[id], module), ())
     if id in module.records:
-        return Closure(RecordCode(module.records[id], module), ())
+        return Closure(RecordCode(module.records[id], module.home(module.records[id])), ())
+    if id in module.imported:
+        return qualified.meant(cx, module.imported[id], span)
     if id in module.later:
         raise Reported  # what it is declared as is not there yet, and that was said
     if id in CONSTANTS:
@@ -174,12 +175,15 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
     if id in TRANSFORMS:
         return cx.error("DL0205", f"`{id}` is applied to a function: `{id}(f)`", span)
     module = cx.module
+    if id in module.modules:
+        return cx.error("DL0201", f"`{id}` is a module, not a value", span, "", f"name something in it: `{id}.…`")
     prelude = module.prelude.fns if module.prelude is not None else {}
     known = [
         *cx.scope.visible(),
         *module.host,
         *module.fns,
         *module.records,
+        *module.imported,
         *prelude,
         *BUILTINS,
         *TRANSFORMS,
@@ -192,21 +196,6 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
     if id in PACKAGES:
         way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
     return cx.error("DL0201", f"there is no `{id}` here", span, "", ELSEWHERE.get(id, way))
-
-
-def unknown_in(cx: Context, decl: tree.Fn) -> Iterator[DifflangError]:
-    """The unknown names of a function that could not be checked by itself, wherever they stand in it."""
-    parts = nodes(decl)
-    bound = {p.name for p in parts if isinstance(p, (tree.NamePattern, tree.Param, tree.Fn, tree.Generic))}
-    bound |= {name for p in parts if isinstance(p, tree.TypeName) for name in p.path} | {"newaxis"}
-    for part in parts:
-        if isinstance(part, tree.Name) and part.id not in bound and part.id not in TRANSFORMS:
-            try:
-                lookup(cx, part.id, part.span)
-            except DifflangError as error:
-                yield error
-            except Reported:
-                pass
 
 
 # ---- Functions as values
@@ -311,6 +300,9 @@ def number(e: tree.Expr) -> float | None:
 
 @walks(tree.Member)
 def member(cx: Context, e: tree.Member) -> Walk[Term]:
+    module = qualified.module_of(cx, e.base)
+    if module is not None:
+        return qualified.member_of(cx, module, e)
     base = yield walk(cx, e.base)
     return field(cx, base, e)
 

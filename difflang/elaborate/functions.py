@@ -11,7 +11,7 @@ from difflang.check.annotations import Annotations
 from difflang.check.closures import (
     FnCode,
 )
-from difflang.check.modules import Module
+from difflang.check.modules import Global, Module
 from difflang.check.reports import Undecided, mistake, not_this_type, too_deep
 from difflang.check.types import (
     DTypeVar,
@@ -22,7 +22,6 @@ from difflang.check.types import (
 )
 from difflang.check.unify import Unifier
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk
-from difflang.elaborate.expressions import unknown_in
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.settle import settle
@@ -51,6 +50,7 @@ from difflang.elaborate.terms import (
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.unknown import unknown_in
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value, Values
@@ -171,7 +171,7 @@ def instantiate(
     key = key_of(cx, code, captures, terms, annotations)
     types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
     found = session.instances.get(key)
-    if found is not None and all(current_global(code.module, n) == t for n, t in found.globals):
+    if found is not None and all(type_now(n) == t for n, t in found.globals):
         return found
     if len(session.under_way.stack) >= DEEPEST:
         chain = " → ".join(str(m.code) for m in session.under_way.stack[-4:])
@@ -221,8 +221,8 @@ def known_of(term: Term) -> Hashable:
             return None
 
 
-def current_global(module: Module, name: str) -> LangType | None:
-    return module.host[name].type if name in module.host else None
+def type_now(name: Global) -> LangType | None:
+    return name.var.type if name.var is not None else None
 
 
 def built(
@@ -338,17 +338,17 @@ def blame(session: Session, before: int, code: FnCode, span: Span) -> None:
 
 def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Term:
     """The equation of a call."""
-    operands = operands_of(cx, code, instance, terms, span)
+    operands = operands_of(cx, instance, terms, span)
     types = tuple(r.type for r in instance.graph.results)
     results = cx.builder.append(OPS["call"], operands, types, (instance.graph,), name=code.decl.name)
     return called(cx, instance, results, instance.fails, span)
 
 
-def operands_of(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Values:
+def operands_of(cx: Context, instance: Instance, terms: list[Term], span: Span) -> Values:
     """What the graph of an instance takes."""
     operands = [v for t in terms for v in leaves(t)]
     for name, _ in instance.globals:
-        operands += leaves(cx.global_term(code.module.host[name]))
+        operands += leaves(cx.global_term(name))
     if instance.random:
         operands.append(cx.draw(span))
     cx.builder.span = span

@@ -184,8 +184,6 @@ DEFERRED = [
     "enum E { A, B(x: f64) }",
     "fn f(x: f64) -> f64 = x * normal()\nrule f(x) { (f(x), linear |dx| dx) }\nprint(f(1.0))",
     "fn f(p: c128) -> c128 = sqrt(p)\nrule f(p) by implicit |x| x * conj(x) - p\nprint(grad(|p| real(f(p)))(1j))",
-    "import ode (dopri5)",
-    'test "a" { assert true }',
 ]  # fmt: skip
 
 
