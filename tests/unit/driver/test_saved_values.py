@@ -206,6 +206,7 @@ JSON = {
     '{"w": [1, 2, 3], "n": 1, "s": null}': ("DL0704", "`s` is null, not str"),
     '{"w": [1, 2, 3], "n": 1}': ("DL0706", "has no `s`"),
     '{"w": [1, 2, 3], "n": 1, "n": 2, "s": "x"}': ("DL0701", "twice"),
+    '{"w": [1, 2, 3], "n": 1, "s": "\\ud800"}': ("DL0704", "half of a character"),
     "[1, 2": ("DL0701", "cannot read"),
     "[" * 100_000: ("DL0701", "cannot read"),
     "": ("DL0701", "cannot read"),
@@ -311,6 +312,11 @@ def test_what_is_not_written(call: str, code: str, tmp_path: Path) -> None:
     (tmp_path / "folder.npz").mkdir()
     assert said(tmp_path, call + "\n")[0] == code
     assert [p.name for p in tmp_path.iterdir()] == ["folder.npz"]
+
+
+def test_a_text_that_numpy_would_cut(tmp_path: Path) -> None:
+    assert said(tmp_path, 'save("a.npz", "a\\0")\n')[0] == "DL0722"
+    assert ran(tmp_path, 'save("a.json", "a\\0")\nlet s: str = load("a.json")\nprint(s == "a\\0")\n') == ["true"]
 
 
 def test_a_link_leads_nowhere_outside(tmp_path: Path) -> None:
