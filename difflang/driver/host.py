@@ -250,14 +250,16 @@ class Host(Bindings):
         return name not in self.module.host and name not in self.module.fns and name not in self.module.records
 
     def called(self, e: tree.Node) -> tree.Fn | Hosted | None:
-        """What an expression calls, if that is something of the host."""
+        """What an expression calls, if that is something of the host: `f(x)`, `x |> f`, `x.f()`."""
         fn = e.fn if isinstance(e, (tree.Call, tree.Pipe)) else None
-        if not isinstance(fn, tree.Name):
-            return None
-        decl = self.module.fns.get(fn.id) if fn.id not in self.module.host else None
+        name = fn.id if isinstance(fn, tree.Name) else fn.name if isinstance(fn, tree.Member) else ""
+        decl = self.module.fns.get(name) if name not in self.module.host else None
+        if isinstance(fn, tree.Member):
+            fields = (f.name for r in self.module.records.values() for f in r.fields)
+            return decl if decl is not None and decl.host and name not in fields else None
         if decl is not None:
             return decl if decl.host else None
-        return HOSTED.get(fn.id) if self.is_free(fn.id) else None
+        return HOSTED.get(name) if self.is_free(name) else None
 
     def is_host(self, e: tree.Node) -> bool:
         """Whether the host itself does this: a string made of values, a call of a host function."""
@@ -311,6 +313,8 @@ class Host(Bindings):
         assert isinstance(e, (tree.Call, tree.Pipe))
         function = self.called(e)
         args = e.args if isinstance(e, tree.Call) else (tree.Arg(e.value.span, None, e.value),)
+        if isinstance(e.fn, tree.Member):
+            args = (tree.Arg(e.fn.base.span, None, e.fn.base), *args)
         for arg in args:
             if isinstance(arg.value, tree.Comprehension):
                 raise mistake("DL0319", "a host function takes an array: write `[for …]`", (arg.span, ""))

@@ -193,6 +193,10 @@ print(P(x = h(1.0), s = t(5)) with (x = h(2.0)))
         ['3 -2.0 3.0 true true (2.0, "n1")', "2.0 7.0 true", 'P(x = 3.0, s = "n5")'],
     ),
     "piped": ("host fn show(x: f32) { print(x) }\n3.0 |> show\n[1.0, 2.0] |> sum |> show\n", ["3.0", "3.0"]),
+    "called like a method": (
+        "host fn plus(x: f32, y: f32) -> f32 { x + y }\nprint(1.0.plus(2.0).plus(3.0) + 1.0)\n",
+        ["7.0"],
+    ),
 }
 
 

@@ -339,6 +339,24 @@ print(a, b, c)
     assert (tmp_path / "a.csv").read_text() == 'x,"y, z"\n1.5,nan\n-0.0,inf\n'
 
 
+def test_a_type_that_a_function_declares(tmp_path: Path) -> None:
+    """For its result or its parameter; the sizes in it are those of each file."""
+    program = """write_csv("t.csv", [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+write_csv("u.csv", [[1.0, 2.0]])
+host fn data(path: str) -> f32[n, 2] { read_csv(path) }
+host fn total(x: f64[m, 2]) -> f64 { f64(m) * sum(x) }
+let x = data("t.csv")
+print(x[0], sum(data("t.csv")) + sum(data("u.csv")), total(read_csv("t.csv")), total(read_csv("u.csv")))
+host fn pick(k: i32) -> f32[n, 2] {
+  if k == 0 { return read_csv("u.csv") }
+  data("t.csv") * 2.0
+}
+print(pick(0), sum(pick(1)))
+"""
+    assert ran(tmp_path, program) == ["[1.0, 2.0] 24.0 63.0 3.0", "[[1.0, 2.0]] 42.0"]
+    assert said(tmp_path, 'let x = read_csv("t.csv") + 1.0\n')[0] == "DL0707"
+
+
 def test_several_values_under_their_names(tmp_path: Path) -> None:
     program = """record P { x: f32[2], s: str }
 write_npz("a.npz", x = [1.0, 2.0], p = P(x = [3.0, 4.0], s = "t"))
