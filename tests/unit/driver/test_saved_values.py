@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +286,29 @@ def test_a_killed_write_keeps_the_old_file(tmp_path: Path) -> None:
         patch.setattr(os, "fsync", killed)
         with pytest.raises(KeyboardInterrupt):
             ran(tmp_path, 'save("a.npz", [2.0])\n')
+    assert (tmp_path / "a.npz").read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["fsync", "open", "replace"])
+def test_a_process_that_is_killed_leaves_a_whole_file(step: str, tmp_path: Path) -> None:
+    (tmp_path / "a.dfl").write_text('save("a.npz", [2.0])\n', encoding="utf-8")
+    ran(tmp_path, 'save("a.npz", [1.0])\n')
+    before = (tmp_path / "a.npz").read_bytes()
+    code = f"""import os, pathlib, signal, sys
+die = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
+step = {step!r}
+if step == "fsync":
+    os.fsync = die
+else:
+    setattr(pathlib.Path, step, die)
+from difflang.driver import files, program
+from difflang.driver.engine import Engine
+from difflang.base.source import Source
+program.run(program.check(Source("a", 'save("a.npz", [2.0])\\n')), Engine("interpret"), program.access_to(pathlib.Path(sys.argv[1]) / "a"), 0, print)
+"""
+    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert result.returncode == -9
     assert (tmp_path / "a.npz").read_bytes() == before
 
 
