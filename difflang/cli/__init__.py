@@ -63,7 +63,9 @@ def main() -> None:
 @click.option("--device", help="Where functions run: cpu, gpu, tpu.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
-@click.option("--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read.")
+@click.option(
+    "--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read and written."
+)
 @search_path
 @full_traceback
 def run(

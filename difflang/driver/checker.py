@@ -221,7 +221,12 @@ class Checker(Host):
                 raise Ended
 
     def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]:
-        value = yield super().value_of(e, wanted)
+        try:
+            value = yield super().value_of(e, wanted)
+        except Undecided:  # a text that only the run has decides: both sides are gone through
+            if not isinstance(e, tree.If):
+                raise
+            value = yield self.control(e, wanted)
         if value is UNKNOWN:
             raise Reported
         return value

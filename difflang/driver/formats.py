@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from difflang.base.source import Span
+from difflang.check.reports import mistake
 from difflang.driver.extras import needed
 from difflang.driver.tables import csv_text
 
@@ -18,7 +19,8 @@ Stored = Mapping[str, Any]  # by path, such as `layers.0.w`: a NumPy array or a 
 
 SUFFIXES = {".csv": "csv", ".npy": "npy", ".npz": "npz", ".safetensors": "safetensors", ".json": "json"}
 ALONE = "value"  # what archives call a value that has no name
-COMPLEX = "complex:"  # in the notes of a safetensors file, before the path of what is stored as pairs of f64
+COMPLEX = "complex:"  # in the notes of a safetensors file, before the path of what is stored as pairs of f64,
+TEXT = "text:"  # and before that of a text
 
 
 def npy_read(path: Path, _: Span) -> Stored:
@@ -56,7 +58,11 @@ def native(array: np.ndarray) -> np.ndarray:
     return array.astype(array.dtype.newbyteorder("="))
 
 
-def npz_written(stored: Stored, _: Span) -> bytes:
+def npz_written(stored: Stored, span: Span) -> bytes:
+    if any(isinstance(text, str) and text.endswith("\0") for text in stored.values()):
+        raise mistake(
+            "DL0711", "npz holds no text that ends with \\0", (span, ""), help="save it as safetensors or json"
+        )
     file = io.BytesIO()
     arrays: dict[str, Any] = {name or ALONE: np.asarray(value) for name, value in stored.items()}
     np.savez(file, allow_pickle=False, **arrays)
@@ -77,7 +83,7 @@ def safetensors_read(path: Path, span: Span) -> Stored:
     except library.SafetensorError as error:
         raise ValueError(str(error)) from None
     notes: dict[str, str] = header(data).get("__metadata__", {})
-    stored: dict[str, Any] = {n: text for n, text in notes.items() if not n.startswith(COMPLEX) and n != "format"}
+    stored: dict[str, Any] = {n.removeprefix(TEXT): text for n, text in notes.items() if n.startswith(TEXT)}
     for name, view in found:
         if view["dtype"] not in DTYPES:
             raise ValueError(f"`{name}` is {view['dtype']}, which the language does not have")
@@ -104,7 +110,7 @@ def safetensors_written(stored: Stored, span: Span) -> bytes:
     arrays: dict[str, np.ndarray] = {}
     for name, value in stored.items():
         if isinstance(value, str):
-            notes[name or ALONE] = value
+            notes[TEXT + (name or ALONE)] = value
             continue
         if value.dtype == np.complex128:
             notes[COMPLEX + (name or ALONE)] = "c128, as pairs of f64"

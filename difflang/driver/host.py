@@ -307,6 +307,8 @@ class Host(Bindings):
         assert isinstance(e, (tree.Call, tree.Pipe))
         function = self.called(e)
         args = e.args if isinstance(e, tree.Call) else (tree.Arg(e.value.span, None, e.value),)
+        if isinstance(e.fn, tree.Member) and self.module_named(e.fn.base) is None:
+            args = (tree.Arg(e.fn.base.span, None, e.fn.base), *args)
         for arg in args:
             if isinstance(arg.value, tree.Comprehension):
                 raise mistake("DL0319", "a host function takes an array: write `[for …]`", (arg.span, ""))

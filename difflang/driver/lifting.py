@@ -9,9 +9,7 @@ from typing import Any
 from difflang.elaborate.names import child_names, children
 from difflang.syntax import tree
 
-OWN_NAMES = (
-    tree.Lambda, tree.Fn, tree.ArrayComprehension, tree.Comprehension, tree.Match, tree.WithKey, tree.Checkpoint,
-)  # fmt: skip  # what stands inside depends on names bound there, or is compiled as a whole
+OWN_NAMES = (tree.Lambda, tree.Fn, tree.ArrayComprehension, tree.Comprehension, tree.Checkpoint)  # and names of theirs
 STEPS = (tree.If, tree.Block, tree.For, tree.While)
 
 
@@ -29,12 +27,10 @@ def lifted(e: tree.Node, is_host: Callable[[tree.Node], bool]) -> Lifted | None:
     todo: list[tree.Node] = [e]
     while todo:
         order.append(todo.pop())
-        if not isinstance(order[-1], OWN_NAMES):
-            todo += reversed(children(order[-1]))
+        todo += reversed(inside(order[-1]))
     acting: set[tree.Node] = set()
     for node in reversed(order):
-        inside = () if isinstance(node, OWN_NAMES) else children(node)
-        if is_host(node) or any(c in acting for c in inside):
+        if is_host(node) or any(c in acting for c in inside(node)):
             acting.add(node)
     if e not in acting:
         return None
@@ -51,8 +47,17 @@ def lifted(e: tree.Node, is_host: Callable[[tree.Node], bool]) -> Lifted | None:
             names[node] = tree.Name(node.span, name)
             parts.append((name, node))  # type: ignore[arg-type]
         elif node in acting:
-            todo += reversed(children(node))
+            todo += reversed(inside(node))
     return Lifted(rebuilt(order, names)[e], tuple(parts))  # type: ignore[arg-type]
+
+
+def inside(node: tree.Node) -> list[tree.Node]:
+    """The nodes in a node that stand where it does: what is bound or compiled inside it is its own."""
+    match node:
+        case tree.Match(subject=first) | tree.WithKey(key=first):
+            return [first]
+        case _:
+            return [] if isinstance(node, OWN_NAMES) else children(node)
 
 
 def decides(node: tree.Node, acting: set[tree.Node]) -> bool:
@@ -72,7 +77,7 @@ def rebuilt(order: list[tree.Node], names: Mapping[tree.Node, tree.Node]) -> dic
     """The nodes that hold something with a name now, made anew, inner ones first."""
     new = dict(names)
     for node in reversed(order):
-        if node not in new and not isinstance(node, OWN_NAMES) and any(c in new for c in children(node)):
+        if node not in new and any(c in new for c in inside(node)):
             changed = {n: exchanged(getattr(node, n), new) for n in child_names(type(node))}
             new[node] = replace(node, **changed)
     return new

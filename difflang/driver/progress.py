@@ -37,4 +37,6 @@ def bar(items: Iterator[T], length: int) -> Iterator[T]:
 
 def pace(speed: float) -> str:
     """`3.2 steps/s`, or the time of a step where one takes longer than a second."""
-    return f"{speed:.3g} steps/s" if speed >= 1 else f"{1 / speed:.3g} s/step"
+    if speed < 1:
+        return f"{1 / speed:.3g} s/step"
+    return f"{speed:,.0f} steps/s" if speed >= 100 else f"{speed:.3g} steps/s"

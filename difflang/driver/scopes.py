@@ -28,16 +28,23 @@ class Scopes:
         declared = (m.fns, m.records, m.imported, m.modules, m.later)
         return m.host.get(name) is None and not any(name in names for names in declared)
 
+    def module_named(self, e: tree.Node) -> Module | None:
+        """The module that an expression names, where no value of that name hides it."""
+        if not isinstance(e, tree.Name) or self.module.host.get(e.id) is not None:
+            return None
+        return self.module.modules.get(e.id)
+
     def host_function(self, e: tree.Node) -> Global | None:
-        """The `host fn` that an expression names, of this module or another. Errors: DL0724 for a private one."""
+        """The `host fn` that is called as `f(x)`, `m.f(x)` or `x.f()`. Errors: DL0724 for a private one."""
         m = self.module
-        match e:
-            case tree.Name(id=name) if m.host.get(name) is None:
-                found = Global(m, name) if name in m.fns else m.imported.get(name)
-            case tree.Member(base=tree.Name(id=first), name=name) if m.host.get(first) is None:
-                found = Global(m.modules[first], name) if first in m.modules else None
-            case _:
+        if isinstance(e, tree.Member) and (other := self.module_named(e.base)) is not None:
+            found = Global(other, e.name)
+        else:
+            fields = {f.name for r in m.records.values() for f in r.fields} if isinstance(e, tree.Member) else ()
+            name = e.name if isinstance(e, tree.Member) else e.id if isinstance(e, tree.Name) else ""
+            if m.host.get(name) is not None or name in fields:
                 return None
+            found = Global(m, name) if name in m.fns else m.imported.get(name)
         decl = found.module.fns.get(found.name) if found is not None else None
         if found is None or decl is None or not decl.host:
             return None

@@ -95,6 +95,8 @@ class Loading:
 
     def text(self, path: str, leaf: Leaf, found: Any) -> TextType:
         if isinstance(leaf, TextType) and isinstance(found, str):
+            if any("\ud800" <= c <= "\udfff" for c in found):
+                raise self.differs("DL0704", path, "half of a character", "str")
             return TextType(found)
         shown = "a text" if isinstance(found, str) else held(found)
         raise self.differs("DL0704", path, shown, show_type(leaf))

@@ -332,8 +332,10 @@ class Context:
         """The size that a number is. Errors: DL0305 if only the run will know it."""
         if isinstance(term, Array) and isinstance(term.static, (int, Poly)) and not isinstance(term.static, bool):
             return term.static
-        if isinstance(term, Array) and self.root.demand is not None and term.value in self.root.host_numbers:
-            return self.root.demand(self.root.host_numbers[term.value])
+        whole = isinstance(term, Array) and term.tensor.dtype.is_integer and not term.tensor.shape
+        asked = self.root.host_numbers.get(term.value) if isinstance(term, Array) and whole else None
+        if asked is not None and self.root.demand is not None:
+            return self.root.demand(asked)
         if isinstance(term, Poison):
             raise Reported
         found = show_type(type_of(term))

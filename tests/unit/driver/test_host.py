@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from difflang.driver.library import HOSTED
+from difflang.elaborate.expressions import HOST_ONLY
 from support.language import codes, ran
 
 PROGRAMS: dict[str, tuple[str, list[str]]] = {
@@ -176,7 +178,25 @@ print(most(zeros(0)), most([1.0, 2.0]), least(zeros(0)), least([1.0, 2.0]))
 """,
         ["-inf 2.0 inf 1.0"],
     ),
+    "everywhere in an expression": (
+        """host fn h(x: f32) -> f32 { x + 1.0 }
+host fn t(n: i32) -> str { "n{n}" }
+record P { x: f32, s: str }
+let a = [1.0, 2.0, 3.0]
+var i = 0
+while h(f32(i)) < 4.0 { i += 1 }
+assert h(1.0) > 0.0, "never {h(1.0)}"
+print(i, -h(1.0), h(h(1.0)), 0.0 < h(0.0) < 2.0, t(3) == "n3", (h(1.0), t(1)))
+print(a[i32(h(0.0))], sum([for j in 0..2 => a[j] * 2.0]) + h(0.0), with_key(key(i32(h(1.0)))) { uniform() } < 1.0)
+print(P(x = h(1.0), s = t(5)) with (x = h(2.0)))
+""",
+        ['3 -2.0 3.0 true true (2.0, "n1")', "2.0 7.0 true", 'P(x = 3.0, s = "n5")'],
+    ),
     "piped": ("host fn show(x: f32) { print(x) }\n3.0 |> show\n[1.0, 2.0] |> sum |> show\n", ["3.0", "3.0"]),
+    "called like a method": (
+        "host fn plus(x: f32, y: f32) -> f32 { x + y }\nprint(1.0.plus(2.0).plus(3.0) + 1.0)\n",
+        ["7.0"],
+    ),
 }
 
 
@@ -218,6 +238,11 @@ WRONG: dict[str, tuple[str, list[tuple[str, int]]]] = {
     "nothing to go on with": ("host fn f() { print(1) }\nprint(1 + f())\n", [("DL0313", 2)]),
     "lengths beside each other": ("for (a, b) in zip([1, 2], [1, 2, 3]) { print(a) }\n", [("DL0330", 1)]),
     "a variable keeps its type": ("host fn f() -> f32 { 1.0 }\nvar x = 1\nx = f()\n", [("DL0304", 3)]),
+    "a size that is no whole number": ("var k = 2.7\nprint(zeros(k))\n", [("DL0305", 2)]),
+    "what a text decides is checked on both sides": (
+        'let mode = arg("mode", default = "a")\nlet k = if mode == "b" { 1.0 } else { 2.0 }\nprint(k + true)\n',
+        [("DL0311", 3)],
+    ),
     "a host fn in a block": ("for i in 0..2 {\n  host fn f() { print(1) }\n  f()\n}\n", [("DL0801", 2)]),
     "in a branch not taken": ("if 1 > 2 {\n  for i in 0..2 { print(missing) }\n}\n", [("DL0201", 2)]),
     "where a text decides": ('let mode = arg("mode", default = "a")\nif mode == "b" {\n  print(missing)\n}\n', [("DL0201", 3)]),
@@ -253,3 +278,8 @@ def test_units_are_compiled_once() -> None:
         return len(made)
 
     assert staged(2) == staged(9)
+
+
+def test_a_function_that_only_the_host_has_is_known_as_such() -> None:
+    """Inside a `fn` each has a way out of its own."""
+    assert set(HOSTED) - {"print"} == set(HOST_ONLY)

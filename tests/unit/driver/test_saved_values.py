@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +208,7 @@ JSON = {
     '{"w": [1, 2, 3], "n": 1, "s": null}': ("DL0704", "`s` is null, not str"),
     '{"w": [1, 2, 3], "n": 1}': ("DL0706", "has no `s`"),
     '{"w": [1, 2, 3], "n": 1, "n": 2, "s": "x"}': ("DL0701", "twice"),
+    '{"w": [1, 2, 3], "n": 1, "s": "\\ud800"}': ("DL0704", "half of a character"),
     "[1, 2": ("DL0701", "cannot read"),
     "[" * 100_000: ("DL0701", "cannot read"),
     "": ("DL0701", "cannot read"),
@@ -286,6 +289,29 @@ def test_a_killed_write_keeps_the_old_file(tmp_path: Path) -> None:
     assert (tmp_path / "a.npz").read_bytes() == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["fsync", "open", "replace"])
+def test_a_process_that_is_killed_leaves_a_whole_file(step: str, tmp_path: Path) -> None:
+    (tmp_path / "a.dfl").write_text('save("a.npz", [2.0])\n', encoding="utf-8")
+    ran(tmp_path, 'save("a.npz", [1.0])\n')
+    before = (tmp_path / "a.npz").read_bytes()
+    code = f"""import os, pathlib, signal, sys
+die = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
+step = {step!r}
+if step == "fsync":
+    os.fsync = die
+else:
+    setattr(pathlib.Path, step, die)
+from difflang.driver import files, program
+from difflang.driver.engine import Engine
+from difflang.base.source import Source
+program.run(program.check(Source("a", 'save("a.npz", [2.0])\\n')), Engine("interpret"), program.access_to(pathlib.Path(sys.argv[1]) / "a"), 0, print)
+"""
+    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert result.returncode == -9
+    assert (tmp_path / "a.npz").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("call", "code"),
     [
@@ -313,6 +339,11 @@ def test_what_is_not_written(call: str, code: str, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["folder.npz"]
 
 
+def test_a_text_that_numpy_would_cut(tmp_path: Path) -> None:
+    assert said(tmp_path, 'save("a.npz", "a\\0")\n')[0] == "DL0711"
+    assert ran(tmp_path, 'save("a.json", "a\\0")\nlet s: str = load("a.json")\nprint(s == "a\\0")\n') == ["true"]
+
+
 def test_a_link_leads_nowhere_outside(tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir(), outside.mkdir()
@@ -331,6 +362,24 @@ print(a, b, c)
 """
     assert ran(tmp_path, program) == ["[[1.5, nan],\n [-0.0, inf]] [9007199254740993, -2] [true, false]"]
     assert (tmp_path / "a.csv").read_text() == 'x,"y, z"\n1.5,nan\n-0.0,inf\n'
+
+
+def test_a_type_that_a_function_declares(tmp_path: Path) -> None:
+    """For its result or its parameter; the sizes in it are those of each file."""
+    program = """write_csv("t.csv", [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+write_csv("u.csv", [[1.0, 2.0]])
+host fn data(path: str) -> f32[n, 2] { read_csv(path) }
+host fn total(x: f64[m, 2]) -> f64 { f64(m) * sum(x) }
+let x = data("t.csv")
+print(x[0], sum(data("t.csv")) + sum(data("u.csv")), total(read_csv("t.csv")), total(read_csv("u.csv")))
+host fn pick(k: i32) -> f32[n, 2] {
+  if k == 0 { return read_csv("u.csv") }
+  data("t.csv") * 2.0
+}
+print(pick(0), sum(pick(1)))
+"""
+    assert ran(tmp_path, program) == ["[1.0, 2.0] 24.0 63.0 3.0", "[[1.0, 2.0]] 42.0"]
+    assert said(tmp_path, 'let x = read_csv("t.csv") + 1.0\n')[0] == "DL0707"
 
 
 def test_several_values_under_their_names(tmp_path: Path) -> None:
