@@ -12,6 +12,7 @@ from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
 from difflang.check.modules import Global, HostVar, Module
+from difflang.check.qualified import no_variable
 from difflang.check.reports import mistake
 from difflang.check.types import RangeType, TextType, TupleType, show_type
 from difflang.check.unify import Unifier
@@ -239,9 +240,7 @@ class Host(Scopes, ABC):
     def assignable(self, name: str, span: Span) -> HostVar:
         var = self.module.host.get(name)
         if var is None:
-            raise mistake(
-                "DL0201", f"there is no variable `{name}` here", (span, ""), help=f"declare it with `var {name} = …`"
-            )
+            raise no_variable(self.module, name, span)
         if var.broken:
             raise Reported
         if not var.mutable:

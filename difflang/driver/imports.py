@@ -126,7 +126,7 @@ def link(module: Module, item: tree.Import, other: Module, session: Session) -> 
         if error := refused(other, name, span):
             session.report(error)
             module.later[name] = item
-        elif free(module, name, span, session):
+        elif free(module, name, span, session, f"`import … as m` without names, and write `m.{name}`"):
             module.imported[name] = Global(other, name)
             if name in other.records:
                 module.records[name] = other.records[name]
@@ -134,18 +134,17 @@ def link(module: Module, item: tree.Import, other: Module, session: Session) -> 
         if not name.isidentifier():
             way = f'give it one: `import "{item.module}" as name`'
             raise mistake("DL0720", f"`{name}` cannot be a name", (item.module_span, ""), help=way)
-        if free(module, name, item.module_span, session):
+        if free(module, name, item.module_span, session, "another name for it: `import … as name`"):
             module.modules[name] = other
             module.records.update({f"{name}.{r}": other.records[r] for r in other.public if r in other.records})
 
 
-def free(module: Module, name: str, span: Span, session: Session) -> bool:
+def free(module: Module, name: str, span: Span, session: Session, way: str) -> bool:
     """Whether nothing in a file has this name; from now on the import has. Errors are reported: DL0210."""
     taken = module.declared.get(name)
     if taken is not None:
         labels = ((span, "here again"), (taken.span, "here first"))
-        way = "import its module under a name, `import … as m`, and write `m.{name}`"
-        session.report(mistake("DL0210", f"`{name}` is declared twice", *labels, help=way.format(name=name)))
+        session.report(mistake("DL0210", f"`{name}` is declared twice", *labels, help=f"use {way}"))
         return False
     module.declared[name] = Declared(span, public=False)
     return True

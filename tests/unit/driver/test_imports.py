@@ -378,6 +378,8 @@ def test_a_circle_is_shown_with_its_way(files: Files) -> None:
         ("fn g[V: vec](x: V) -> V = m.nothing(x)", "DL0723", "the module `model` has no `nothing`"),
         ('import "model.dfl" (nothing)', "DL0723", "the module `model` has no `nothing`"),
         ('import "model.dfl" (secret)', "DL0724", "write `pub` before"),
+        ("m.scale = 4.0", "DL0208", "`m` is imported"),
+        ("fn f(x: f32) -> f32 { m = x }", "DL0208", "`m` is imported"),
         ("let m = 3", "DL0210", "declared twice"),
         ("import linalg as m", "DL0210", "declared twice"),
         ("import odd", "DL0720", "did you mean `ode`?"),
@@ -426,6 +428,8 @@ def test_from_python(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(module) == ["twice"] and module.m.Net is module.m.Net
     monkeypatch.chdir(path.parent)
     assert float(difflang.loads('import "model.dfl" as m\nfn f(x: f64) -> f64 = m.scaled(x)\n').f(2.0)) == 12
+    elsewhere = difflang.loads("import model\nfn f(x: f64) -> f64 = model.scaled(x)\n", paths=[path.parent])
+    assert float(elsewhere.f(2.0)) == 12
     with pytest.raises(difflang.DataError, match="DL0720"):
         difflang.loads('import "other.dfl"\n')
 
