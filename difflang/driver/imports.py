@@ -51,6 +51,7 @@ class File:
     folder: Path
     library: bool = False
     by: tree.Import | None = None
+    done: bool = False  # whether all that it imports is there
     waiting: Iterator[tree.Import] = field(init=False, repr=False)  # its imports that were not followed yet
 
     def __post_init__(self) -> None:
@@ -64,12 +65,13 @@ def program_of(source: Source, path: Path | None, search: Search, session: Sessi
     """
     module, parsed = declare(source, session, default)
     first = File(module, parsed.items, path.resolve() if path is not None else None, search.folder)
-    under_way, known, done = [first], {first.path: first}, list[File]()
+    under_way, known, program = [first], {first.path: first}, list[File]()
     while under_way:
         file = under_way[-1]
         item = next(file.waiting, None)
         if item is None:
-            done.append(under_way.pop())
+            file.done = True
+            program.append(under_way.pop())
             continue
         try:
             found = find(item, file, search)
@@ -77,13 +79,13 @@ def program_of(source: Source, path: Path | None, search: Search, session: Sessi
             if other is None:
                 other = known[found.path] = opened(found, item, module, session, default)
                 under_way.append(other)
-            elif other in under_way:
+            elif not other.done:
                 raise circle(under_way[under_way.index(other) :], item)
             link(file.module, item, other.module, session)
         except DifflangError as error:
             session.report(error)
             file.module.later |= dict.fromkeys(bound(item), item)
-    return done
+    return program
 
 
 def opened(found: Found, item: tree.Import, first: Module, session: Session, default: str | None) -> File:
