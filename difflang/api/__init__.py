@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,33 +77,41 @@ class Module:
         return f"<difflang module {self.__name__}: {', '.join(self)}>"
 
 
-def load(path: str | Path, *, seed: int = 0) -> Module:
+def load(path: str | Path, *, seed: int = 0, paths: Sequence[str | Path] = ()) -> Module:
     """The functions of a file, checked. Its statements are not run.
 
     A top-level `let` that a function uses is evaluated when it is first needed, in silence; it may read files in the
-    folder of the program. What depends on a `var` is had only by running the file. `seed` is where random calls start.
+    folder of the program. What depends on a `var` is had only by running the file. `seed` is where random calls start,
+    `paths` are further folders that imports lead into.
 
     Errors: ParseError, CheckError; DataError where there is no such file.
     """
     with doorway():
         place = Path(path)
-        return module_of(read(place, str(path)), place.stem, place, seed)
+        return module_of(read(place, str(path)), place.stem, place, seed, paths)
 
 
-def loads(source: str, name: str = "<string>", origin: tuple[str, int] | None = None, *, seed: int = 0) -> Module:
-    """The functions of a text, checked, as `load` does. Files are read from the current folder.
+def loads(
+    source: str,
+    name: str = "<string>",
+    origin: tuple[str, int] | None = None,
+    *,
+    seed: int = 0,
+    paths: Sequence[str | Path] = (),
+) -> Module:
+    """The functions of a text, checked, as `load` does. Files are read and imported from the current folder.
 
     `origin` says in which file, and on which line of it, the text begins: reports then point there.
     """
     with doorway():
         if origin is not None:
             file, line = origin
-            return module_of(Source(file, "\n" * (line - 1) + source), name, None, seed)
-        return module_of(Source(name, source), name, None, seed)
+            return module_of(Source(file, "\n" * (line - 1) + source), name, None, seed, paths)
+        return module_of(Source(name, source), name, None, seed, paths)
 
 
-def module_of(source: Source, name: str, path: Path | None, seed: int) -> Module:
-    checked = program.check(source, path=path)
+def module_of(source: Source, name: str, path: Path | None, seed: int, paths: Sequence[str | Path]) -> Module:
+    checked = program.check(source, path=path, paths=tuple(map(Path, paths)))
     if checked.errors:
         raise DifflangError(*checked.diagnostics)
     if checked.diagnostics:

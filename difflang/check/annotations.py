@@ -38,6 +38,7 @@ from difflang.syntax import tree
 
 BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
 ALL_BOUNDS = (*BOUNDS, "vec")
+WHOLE = (Tensor, TupleType, RecordType, ClosureType, FnType)
 Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 
 
@@ -103,8 +104,7 @@ class Annotations:
 
     def unknown(self, span: Span, name: str) -> DifflangError:
         place = Span(span.source, span.start, span.start + len(name))
-        table = self.table()
-        if table is not None and table.module is not None and (error := no_such_type(table.module, name, place)):
+        if error := no_such_type(self.table(), name, place):
             return error
         near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *self.generics, *self.names()])
         way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
@@ -188,11 +188,13 @@ class Annotations:
 
     def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> Binding:
         """What a record is applied to: a size, an element type or a whole type."""
-        match arg:
-            case tree.TypeName(path=(name,)) if (dtype := self.element(name)) is not None:
+        if isinstance(arg, tree.TypeName) and len(arg.path) == 1:
+            (name,) = arg.path
+            if (dtype := self.element(name)) is not None:
                 return dtype
-            case tree.TypeName(path=(name,)) if name in self.generics and self.generics[name] not in BOUNDS:
-                return self.bound[name] if name in self.bound else self.type(arg)
+            if self.generics.get(name) == "vec" or isinstance(self.bound.get(name), WHOLE):
+                return self.generic(arg, name)
+        match arg:
             case tree.TypeName() | tree.TypeInt() | tree.DimBinary():
                 return self.dim(arg)
             case tree.TypeApply() | tree.TypeCall() | tree.TypeFn():
@@ -322,8 +324,8 @@ class Annotations:
             return self.match_dim(arg, found, waiting)
         if isinstance(found, DType) and isinstance(arg, tree.TypeName):
             return self.match_element(arg.path[0], Tensor(found))
-        whole = isinstance(found, (Tensor, TupleType, RecordType, ClosureType, FnType))
-        return whole and isinstance(arg, tree.Node) and self.matched(cast("tree.TypeExpr", arg), found, waiting)
+        whole = isinstance(found, WHOLE) and isinstance(arg, tree.Node)
+        return whole and self.matched(cast("tree.TypeExpr", arg), cast("LangType", found), waiting)
 
     def match_element(self, name: str, type: Tensor) -> bool:
         bound = self.generics.get(name)

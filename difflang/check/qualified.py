@@ -1,11 +1,11 @@
-"""Names of other modules: what is said of one that is not there, or that its module keeps to itself."""
+"""Names of other modules: what is said of one that is not there, or is private, or is assigned to."""
 
 from __future__ import annotations
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.modules import Module
+from difflang.check.modules import Module, Records
 from difflang.check.reports import Undecided, mistake
 
 
@@ -33,10 +33,11 @@ def absent(module: Module, name: str, span: Span) -> DifflangError:
     return mistake("DL0723", f"the module `{module.name}` has no `{name}`", (span, ""), help=way)
 
 
-def no_such_type(module: Module, name: str, span: Span) -> DifflangError | None:
+def no_such_type(records: Records | None, name: str, span: Span) -> DifflangError | None:
     """What is said of a type `model.Net` that is not there. Errors: Undecided where the import has failed."""
     qualifier, point, rest = name.rpartition(".")
-    if not point:
+    module = records.module if records is not None else None
+    if not point or module is None:
         return None
     if qualifier in module.later:
         raise Undecided
@@ -48,3 +49,12 @@ def no_such_type(module: Module, name: str, span: Span) -> DifflangError | None:
     place = Span(span.source, span.end - len(rest), span.end)
     way = "it has the name of a value: a type is a record"
     return refused(other, rest, place) or mistake("DL0202", f"`{name}` is no type", (place, ""), help=way)
+
+
+def no_variable(module: Module, name: str, span: Span) -> DifflangError:
+    """What is said of an assignment to a name that no variable has."""
+    if name in module.modules or name in module.imported:
+        way = "bind a value of your own: `var x = …`"
+        return mistake("DL0208", f"`{name}` is imported: what it stands for does not change", (span, ""), help=way)
+    way = f"declare it with `var {name} = …`"
+    return mistake("DL0201", f"there is no variable `{name}` here", (span, ""), help=way)

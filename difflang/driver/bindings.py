@@ -11,6 +11,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostVar, Module
+from difflang.check.qualified import no_variable
 from difflang.check.reports import mistake
 from difflang.check.types import LangType, RecordType, TextType, TupleType, show_type
 from difflang.driver.lifting import Lifted
@@ -195,9 +196,7 @@ class Bindings(Scopes, ABC):
         """The variable of that name. Errors: DL0201, DL0208."""
         var = self.module.host.get(name)
         if var is None:
-            raise mistake(
-                "DL0201", f"there is no variable `{name}` here", (span, ""), help=f"declare it with `var {name} = …`"
-            )
+            raise no_variable(self.module, name, span)
         if var.broken:
             raise Reported
         if not var.mutable:

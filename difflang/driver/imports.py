@@ -51,6 +51,7 @@ class File:
     folder: Path
     library: bool = False
     by: tree.Import | None = None
+    done: bool = False  # whether all that it imports is there
     waiting: Iterator[tree.Import] = field(init=False, repr=False)  # its imports that were not followed yet
 
     def __post_init__(self) -> None:
@@ -64,12 +65,13 @@ def program_of(source: Source, path: Path | None, search: Search, session: Sessi
     """
     module, parsed = declare(source, session, default)
     first = File(module, parsed.items, path.resolve() if path is not None else None, search.folder)
-    under_way, known, done = [first], {first.path: first}, list[File]()
+    under_way, known, program = [first], {first.path: first}, list[File]()
     while under_way:
         file = under_way[-1]
         item = next(file.waiting, None)
         if item is None:
-            done.append(under_way.pop())
+            file.done = True
+            program.append(under_way.pop())
             continue
         try:
             found = find(item, file, search)
@@ -77,13 +79,13 @@ def program_of(source: Source, path: Path | None, search: Search, session: Sessi
             if other is None:
                 other = known[found.path] = opened(found, item, module, session, default)
                 under_way.append(other)
-            elif other in under_way:
+            elif not other.done:
                 raise circle(under_way[under_way.index(other) :], item)
             link(file.module, item, other.module, session)
         except DifflangError as error:
             session.report(error)
             file.module.later |= dict.fromkeys(bound(item), item)
-    return done
+    return program
 
 
 def opened(found: Found, item: tree.Import, first: Module, session: Session, default: str | None) -> File:
@@ -126,7 +128,7 @@ def link(module: Module, item: tree.Import, other: Module, session: Session) -> 
         if error := refused(other, name, span):
             session.report(error)
             module.later[name] = item
-        elif free(module, name, span, session):
+        elif free(module, name, span, session, f"`import … as m` without names, and write `m.{name}`"):
             module.imported[name] = Global(other, name)
             if name in other.records:
                 module.records[name] = other.records[name]
@@ -134,18 +136,17 @@ def link(module: Module, item: tree.Import, other: Module, session: Session) -> 
         if not name.isidentifier():
             way = f'give it one: `import "{item.module}" as name`'
             raise mistake("DL0720", f"`{name}` cannot be a name", (item.module_span, ""), help=way)
-        if free(module, name, item.module_span, session):
+        if free(module, name, item.module_span, session, "another name for it: `import … as name`"):
             module.modules[name] = other
             module.records.update({f"{name}.{r}": other.records[r] for r in other.public if r in other.records})
 
 
-def free(module: Module, name: str, span: Span, session: Session) -> bool:
+def free(module: Module, name: str, span: Span, session: Session, way: str) -> bool:
     """Whether nothing in a file has this name; from now on the import has. Errors are reported: DL0210."""
     taken = module.declared.get(name)
     if taken is not None:
         labels = ((span, "here again"), (taken.span, "here first"))
-        way = "import its module under a name, `import … as m`, and write `m.{name}`"
-        session.report(mistake("DL0210", f"`{name}` is declared twice", *labels, help=way.format(name=name)))
+        session.report(mistake("DL0210", f"`{name}` is declared twice", *labels, help=f"use {way}"))
         return False
     module.declared[name] = Declared(span, public=False)
     return True

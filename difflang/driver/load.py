@@ -116,6 +116,7 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
         case tree.Enum(name=name, name_span=span):
             module.records.setdefault(name, tree.Record(item.span, name, span, item.generics, ()))
             module.later |= {variant.name: item for variant in item.variants}
+            module.declared |= {n: Declared(span, item.pub) for n in (name, *[v.name for v in item.variants])}
             session.report(not_yet("`enum` is", span, "use a record, or an `if`"))
         case tree.Extern(name=name):
             module.later[name] = item

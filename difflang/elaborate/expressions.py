@@ -184,6 +184,7 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         *module.fns,
         *module.records,
         *module.imported,
+        *module.modules,
         *prelude,
         *BUILTINS,
         *TRANSFORMS,

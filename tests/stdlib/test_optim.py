@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
 
+import difflang
 from difflang.driver.engine import Engine, Program
 from difflang.driver.room import LITTLE, Room
 from difflang.ir.graph import Graph
@@ -125,3 +127,24 @@ def test_steps_on_the_host_are_one_program() -> None:
         assert np.asarray(p).dtype == np.float32 and int(count) == steps
         counts.append(len(engine.made))
     assert counts[0] == counts[1]
+
+
+def test_from_python() -> None:
+    """What an optimizer remembers goes out and comes in again, of an array and of a record."""
+    module: Any = difflang.loads("""
+import optim (adam, Moments, moments)
+record Model { w: f64[2], n: i32 }
+fn start(p: f64[n]) -> Moments[f64[n]] = moments(p)
+fn step(p: f64[n], s: Moments[f64[n]]) -> (f64[n], Moments[f64[n]]) = adam(p, 2 * p, s, rate = 0.1)
+fn begin(m: Model) -> Moments[D(Model)] = moments(m)
+fn train(m: Model, s: Moments[D(Model)]) -> (Model, Moments[D(Model)]) = adam(m, grad(|m| sum(m.w^2))(m), s, rate = 0.1)
+""")
+    p = np.ones(2)
+    m = module.Model(w=p, n=3)
+    s, t = module.start(p), module.begin(m)
+    for _ in range(3):
+        p, s = module.step(p, s)
+        m, t = module.train(m, t)
+    assert type(s) is module.Moments and type(t) is module.Moments
+    np.testing.assert_allclose(m.w, p, rtol=1e-14)
+    np.testing.assert_allclose(t.square.w, s.square, rtol=1e-14)

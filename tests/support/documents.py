@@ -4,8 +4,8 @@ A `dfl` block is a program: checked and run, as if it stood beside the examples.
 block that ran, `dfl name.dfl` is also a file that the programs and commands below it in its document find. A `python`
 block runs (and `python continue` goes on). A `sh` block is a list of commands; those that begin with `difflang` run in
 process. The next block, if it is a `text` block, is what the block above it prints, long numbers to one unit in their
-last digit; a block without one prints nothing, and nothing is reported of it; of commands without one only whether they
-succeed counts.
+last digit; a block without one prints nothing, and nothing is reported of it; of commands without one only their
+success counts.
 """
 
 from __future__ import annotations

@@ -13,7 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 import difflang
+from difflang.base.source import Source
 from difflang.cli import main
+from difflang.driver import program
+from difflang.driver.rulecheck import compare
+from difflang.driver.values import HostValue
+from difflang.ir.op import OPS
+from difflang.ir.types import DTYPES, Tensor
 
 Files = Callable[..., Path]
 
@@ -221,6 +227,19 @@ pub fn total() -> f64 = sum(x) * f64(n)
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_which_numbers_a_module_draws(files: Files) -> None:
+    """Those of a session whose key is the program's with 2^32 - 1 - i folded in."""
+    first, second = "pub let x = uniform(2)\n", 'import "a.dfl" (x)\npub let y = uniform(2) + 0 * x\n'
+    path = files(
+        main='import "b.dfl" (y)\nimport "a.dfl" (x)\nprint(x)\nprint(y)\nprint(uniform(2))\n', a=first, b=second
+    )
+    fold = OPS["fold_in"].reference
+    keys = [fold(np.array([0, 9], np.uint32), np.uint32(2**32 - 1 - i)) for i in (0, 1)]
+    seeds = [*[(int(k[0]) << 32) + int(k[1]) for k in keys], 9]
+    alone = files(alone="print(uniform(2))\n")
+    assert shown(path, "--seed", "9") == "".join(shown(alone, "--seed", str(seed)) for seed in seeds)
+
+
 def test_what_is_wrong_with_data_is_said_where_it_is_read(files: Files) -> None:
     path = files(main='import "m.dfl" as m\nprint(m.y)\n', m='pub let y: f64[3] = read_npy("missing.npy")\n')
     result = command("run", path, "--engine", "interpret")
@@ -354,10 +373,13 @@ def test_a_circle_is_shown_with_its_way(files: Files) -> None:
         ("fn f(x: m.Nett[d]) -> f32 = 1.0", "DL0723", "did you mean `Net`?"),
         ("fn f(x: m.run) -> f32 = 1.0", "DL0202", "a type is a record"),
         ("fn f(x: mm.Net) -> f32 = 1.0", "DL0201", "there is no module `mm`"),
+        ("print(model.run)", "DL0201", "there is no `model` here"),
         ("print(m)", "DL0201", "`m` is a module, not a value"),
         ("fn g[V: vec](x: V) -> V = m.nothing(x)", "DL0723", "the module `model` has no `nothing`"),
         ('import "model.dfl" (nothing)', "DL0723", "the module `model` has no `nothing`"),
         ('import "model.dfl" (secret)', "DL0724", "write `pub` before"),
+        ("m.scale = 4.0", "DL0208", "`m` is imported"),
+        ("fn f(x: f32) -> f32 { m = x }", "DL0208", "`m` is imported"),
         ("let m = 3", "DL0210", "declared twice"),
         ("import linalg as m", "DL0210", "declared twice"),
         ("import odd", "DL0720", "did you mean `ode`?"),
@@ -369,6 +391,25 @@ def test_a_circle_is_shown_with_its_way(files: Files) -> None:
 def test_ways_out(files: Files, statement: str, code: str, text: str) -> None:
     path = files(main=f'import "./model.dfl" as m\n{statement}\n', model=MODEL.replace("\nassert 1 > 2", ""))
     assert codes(path) == [code] and text in said(path)
+
+
+def test_the_nearest_module_is_proposed(files: Files) -> None:
+    report = said(files(main='import "./scales.dfl"\nprint(scale.x)\n', scales="pub let x = 1\n"))
+    assert "did you mean `scales`?" in report
+
+
+@pytest.mark.parametrize(("factor", "right"), [("2", True), ("3", False)])
+def test_rules_of_other_modules_are_held_against_their_bodies(files: Files, factor: str, right: bool) -> None:
+    """A wrong one is found from where it is used; the module's own value is read with the rule and without."""
+    module = f"""
+let k: f64 = 5.0
+pub fn f(x: f64) -> f64 = k * x * x
+rule f(x) {{ (f(x), linear |dx| {factor} * k * x * dx) }}
+"""
+    path = files(main='import "m.dfl" as m (f)\nfn g(x: f64) -> f64 = sin(m.f(x)) + f(x)\n', m=module)
+    checked = program.check(Source("main.dfl", path.read_text()), path=path)
+    value = HostValue(Tensor(DTYPES["f64"]), (np.float64(0.3),))
+    assert compare(checked, "g", [value], path=path).within(1e-12) is right
 
 
 def test_what_a_module_imports_is_not_passed_on(files: Files) -> None:
@@ -387,6 +428,8 @@ def test_from_python(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(module) == ["twice"] and module.m.Net is module.m.Net
     monkeypatch.chdir(path.parent)
     assert float(difflang.loads('import "model.dfl" as m\nfn f(x: f64) -> f64 = m.scaled(x)\n').f(2.0)) == 12
+    elsewhere = difflang.loads("import model\nfn f(x: f64) -> f64 = model.scaled(x)\n", paths=[path.parent])
+    assert float(elsewhere.f(2.0)) == 12
     with pytest.raises(difflang.DataError, match="DL0720"):
         difflang.loads('import "other.dfl"\n')
 
@@ -401,7 +444,13 @@ def test_checking_imports_needs_no_jax(files: Files) -> None:
     path = files(main='import ode\nimport "model.dfl"\n', model=MODEL.replace("\nassert 1 > 2", ""))
     script = """
 import sys
+from difflang.base.source import Source
 from difflang.cli import main
+from difflang.driver import program
+from difflang.driver.rulecheck import compare
+from difflang.driver.values import HostValue
+from difflang.ir.op import OPS
+from difflang.ir.types import DTYPES, Tensor
 try:
     main(["check", sys.argv[1]])
 except SystemExit as ended:
