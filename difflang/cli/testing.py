@@ -76,22 +76,23 @@ def test(
 
     Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 5 there was nothing to run.
     """
-    from difflang.driver.programs import programs
+    from difflang.driver.folders import programs
     from difflang.driver.testing import opened
 
-    if junit is not None and not junit.absolute().parent.is_dir():
-        raise click.BadParameter(f"there is no folder '{junit.parent}'", param_hint="--junit")
+    if junit is not None and not os.access(junit.absolute().parent, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"'{junit.parent}' is no folder that can be written to", param_hint="--junit")
     options = options_of(engine, device, seed, default_float, allow, folders)
     began = time.perf_counter()
     suites = [opened(file, options) for file in programs(paths or (".",))]
     numbers = [[n for n, case in enumerate(s.cases) if wanted(case, words)] for s in suites]
     if not any(numbers):
-        nothing(paths, words, [case.name for s in suites for case in s.cases])
+        nothing(paths, words, [case.name for s in suites for case in s.cases], "no test, example or rule")
     if only_list:
         for suite, chosen in zip(suites, numbers, strict=True):
             for n in chosen:
                 click.echo(f"{suite.cases[n].place}  {suite.cases[n].title}")
         return
+    report([d for suite in suites for d in suite.checked.diagnostics if d.severity == "warning"])
     shown = Shown(sum(map(len, numbers)), quiet)
     with closing(outcomes(suites, numbers, options, jobs)) as running:
         for outcome in running:
@@ -111,7 +112,7 @@ def wanted(case: Case, words: Sequence[str]) -> bool:
     return not words or case.kind == "check" or any(w.casefold() in case.title.casefold() for w in words)
 
 
-def nothing(paths: Sequence[str], words: Sequence[str], names: Sequence[str]) -> None:
+def nothing(paths: Sequence[str], words: Sequence[str], names: Sequence[str], what: str) -> None:
     """Nothing was found: say so and end."""
     where = ", ".join(paths) or "this folder"
     if words and names:
@@ -119,7 +120,7 @@ def nothing(paths: Sequence[str], words: Sequence[str], names: Sequence[str]) ->
         hint = f" Did you mean '{near}'?" if near else ""
         click.echo(f"nothing in {where} has '{words[0]}' in its name.{hint}", err=True)
     else:
-        click.echo(f"there is nothing to run in {where}; see docs/testing.md", err=True)
+        click.echo(f"there is nothing to run in {where}: {what}", err=True)
     sys.exit(NOTHING)
 
 
@@ -160,15 +161,23 @@ class Shown:
 
     def one(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-        word, color = WORDS[outcome.result]
-        if self.quiet and outcome.result != "failed":
-            return
-        case = outcome.case
-        line = f"{self.painted(f'{word:<8}', color)} {case.place}  {case.title}  ({seconds(outcome.seconds)})"
-        why = f": {outcome.report}" if outcome.result == "skipped" else ""
-        click.echo(line + why)
+        self.progress("")
+        if not self.quiet or outcome.result == "failed":
+            word, color = WORDS[outcome.result]
+            case = outcome.case
+            line = f"{self.painted(f'{word:<8}', color)} {case.place}  {case.title}  ({seconds(outcome.seconds)})"
+            click.echo(line + (f": {outcome.report}" if outcome.result == "skipped" else ""))
+        if len(self.outcomes) < self.total:
+            self.progress(f"{len(self.outcomes)} of {self.total}")
+
+    def progress(self, text: str) -> None:
+        """How far it has come: one line of a terminal, written over by what comes next."""
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            sys.stdout.flush()
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
     def end(self, took: float) -> None:
+        self.progress("")
         self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
         for outcome in self.outcomes:
             if outcome.result == "failed":
@@ -217,7 +226,7 @@ def bench(
 
     Exit codes: 0 all ran, 1 a file or a benchmark failed, 2 wrong usage, 5 there was nothing to run.
     """
-    from difflang.driver.programs import programs
+    from difflang.driver.folders import programs
 
     earlier = earlier_times(compare) if compare is not None else {}
     options = options_of(engine, device, seed, default_float, allow, folders)
@@ -225,7 +234,7 @@ def bench(
     all_of = [(file, n, item) for file in files if file for n, (_, item) in enumerate(file.found)]
     chosen = [one for one in all_of if not words or any(w.casefold() in one[2].name.casefold() for w in words)]
     if not chosen and all(files):
-        nothing(paths, words, [item.name for _, _, item in all_of])
+        nothing(paths, words, [item.name for _, _, item in all_of], "no `bench` block")
     if only_list:
         for file, _, item in chosen:
             click.echo(f"{file.file}:{item.span.position[0]}  bench {item.name_span.text}")

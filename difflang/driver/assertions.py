@@ -30,7 +30,6 @@ def failed(runner: Runner, e: tree.Assert, condition: tree.Expr, drawn: int) -> 
     The sides are computed again, with the key that the condition had. `condition` is what of it is compiled: the parts
     that the host carries out stand under their names, and are not carried out again.
     """
-    message = (yield runner.show(e.message)) if e.message is not None else "this assertion does not hold"
     found: tuple[Label, ...] = ()
     part, after = condition, runner.calls
     if runner.work(condition) is None:
@@ -38,6 +37,7 @@ def failed(runner: Runner, e: tree.Assert, condition: tree.Expr, drawn: int) -> 
         runner.calls = drawn
         found = sides(runner, part)
         runner.calls = after
+    message = (yield runner.show(e.message)) if e.message is not None else "this assertion does not hold"
     return DifflangError(Diagnostic("DL0901", message, found or (Label(part.span, "this is false"),)))
 
 

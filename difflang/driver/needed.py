@@ -6,7 +6,7 @@ whose values only a run gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
@@ -60,14 +60,17 @@ def mentioned(node: tree.Node) -> Iterator[str]:
 
 
 def unsettled(items: Sequence[tree.Item]) -> dict[str, str]:
-    """The top-level names without a value of their own, and the variable that each depends on: itself, for a `var`."""
+    """The top-level names without a value of their own, and the variable that each depends on: itself, for a `var`.
+
+    A host function that reads a variable is one of them.
+    """
     found: dict[str, str] = {}
     for item in items:
         if isinstance(item, tree.Var):
             found |= {name: name for name in bound_names(item.pattern)}
-        elif isinstance(item, tree.Let):
-            variable = next((found[n] for n in mentioned(item) if n in found), None)
-            for name in bound_names(item.pattern):
+        elif isinstance(item, tree.Let) or (isinstance(item, tree.Fn) and item.host):
+            variable = next((found[use.id] for use in uses(item, found)), None)
+            for name in bound_names(item.pattern) if isinstance(item, tree.Let) else (item.name,):
                 if variable is None:
                     found.pop(name, None)
                 else:
@@ -75,19 +78,25 @@ def unsettled(items: Sequence[tree.Item]) -> dict[str, str]:
     return found
 
 
+def uses(node: tree.Node, names: Container[str]) -> Iterator[tree.Name]:
+    """Where a node mentions one of these names and binds no other thing to it."""
+    value = node.value if isinstance(node, tree.Let) else node
+    parts = nodes(value)
+    own = {name for part in parts for name in bound_here(part)}
+    return (part for part in parts if isinstance(part, tree.Name) and part.id in names and part.id not in own)
+
+
 def refuse_variables(session: Session, above: Sequence[tree.Item], node: tree.Node, what: str) -> bool:
     """Whether a block reads no variable of the file. Errors are reported: DL0211."""
     variables = unsettled(above)
-    own = {name for part in nodes(node) for name in bound_here(part)}
-    for part in nodes(node):
-        if isinstance(part, tree.Name) and part.id in variables and part.id not in own:
-            variable = variables[part.id]
-            why = "it has a value only while the file runs" if variable == part.id else f"it depends on `{variable}`"
-            way = f"bind it with `let` in the {what}"
-            message = f"a {what} cannot use the top-level variable `{variable}`"
-            session.report(mistake("DL0211", message, (part.span, why), help=way))
-            return False
-    return True
+    use = next(uses(node, variables), None)
+    if use is None:
+        return True
+    variable = variables[use.id]
+    why = "it has a value only while the file runs" if variable == use.id else f"it depends on `{variable}`"
+    message, way = f"a {what} cannot use the top-level variable `{variable}`", f"bind it with `let` in the {what}"
+    session.report(mistake("DL0211", message, (use.span, why), help=way))
+    return False
 
 
 def sizes_in(written: tree.TypeExpr | None) -> list[str]:
@@ -103,5 +112,7 @@ def bound_here(node: tree.Node) -> Sequence[str]:
             return bound_names(pattern)
         case tree.LambdaParam(pattern=pattern) | tree.Iterator(pattern=pattern):
             return bound_names(pattern)
+        case tree.Param(name=name):
+            return (name,)
         case _:
             return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +15,8 @@ from difflang.driver.testing import Case, Options, Outcome, Suite, opened
 
 
 def main() -> None:
-    """Answer until nobody asks any more. What else is written to stdout goes to stderr."""
+    """Answer until nobody asks any more. What else is written to stdout goes to stderr; Ctrl-C is for who asks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
         suites: dict[str, Suite] = {}

@@ -15,7 +15,7 @@ from difflang.syntax.parse import parse
 from support.documents import ROOT
 
 FILES = sorted((ROOT / "stdlib").glob("*.dfl"))
-UNDRAWN = {"eliminated"}  # takes a linear function: the tests of `transpose` and of solvers reach it
+UNDRAWN = {"eliminated"}  # takes a linear function; a test beside it compares it with `solve`
 
 
 def suite(path: Path, engine: str) -> Suite:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
+from difflang import plugin
 
 TESTS = """## > f(2.0)
 ## 4.0
@@ -94,3 +98,14 @@ def test_loading_it_imports_nothing_and_collecting_not_jax(project: Path) -> Non
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines()[-1] == "['difflang.plugin'] True False", done.stdout
+
+
+def test_installing_difflang_installs_it() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"difflang": plugin.__name__}
+
+
+def test_the_programs_of_these_tests_are_collected_by_nobody() -> None:
+    root = Path(__file__).parents[1]
+    found = [path for path in root.rglob("*.dfl") if any(fnmatch(path.name, glob) for glob in plugin.USUAL)]
+    assert not found

@@ -123,7 +123,11 @@ def test_nothing_to_run_is_5(folder: Path, args: tuple[str, ...], said: str) -> 
 
 @pytest.mark.parametrize(
     ("args", "said"),
-    [(("-j", "0"), "-j"), (("--sed", "1"), "--seed"), (("--junit", "missing/o.xml"), "no folder 'missing'")],
+    [
+        (("-j", "0"), "-j"),
+        (("--sed", "1"), "--seed"),
+        (("--junit", "missing/o.xml"), "'missing' is no folder that can be written to"),
+    ],
 )
 def test_wrong_usage_is_2(folder: Path, args: tuple[str, ...], said: str) -> None:
     result = call("good.dfl", *args)
@@ -139,6 +143,12 @@ def test_the_seed_decides_what_is_drawn(folder: Path) -> None:
     (folder / "draw.dfl").write_text('test "d" { assert normal(1)[0] > 9.0 }\n')
     first, again, other = (call("draw.dfl", "--seed", s).stdout.split("this is ")[1][:9] for s in (1, 1, 2))
     assert first == again != other
+
+
+def test_warnings_go_to_stderr(folder: Path) -> None:
+    (folder / "warned.dfl").write_text('test "flat" { assert grad(|x| floor(x))(1.5) == 0.0 }\n')
+    result = call("warned.dfl")
+    assert (result.exit_code, result.stderr.count("warning[DL0409]")) == (0, 1)
 
 
 # ---- JUnit

@@ -144,6 +144,23 @@ def test_variables_of_the_file_have_no_value_in_a_test(body: str, fine: bool) ->
     assert outcome.result == "passed" if fine else outcome.codes == ("DL0211",)
 
 
+def test_what_only_looks_like_a_variable_of_the_file() -> None:
+    """A field, a parameter and a name of its own are none; a host function that reads one is."""
+    text = """record M { rate: f64 }
+var rate = 0.1
+let m = M(rate = 2.0)
+let f = |rate| 2.0 * rate
+let field = m.rate
+host fn fine(rate: f64) { print(rate) }
+host fn reads(x: f64) { print(rate) }
+"""
+    fine = text + 'test "t" {\n  fine(f(field))\n  assert field == 2.0\n}\n'
+    (outcome,) = run(fine)
+    assert (outcome.result, outcome.output) == ("passed", "4.0")
+    (outcome,) = run(text + 'test "t" { reads(1.0) }\n')
+    assert outcome.codes == ("DL0211",) and "it depends on `rate`" in outcome.report
+
+
 def test_each_draws_anew_from_the_seed() -> None:
     """Whatever ran before, and also for the `let`s of the file."""
     text = 'let x = normal(2)\ntest "a" { print(x, normal(1)) }\ntest "b" { print(x, normal(1)) }\n'
@@ -292,6 +309,13 @@ RULES = {
     "no caller": (
         "fn f(g: (f64) -> f64, x: f64) -> f64 = stop(g(x))\nrule f(g, x) by implicit |y| y - g(x)", "skipped",
     ),
+    "nothing drawn fits": (
+        "fn f(x: f64) -> f64 {\n  assert x > 1e9\n  x\n}\nrule f(x) { (f(x), linear |dx| dx) }", "skipped",
+    ),
+    "a value of the run": (
+        "var r: f64 = 2\nlet s = r\nfn f(x: f64) -> f64 = s * x\nrule f(x) { (f(x), linear |dx| s * dx) }", "skipped",
+    ),
+    "whole numbers": ("fn f(n: i32) -> f64 = f64(n)\nrule f(n) { (f(n), linear || 0.0) }", "skipped"),
     "stopped": ("fn f(x: f64) -> f64 = stop(sqrt(abs(x)))\nrule f(x) by implicit |y| y * y - abs(x)", "skipped"),
 }  # fmt: skip
 
