@@ -73,7 +73,8 @@ TEXTS: dict[str, tuple[str | bytes, str]] = {
     "a huge float": ("let x = 1" + "0" * 400 + ".0\nprint(x)", ""),
     "a record in itself": ("record P { x: f32, p: P }\nfn f(p: P) -> f32 = p.x", "DL1002"),
     "a huge array": ("let x = zeros(100000, 100000, 100000)\nprint(x)", "DL1006"),
-    "a factorial": ("fn f(k: i32) -> i32 = if k <= 1 { 1 } else { k * f(k - 1) }\nprint(f(5))", "DL0801"),
+    "a factorial": ("fn f(k: i32) -> i32 = if k <= 1 { 1 } else { k * f(k - 1) }\nprint(f(5))", ""),
+    "a recursion without end": ("fn f(x: f32) -> f32 = 1.0 + f(x)\nprint(f(5.0))", "DL1007"),
 }
 
 

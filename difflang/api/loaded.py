@@ -86,6 +86,7 @@ class Loaded:
         self.records = Records(checked.module, name)
         self.lock = threading.RLock()
         self.tables: dict[ClosureType, Any] = {}
+        self.rooms: dict[ClosureType, Room] = {}  # of functions that needed more than a little
         self.seed = seed_words(seed)
         self.draws = 0
 

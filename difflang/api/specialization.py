@@ -17,9 +17,10 @@ from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import check_grad
 from difflang.driver.check_grad import Options
+from difflang.driver.enough import with_enough_room
 from difflang.driver.entry import Entry
 from difflang.driver.guard import explain, guarded
-from difflang.driver.room import Elastic, Room
+from difflang.driver.room import LITTLE, Elastic, Room
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
 from difflang.runtime import trees
@@ -46,7 +47,8 @@ class Specialization:
         with loaded.lock:
             self.constants = loaded.constants(self.entry)
         self.random, self.fails = self.entry.random, self.entry.fails
-        self.program = Elastic(self.compiled)
+        self.rooms, self.type = loaded.rooms, type
+        self.program = Elastic(self.compiled, self.rooms.get(type, LITTLE))
         self.waiter = Waiter()
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
         self.make = maker(self.entry.type, loaded.records, lambda type, leaves: function(loaded, type, leaves))
@@ -65,9 +67,12 @@ class Specialization:
     def executable(self) -> Executable:
         return self.program.made[1]
 
-    def grows(self, number: int) -> bool:
+    def grows(self, number: int, *, interpreted: bool = False) -> bool:
         """Whether a check failed for want of room that there is now."""
-        return self.program.grows(self.loaded.checked.session, number)
+        more = self.program.grows(self.loaded.checked.session, number, interpreted=interpreted)
+        if more:
+            self.rooms[self.type] = self.program.room
+        return more
 
     def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """What the program takes."""
@@ -90,6 +95,9 @@ class Specialization:
         return self.loaded.next_key()
 
     def run(self, leaves: Sequence[Any], key: Any = None) -> Any:
+        room = self.rooms.get(self.type, self.program.room)
+        if room != self.program.room:  # another specialization needed more: inside JAX nobody would find out
+            self.program = Elastic(self.compiled, room)
         arrays = self.arrays(leaves, key)
         return self.value(self.executable(*arrays), arrays)
 
@@ -116,7 +124,8 @@ class Specialization:
         if self.fails:
             self.value(list(self.executable(*converted)), converted)
         inputs = len(converted) - len(self.constants)
-        return check_grad.audited(self.loaded.module, self.name, self.entry, converted, inputs, options)
+        entry = with_enough_room(self.loaded.checked.session, self.entry, converted)
+        return check_grad.audited(self.loaded.module, self.name, entry, converted, inputs, options)
 
     def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
         """The same in NumPy, by the reference of each op."""
@@ -126,7 +135,7 @@ class Specialization:
         converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
         results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
         while self.fails and (site := results[-3].item()):
-            if not self.grows(site):
+            if not self.grows(site, interpreted=True):
                 raise explain(self.loaded.checked.session, site, partial(evaluate, self.graph), converted)
             results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
         return self.make(iter(results))

@@ -156,7 +156,6 @@ CODES: dict[str, str] = {
     "DL1005": "an array with too many axes",
     "DL1006": "not enough memory",
     "DL1007": "a recursion that goes too deep",
-    "DL1008": "a derivative that keeps too much",
     "DL1010": "more equations than the back end takes at once",
     "DL1011": "the back end gave up",
     # ---- 11: rules and linearity

@@ -20,6 +20,7 @@ from difflang.check.types import ClosureType
 from difflang.driver import draw
 from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
+from difflang.driver.enough import with_enough_room
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.guard import NUMBERS, explain
 from difflang.driver.pipeline import derivable, finished
@@ -98,6 +99,7 @@ def check_grad(checked: Checked, path: Path | None, decl: tree.Fn, options: Opti
     entry, arguments = chosen_entry(session, checked, decl, options.told)
     constants = [np.asarray(x) for name in entry.globals for x in captured.leaves(name)]
     arrays = found_arrays(session, decl, entry, arguments, constants, options.seed)
+    entry = with_enough_room(session, entry, arrays)
     if options.wrt is not None:
         first, *rest = place(decl, options.wrt)
         name = decl.params[first].name if isinstance(first, int) else first
@@ -130,7 +132,8 @@ def found_arrays(
     failure = mistake("DL1210", "its value is never finite")
     for drawing in draw.drawings(rng):
         arrays = [*draw.drawn(rng, arguments, drawing), *([draw.key_of(rng)] if entry.random else []), *constants]
-        results = evaluate(graph, *arrays)
+        told = with_enough_room(session, entry, arrays).graph
+        results = evaluate(graph if told is entry.graph else finished(told), *arrays)
         if entry.fails and (site := int(results[-1 - NUMBERS])):
             failure = explain(session, site, lambda *_, found=results: found, arrays)
         elif all(np.isfinite(y).all() for y in map(np.asarray, results) if y.dtype.kind in "fc"):

@@ -37,12 +37,9 @@ def explain(session: Session, site: int, full: Program, arrays: Sequence[Any]) -
 def too_deep(site: Site, reached: int) -> DifflangError:
     """The error that a recursion without end is, or one whose derivative would keep too much."""
     if site.room == "frames":
-        message, way = (
-            f"{site.message} goes more than {reached:,} calls deep",
-            "it must reach a case that does not call itself",
-        )
-        return mistake("DL1007", message, (site.span, ""), help=f"{way}; a call that comes last takes no room")
-    message = f"the derivative of {site.message} would keep something for each of more than {reached:,} steps"
-    return mistake(
-        "DL1008", message, (site.span, ""), help="take the derivative of a part, or in forward mode with `jvp`"
-    )
+        message = f"{site.message} goes more than {reached:,} calls deep"
+        way = "it must reach a case that does not call itself; a call that comes last takes no room"
+        return mistake("DL1007", message, (site.span, ""), help=way)
+    what = f"what the derivative of {site.message} keeps of more than {reached:,} steps"
+    message = f"there is not enough memory for {what}"
+    return mistake("DL1006", message, (site.span, ""), help="`jvp` keeps nothing")

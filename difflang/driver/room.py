@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 ENDLESS = 2**31 - 1  # steps; no array is so long
 MORE_FRAMES, MORE_STEPS = 4, 8  # times as many, where there are too few
-MOST_FRAMES, MOST_STEPS = 1 << 20, 1 << 27
+MOST_FRAMES, MOST_STEPS = 1 << 20, 1 << 24
+MOST_INTERPRETED = 1 << 12  # frames: the interpreter copies a stack at every step
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,12 @@ class Room:
     frames: int
     steps: int
 
-    def more(self, site: Site) -> Room | None:
+    def more(self, site: Site, most: int = MOST_FRAMES) -> Room | None:
         """More of what there was too little of; `None` where there cannot be more, or it was something else."""
         if not site.room:
             return None
         if site.room == "frames":
-            return replace(self, frames=self.frames * MORE_FRAMES) if self.frames < MOST_FRAMES else None
+            return replace(self, frames=self.frames * MORE_FRAMES) if self.frames < most else None
         return replace(self, steps=self.steps * MORE_STEPS) if self.steps < MOST_STEPS else None
 
 
@@ -41,13 +42,13 @@ LITTLE = Room(64, 4096)
 class Elastic(Generic[T]):
     """What runs a graph: made for little room at first, and anew for more when a run asks for it."""
 
-    def __init__(self, make: Callable[[Room], T]) -> None:
-        self.make, self.room = make, LITTLE
-        self.made = make(LITTLE)
+    def __init__(self, make: Callable[[Room], T], room: Room = LITTLE) -> None:
+        self.make, self.room = make, room
+        self.made = make(room)
 
-    def grows(self, session: Session, number: int) -> bool:
+    def grows(self, session: Session, number: int, *, interpreted: bool = False) -> bool:
         """Whether the check with that number failed for want of room, and there is more now."""
-        more = self.room.more(session.sites[number - 1])
+        more = self.room.more(session.sites[number - 1], MOST_INTERPRETED if interpreted else MOST_FRAMES)
         if more is not None:
             self.room, self.made = more, self.make(more)
         return more is not None

@@ -16,6 +16,7 @@ from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.modules import Global, Module
 from difflang.check.types import UNIT, ClosureType, LangType, TupleType, leaf_types, tangent_type
 from difflang.driver.captured import Captured
+from difflang.driver.enough import with_enough_room
 from difflang.driver.entry import Argument, elaborated
 from difflang.driver.pipeline import finished
 from difflang.driver.program import Checked, loaded
@@ -114,11 +115,14 @@ class Calls:
         self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]
     ) -> tuple[list[np.ndarray], LangType]:
         arguments = [Argument(f"x{i}", v.type, size_of(v)) for i, v in enumerate(values)]
-        entry = elaborated(Session(), self.module, self.name, function, arguments)
+        session = Session()
+        entry = elaborated(session, self.module, self.name, function, arguments)
         arrays = [*captures, *[leaf for v in values for leaf in v.leaves or ()]]
         arrays += [np.zeros(2, np.uint32)] * entry.random
         arrays += [leaf for name in entry.globals for leaf in self.captured.leaves(name)]
-        results = [np.asarray(x) for x in evaluate(finished(entry.graph), *map(np.asarray, arrays))]
+        given = [np.asarray(x) for x in arrays]
+        graph = finished(with_enough_room(session, entry, given).graph)
+        results = [np.asarray(x) for x in evaluate(graph, *given)]
         return results[: len(leaf_types(entry.type))], entry.type
 
 

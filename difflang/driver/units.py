@@ -161,7 +161,7 @@ class Units:
         assert unit.program is not None
         results = list(unit.program.made(*arrays))
         while unit.fails and (site := results.pop().item()):
-            if not unit.program.grows(self.session, site):
+            if not unit.program.grows(self.session, site, interpreted=self.engine.name == "interpret"):
                 room = unit.program.room
                 raise explain(self.session, site, self.engine.program(unit.graph, room=room), arrays)
             results = list(unit.program.made(*arrays))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -11,7 +11,7 @@ from difflang.check.annotations import Annotations
 from difflang.check.closures import (
     FnCode,
 )
-from difflang.check.modules import Global, Module
+from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake, not_this_type, too_deep
 from difflang.check.types import (
     DTypeVar,
@@ -23,6 +23,7 @@ from difflang.check.types import (
 from difflang.check.unify import Unifier
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk
 from difflang.elaborate.failure import absorb
+from difflang.elaborate.instances import key_of, type_now
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import (
@@ -182,47 +183,20 @@ def instantiate(
             f"… → {chain}",
             "a recursion on a size must reach an `if` that ends it",
         )
-    instance: Instance | None = None
-    while instance is None:
+    while True:
         making = session.under_way.begin(key, code, span, definition=cx.root.definition)
         try:
-            instance = yield built(cx, code, captures, terms, annotations, types, span)
-            instance = complete(session, making, instance)
+            made: Instance = yield built(cx, code, captures, terms, annotations, types, span)
+            instance = complete(session, making, made)
         finally:
             session.under_way.end(making)
+        if instance is not None:
+            break
     if making not in session.under_way.open and not any(
         isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)
     ):
         session.instances[key] = instance
     return instance
-
-
-def key_of(
-    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations
-) -> Hashable:
-    """What an instance of a function is found by."""
-    types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
-    sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
-    return code, types, tuple(map(known_of, captures)), sizes, cx.root.definition
-
-
-def known_of(term: Term) -> Hashable:
-    """What specialization knows of a captured value, leaf by leaf: all that `like` keeps of it inside the function."""
-    match term:
-        case Array():
-            return type(term.static), repr(term.static), term.below
-        case Tuple() | Zip():
-            return tuple(map(known_of, term.items))
-        case Record():
-            return tuple(map(known_of, term.fields))
-        case Closure():
-            return tuple(map(known_of, term.captures))
-        case _:
-            return None
-
-
-def type_now(name: Global) -> LangType | None:
-    return name.var.type if name.var is not None else None
 
 
 def built(

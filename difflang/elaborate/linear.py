@@ -35,7 +35,8 @@ from difflang.elaborate.context import Context, Reported, Session
 from difflang.elaborate.control import closed
 from difflang.elaborate.derivatives import Traced, differentiable_part, together_type, trace
 from difflang.elaborate.failure import absorb
-from difflang.elaborate.functions import known_of, like
+from difflang.elaborate.functions import like
+from difflang.elaborate.instances import known_of
 from difflang.elaborate.linear_reports import not_a_vector, not_linear, plain_function, unknown_domain
 from difflang.elaborate.lost import watch
 from difflang.elaborate.no_derivative import result_with_tangent

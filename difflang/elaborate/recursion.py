@@ -14,11 +14,11 @@ from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
 from difflang.check.modules import Global
 from difflang.check.reports import mistake
-from difflang.check.types import ClosureType, FnType, LangType, RecordType, TupleType, leaf_types, settled
+from difflang.check.types import ClosureType, FnType, LangType, RecordType, TupleType, leaf_types, settled_type
 from difflang.elaborate.context import Context, Instance, Session
 from difflang.elaborate.failure import Site, is_fresh
 from difflang.elaborate.settle import settle
-from difflang.elaborate.terms import Term, leaves, rebuild
+from difflang.elaborate.terms import Term, leaves, rebuild, type_of
 from difflang.elaborate.under_way import Making
 from difflang.ir.graph import Graph, Value
 from difflang.ops.recur import recur
@@ -60,8 +60,8 @@ def called_again(cx: Context, making: Making, terms: Sequence[Term], annotations
     cx.session.under_way.reach(making)
     type = result_type(cx, making.code, annotations, span)
     operands = [v for t in terms for v in leaves(t)]
-    for value in operands:
-        settled(value.type.dtype)
+    for term in terms:
+        settled_type(type_of(term))
     if making.key in cx.session.under_way.random:
         operands.append(cx.draw(span))
     word = not is_fresh(cx)

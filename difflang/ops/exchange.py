@@ -1,6 +1,6 @@
 """Putting an item into an array and taking out what was there: how a stack is pushed and popped.
 
-Turned round an exchange is an exchange, so the cotangent of a stack is a stack that is popped where the other was pushed,
+Turned round an exchange is an exchange: the cotangent of a stack is a stack that is popped where the other was pushed,
 and each step touches one item of it.
 """
 
@@ -36,10 +36,22 @@ def exchange_reference(stack: Array, place: Array, x: Array) -> list[Array]:
 
 
 def exchange_lower(jax: Any, stack: Array, place: Array, x: Array) -> list[Array]:
-    lax = jax.lax
-    starts = (place, *[np.int32(0)] * (stack.ndim - 1))
-    old = lax.squeeze(lax.dynamic_slice(stack, starts, (1, *stack.shape[1:]), allow_negative_indices=False), (0,))
-    return [lax.dynamic_update_slice(stack, lax.expand_dims(x, (0,)), starts, allow_negative_indices=False), old]
+    """In place. XLA copies an array that it cannot prove to be read before it is written: see Note [First read]."""
+    lax, last = jax.lax, np.int32(stack.shape[0] - 1)
+    at = lax.clamp(np.int32(0), place, last)
+    starts = (at, *[np.int32(0)] * (stack.ndim - 1))
+    item = lax.dynamic_slice(stack, starts, (1, *stack.shape[1:]), allow_negative_indices=False)
+    update = lax.expand_dims(x, (0,))
+    old, new = lax.cond(lax.le(at, last), in_order, swapped, item, update)
+    return [lax.dynamic_update_slice(stack, new, starts, allow_negative_indices=False), lax.squeeze(old, (0,))]
+
+
+def in_order(old: Array, new: Array) -> tuple[Array, Array]:
+    return old, new
+
+
+def swapped(old: Array, new: Array) -> tuple[Array, Array]:
+    return new, old
 
 
 def turned(cts: tuple[MaybeValue, MaybeValue], stack: Operand, place: Value, x: Operand) -> tuple[Value, Value]:
@@ -71,3 +83,11 @@ exchange = linear(
     ),
     doc="""The stack with `x` at a place, and what was there. A place outside is moved inside. Units: u, u -> u, u.""",
 )
+
+
+# Note [First read]
+#
+# Each step of a machine reads a place of its stack and writes to the same place. XLA orders instructions by what they
+# depend on; what is written does not depend on what was read, so it copies the whole stack at every step (twice, in
+# jaxlib 0.10.2: 26 µs for 16,384 numbers, against 0.04 µs). A branch on something that is always true, but not known to
+# be, makes both depend on both. A barrier does not: it is gone when copies are decided upon.

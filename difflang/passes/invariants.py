@@ -1,4 +1,4 @@
-"""Which arguments of functions that call each other are the same in every call: what a closure captured, a tolerance."""
+"""Which arguments of functions that call each other are the same in every call: what a closure captured, an array."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ def calls(graph: Graph, known: Mapping[Value, Value | None]) -> Iterator[tuple[E
                 yield eqn, [known.get(v) for v in eqn.operands]
             if not eqn.regions or eqn.op.layout is None:
                 continue
-            fixed = [s for s in eqn.op.layout(eqn).slots if s.fixed and s.operand is not None]
+            fixed = [(s.operand, s.params) for s in eqn.op.layout(eqn).slots if s.fixed]
             for k, region in enumerate(eqn.regions):
-                todo.append((region, {region.params[s.params[k]]: known.get(eqn.operands[s.operand]) for s in fixed}))
+                inside: dict[Value, Value | None] = {}
+                for operand, params in fixed:
+                    place = params[k] if params else None
+                    if operand is not None and place is not None:
+                        inside[region.params[place]] = known.get(eqn.operands[operand])
+                todo.append((region, inside))

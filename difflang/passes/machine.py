@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
-from difflang.ir.dims import name
+from difflang.ir.dims import Dim, name
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import I32, Tensor, Type
@@ -57,7 +57,7 @@ def machine(
     blocks = Blocks(members, constants)
     for number in members:
         blocks.function(number)
-    results = Machine(blocks, tuple([*given, *shared.values()]), overflow).run(builder, first, given)
+    results = Machine(blocks, (*given, *shared.values()), overflow).run(builder, first, given)
     return builder.finish(results, name=name), tuple(shared)
 
 
@@ -90,10 +90,12 @@ class Machine:
         places = self.registers.places(types_of(passed))
         for place, value in zip(places, passed, strict=True):
             start.registers[place] = value
-        operands = [builder.const(STEPS if self.deep else FOREVER, INDEX), *self.params, *start.values]
+        operands = [number(builder, STEPS if self.deep else FOREVER), *self.params, *start.values]
         step, go = self.step(), self.goes_on()
-        attrs = {"consts": len(self.params), "carry": len(start.values), "length": STEPS if self.deep else None}
-        outs = builder.emit(OPS["loop"], operands, (step, go), **attrs, exact=False, reverse=False)
+        outs = builder.emit(
+            OPS["loop"], operands, (step, go), consts=len(self.params), carry=len(start.values),
+            length=STEPS if self.deep else None, exact=False, reverse=False,
+        )  # fmt: skip
         end = self.taken_apart(outs[1:])
         results = types_of(self.results(first))
         word = self.unless_stopped(builder, end) if self.deep else end.word
@@ -103,7 +105,7 @@ class Machine:
         """The failure; where the machine ran out of steps, that."""
         on = self.running(builder, end)
         stopped = (self.overflow[1], STEPS, 0)
-        return [OPS["select"].one(on, builder.const(n, INDEX), w) for n, w in zip(stopped, end.word, strict=True)]
+        return [OPS["select"].one(on, number(builder, n), w) for n, w in zip(stopped, end.word, strict=True)]
 
     def state(self, builder: Builder, at: Value) -> State:
         """What the loop carries at first: nothing but where it is."""
@@ -167,7 +169,7 @@ class Machine:
 
         What is neither a call nor a return exchanges zeros in a spare place.
         """
-        spare = builder.const(FRAMES, INDEX)
+        spare = number(builder, FRAMES)
         still = OPS["eq"].one(moved, builder.const(0, INDEX))
         pushed = OPS["gt"].one(moved, builder.const(0, INDEX))
         full = OPS["logical_and"].one(pushed, OPS["ge"].one(height, spare))
@@ -281,6 +283,10 @@ class Slots:
         for i, type in reversed(list(enumerate(self.types))):
             free.setdefault(type, []).append(i)
         return [free[t].pop() for t in types]
+
+
+def number(builder: Builder, value: Dim) -> Value:
+    return builder.one("const", value=value, type=INDEX)
 
 
 def types_of(values: Sequence[Value]) -> list[Type]:

@@ -31,7 +31,8 @@ class Twice(Engine):
     """Evaluates every graph as it was elaborated and as it would be lowered; the answers are the same."""
 
     def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE) -> Program:
-        plain, ready = differentiate(with_room(graph, room)), finished(graph, room)
+        plain = differentiate(with_room(graph, Room(room.frames, max(room.steps, 1 << 16))))
+        ready = finished(graph, room)
         if guard:
             plain, ready = guarded(plain), guarded(ready)
         verify(plain)

@@ -1,0 +1,32 @@
+"""A program told how much room it needs at certain arguments, for those who take derivatives of its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from difflang.driver.entry import Entry
+from difflang.driver.guard import NUMBERS
+from difflang.driver.pipeline import finished
+from difflang.driver.room import LITTLE, MOST_INTERPRETED, Room, with_room
+from difflang.elaborate.context import Session
+from difflang.ir.evaluate import evaluate
+
+STEPS = 1 << 16
+
+
+def with_enough_room(session: Session, entry: Entry, arrays: Sequence[Any]) -> Entry:
+    """The same with numbers for frames and steps, as many as the run at these arrays takes.
+
+    Where that cannot be had the run fails, as it would anywhere. Cost: runs in the interpreter, if there is recursion.
+    """
+    room: Room | None = Room(LITTLE.frames, STEPS)
+    told = entry
+    while room is not None:
+        told = replace(entry, graph=with_room(entry.graph, room))
+        if told.graph is entry.graph:
+            return entry
+        site = int(evaluate(finished(told.graph), *arrays)[-1 - NUMBERS]) if entry.fails else 0
+        room = room.more(session.sites[site - 1], MOST_INTERPRETED) if site else None
+    return told

@@ -1,0 +1,42 @@
+"""What an instance of a function is found by: the types, sizes and known values that it was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from difflang.check.annotations import Annotations
+from difflang.check.closures import FnCode
+from difflang.check.modules import Global
+from difflang.check.types import LangType, pruned_type
+from difflang.elaborate.context import Context
+from difflang.elaborate.signatures import is_dim
+from difflang.elaborate.terms import Array, Closure, Record, Term, Tuple, Zip, type_of
+
+
+def key_of(
+    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations
+) -> Hashable:
+    """What an instance of a function is found by."""
+    types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
+    sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
+    return code, types, tuple(map(known_of, captures)), sizes, cx.root.definition
+
+
+def known_of(term: Term) -> Hashable:
+    """What specialization knows of a captured value, leaf by leaf: all that `like` keeps of it inside the function."""
+    match term:
+        case Array():
+            return type(term.static), repr(term.static), term.below
+        case Tuple() | Zip():
+            return tuple(map(known_of, term.items))
+        case Record():
+            return tuple(map(known_of, term.fields))
+        case Closure():
+            return tuple(map(known_of, term.captures))
+        case _:
+            return None
+
+
+def type_now(name: Global) -> LangType | None:
+    """The type of a top-level value, None where there is none."""
+    return name.var.type if name.var is not None else None

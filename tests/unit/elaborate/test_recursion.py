@@ -1,0 +1,345 @@
+"""Recursion whose depth only the run knows: against Python, loops and closed forms, with derivatives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import difflang
+from difflang.driver.room import LITTLE
+from support.language import ran
+
+PROGRAM = """
+float f64
+fn power(x: f64, n: i32) -> f64 = if n == 0 { 1 } else { x * power(x, n - 1) }
+fn tree(x: f64, n: i32) -> f64 = if n < 2 { x } else { sin(tree(x, n - 1)) + x * tree(0.9 * x, n - 2) }
+fn total(x: f64[n], a: i32, b: i32) -> f64 {
+  if b - a == 1 { return x[a]^3 }
+  let m = (a + b) // 2
+  total(x, a, m) + total(x, m, b)
+}
+fn sum3(x: f64[n]) -> f64 = total(x, 0, n)
+fn even(x: f64, n: i32) -> f64 = if n == 0 { x } else { sin(odd(1.01 * x, n - 1)) }
+fn odd(x: f64, n: i32) -> f64 = if n == 0 { x * x } else { x + even(0.98 * x, n - 1) }
+fn ackermann(m: i32, n: i32, x: f64) -> (i32, f64) {
+  if m == 0 { return (n + 1, x * 1.01) }
+  if n == 0 { return ackermann(m - 1, 1, x + 0.5) }
+  let (k, y) = ackermann(m, n - 1, x)
+  ackermann(m - 1, k, y)
+}
+fn growth(m: i32, n: i32, x: f64) -> f64 {
+  let (_, y) = ackermann(m, n, x)
+  y
+}
+fn even_loop(x0: f64, n: i32) -> f64 {
+  var x = x0
+  var k = n
+  while k > 0 {
+    x *= if (n - k) % 2 == 0 { 1.01 } else { 0.98 }
+    k -= 1
+  }
+  var y = if n % 2 == 0 { x } else { x^2 }
+  for i in 0..n {
+    let k = n - 1 - i
+    x /= if k % 2 == 0 { 1.01 } else { 0.98 }
+    y = if k % 2 == 0 { sin(y) } else { x + y }
+  }
+  y
+}
+fn down(x: f64, n: i32) -> f64 = if n == 0 { x } else { down(0.5 * x + sin(x), n - 1) }
+fn down_loop(x0: f64, n: i32) -> f64 {
+  var x = x0
+  for _ in 0..n { x = 0.5 * x + sin(x) }
+  x
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def m() -> Any:
+    return difflang.loads(PROGRAM, name="recursion")
+
+
+def tree(x: Any, n: int) -> Any:
+    return x if n < 2 else jnp.sin(tree(x, n - 1)) + x * tree(0.9 * x, n - 2)
+
+
+def even(x: Any, n: int) -> Any:
+    return x if n == 0 else jnp.sin(odd(1.01 * x, n - 1))
+
+
+def odd(x: Any, n: int) -> Any:
+    return x * x if n == 0 else x + even(0.98 * x, n - 1)
+
+
+def ackermann(m: int, n: int, x: Any) -> tuple[int, Any]:
+    if m == 0:
+        return n + 1, x * 1.01
+    if n == 0:
+        return ackermann(m - 1, 1, x + 0.5)
+    k, y = ackermann(m, n - 1, x)
+    return ackermann(m - 1, k, y)
+
+
+CASES = {
+    "power": (lambda x: x**9, lambda f: lambda x: f(x, np.int32(9))),
+    "tree": (lambda x: tree(x, 8), lambda f: lambda x: f(x, np.int32(8))),
+    "even": (lambda x: even(x, 11), lambda f: lambda x: f(x, np.int32(11))),
+    "odd": (lambda x: odd(x, 6), lambda f: lambda x: f(x, np.int32(6))),
+    "growth": (lambda x: ackermann(2, 3, x)[1], lambda f: lambda x: f(np.int32(2), np.int32(3), x)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_derivatives_to_second_order(m: Any, name: str) -> None:
+    """Against the same recursion in Python under JAX's own derivatives, compiled and interpreted."""
+    plain, given = CASES[name]
+    f, x = getattr(m, name), 0.7
+    at = given(lambda *arguments: arguments)(x)
+    with jax.enable_x64(True):
+        want = [float(g(x)) for g in (plain, jax.grad(plain), jax.grad(jax.grad(plain)))]
+    gradient, over, twice = f.grad("x"), f.hvp("x"), f.grad("x").grad("x")
+    np.testing.assert_allclose(f(*at), want[0], rtol=1e-14)
+    np.testing.assert_allclose(gradient(*at), want[1], rtol=1e-13)
+    np.testing.assert_allclose(f.jvp("x")(*at, 1.0), want[:2], rtol=1e-13)
+    np.testing.assert_allclose(over(*at, 1.0), want[2], rtol=1e-13)
+    np.testing.assert_allclose(twice(*at), want[2], rtol=1e-13)
+    np.testing.assert_allclose(f.interpret(*at), want[0], rtol=1e-14)
+    np.testing.assert_allclose(gradient.interpret(*at), want[1], rtol=1e-13)
+    np.testing.assert_allclose(over.interpret(*at, 1.0), want[2], rtol=1e-13)
+
+
+def test_functions_that_call_each_other_are_the_loop_that_they_mean(m: Any) -> None:
+    for n in (0, 1, 2, 7, 100):
+        at = (0.7, np.int32(n))
+        np.testing.assert_allclose(m.even(*at), m.even_loop(*at), rtol=1e-12)
+        np.testing.assert_allclose(m.even.grad()(*at), m.even_loop.grad()(*at), rtol=1e-12)
+        np.testing.assert_allclose(m.even.hvp()(*at, 1.0), m.even_loop.hvp()(*at, 1.0), rtol=1e-11)
+
+
+def test_dividing_and_summing(m: Any) -> None:
+    x = np.random.default_rng(0).uniform(-1, 1, 37)
+    np.testing.assert_allclose(m.sum3(x), sum(x**3), rtol=1e-14)
+    np.testing.assert_allclose(m.sum3.grad()(x), 3 * x**2, rtol=1e-14)
+    np.testing.assert_allclose(m.sum3.grad().interpret(x), 3 * x**2, rtol=1e-14)
+    v = np.linspace(0, 1, 37)
+    np.testing.assert_allclose(m.sum3.hvp()(x, v), 6 * x * v, rtol=1e-13)
+
+
+def test_adaptive_quadrature_through_a_closure() -> None:
+    source = """
+float f64
+fn simpson(f: (f64) -> f64, a: f64, b: f64, eps: f64) -> f64 {
+  let m = (a + b) / 2
+  let whole = (b - a) / 6 * (f(a) + 4 * f(m) + f(b))
+  let left = (m - a) / 6 * (f(a) + 4 * f((a + m) / 2) + f(m))
+  let right = (b - m) / 6 * (f(m) + 4 * f((m + b) / 2) + f(b))
+  let err = left + right - whole
+  if abs(err) < 15 * eps { left + right + err / 15 }
+  else { simpson(f, a, m, eps / 2) + simpson(f, m, b, eps / 2) }
+}
+fn area(k: f64) -> f64 = simpson(|x| exp(-k * x^2), 0, 4, 1e-9)
+"""
+    area = difflang.loads(source, name="quadrature").area
+
+    def exact(k: float) -> float:
+        return math.sqrt(math.pi / k) / 2 * math.erf(4 * math.sqrt(k))
+
+    tail = math.exp(-16 * 1.3)
+    slope = -exact(1.3) / 2.6 + 2 * tail / 1.3
+    bend = 0.75 * exact(1.3) / 1.3**2 - 4 * tail * (0.75 / 1.3**2 + 8 / 1.3)
+    assert area(1.3) == pytest.approx(exact(1.3), rel=1e-9)
+    assert area.grad()(1.3) == pytest.approx(slope, rel=1e-7)
+    assert area.grad()(1.3) == pytest.approx(area.grad().interpret(1.3), rel=1e-13)
+    assert area.hvp()(1.3, 1.0) == pytest.approx(bend, rel=1e-5)
+
+
+def test_in_lanes_each_goes_as_deep_as_it_goes() -> None:
+    source = (
+        PROGRAM
+        + """
+fn values(x: f64[k], n: i32[k]) -> f64[k] = [for i => tree(x[i], n[i])]
+fn slopes(x: f64[k], n: i32[k]) -> f64[k] = [for i => grad(tree)(x[i], n[i])]
+fn through(x: f64[k], n: i32[k]) -> f64 = sum(values(x, n))
+"""
+    )
+    m = difflang.loads(source, name="lanes")
+    x, n = np.linspace(0.2, 1.0, 7), np.array([0, 5, 1, 7, 2, 3, 6], np.int32)
+    f, g, h = m.tree, m.tree.grad(), m.tree.hvp()
+    slopes = [g(*at) for at in zip(x, n, strict=True)]
+    np.testing.assert_allclose(m.values(x, n), [f(*at) for at in zip(x, n, strict=True)], rtol=1e-15)
+    np.testing.assert_allclose(m.slopes(x, n), slopes, rtol=1e-14)
+    np.testing.assert_allclose(m.through.grad()(x, n), slopes, rtol=1e-14)
+    np.testing.assert_allclose(m.through.grad().interpret(x, n), slopes, rtol=1e-14)
+    bends = [h(*at, 1.0) for at in zip(x, n, strict=True)]
+    np.testing.assert_allclose(m.through.hvp()(x, n, np.ones(7)), bends, rtol=1e-13)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(jax.vmap(m.tree)(x, n), m.values(x, n), rtol=1e-15)
+
+
+def test_determinants_by_minors_are_unrolled() -> None:
+    """A recursion on a size needs no machine: each size is a function of its own."""
+    source = """
+float f64
+fn minor(a: f64[n, n], j: i32) -> f64[n - 1, n - 1] where n > 1 =
+  [for i in 0..n - 1, k in 0..n - 1 => a[i + 1, if k < j { k } else { k + 1 }]]
+fn minors(a: f64[n, n]) -> f64 {
+  if n == 1 { a[0, 0] }
+  else { sum(for j in 0..n => (if j % 2 == 0 { 1.0 } else { -1.0 }) * a[0, j] * minors(minor(a, j))) }
+}
+"""
+    minors = difflang.loads(source, name="minors").minors
+    rng = np.random.default_rng(0)
+    for n in range(2, 9):
+        a = rng.normal(size=(n, n))
+        np.testing.assert_allclose(minors(a), np.linalg.det(a), rtol=1e-11)
+        if n <= 5:
+            np.testing.assert_allclose(minors.grad()(a), np.linalg.det(a) * np.linalg.inv(a).T, rtol=1e-10)
+
+
+def test_a_call_that_comes_last_is_a_step_of_a_loop(m: Any) -> None:
+    assert "exchange" not in m.down.ir("optimized", "f64", "i32")
+    at = 0.3, np.int32(100_000)
+    assert m.down(*at) == m.down_loop(*at)
+    np.testing.assert_allclose(m.down.grad()(*at), m.down_loop.grad()(*at), rtol=1e-12)
+    at = 0.3, np.int32(1000)
+    np.testing.assert_allclose(m.down.interpret(*at), m.down(*at), rtol=1e-14)
+    at = 0.3, np.int32(12)
+    np.testing.assert_allclose(m.down.grad()(*at), m.down_loop.grad()(*at), rtol=1e-14)
+
+
+def test_what_is_too_small_for_a_run_is_made_larger(m: Any) -> None:
+    n = 20 * LITTLE.frames
+    x = 1.0 + 1.0 / n
+    assert 4 * n > LITTLE.steps
+    assert float(m.power(x, np.int32(n))) == pytest.approx(x**n, rel=1e-11)
+    assert float(m.power.grad()(x, np.int32(n))) == pytest.approx(n * x ** (n - 1), rel=1e-11)
+    assert float(m.power.interpret(x, np.int32(n))) == pytest.approx(x**n, rel=1e-11)
+    _, lines = program("print(power(1.0, 100))")
+    assert lines == ["1.0"]
+
+
+def program(text: str) -> Any:
+    return ran(PROGRAM + text)
+
+
+def test_inside_a_jax_program_too_little_room_is_nan(m: Any) -> None:
+    fresh = difflang.loads(PROGRAM, name="recursion")
+    deep = np.int32(10 * LITTLE.frames)
+    with jax.enable_x64(True):
+        traced = jax.jit(lambda x, n: fresh.power(x, n))
+        assert traced(1.0, np.int32(5)) == 1.0
+        assert np.isnan(traced(1.0, deep))
+        assert fresh.power(1.0, deep) == 1.0
+        assert jax.jit(lambda x, n: fresh.power(x, n))(1.0, deep) == 1.0, "what was made larger stays so"
+
+
+def test_its_derivative_can_be_audited(m: Any) -> None:
+    """Also where there is more to keep than there is room for at first."""
+    report = m.tree.check_grad(0.7, np.int32(6), compiled=False)
+    assert report.right
+    n = 2 * LITTLE.frames
+    assert m.power.check_grad(1.01, np.int32(n), compiled=False, directions=1).right
+
+
+FAILING = """
+fn f(x: f64[n], i: i32) -> f64 = if i == 99 { 0 } else { x[i] * f(x, i + 1) }
+fn g(x: f64, n: i32) -> f64 {
+  assert x < 3.0, "too large"
+  1.0 + g(x + 1.0, n)
+}
+fn h(x: f64, n: i32) -> f64 {
+  assert x < 3.0, "too large"
+  h(x + 1.0, n)
+}
+"""
+
+
+def test_the_first_check_that_fails_ends_the_run() -> None:
+    m = difflang.loads("float f64\n" + FAILING, name="failing")
+    with pytest.raises(difflang.IndexFailure, match="index 3 is out of range"):
+        m.f(np.ones(3), np.int32(0))
+    for f in (m.g, m.h, m.g.grad()):
+        with pytest.raises(difflang.AssertionFailure, match="too large"):
+            f(0.0, np.int32(1))
+        with pytest.raises(difflang.AssertionFailure, match="too large"):
+            f.interpret(0.0, np.int32(1))
+
+
+def test_what_a_side_of_a_branch_does_not_use_contributes_nothing() -> None:
+    """A value kept in a frame and not chosen afterwards: its slope is infinite."""
+    m = difflang.loads(
+        "float f64\nfn f(x: f64, n: i32) -> f64 {\n let s = sqrt(x)\n"
+        " let r = if n == 0 { 2 * x } else { f(x, n - 1) }\n"
+        " if x > 0.0 { s + r } else { 3 * r }\n}",
+        name="choices",
+    )
+    for n in range(3):
+        assert m.f.grad()(0.0, np.int32(n)) == 2.0 * 3 ** (n + 1)
+        assert m.f.jvp()(0.0, np.int32(n), 1.0)[1] == 2.0 * 3 ** (n + 1)
+
+
+SHAPES = """
+record Tree[n] { w: f64[n], depth: i32 }
+let scale = 1.5
+fn grown(t: Tree[n]) -> (Tree[n], f64) {
+  if t.depth == 0 { return (t, scale * sum(t.w)) }
+  let (u, s) = grown(t with (depth = t.depth - 1, w = 0.5 * t.w))
+  let (v, r) = grown(t with (depth = t.depth - 1, w = t.w + u.w))
+  (v, s + r)
+}
+fn weight(w: f64[n], d: i32) -> f64 {
+  let (t, s) = grown(Tree(w = w, depth = d))
+  s + sum(t.w^2)
+}
+fn noise(x: f64, n: i32) -> f64 = if n == 0 { x * normal() } else { noise(x, n - 1) + noise(x, n - 1) * normal() }
+fn generic[T: float](x: T[n], k: i32) -> T[n] = if k == 0 { x } else { x + generic(0.5 * x, k - 1) }
+fn found(k: i32) -> f64 = sum(generic([1, 2], k))
+"""
+
+
+def grown(w: Any, depth: int) -> Any:
+    if depth == 0:
+        return w, 1.5 * jnp.sum(w)
+    u, s = grown(0.5 * w, depth - 1)
+    v, r = grown(w + u, depth - 1)
+    return v, s + r
+
+
+def test_records_arrays_and_values_of_the_file_pass_through() -> None:
+    m = difflang.loads("float f64\n" + SHAPES, name="shapes")
+    w = np.array([0.3, -0.2, 0.9])
+
+    def plain(w: Any) -> Any:
+        v, s = grown(w, 3)
+        return s + jnp.sum(v**2)
+
+    with jax.enable_x64(True):
+        want, slope = plain(w), jax.grad(plain)(w)
+    np.testing.assert_allclose(m.weight(w, np.int32(3)), want, rtol=1e-14)
+    np.testing.assert_allclose(m.weight.grad()(w, np.int32(3)), slope, rtol=1e-13)
+    np.testing.assert_allclose(m.weight.grad().interpret(w, np.int32(3)), slope, rtol=1e-13)
+    assert m.found(np.int32(2)) == 3 * 1.75
+    draw = m.noise(1.0, np.int32(4), key=3)
+    assert draw == m.noise(1.0, np.int32(4), key=3) != m.noise(1.0, np.int32(4), key=4)
+    np.testing.assert_allclose(m.noise.grad()(1.0, np.int32(4), key=3), draw, rtol=1e-14)
+    np.testing.assert_allclose(m.noise.interpret(1.0, np.int32(4), key=3), draw, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ("sum(for i in 0..2 => f(x, n - 1))", "a comprehension"),
+        ("{\n var s = 0.0\n for i in 0..n { s += f(x, n - 1) }\n s }", "a loop"),
+        ("grad(f)(x, n - 1)", "a derivative"),
+    ],
+)
+def test_where_a_call_cannot_stand_yet(body: str, place: str) -> None:
+    m = difflang.loads(f"float f64\nfn f(x: f64, n: i32) -> f64 = if n == 0 {{ x }} else {{ {body} }}", name="places")
+    with pytest.raises(difflang.DifflangError, match=f"(?s)DL0801.*inside {place}"):
+        m.f(1.0, np.int32(2))
