@@ -176,6 +176,18 @@ class Function:
         """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
         return self._derivative("jacobian", wrt, ())
 
+    def jacfwd(self, wrt: int | str = 0) -> Function:
+        """The same in forward mode."""
+        return self._derivative("jacfwd", wrt, ())
+
+    def jacrev(self, wrt: int | str = 0) -> Function:
+        """The same in reverse mode."""
+        return self._derivative("jacrev", wrt, ())
+
+    def deriv(self, wrt: int | str = 0) -> Function:
+        """The derivative of a function of one number."""
+        return self._derivative("deriv", wrt, ())
+
     def jet(self, order: int, wrt: int | str = 0) -> Function:
         """The Taylor coefficients to an order in a parameter that is one number, along a new first axis."""
         return self._derivative("jet", wrt, (), order)

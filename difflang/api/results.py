@@ -1,4 +1,7 @@
-"""What a function gives, in Python: arrays, tuples, and records as their dataclasses."""
+"""What a function gives, in Python: arrays, tuples, and records as their dataclasses.
+
+A change of a record that was given as a dict is a dict too, so that it has the structure of what it changes.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,22 @@ from difflang.ir.types import Tensor
 Make = Callable[[Iterator[Any]], Any]
 
 
-def maker(type: LangType, records: Records, function: Callable[[ClosureType, tuple[Any, ...]], Any]) -> Make:
-    """A function from leaves, in order, to a value of that type."""
+def maker(
+    type: LangType, records: Records, function: Callable[[ClosureType, tuple[Any, ...]], Any], like: Any = None
+) -> Make:
+    """A function from leaves, in order, to a value of that type, where it can be one of the kind of `like`."""
     match type:
         case Tensor() | KeyType():
             return next
         case TupleType(items=items):
-            makers = [maker(t, records, function) for t in items]
+            parts = like if isinstance(like, (tuple, list)) and len(like) == len(items) else [None] * len(items)
+            makers = [maker(t, records, function, part) for t, part in zip(items, parts, strict=True)]
             return lambda leaves: tuple([make(leaves) for make in makers])
-        case RecordType(fields=fields):
-            cls, makers = records.of(type), [maker(t, records, function) for t in fields]
+        case RecordType(names=names, fields=fields):
+            makers = [maker(t, records, function, field_of(like, n)) for n, t in zip(names, fields, strict=True)]
+            if like.__class__ is dict:
+                return lambda leaves: {n: make(leaves) for n, make in zip(names, makers, strict=True)}
+            cls = records.of(type)
             return lambda leaves: cls(*[make(leaves) for make in makers])
         case ClosureType():
             count = len(leaf_types(type))
@@ -42,3 +51,8 @@ def maker(type: LangType, records: Records, function: Callable[[ClosureType, tup
             return lambda leaves: range(*[int(next(leaves)) for _ in range(count)])
         case _:
             raise AssertionError(f"no value has the type {type}")
+
+
+def field_of(value: Any, name: str) -> Any:
+    """A field of what was given for a record; nothing where nothing was."""
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from difflang.api.loaded import Given, Loaded, seed_words
-from difflang.api.results import maker
+from difflang.api.results import field_of, maker
 from difflang.api.signature import Signature
 from difflang.audit.report import Report
 from difflang.check.closures import DerivativeCode
@@ -51,7 +51,8 @@ class Specialization:
         self.program = Elastic(self.compiled, self.rooms.get(type, LITTLE))
         self.waiter = Waiter()
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
-        self.make = maker(self.entry.type, loaded.records, lambda type, leaves: function(loaded, type, leaves))
+        like = moved_like(type, signature, given)
+        self.make = maker(self.entry.type, loaded.records, lambda type, leaves: function(loaded, type, leaves), like)
 
     def compiled(self, room: Room) -> tuple[Graph, Executable]:
         """The finished graph, and what runs it without the numbers of a failure."""
@@ -190,6 +191,24 @@ class Table:
         quick = trees.quick(leaves, structure)
         if quick is not None and not trees.traced(leaves):
             self.known[quick] = self.last[structure] = found
+
+
+def moved_like(type: ClosureType, signature: Signature, given: Given) -> Any:
+    """What a gradient, or a value and a gradient, is to be like: the arguments that it is taken in."""
+    code = type.code
+    if not isinstance(code, DerivativeCode) or code.operator not in ("grad", "value_and_grad", "hvp"):
+        return None
+    _, values = trees.slots(given.leaves, given.structure)
+    named = dict(zip([n for n in given.names if n not in dict(given.dims)], values, strict=True))
+    found: list[Any] = []
+    for first, *path in code.wrt:
+        value = named.get(signature.names[first] if isinstance(first, int) else first)
+        for name in path:
+            value = field_of(value, str(name))
+        found.append(value)
+    if len(found) > 1:
+        found = [trees.Fields({str(w[-1]): x for w, x in zip(code.wrt, found, strict=True)})]
+    return (None, *found) if code.operator == "value_and_grad" else found[0]
 
 
 def operator_of(type: ClosureType) -> str:

@@ -124,6 +124,8 @@ class Audit:
             vague = s.usable & (s.errors > PRECISE * np.maximum(np.abs(s.values), direction.size))
         if vague.any():
             self.notes[f"differences tell {vague.sum()} of {vague.size} slopes to less than {PRECISE:.0e}"] = None
+        if (hidden := int((np.isfinite(s.values) & np.isinf(s.errors) & ~s.kinked).sum())) > 0:
+            self.notes[f"differences do not tell {hidden} of {vague.size} slopes: no step is small enough"] = None
         if (kinked := int(s.kinked.sum())) > 0:
             self.notes[f"{kinked} of {vague.size} numbers have a kink here and are not compared with differences"] = (
                 None

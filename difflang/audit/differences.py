@@ -19,6 +19,7 @@ Row = np.ndarray[Any, Any]
 STARTS = (2.0**-5, 2.0**-11, 2.0**-17, 2.0**-23, 2.0**-29)  # as fractions of the size of the arguments
 HALVINGS = 6
 GOOD = 2.0**-40  # a relative error with which a table is done
+DOUBLE = 2.0**-53  # what is not known to be rounded may be, once, on the way
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,25 @@ class Slopes:
 def slopes(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> Slopes:
     """The derivative at 0 of `at(t, watch)`, which raises Crossed where it watches its path and would leave it.
 
-    `size` is the size of the terms of each result, `epsilon` the relative error with which these are computed.
+    `size` is the size of the terms of each result, `epsilon` the relative error with which these are computed. Of what
+    moves otherwise over the smallest step than over the others, as it does at a cliff between them, nothing is known.
     """
+    found, h = extrapolated(at, size, epsilon), STARTS[-1] / 2.0 ** (HALVINGS - 1)
+    if found.crossed is not None:
+        return found
+    try:
+        ahead, behind = at(h, True), at(-h, True)
+    except Crossed:
+        return found
+    with np.errstate(all="ignore"):
+        noise = max(epsilon, DOUBLE) * np.maximum(size, np.maximum(np.abs(ahead), np.abs(behind))) / h
+        off = np.abs(still(ahead, behind) / (2 * h) - found.values)
+    hidden = found.usable & (off > 8 * found.errors + 64 * noise)
+    return replace(found, errors=np.where(hidden, np.inf, found.errors))
+
+
+def extrapolated(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> Slopes:
+    """The same by the first of the tables that is good enough, or by the best."""
     middle = at(0.0, False)
     crossed: Eqn | None = None
     best = nothing(middle, size)

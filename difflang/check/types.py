@@ -34,6 +34,13 @@ class DTypeVar(DType):
         self.real = real
         self.found: DType | None = None
 
+    @property
+    def is_complex(self) -> bool:
+        """Whether only complex numbers are left, whatever else is still open."""
+        if self.found is not None:
+            return pruned(self).is_complex
+        return all(c.is_complex for c in self.candidates)
+
 
 class DTypeParam(DType):
     """A generic element type `T: float` inside the definition that declares it: any one of `candidates`."""
@@ -45,6 +52,10 @@ class DTypeParam(DType):
         kind = "float" if all(c.is_float for c in candidates) else "int"
         super().__init__(name, kind, 0, "")
         self.candidates: tuple[DType, ...] = tuple(candidates)
+
+    @property
+    def is_complex(self) -> bool:
+        return all(c.is_complex for c in self.candidates)
 
 
 def pruned(dtype: DType) -> DType:
@@ -67,12 +78,6 @@ def literal_dtype(value: complex, default_float: DType) -> DTypeVar:
 def imaginary_dtype(default_float: DType) -> DTypeVar:
     """The element type of an imaginary number as written, whose parts are floats of the default type if they can be."""
     return DTypeVar(COMPLEXES, WHOLE_OF.get(default_float, C64), default_float)
-
-
-def is_complex(dtype: DType) -> bool:
-    """Whether numbers of this type are complex, whatever else is still open."""
-    dtype = pruned(dtype)
-    return all(c.kind == "complex" for c in getattr(dtype, "candidates", (dtype,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,4 +305,4 @@ def dtype_text(dtype: DType) -> str:
     dtype = pruned(dtype)
     if not isinstance(dtype, DTypeVar):
         return dtype.name
-    return "number" if I32 in dtype.candidates else "complex" if is_complex(dtype) else "float"
+    return "number" if I32 in dtype.candidates else "complex" if dtype.is_complex else "float"

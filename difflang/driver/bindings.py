@@ -20,6 +20,7 @@ from difflang.driver.units import Staging, Unit, context, stage
 from difflang.driver.values import HostValue
 from difflang.driver.wanted import Wanted
 from difflang.elaborate.context import Context, Reported, Session, walk
+from difflang.elaborate.mismatches import not_this_pattern
 from difflang.elaborate.names import targets
 from difflang.elaborate.statements import forgetting
 from difflang.elaborate.terms import Term
@@ -112,12 +113,8 @@ class Bindings(Scopes, ABC):
         """Bind the names of a pattern. Errors: DL0321, DL0212."""
         if isinstance(pattern, tree.TuplePattern):
             if not isinstance(value.type, TupleType) or len(value.type.items) != len(pattern.items):
-                raise mistake(
-                    "DL0321",
-                    f"a tuple of {len(pattern.items)} is expected here",
-                    (pattern.span, ""),
-                    (span, f"this is {show_type(value.type)}"),
-                )
+                parts = len(value.type.items) if isinstance(value.type, TupleType) else None
+                raise not_this_pattern(pattern, parts, (span, f"this is {show_type(value.type)}"))
             for i, item in enumerate(pattern.items):
                 self.bind(item, value.part(i), mutable, span)
         elif pattern.name != "_":

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.codes import nearest
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import is_complex, pruned, show_type
+from difflang.check.types import DTypeVar, pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.operators import array, elementwise
@@ -189,6 +190,8 @@ class Taken:
             return None
         term, span = self.found[name]
         items = term.items if isinstance(term, Tuple) else (term,)
+        if not all(isinstance(t, Poison) or (isinstance(t, Array) and may_be_whole(t)) for t in items):
+            raise self.no_axis(name, term, span)
         numbers = [self.cx.static(t, span, f"`{name}`") for t in items]
         axes = tuple(n + rank if isinstance(n, int) and n < 0 else n for n in numbers)
         if any(not isinstance(a, int) or not 0 <= a < rank for a in axes) or len(set(axes)) != len(axes):
@@ -196,6 +199,18 @@ class Taken:
                 "DL0335", f"there is no such axis: the array has {rank}", span, f"axes are 0 to {rank - 1}"
             )
         return tuple(sorted(a for a in axes if isinstance(a, int)))
+
+    def no_axis(self, name: str, term: Term, span: Span) -> DifflangError:
+        """A float where an axis stands, as someone writes who means several numbers."""
+        message = f"`{name}` of `{self.name}` is the number of an axis"
+        several = ", ".join(place.text for _, place in self.args.items)
+        way = f"of several numbers it is `{self.name}([{several}])`" if len(self.args.items) > 1 else ""
+        return self.cx.error("DL0313", message, span, f"this is {show_type(type_of(term))}", way)
+
+
+def may_be_whole(x: Array) -> bool:
+    dtype = pruned(x.tensor.dtype)
+    return any(c.is_integer for c in (dtype.candidates if isinstance(dtype, DTypeVar) else (dtype,)))
 
 
 # ---- Elementwise
@@ -252,7 +267,7 @@ def converted(cx: Context, dtype: DType, args: Args) -> Walk[Term]:
         return converted_static(cx, dtype, x, args.span)
     if pruned(x.tensor.dtype) is dtype:
         return x
-    if is_complex(x.tensor.dtype) and not is_complex(dtype):
+    if x.tensor.dtype.is_complex and not dtype.is_complex:
         at, shown = took.span("x"), show_type(x.tensor)
         way = NO_REAL_NUMBER.format(quoted(at))
         raise cx.error("DL0311", f"`{dtype}` takes a real number, not {shown}", at, f"this is {shown}", way)
@@ -302,14 +317,6 @@ BUILTINS["map"] = map_
 
 
 LATER = [
-    "roll",
-    "split",
-    "repeat",
-    "tile",
-    "diag",
-    "tril",
-    "triu",
-    "gather",
     "print",
     "assert_close",
     "gamma",
@@ -340,6 +347,7 @@ from difflang.elaborate import (  # noqa: E402
     matrices,
     networks,
     randomness,
+    rearranged,
     reductions,
     running,
     transforms,
@@ -356,6 +364,7 @@ __all__ = [
     "matrices",
     "networks",
     "randomness",
+    "rearranged",
     "reductions",
     "running",
     "transforms",

@@ -34,6 +34,7 @@ from difflang.elaborate.context import Context, Reported, Scope, walk, walks
 from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, detached
 from difflang.elaborate.jumps import without_jumps
+from difflang.elaborate.mismatches import not_this_pattern
 from difflang.elaborate.names import bound_names
 from difflang.elaborate.qualified import module_of
 from difflang.elaborate.signatures import counted, held_to, matched_arguments
@@ -314,12 +315,7 @@ def bind_pattern(cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, 
     items = term.items if isinstance(term, (Tuple, Zip)) else None
     if items is None or len(items) != len(pattern.items):
         found = f"a tuple of {len(items)}" if items is not None else show_type(type_of(term))
-        raise mistake(
-            "DL0321",
-            f"a tuple of {len(pattern.items)} is expected here",
-            (pattern.span, ""),
-            (span, f"this is {found}"),
-        )
+        raise not_this_pattern(pattern, len(items) if items is not None else None, (span, f"this is {found}"))
     for item, part in zip(pattern.items, items, strict=True):
         bind_pattern(cx, item, part, span, mutable=mutable)
 
@@ -336,8 +332,11 @@ def construct(cx: Context, code: RecordCode, args: Args) -> Walk[Term]:
         term, span = given[name]
         if not annotations.match(written.type, type_of(term)):
             raise field_mismatch(annotations, written, type_of(term), span)
-        if isinstance(written.type, tree.TypeFn) and written.type.linear:
-            yield linear.prove_given(cx, [held_to(written.type, term, span, annotations, name)])
+    for written, name in zip(decl.fields, names, strict=True):
+        if isinstance(written.type, tree.TypeFn):
+            term, span = given[name]
+            given[name] = held_to(written.type, term, span, annotations, name), span
+            yield linear.prove_given(cx, [given[name][0]])
     fields = tuple(given[n][0] for n in names)
     order = tuple(annotations.bound.get(g.name) for g in decl.generics)
     return Record(RecordType(decl, tuple(names), tuple(map(type_of, fields)), order), fields)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.check.types import imaginary_dtype, is_complex, show_type
+from difflang.check.types import imaginary_dtype, show_type
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context
 from difflang.elaborate.numbers import OF_COMPLEX
@@ -42,7 +42,7 @@ def angle(cx: Context, args: Args, name: str) -> Term:
     """The argument, in [-pi, pi]; its derivative at 0 is 0."""
     took = Taken(cx, args, name, "z")
     z, at = took.array("z"), took.span("z")
-    if not is_complex(z.tensor.dtype):
+    if not z.tensor.dtype.is_complex:
         shown = show_type(z.tensor)
         way = f"convert it: `c64({quoted(at)})`"
         raise cx.error("DL0311", f"`angle` takes a complex number, not {shown}", at, f"this is {shown}", way)
@@ -53,7 +53,7 @@ def angle(cx: Context, args: Args, name: str) -> Term:
 def in_parts(cx: Context, term: Term, span: Span) -> Term:
     """A vector over the real numbers: every complex array in it as the pair of its parts."""
     match term:
-        case Array() if is_complex(term.tensor.dtype):
+        case Array() if term.tensor.dtype.is_complex:
             return Tuple(parts(cx, term, span))
         case Tuple():
             return Tuple(tuple([in_parts(cx, t, span) for t in term.items]))
@@ -65,7 +65,7 @@ def in_parts(cx: Context, term: Term, span: Span) -> Term:
 
 def squared(cx: Context, x: Array, span: Span, at: Span | None = None) -> Array:
     """The square of the absolute value: a real number, without a root on the way."""
-    if not is_complex(x.tensor.dtype):
+    if not x.tensor.dtype.is_complex:
         return array(cx, elementwise(cx, "mul", span, (x, x), (at, at) if at is not None else ()), span)
     products = [elementwise(cx, "mul", span, (part, part)) for part in parts(cx, x, span)]
     return array(cx, elementwise(cx, "add", span, products), span)

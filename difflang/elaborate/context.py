@@ -154,8 +154,9 @@ class Session:
                 self.diagnostics.append(diagnostic)
 
     def warn(self, warning: Diagnostic) -> None:
-        """A report of what is legal and probably a mistake: once, however often the place is walked."""
-        place = warning.code, warning.labels[:1]
+        """A report of what is legal and probably a mistake: once a line, however often a place in it is walked."""
+        at = warning.labels[0].span
+        place = warning.code, warning.message, at.source, at.position[0], warning.labels[1:]
         if place not in self.warned:
             self.warned.add(place)
             self.report(DifflangError(warning))

@@ -13,7 +13,6 @@ from difflang.check.types import (
     DTypeVar,
     LangType,
     RecordType,
-    is_complex,
     leaf_types,
     pruned,
     settled,
@@ -219,7 +218,7 @@ def differentiable(term: Array) -> bool:
     """Whether an array has a tangent; a number as written becomes a float."""
     dtype = pruned(term.tensor.dtype)
     if isinstance(dtype, DTypeVar):
-        return narrow(dtype, [c for c in dtype.candidates if c.is_float or is_complex(dtype)])
+        return narrow(dtype, [c for c in dtype.candidates if c.is_float or dtype.is_complex])
     return dtype.differentiable
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from difflang.base.codes import nearest
 from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
@@ -11,10 +9,12 @@ from difflang.check.modules import Global, HostVar
 from difflang.check.reports import Undecided
 from difflang.check.types import imaginary_dtype, literal_dtype, show_type
 from difflang.elaborate import qualified
-from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
+from difflang.elaborate.absent import CONSTANTS, unknown_name
+from difflang.elaborate.builtins import BUILTINS
 from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks
 from difflang.elaborate.names import free_names
 from difflang.elaborate.operators import array
+from difflang.elaborate.signatures import held_alike
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -32,42 +32,6 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, DTYPES, DType, Tensor
 from difflang.syntax import tree
-
-HOST_ONLY = {
-    **dict.fromkeys(
-        ("load", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
-        "read at the top level, and pass the array as an argument",
-    ),
-    **dict.fromkeys(
-        ("save", "write_csv", "write_npy", "write_npz", "write_safetensors", "write_json"),
-        "give the value back, and write it from host statements",
-    ),
-    **dict.fromkeys(("plot", "scatter", "histogram", "image"), "give the numbers back, and draw from host statements"),
-    "arg": "ask at the top level, and pass the value; the angle of a complex number is `angle(z)`",
-    "clock": "time the call in host statements",
-    "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
-}
-PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
-ELSEWHERE = {
-    "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
-    "range": "a range is written `0..n`",
-    "None": "a function without a result gives `()`",
-    "True": "it is written `true`",
-    "False": "it is written `false`",
-    "arange": "write `iota(n)`",
-    "matmul": "write `x @ y`",
-    "power": "write `x ^ y`",
-    "pow": "write `x ^ y`",
-    "maximum": "write `max(x, y)`",
-    "minimum": "write `min(x, y)`",
-    "clip": "write `clamp(x, low, high)`",
-    "concatenate": "write `concat(x, y)`",
-    "float": "convert with the type's name: `f32(x)`",
-    "int": "convert with the type's name: `i32(x)`",
-    **dict.fromkeys(("re", "Re"), "the real part is `real(z)`"),
-    **dict.fromkeys(("im", "Im"), "the imaginary part is `imag(z)`; the imaginary unit is written `1j`"),
-}
-CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
 
 @walks(tree.Int)
@@ -169,34 +133,6 @@ def declared(cx: Context, id: str, span: Span) -> Term | None:
     if module.prelude is not None and id in module.prelude.fns:
         return Closure(FnCode(module.prelude.fns[id], module.prelude), ())
     return None
-
-
-def unknown_name(cx: Context, id: str, span: Span) -> Exception:
-    if id in TRANSFORMS:
-        return cx.error("DL0205", f"`{id}` is applied to a function: `{id}(f)`", span)
-    module = cx.module
-    if id in module.modules:
-        return cx.error("DL0201", f"`{id}` is a module, not a value", span, "", f"name something in it: `{id}.…`")
-    prelude = module.prelude.fns if module.prelude is not None else {}
-    known = [
-        *cx.scope.visible(),
-        *module.host,
-        *module.fns,
-        *module.records,
-        *module.imported,
-        *module.modules,
-        *prelude,
-        *BUILTINS,
-        *TRANSFORMS,
-        *CONSTANTS,
-    ]
-    near = nearest(id, known)
-    way = f"did you mean `{near}`?" if near else ""
-    if id in HOST_ONLY:
-        return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY[id])
-    if id in PACKAGES:
-        way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
-    return cx.error("DL0201", f"there is no `{id}` here", span, "", ELSEWHERE.get(id, way))
 
 
 # ---- Functions as values
@@ -348,6 +284,7 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
         name = tree.Member(arg.span, e.base, arg.name or "", arg.span)
         old = field(cx, base, name)
         assert isinstance(base, Record)
+        value = held_alike(old, value, arg.value.span)
         texts = isinstance(old, Text) and isinstance(value, Text)  # what a text says is part of its type
         if not texts and not cx.unifier.same(type_of(old), type_of(value)):
             raise cx.error(

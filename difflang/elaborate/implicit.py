@@ -11,7 +11,7 @@ from math import prod
 from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, MapCode
 from difflang.check.reports import mistake
-from difflang.check.types import LangType, is_complex, leaf_types, show_type, tangent_type
+from difflang.check.types import LangType, leaf_types, show_type, tangent_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context
@@ -42,7 +42,7 @@ def solved(
     assert isinstance(pair, Tuple)
     residual, slope = pair.items
     same_count(residual, x, equation.body.span)
-    if any(is_complex(t.dtype) for t in (*leaf_types(type_of(residual)), *leaf_types(type_of(x)))):
+    if any(t.dtype.is_complex for t in (*leaf_types(type_of(residual)), *leaf_types(type_of(x)))):
         way = "solve for the real and the imaginary part"  # one division would do for a holomorphic residual only
         raise cx.not_yet("`by implicit` of complex numbers is", equation.body.span, way)
     if not active:

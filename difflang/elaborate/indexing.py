@@ -117,7 +117,8 @@ def point(cx: Context, e: tree.Expr, index: Array, size: Dim) -> Array:
         return check_index(cx, index, size, e.span)
     if isinstance(e, tree.Unary) and isinstance(static, int) and static < 0:
         static = static + size
-    if isinstance(static, int) and (static < 0 or (isinstance(size, int) and static >= size)):
+    beyond = static - size
+    if (isinstance(static, int) and static < 0) or (isinstance(beyond, int) and beyond >= 0):
         raise cx.error(
             "DL0326",
             f"index {index.static} is out of range",

@@ -12,7 +12,6 @@ from difflang.check.types import (
     LangType,
     RecordType,
     TupleType,
-    is_complex,
     leaf_types,
     pruned,
     show_type,
@@ -58,7 +57,7 @@ def hessian(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term
     for position, path in [located(cx, f, w, args.span) for w in code.wrt]:
         item = args.items[position] if position < len(args.items) else None
         if item is not None and any(
-            is_complex(t.dtype) for t in leaf_types(type_of(differentiable_part(cx, item, path)))
+            t.dtype.is_complex for t in leaf_types(type_of(differentiable_part(cx, item, path)))
         ):
             message = "`hessian` is of functions of real numbers: in complex ones a change has two halves"
             what = f"this is {show_type(type_of(item[0]))}"
@@ -157,7 +156,7 @@ def column_by_column(code: DerivativeCode, points: list[Tensor], values: list[Te
     """
     if code.operator != "jacobian":
         return code.operator == "jacfwd"
-    curves = any(is_complex(v.dtype) for v in values) and not all(is_complex(p.dtype) for p in points)
+    curves = any(v.dtype.is_complex for v in values) and not all(p.dtype.is_complex for p in points)
     fewer = total(values) - total(points)
     return curves or not (isinstance(fewer, int) and fewer < 0)
 

@@ -24,6 +24,7 @@ from difflang.check.types import (
     LangType,
     TupleType,
     leaf_types,
+    literal_dtype,
     pruned_type,
     settled_type,
     show_type,
@@ -57,6 +58,7 @@ from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.wrt import Place
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
+from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
 # ---- Maps
@@ -288,10 +290,12 @@ def prove_made(cx: Context, f: Closure) -> Walk[None]:
     """A linear lambda whose parameters have written types is linear in these, whether anybody applies it or not.
 
     A size that only its arguments tell is a name of its own while a definition is checked. What says too little is
-    proved where it is applied.
+    proved for numbers, and where it is applied.
     """
     assert isinstance(f.code, LambdaCode)
     decl, bound, checking = f.code.decl, dict(cx.annotations.bound), cx.root.definition
+    if all(p.type is None for p in decl.params):
+        return (yield prove_of_numbers(cx, f))
     if any(p.type is None for p in decl.params):
         return
     try:
@@ -306,6 +310,23 @@ def prove_made(cx: Context, f: Closure) -> Walk[None]:
         return
     finally:
         cx.annotations.bound = bound
+
+
+def prove_of_numbers(cx: Context, f: Closure) -> Walk[None]:
+    """What takes numbers and is not linear in these is not linear at all; what does not take them says nothing."""
+    assert isinstance(f.code, LambdaCode)
+    decl, session = f.code.decl, cx.session
+    reported, errors = len(session.diagnostics), session.errors
+    try:
+        yield proved(cx, f, [Tensor(literal_dtype(0.0, cx.module.default_float)) for _ in decl.params], decl.span)
+    except DifflangError as error:
+        if error.diagnostics[0].code == "DL1101":
+            raise
+    except (Reported, Undecided):
+        return
+    finally:
+        del session.diagnostics[reported:]
+        session.errors = errors
 
 
 def prove_given(cx: Context, terms: Sequence[Term]) -> Walk[None]:

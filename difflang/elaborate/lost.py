@@ -213,8 +213,10 @@ def ways_out(f: Term, dead: list[Part], steps: list[Step]) -> tuple[str, ...]:
 def instead(eqn: Eqn) -> str:
     """A step with a derivative in the place of one without."""
     match eqn.results[0].type:
-        case Tensor(dtype=dtype) if pruned(dtype).is_integer:
+        case Tensor(dtype=dtype) if pruned(dtype).is_integer and eqn.op.name.startswith("arg"):
             return "stay with floats on the way; `softmax` weighs where `argmax` chooses"
+        case Tensor(dtype=dtype) if pruned(dtype).is_integer:
+            return "stay with floats on the way; `x + stop(floor(x) - x)` is whole, and has the derivative of x"
         case Tensor(dtype=dtype) if pruned(dtype).differentiable:
             return f"`y + stop({eqn.op.name}(y) - y)` has its value, and the derivative of y"
         case _:

@@ -17,7 +17,7 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, TypeMismatch
 from difflang.ops.det import SMALL, by_minors
-from difflang.ops.matrices import matmul, swap, trace
+from difflang.ops.matrices import FIELDS, matmul, swap, trace
 from difflang.ops.shape import cut
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def det(cx: Context, args: Args, name: str) -> Term:
     """Of a few rows, products and sums."""
     took = Taken(cx, args, name, "a")
     a = matrix(cx, took, "a")
-    floats(cx, a, took.span("a"), name)
+    floats(cx, a, took.span("a"), name, FIELDS)
     if a.tensor.shape[-2:] in [(n, n) for n in range(1, SMALL + 1)]:
         return Array(by_minors(here(cx, a, args.span)))
     return results(cx, name, took, (a,))[0]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import mistake
-from difflang.check.types import DTypeVar, dtype_text, is_complex, pruned, show_type
+from difflang.check.types import DTypeVar, dtype_text, pruned, show_type
 from difflang.elaborate.spelling import quoted, way_out
 from difflang.elaborate.terms import Array, Closure, Opaque, Record, Term, Tuple, type_of
 from difflang.ir.types import C64, WHOLE_OF
+from difflang.syntax import tree
 
 if TYPE_CHECKING:
     from difflang.elaborate.context import Context
@@ -88,9 +89,9 @@ def advice(name: str, refused: str, arrays: Sequence[Array], spans: Sequence[Spa
 def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> str:
     """What to write where two element types meet: an integer becomes a float, else the second becomes the first."""
     a, b = pruned(first.tensor.dtype), pruned(other.tensor.dtype)
-    if is_complex(a) != is_complex(b):
-        real, span = (b, other_span) if is_complex(a) else (a, first_span)
-        other_one = a if is_complex(a) else b
+    if a.is_complex != b.is_complex:
+        real, span = (b, other_span) if a.is_complex else (a, first_span)
+        other_one = a if a.is_complex else b
         wanted = WHOLE_OF.get(real, C64) if isinstance(other_one, DTypeVar) else other_one
         return f"write `{wanted}({quoted(span)})`"
     if a.is_float and b.is_integer and isinstance(a, DTypeVar):
@@ -99,3 +100,13 @@ def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -
         wanted = "f32" if isinstance(b, DTypeVar) else dtype_text(b)
         return f"write `{wanted}({quoted(first_span)})`"
     return f"write `{dtype_text(a)}({quoted(other_span)})`"
+
+
+def not_this_pattern(pattern: tree.TuplePattern, parts: int | None, found: tuple[Span, str]) -> DifflangError:
+    """A pattern for a value that is no tuple, or one of another number of parts: DL0321."""
+    count = len(pattern.items)
+    if parts is None:
+        return mistake("DL0321", f"a tuple of {count} is expected here", (pattern.span, ""), found)
+    names = [item.span.text for item in pattern.items[:parts]] + ["_"] * (parts - count)
+    message = f"this pattern is for a tuple of {count}, and the tuple has {parts}"
+    return mistake("DL0321", message, (pattern.span, ""), found, help=f"it is taken apart by `({', '.join(names)})`")

@@ -9,7 +9,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.check.closures import FnCode, LambdaCode
 from difflang.check.reports import Undecided, mistake
-from difflang.check.types import LangType, RecordType, is_complex, leaf_types, pruned, show_type
+from difflang.check.types import LangType, RecordType, leaf_types, pruned, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.derivatives import Traced, trace
@@ -55,7 +55,7 @@ def real_result(cx: Context, operator: str, f: Term, traced: Traced, args: Args,
     if isinstance(result, Array) and not result.tensor.shape and pruned(result.tensor.dtype).is_float:
         return
     message = f"`{operator}` takes a function with a real number as its result"
-    if isinstance(result, Array) and not result.tensor.shape and is_complex(result.tensor.dtype):
+    if isinstance(result, Array) and not result.tensor.shape and result.tensor.dtype.is_complex:
         way = "take `real` or `abs` of it; `deriv` gives the complex derivative of a holomorphic function"
     elif has_tangent(result):
         way = "take a `sum` of it, or use `vjp`"

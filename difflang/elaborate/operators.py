@@ -8,7 +8,7 @@ from typing import Any
 
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import DTypeVar, Spread, is_complex, literal_dtype, pruned, show_type
+from difflang.check.types import DTypeVar, Spread, literal_dtype, pruned, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.bounds import known_index
 from difflang.elaborate.context import Context, Reported, walk, walks
@@ -120,7 +120,7 @@ def elementwise(
     for other in arrays[1:]:
         if name != "select" and not unified(arrays[0].tensor.dtype, other.tensor.dtype):
             raise no_conversion(cx, name, span, arrays, spans)
-    if name in OF_COMPLEX and is_complex(arrays[0].tensor.dtype):
+    if name in OF_COMPLEX and arrays[0].tensor.dtype.is_complex:
         return OF_COMPLEX[name](cx, span, arrays[0])
     static = folded(name, arrays)
     if static is not None and not attrs:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import Spread, is_complex, show_type
+from difflang.check.types import Spread, show_type
 from difflang.elaborate.arrays import total
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.complexes import in_parts, parts, squared
@@ -173,7 +173,7 @@ def norm(cx: Context, args: Args, name: str) -> Term:
     axes = chosen(cx, took, term, args)
     if not axes:
         return elementwise(cx, "abs", span, (term,), (at,))
-    if is_complex(term.tensor.dtype):
+    if term.tensor.dtype.is_complex:
         term = side_by_side(cx, term, axes, span)
     return reduced(cx, "reduce_norm", term, axes, span, keep=took.flag("keepdims"), at=at)
 

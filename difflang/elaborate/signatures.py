@@ -123,7 +123,10 @@ def match_parameters(
         term, span = given[param.name]
         known = set(annotations.bound)
         if is_dim(param.type):
-            annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
+            size = annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
+            if isinstance(size, int) and size < 0:
+                labels = (span, f"this is {size}"), (param.span, "declared here")
+                raise mistake("DL0303", f"`{param.name}` of `{decl.name}` is a size: it is not negative", *labels)
             continue
         if isinstance(param.type, tree.TypeFn) and param.type.linear and not is_linear_type(type_of(term)):
             raise not_declared_linear(decl, param, term, span)
@@ -243,3 +246,11 @@ def held_to(written: tree.TypeFn, term: Term, span: Span, annotations: Annotatio
             (written.span, f"declared {written.span.text}"),
         )
     return Closure(AscribedCode(type, name, span, written.span), (term,))
+
+
+def held_alike(old: Term, new: Term, span: Span) -> Term:
+    """What takes the place of a function that is held to a type is held to it too."""
+    if not isinstance(old, Closure) or not isinstance(old.code, AscribedCode) or not isinstance(new, Closure):
+        return new
+    same = isinstance(new.code, AscribedCode) and new.code.type == old.code.type
+    return new if same else Closure(replace(old.code, given=span), (new,))

@@ -6,7 +6,6 @@ from difflang.ad.holomorphic import losses
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import mistake
-from difflang.check.types import is_complex
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context
 from difflang.elaborate.derivatives import Traced, forward, trace
@@ -65,7 +64,7 @@ def unit_change(cx: Context, traced: Traced, span: Span) -> Value:
 
 
 def of_complex(value: Value) -> bool:
-    return isinstance(value.type, Tensor) and is_complex(value.type.dtype)
+    return isinstance(value.type, Tensor) and value.type.dtype.is_complex
 
 
 def check_holomorphic(cx: Context, traced: Traced, span: Span) -> None:

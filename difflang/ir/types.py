@@ -31,6 +31,10 @@ class DType:
         return self.kind == "float"
 
     @property
+    def is_complex(self) -> bool:
+        return self.kind == "complex"
+
+    @property
     def is_integer(self) -> bool:
         return self.kind in ("int", "uint")
 

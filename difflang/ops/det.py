@@ -11,10 +11,12 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
-from difflang.ir.types import FLOATS, Tensor
+from difflang.ir.types import Tensor
 from difflang.ops.factor import SQUARE, scipy, solve_type
-from difflang.ops.families import Array, Example, Fixed, Graded, known, tensor
+from difflang.ops.families import Array, Example, Fixed, Graded, known, tensor, zeros_at
+from difflang.ops.linear import conjugate
 from difflang.ops.matrices import (
+    FIELDS,
     in_single,
     lowered_in_single,
     matmul,
@@ -68,7 +70,7 @@ def solve_jvp(da: Value, x: Value, a: Value, b: Value, *, transposed: bool) -> V
 
 
 def solve_transpose(ct: Value, a: Value, b: Value | Unknown, *, transposed: bool) -> Value:
-    return solve.one(a, ct, transposed=not transposed)
+    return solve.one(conjugate(a), ct, transposed=not transposed)
 
 
 solve = OPS.declare(
@@ -79,7 +81,7 @@ solve = OPS.declare(
         transpose=(None, solve_transpose),
         reference=in_single(solve_reference),
         lower=lowered_in_single(solve_lower),
-        accepts=FLOATS,
+        accepts=FIELDS,
         samples=(
             Example(((3, 3), (3, 2)), {"transposed": False}, Graded()),
             Example(((3, 3), (3, 2)), {"transposed": True}, Graded()),
@@ -130,7 +132,7 @@ def element(a: Value, row: int, column: int) -> Value:
 
 
 def number_type(same: Solver, a: Tensor) -> Tensor:
-    square_type(same, a)
+    square_type(same, a, FIELDS)
     return Tensor(a.dtype, a.shape[:-2])
 
 
@@ -162,6 +164,7 @@ def det_jvp(da: Value, y: Value, a: Value) -> Value:
 det = of_a_matrix(
     "det",
     type=number_type,
+    accepts=FIELDS,
     jvp=det_jvp,
     reference=det_reference,
     lower=det_lower,
@@ -213,6 +216,7 @@ def cofactors_by_svd(
     numpy: Any, einsum: Callable[..., Any], sign: Any, u: Any, s: Any, vt: Any, xs: Sequence[Any]
 ) -> Any:
     """See Note [Cofactors]."""
+    u, vt = numpy.conj(u), numpy.conj(vt)  # of real numbers, as they are
     turned = [einsum("...ji,...jk,...lk->...il", u, x, vt) for x in xs]
     rest = left_out(numpy, s, len(xs) + 1)
     eye = numpy.eye(s.shape[-1], dtype=s.dtype)
@@ -249,16 +253,20 @@ def left_out(numpy: Any, s: Any, count: int) -> Any:
 
 
 def cofactors_transpose(position: int) -> Rule | None:
-    """In each direction it is its own adjoint: all of it is one symmetric form, and the cotangent is one more place."""
+    """In each direction it is its own transpose: all of it is one symmetric form, the cotangent is one more place.
+
+    So of complex matrices the adjoint is that between two conjugations.
+    """
 
     def rule(ct: Value, a: Value, *xs: Any) -> Value:
-        return cofactors.one(a, *xs[: position - 1], ct, *xs[position:])
+        return conjugate(cofactors.one(a, *xs[: position - 1], conjugate(ct), *xs[position:]))
 
     return rule if position else None
 
 
 cofactors = with_directions(
     "cofactors",
+    accepts=FIELDS,
     transpose=cofactors_transpose,
     reference=cofactors_reference,
     lower=cofactors_lower,
@@ -279,8 +287,13 @@ cofactors = with_directions(
 
 
 def slogdet_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
-    found = number_type(same, a)
-    return found, found
+    sign = number_type(same, a)
+    return sign, Tensor(same.part(sign), sign.shape) if sign.dtype.is_complex else sign
+
+
+def slogdet_reference(a: Array) -> tuple[Array, ...]:
+    sign, log = one_by_one(np.linalg.slogdet, (a,), (), ())
+    return sign, log.real
 
 
 def slogdet_lower(jax: Any, a: Any) -> tuple[Any, Any]:
@@ -291,25 +304,33 @@ def slogdet_lower(jax: Any, a: Any) -> tuple[Any, Any]:
 
 
 def slogdet_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value | None, Value]:
-    """`trace(A⁻¹ dA)`"""
-    return None, trace(solve.one(a, da, transposed=False))
+    """`trace(A⁻¹ dA)`; of complex matrices its real part, and along the circle of signs its imaginary one."""
+    change = trace(solve.one(a, da, transposed=False))
+    if not tensor(change).dtype.is_complex:
+        return None, change
+    size, angle = OPS["real"].one(change), OPS["imag"].one(change)
+    turn = OPS["complex"].one(zeros_at(angle, angle.type), angle)
+    return found[0] * turn, size
 
 
 slogdet = of_a_matrix(
     "slogdet",
     type=slogdet_type,
+    accepts=FIELDS,
+    conjugates=True,
     jvp=slogdet_jvp,
-    reference=lambda a: one_by_one(np.linalg.slogdet, (a,), (), ()),
+    reference=slogdet_reference,
     lower=slogdet_lower,
     samples=SQUARE,
-    doc="""(sign, log of the absolute value) of the determinant, which itself may overflow. Units: 1 -> 1, 1.
+    doc="""(sign, log of the absolute value) of the determinant, which itself may overflow. Of complex matrices the
+    sign is a number of size 1. Units: 1 -> 1, 1.
     Kinks: (0, -Inf) where `a` is singular, and the derivative Inf or NaN.""",
 )
 
 # Note [Cofactors]
 #
-# The determinant is a polynomial. With A = U S Vᵀ held at the point, det(A + E) = ±det(S + UᵀEV), and the term of
-# det(S + F) that is linear in each of F₀ … F_k is, by Leibniz' formula,
+# The determinant is a polynomial. With A = U S Vᴴ held at the point, det(A + E) = s det(S + UᴴEV) with |s| = 1, and the
+# term of det(S + F) that is linear in each of F₀ … F_k is, by Leibniz' formula,
 #
 #     Σ_π sgn(π) Σ_{i₀ … i_k, all different} (product of the s_j with j ∉ {i₀ … i_k}) Π_a F_a[i_a, i_π(a)].
 #

@@ -15,10 +15,10 @@ from difflang.ops.families import (
     HOLOMORPHIC,
     Array,
     Uniform,
-    is_complex,
     like,
     number_like,
     of_complex,
+    tensor,
     unary,
     zeros_at,
 )
@@ -71,7 +71,7 @@ expm1 = unary(
 
 log = unary(
     "log",
-    jvp=lambda dx, y, x: dx / x if is_complex(x) else dx * positive_reciprocal.one(x),
+    jvp=lambda dx, y, x: dx / x if tensor(x).dtype.is_complex else dx * positive_reciprocal.one(x),
     reference=np.log,
     lower=lambda jax, x: jax.lax.log(x),
     accepts=HOLOMORPHIC,
@@ -107,7 +107,7 @@ cos = unary(
 )
 tan = unary(
     "tan",
-    jvp=lambda dx, y, x: dx * (sech2.one(x * 1j) if is_complex(x) else y * y + 1.0),
+    jvp=lambda dx, y, x: dx * (sech2.one(x * 1j) if tensor(x).dtype.is_complex else y * y + 1.0),
     reference=np.tan,
     lower=lambda jax, x: jax.lax.tan(x),
     accepts=HOLOMORPHIC,

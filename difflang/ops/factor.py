@@ -8,10 +8,13 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Solver, Unknown
-from difflang.ir.types import FLOATS, Tensor
+from difflang.ir.types import Tensor
 from difflang.ops.compare import ge, gt, le, lt
 from difflang.ops.families import Array, Example, Fixed, Graded
+from difflang.ops.linear import conjugate
 from difflang.ops.matrices import (
+    FIELDS,
+    adjoint,
     in_single,
     lowered_in_single,
     matmul,
@@ -39,7 +42,7 @@ def scipy() -> Any:
 
 def solve_type(same: Solver, a: Tensor, b: Tensor, **_: Any) -> Tensor:
     """solve(a[*b, n, n], b[*b, n, m]) -> [*b, n, m]"""
-    rows = square_type(same, a)
+    rows = square_type(same, a, FIELDS)
     same.dtype(a, b)
     same.require(a.rank == b.rank, f"as many axes in {a} as in {b}")
     for mine, theirs in zip((*a.shape[:-2], rows), b.shape[:-1], strict=True):
@@ -74,7 +77,7 @@ def solve_triangular_jvp(
 def solve_triangular_transpose(
     ct: Value, a: Value, b: Value | Unknown, *, lower: bool, transposed: bool, unit: bool
 ) -> Value:
-    return solve_triangular.one(a, ct, lower=lower, transposed=not transposed, unit=unit)
+    return solve_triangular.one(conjugate(a), ct, lower=lower, transposed=not transposed, unit=unit)
 
 
 WAYS = tuple(
@@ -98,7 +101,7 @@ solve_triangular = OPS.declare(
         transpose=(None, solve_triangular_transpose),
         reference=in_single(solve_triangular_reference),
         lower=lowered_in_single(solve_triangular_lower),
-        accepts=FLOATS,
+        accepts=FIELDS,
         samples=(
             *(Example(((3, 3), (3, 2)), way, Graded()) for way in WAYS),
             Example(((2, 2, 2), (2, 2, 1)), WAYS[0], Graded()),
@@ -117,30 +120,32 @@ solve_triangular = OPS.declare(
 
 
 def cholesky_reference(a: Array) -> Array:
-    (found,) = one_by_one(lambda a: (np.linalg.cholesky((a + a.T) / 2),), (a,), a.shape[-2:])
+    (found,) = one_by_one(lambda a: (np.linalg.cholesky((a + a.conj().T) / 2),), (a,), a.shape[-2:])
     return np.tril(found)
 
 
 def cholesky_jvp(da: Value, y: Value, a: Value) -> Value:
-    """`L Φ(L⁻¹ dA L⁻ᵀ)`, where Φ keeps the lower triangle and half of the diagonal.
+    """`L Φ(L⁻¹ dA L⁻ᴴ)`, where Φ keeps the lower triangle and half of the diagonal.
 
     Source: Murray 2016, Differentiation of the Cholesky decomposition.
     """
     lower: dict[str, Any] = {"lower": True, "transposed": False, "unit": False}
     left = solve_triangular.one(y, symmetric(da), **lower)
-    both = solve_triangular.one(y, swap(left), **lower)
+    both = solve_triangular.one(y, adjoint(left), **lower)
     return matmul(y, (part(both, ge) + part(both, gt)) * 0.5)
 
 
 cholesky = of_a_matrix(
     "cholesky",
-    type=same_squares,
+    type=lambda same, a: same_squares(same, a, of=FIELDS),
+    accepts=FIELDS,
+    conjugates=True,
     jvp=cholesky_jvp,
     reference=cholesky_reference,
     lower=lambda jax, a: jax.lax.linalg.cholesky(a, symmetrize_input=True),
     samples=SQUARE,
-    doc="""The lower triangular L with positive diagonal and `L Lᵀ = a`, of the symmetric part of `a`.
-    Units: u -> u^(1/2). Kinks: NaN where the symmetric part is not positive definite.""",
+    doc="""The lower triangular L with positive diagonal and `L Lᵀ = a`, of the symmetric part of `a`; of complex
+    matrices `L Lᴴ = a`, of the Hermitian part. Units: u -> u^(1/2). Kinks: NaN where it is not positive definite.""",
 )
 
 
@@ -148,7 +153,7 @@ cholesky = of_a_matrix(
 
 
 def lu_type(same: Solver, a: Tensor) -> tuple[Tensor, ...]:
-    square_type(same, a)
+    square_type(same, a, FIELDS)
     return a, a, a
 
 
@@ -179,6 +184,7 @@ def divided(x: Value, upper: Value) -> Value:
 lu = of_a_matrix(
     "lu",
     type=lu_type,
+    accepts=FIELDS,
     jvp=lu_jvp,
     reference=lu_reference,
     lower=lu_lower,

@@ -89,11 +89,6 @@ def tensor(x: Value | Unknown) -> Tensor:
     return cast(Tensor, x.type)
 
 
-def is_complex(x: Value | Unknown) -> bool:
-    """Whether a value holds complex numbers: where a rule for real ones would not do."""
-    return tensor(x).dtype.kind == "complex"
-
-
 def known(size: Dim) -> int:
     """A size where it is a number: in what is computed, not only typed."""
     return cast(int, size)

@@ -36,7 +36,6 @@ from difflang.ops.families import (
     Uniform,
     array_dtype,
     inactive,
-    is_complex,
     linear,
     multilinear,
     same_type,
@@ -50,7 +49,7 @@ PAIR = (Uniform(), Uniform())
 
 def conjugate(y: Value) -> Value:
     """`y`, conjugated where it is complex: the adjoint of multiplication by `y` multiplies by this."""
-    return conj.one(y) if is_complex(y) else y
+    return conj.one(y) if tensor(y).dtype.is_complex else y
 
 
 add = linear(
@@ -163,7 +162,7 @@ def convert_type(same: Solver, x: Tensor, *, dtype: DType) -> Tensor:
 
 
 def convert_transpose(ct: Value, x: Value | Unknown, *, dtype: DType) -> Value:
-    real_part = real.one(ct) if dtype.kind == "complex" and not is_complex(x) else ct
+    real_part = real.one(ct) if dtype.kind == "complex" and not tensor(x).dtype.is_complex else ct
     return real_part if tensor(real_part).dtype is tensor(x).dtype else convert.one(real_part, dtype=tensor(x).dtype)
 
 

@@ -13,33 +13,35 @@ import numpy as np
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver
-from difflang.ir.types import FLOATS, I32, Tensor
+from difflang.ir.types import COMPLEXES, FLOATS, I32, DType, Tensor
 from difflang.ops.compare import eq
 from difflang.ops.families import Array, ForEach, Samples, tensor, zeros_at
 from difflang.ops.linalg import dot_general
-from difflang.ops.linear import select
+from difflang.ops.linear import conjugate, select
 from difflang.ops.reduce import reduce_sum
 
 # ------------------------------------------------------------------------------------------------- types
 
+FIELDS = FLOATS + COMPLEXES
 
-def matrix_type(same: Solver, a: Tensor) -> tuple[Dim, Dim]:
+
+def matrix_type(same: Solver, a: Tensor, of: tuple[DType, ...] = FLOATS) -> tuple[Dim, Dim]:
     """The numbers of rows and columns."""
-    same.accepts(a, FLOATS)
+    same.accepts(a, of)
     same.require(a.rank >= 2, f"takes a matrix or a stack of them, not {a}" if a.rank else f"takes a matrix, not {a}")
     return a.shape[-2], a.shape[-1]
 
 
-def square_type(same: Solver, a: Tensor) -> Dim:
+def square_type(same: Solver, a: Tensor, of: tuple[DType, ...] = FLOATS) -> Dim:
     """The number of rows, which is that of columns."""
-    rows, columns = matrix_type(same, a)
+    rows, columns = matrix_type(same, a, of)
     same.size(rows, columns, "size of a square matrix")
     return rows
 
 
-def same_squares(same: Solver, a: Tensor, *xs: Tensor) -> Tensor:
+def same_squares(same: Solver, a: Tensor, *xs: Tensor, of: tuple[DType, ...] = FLOATS) -> Tensor:
     """The type of an op from square matrices and directions like them."""
-    square_type(same, a)
+    square_type(same, a, of)
     for x in xs:
         same.dtype(a, x)
         same.shape(a, x)
@@ -59,11 +61,22 @@ def thinner(rows: Dim, columns: Dim) -> Dim:
 # ------------------------------------------------------------------------------------------ declarations
 
 
-def of_a_matrix(name: str, *, type: Rule, jvp: Rule, reference: Rule, lower: Rule, samples: Samples, doc: str) -> Op:
+def of_a_matrix(
+    name: str,
+    *,
+    type: Rule,
+    jvp: Rule,
+    reference: Rule,
+    lower: Rule,
+    samples: Samples,
+    doc: str,
+    accepts: tuple[DType, ...] = FLOATS,
+    conjugates: bool = False,
+) -> Op:
     """A function of one matrix, or of each of a stack. 16-bit floats are computed in f32."""
     op = Op(
         name, type, in_single(reference), lowered_in_single(lower), doc,
-        jvp=(jvp,), accepts=FLOATS, lanes=longer_stack, samples=samples,
+        jvp=(jvp,), accepts=accepts, lanes=longer_stack, samples=samples, conjugates=conjugates,
     )  # fmt: skip
     return OPS.declare(op)
 
@@ -76,14 +89,19 @@ def with_directions(
     lower: Rule,
     samples: Samples,
     doc: str,
+    accepts: tuple[DType, ...] = FLOATS,
 ) -> Op:
     """A function of a square matrix, and of more operands its derivative in these directions.
 
     `transpose(i)` is the rule of operand i, `None` for the matrix itself.
     """
+
+    def type(same: Solver, a: Tensor, *xs: Tensor) -> Tensor:
+        return same_squares(same, a, *xs, of=accepts)
+
     op = Op(
-        name, same_squares, in_single(reference), lowered_in_single(lower), doc,
-        jvp=further(name), transpose=ForEach(transpose), directional=True, accepts=FLOATS, samples=samples,
+        name, type, in_single(reference), lowered_in_single(lower), doc,
+        jvp=further(name), transpose=ForEach(transpose), directional=True, accepts=accepts, samples=samples,
     )  # fmt: skip
     return OPS.declare(op)
 
@@ -97,6 +115,11 @@ def swap(x: Value) -> Value:
     return OPS["transpose"].one(x, perm=(*range(rank - 2), rank - 1, rank - 2))
 
 
+def adjoint(x: Value) -> Value:
+    """Every matrix transposed, and conjugated where it is complex."""
+    return swap(conjugate(x))
+
+
 def matmul(x: Value, y: Value) -> Value:
     """Matrix by matrix along the stacks."""
     rank = tensor(x).rank
@@ -105,7 +128,8 @@ def matmul(x: Value, y: Value) -> Value:
 
 
 def symmetric(x: Value) -> Value:
-    return (x + swap(x)) * 0.5
+    """The symmetric part, the Hermitian one of complex matrices."""
+    return (x + adjoint(x)) * 0.5
 
 
 def places(x: Value, kept: Op) -> Value:

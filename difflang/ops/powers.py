@@ -11,7 +11,7 @@ from difflang.ir.graph import Value
 from difflang.ops import precise
 from difflang.ops.compare import eq, ge, logical_and
 from difflang.ops.elementwise import POSITIVE, log
-from difflang.ops.families import HOLOMORPHIC, Array, Example, Uniform, binary, is_complex, like, of_complex
+from difflang.ops.families import HOLOMORPHIC, Array, Example, Uniform, binary, like, of_complex, tensor
 from difflang.ops.linear import select
 
 
@@ -27,7 +27,7 @@ def power_less_exponent_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 
     """`x^(y-n) log x`, 0 at x = 0 where the power is finite."""
     zero = like(x, 0.0)
     edge = eq.one(x, zero)
-    if not is_complex(x):
+    if not tensor(x).dtype.is_complex:
         edge = logical_and.one(edge, ge.one(y, like(y, float(n))))
     return d * (z * log.one(select.one(edge, like(x, 1.0), x)))
 

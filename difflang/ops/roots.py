@@ -18,11 +18,11 @@ from difflang.ops.families import (
     Array,
     Uniform,
     binary,
-    is_complex,
     like,
     number_like,
     of_complex,
     rounding,
+    tensor,
     unary,
 )
 from difflang.ops.linear import select
@@ -87,7 +87,7 @@ def sqrt_lower(jax: Any, x: Any) -> Any:
 
 def sqrt_jvp(dx: Value, y: Value, x: Value) -> Value:
     """Of real numbers not 0.5 / y, which is -Inf at -0.0."""
-    return dx * (0.5 / y if is_complex(x) else rsqrt.one(x) * 0.5)
+    return dx * (0.5 / y if tensor(x).dtype.is_complex else rsqrt.one(x) * 0.5)
 
 
 sqrt = unary(

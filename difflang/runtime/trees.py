@@ -34,12 +34,16 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
     return leaves, structure
 
 
+class Fields(dict[str, Any]):
+    """The fields of a dataclass that JAX does not know: a structure, and no dict that somebody gave."""
+
+
 def plain(leaf: Any) -> Any:
-    """A dataclass that JAX does not know, as a dict."""
+    """A dataclass that JAX does not know, as its fields."""
     if not dataclasses.is_dataclass(leaf) or isinstance(leaf, type):
         return leaf
     fields = {f.name: getattr(leaf, f.name) for f in dataclasses.fields(leaf)}
-    return {name: jax.tree_util.tree_map(plain, value) for name, value in fields.items()}
+    return Fields({name: jax.tree_util.tree_map(plain, value) for name, value in fields.items()})
 
 
 def slots(leaves: Sequence[Any], structure: Any) -> Any:
@@ -114,6 +118,9 @@ def register_node(cls: type, take: Callable[[Any], tuple[Any, Hashable]], make: 
     jax.tree_util.register_pytree_node(cls, take, make)
 
 
+register_node(Fields, lambda f: (tuple(f.values()), tuple(f)), lambda names, xs: Fields(zip(names, xs, strict=True)))
+
+
 def poisoned(results: Sequence[Any], word: Any) -> list[Any]:
     """Results inside a JAX transformation, where nothing can be raised: floats are NaN if a check failed."""
     with jax.enable_x64(True):
@@ -124,6 +131,11 @@ def poisoned(results: Sequence[Any], word: Any) -> list[Any]:
             else x
             for x in results
         ]
+
+
+def on_host(tree: Any) -> Any:
+    """The same structure, its JAX arrays as NumPy ones."""
+    return jax.tree_util.tree_map(lambda x: np.asarray(x) if isinstance(x, jax.Array) else x, tree)
 
 
 def on_device(array: Any) -> Any:

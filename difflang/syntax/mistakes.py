@@ -52,6 +52,8 @@ MISTAKES = (
             "there are no character literals; `'` after a function is its derivative", (("STRING",),), r"'[^'\n]*'?"),
     Mistake("DL0115", "x = f'c'", "before at", "a string stands in double quotes, without a prefix",
             'write `"{x}"`: every string may hold expressions', (), r"\w+'"),
+    *(Mistake("DL0115", f'x = {prefix}"c"', "before at word", "a string has no prefix",
+              'write `"{x}"`: every string may hold expressions', (DROP,), word=True) for prefix in "fFrb"),
     Mistake("DL0116", "x = .5", "operand", "a float has digits on both sides of its point", "write `0.5`",
             (("FLOAT",),), r"\.[0-9]\w*"),
     Mistake("DL0116", "x = 1.", "operand kind", "a float has digits on both sides of its point", "write `1.0`",

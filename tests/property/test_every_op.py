@@ -167,7 +167,7 @@ def test_derivatives_of_real_numbers_know_nothing_of_complex_ones(op: Op) -> Non
             twice = pulled(once, tuple(p.type.tangent is not None for p in once.params))
             for graph in (once, twice, pushed(call.graph(), call.wrt)):
                 assert not any(is_complex(v.type) for eqn in graph.eqns for v in (*eqn.operands, *eqn.results))
-                assert not any(eqn.op.conjugates for eqn in graph.eqns)
+                assert not any(eqn.op.conjugates and eqn.op is not op for eqn in graph.eqns)
 
 
 def is_complex(type: Type) -> bool:

@@ -96,3 +96,11 @@ def test_wrong_arguments_and_failures_are_those_of_a_call(m: difflang.Module) ->
     with pytest.raises(difflang.IndexFailure, match="index 5 is out of range"):
         m.at.check_grad(np.ones(3), 5)
     assert m.at.check_grad(np.ones(3), 2).right
+
+
+def test_a_right_derivative_of_a_cliff_is_not_called_wrong() -> None:
+    """Where differences see only what is flat beside it, they say nothing, and the report says so."""
+    source = "float f64\nfn f(x: f64) -> f64 = tanh(1e14 * (x - 1.0)) + 3e13 * x\n"
+    report = difflang.loads(source, name="cliff").f.check_grad(1.0)
+    assert report.right
+    assert "no step is small enough" in str(report)

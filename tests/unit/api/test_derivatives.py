@@ -32,6 +32,9 @@ X = np.array([1.0, -1.0, 2.0])
 
 def test_a_gradient_has_the_structure_of_the_parameter(m: Any) -> None:
     d = m.f.grad("p")(P, X)
+    np.testing.assert_array_equal(d["w"], X**2)
+    assert float(d["b"]) == 12 and "k" not in d
+    d = m.f.grad("p")(m.P(**P), X)
     np.testing.assert_array_equal(d.w, X**2)
     assert float(d.b) == 12 and not hasattr(d, "k")
     np.testing.assert_array_equal(m.f.grad("p.w")(P, X), X**2)

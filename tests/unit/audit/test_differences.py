@@ -51,6 +51,15 @@ def test_the_error_of_a_slope_is_within_its_estimate(f: Any, slope: Any) -> None
 
 
 @EXTENDED
+@pytest.mark.parametrize("slope", [0.0, 3e13])
+def test_of_a_cliff_between_the_smallest_steps_nothing_is_said(slope: float) -> None:
+    """All the samples of a steep function may lie where it is flat: their agreement is no slope."""
+    middle = np.longdouble(0.7)
+    found = slopes(along(lambda x: np.tanh(1e14 * (x - middle)) + slope * x), np.array([1.0 + slope]), EPSILON)
+    assert not found.usable[0]
+
+
+@EXTENDED
 def test_slopes_of_smooth_functions_are_nearly_exact() -> None:
     found = slopes(along(np.exp), np.array([2.0]), EPSILON)
     assert abs(found.values[0] - np.exp(np.longdouble(0.7))) < 1e-15
