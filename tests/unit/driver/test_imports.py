@@ -184,7 +184,8 @@ pub fn new(n: dim) -> Mlp[n] = Mlp(first = Layer(w = f64(zeros(n)), tag = 1), ra
     module: Any = difflang.load(path)
     mlp = module.b.Mlp(first={"w": np.ones(2), "tag": 3}, rate=0.5)
     assert float(module.total(mlp)) == 2.5
-    assert type(module.total.grad()(mlp).first).__name__ == "D_Layer"
+    assert module.total.grad()(mlp).first.keys() == {"w"}  # given as a dict, changed as one
+    assert type(module.total.grad()(module.b.new(3)).first).__name__ == "D_Layer"
     assert np.asarray(module.change(mlp, {"first": {"w": np.ones(2)}, "rate": 1.0}).first.w).tolist() == [2, 2]
 
 

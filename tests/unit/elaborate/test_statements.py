@@ -174,7 +174,6 @@ def test_value(declarations: str, expression: str, value: object) -> None:
 DEFERRED = [
     "fn f(x: f64) -> f64 {\n let g = if x > 0.0 { |y| y + x } else { |y| y - x }\n g(1.0)\n}",
     "fn f(x: f64) -> f64 {\n var g = |y| y + x\n if x > 0.0 { g = |y| y - x }\n g(1.0)\n}",
-    "fn f(x: f64) -> f64 = if x > 0.0 { f(x - 1.0) } else { x }\nlet r = f(2.0)",
     "fn f(n: i32) -> f64 {\n let h = for i in 0..n { yield 1.0 }\n 1.0\n}",
     "fn f(n: i32) -> f64 = sum(for i in 0..n => 1.0)",
     "fn f(x: f64[3], m: bool[3]) -> f64 = sum(x[m])",
