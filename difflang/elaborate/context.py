@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
 FAILURE = (WORD,) * 3
-
-
 MOST_AXES = 32  # NumPy ends at 64, compilers earlier
 
 
@@ -325,7 +323,8 @@ class Context:
             term = rebuild(var.type, [builder.param(t, var.name) for t in leaf_types(var.type)])
             if isinstance(term, Array):
                 term = Array(term.value, origin=var.span)
-                self.root.host_numbers[term.value] = var.name
+                if term.tensor.dtype.is_integer and not term.tensor.shape:
+                    self.root.host_numbers[term.value] = var.name
             self.root.globals[var.name] = term
             self.root.global_types[var.name] = var.type
         return self.root.globals[var.name]
@@ -334,8 +333,7 @@ class Context:
         """The size that a number is. Errors: DL0305 if only the run will know it."""
         if isinstance(term, Array) and isinstance(term.static, (int, Poly)) and not isinstance(term.static, bool):
             return term.static
-        whole = isinstance(term, Array) and term.tensor.dtype.is_integer and not term.tensor.shape
-        if whole and self.root.demand is not None and term.value in self.root.host_numbers:
+        if isinstance(term, Array) and self.root.demand is not None and term.value in self.root.host_numbers:
             return self.root.demand(self.root.host_numbers[term.value])
         if isinstance(term, Poison):
             raise Reported

@@ -14,12 +14,12 @@ from difflang.check.reports import Undecided
 from difflang.check.types import imaginary_dtype, literal_dtype, show_type
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import MOST_AXES, Binding, Context, Reported, walk, walks
+from difflang.elaborate.foreign import ELSEWHERE, HOST_ONLY, PACKAGES
 from difflang.elaborate.names import free_names, nodes
 from difflang.elaborate.operators import array
 from difflang.elaborate.terms import (
     Array,
     Closure,
-    Key,
     Poison,
     Record,
     Static,
@@ -34,40 +34,6 @@ from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, DTYPES, DType, Tensor
 from difflang.syntax import tree
 
-HOST_ONLY = {
-    **dict.fromkeys(
-        ("load", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
-        "read at the top level, and pass the array as an argument",
-    ),
-    **dict.fromkeys(
-        ("save", "write_csv", "write_npy", "write_npz", "write_safetensors", "write_json"),
-        "give the value back, and write it from host statements",
-    ),
-    **dict.fromkeys(("plot", "scatter", "histogram", "image"), "give the numbers back, and draw from host statements"),
-    "arg": "ask at the top level, and pass the value; the angle of a complex number is `angle(z)`",
-    "clock": "time the call in host statements",
-    "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
-}
-PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
-ELSEWHERE = {
-    "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
-    "range": "a range is written `0..n`",
-    "None": "a function without a result gives `()`",
-    "True": "it is written `true`",
-    "False": "it is written `false`",
-    "arange": "write `iota(n)`",
-    "matmul": "write `x @ y`",
-    "power": "write `x ^ y`",
-    "pow": "write `x ^ y`",
-    "maximum": "write `max(x, y)`",
-    "minimum": "write `min(x, y)`",
-    "clip": "write `clamp(x, low, high)`",
-    "concatenate": "write `concat(x, y)`",
-    "float": "convert with the type's name: `f32(x)`",
-    "int": "convert with the type's name: `i32(x)`",
-    **dict.fromkeys(("re", "Re"), "the real part is `real(z)`"),
-    **dict.fromkeys(("im", "Im"), "the imaginary part is `imag(z)`; the imaginary unit is written `1j`"),
-}
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
 
@@ -401,23 +367,6 @@ def spelled_number(cx: Context, static: Static, part: tree.Interpolation) -> str
 def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
     raise cx.not_yet("`checkpoint { … }` is", e.span)
     yield
-
-
-@walks(tree.WithKey)
-def with_key(cx: Context, e: tree.WithKey) -> Walk[Term]:
-    """A block whose draws come from a key of the program's: the function around does not draw for it."""
-    key = yield walk(cx, e.key)
-    if isinstance(key, Poison):
-        raise Reported
-    if not isinstance(key, Key):
-        way = "a key is made by `key(seed)`, and another from it by `fold_in(k, n)`"
-        raise cx.error("DL0313", "draws need a key", e.key.span, f"this is {show_type(type_of(key))}", way)
-    effects = set(cx.root.effects)
-    with cx.keyed(key.value):
-        value = yield walk(cx, e.body)
-    if "rand" not in effects:
-        cx.root.effects.discard("rand")
-    return value
 
 
 @walks(tree.Match)
