@@ -30,8 +30,6 @@ from difflang.syntax import tree
 
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
 FAILURE = (WORD,) * 3
-
-
 MOST_AXES = 32  # NumPy ends at 64, compilers earlier
 
 
@@ -324,7 +322,8 @@ class Context:
             term = rebuild(var.type, [builder.param(t, var.name) for t in leaf_types(var.type)])
             if isinstance(term, Array):
                 term = Array(term.value, origin=var.span)
-                self.root.host_numbers[term.value] = name
+                if term.tensor.dtype.is_integer and not term.tensor.shape:
+                    self.root.host_numbers[term.value] = name
             self.root.globals[name] = term
             self.root.global_types[name] = var.type
         return self.root.globals[name]
@@ -333,10 +332,8 @@ class Context:
         """The size that a number is. Errors: DL0305 if only the run will know it."""
         if isinstance(term, Array) and isinstance(term.static, (int, Poly)) and not isinstance(term.static, bool):
             return term.static
-        whole = isinstance(term, Array) and term.tensor.dtype.is_integer and not term.tensor.shape
-        asked = self.root.host_numbers.get(term.value) if isinstance(term, Array) and whole else None
-        if asked is not None and self.root.demand is not None:
-            return self.root.demand(asked)
+        if isinstance(term, Array) and self.root.demand is not None and term.value in self.root.host_numbers:
+            return self.root.demand(self.root.host_numbers[term.value])
         if isinstance(term, Poison):
             raise Reported
         found = show_type(type_of(term))

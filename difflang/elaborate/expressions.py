@@ -18,7 +18,6 @@ from difflang.elaborate.signatures import held_alike
 from difflang.elaborate.terms import (
     Array,
     Closure,
-    Key,
     Poison,
     Record,
     Static,
@@ -331,23 +330,6 @@ def spelled_number(cx: Context, static: Static, part: tree.Interpolation) -> str
 def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
     raise cx.not_yet("`checkpoint { … }` is", e.span)
     yield
-
-
-@walks(tree.WithKey)
-def with_key(cx: Context, e: tree.WithKey) -> Walk[Term]:
-    """A block whose draws come from a key of the program's: the function around does not draw for it."""
-    key = yield walk(cx, e.key)
-    if isinstance(key, Poison):
-        raise Reported
-    if not isinstance(key, Key):
-        way = "a key is made by `key(seed)`, and another from it by `fold_in(k, n)`"
-        raise cx.error("DL0313", "draws need a key", e.key.span, f"this is {show_type(type_of(key))}", way)
-    effects = set(cx.root.effects)
-    with cx.keyed(key.value):
-        value = yield walk(cx, e.body)
-    if "rand" not in effects:
-        cx.root.effects.discard("rand")
-    return value
 
 
 @walks(tree.Match)

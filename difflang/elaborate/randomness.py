@@ -8,12 +8,14 @@ from difflang.base.source import Span
 from difflang.check.types import KEY_DATA, literal_dtype, show_type
 from difflang.elaborate.arrays import shape_of
 from difflang.elaborate.builtins import Taken, builtin
-from difflang.elaborate.context import Context
+from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.operators import array
-from difflang.elaborate.terms import Array, Key, Term, type_of
+from difflang.elaborate.terms import Array, Key, Poison, Term, type_of
+from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.op import TypeMismatch
 from difflang.ir.types import INTEGERS, U32, Tensor
+from difflang.syntax import tree
 
 if TYPE_CHECKING:
     from difflang.elaborate.arguments import Args
@@ -77,3 +79,20 @@ def whole(cx: Context, term: Term, span: Span) -> Array:
 def word(cx: Context, number: Array, span: Span) -> Value:
     """The lowest 32 bits of a number."""
     return cx.emit("truncate", span, number.value, dtype=U32)
+
+
+@walks(tree.WithKey)
+def with_key(cx: Context, e: tree.WithKey) -> Walk[Term]:
+    """A block whose draws come from a key of the program's: the function around does not draw for it."""
+    key = yield walk(cx, e.key)
+    if isinstance(key, Poison):
+        raise Reported
+    if not isinstance(key, Key):
+        way = "a key is made by `key(seed)`, and another from it by `fold_in(k, n)`"
+        raise cx.error("DL0313", "draws need a key", e.key.span, f"this is {show_type(type_of(key))}", way)
+    effects = set(cx.root.effects)
+    with cx.keyed(key.value):
+        value = yield walk(cx, e.body)
+    if "rand" not in effects:
+        cx.root.effects.discard("rand")
+    return value

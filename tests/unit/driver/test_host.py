@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from difflang.driver.library import HOSTED
-from difflang.elaborate.absent import HOST_ONLY
+from difflang.elaborate.foreign import HOST_ONLY
 from support.language import codes, ran
 
 PROGRAMS: dict[str, tuple[str, list[str]]] = {
