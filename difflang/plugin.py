@@ -24,6 +24,7 @@ TESTED = re.compile(r"^[ \t]*(?:test[ \t]*\"|rule\b|##[ \t]?> )", re.MULTILINE)
 def pytest_addoption(parser: pytest.Parser) -> None:
     what = "globs of .dfl files whose tests, examples and rules are collected; with a `/` relative to the root folder"
     parser.addini("difflang_files", what, type="args", default=USUAL)
+    parser.addini("difflang_path", "folders that the imports of .dfl files lead into", type="paths", default=[])
     parser.addini("difflang_engine", "how the functions of .dfl files run: xla or interpret", default="xla")
 
 
@@ -59,7 +60,8 @@ class Programs(pytest.File):
         from difflang.driver.engine import Engine
         from difflang.driver.testing import Options, opened
 
-        options = Options(Engine(self.config.getini("difflang_engine")))
+        folders = tuple(self.config.getini("difflang_path"))
+        options = Options(Engine(self.config.getini("difflang_engine")), paths=folders)
         suite = opened(str(self.path), options, shown(self.path, self.config.invocation_params.dir))
         if suite.errors:
             raise self.CollectError(render(suite.errors))

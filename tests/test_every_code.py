@@ -1,14 +1,18 @@
 """Every code of a diagnostic is registered and has a page, whose wrong example yields it and whose right one does not.
 
 On a page, a block marked `wrong` gives exactly its code and one marked `right` gives nothing: ```` ```dfl ```` is
-checked, with `run` run too (its options follow), with `test` tested, with `check-grad` audited, ```` ```python ```` is
-executed. A ```` ```csv ```` block is a file.
+checked, with `run` run too (its options follow), with `test` tested, with `check-grad` audited, with `without` as if
+a package were not installed, ```` ```python ```` is executed. A ```` ```csv ```` block is a file, and so is
+```` ```dfl name.dfl ````.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +23,7 @@ from difflang.base.codes import CODES, FAMILIES
 from difflang.base.diagnostics import DifflangError
 from difflang.base.resources import error_page
 from difflang.cli import main
+from difflang.driver import extras
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "errors").glob("*.md"))}
@@ -60,9 +65,18 @@ def test_a_code_has_a_family_a_title_and_a_page(code: str) -> None:
 def prepare(folder: Path, page: list[Block]) -> None:
     """The files that a page speaks of."""
     for block in page:
-        if block.language == "csv":
+        if block.words and block.words[0].endswith((".csv", ".dfl")):
             (folder / block.words[0]).write_text(block.text, encoding="utf-8")
     np.savez(folder / "data.npz", images=np.zeros(3, np.float32), labels=np.zeros(2, np.float32))
+
+
+@contextmanager
+def without(package: str) -> Iterator[None]:
+    """As where a package is not installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        if package:
+            patch.setattr(extras, "find_spec", lambda name: None if name == package else find_spec(name))
+        yield
 
 
 def outcome(folder: Path, block: Block) -> tuple[set[str], str]:
@@ -78,8 +92,9 @@ def outcome(folder: Path, block: Block) -> tuple[set[str], str]:
     options = [word for word in block.words if word.startswith("--")]
     engine = [] if options else ["--engine=interpret"]
     command = next((word for word in ("run", "test", "check-grad") if word in block.words), "check")
-    result = CliRunner().invoke(main, [command, *(engine if command != "check" else []), *options, str(program)])
-    assert result.exit_code in (0, 1, 3), result.output
+    with without(block.words[block.words.index("without") + 1] if "without" in block.words else ""):
+        result = CliRunner().invoke(main, [command, *(engine if command != "check" else []), *options, str(program)])
+    assert result.exit_code in (0, 1, 2, 3), result.output
     return set(re.findall(r"^(?:error|warning)\[(DL\d{4})\]", result.output, flags=re.MULTILINE)), result.output
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.check.closures import FnCode
+from difflang.check.modules import Module as Declarations
 from difflang.check.types import ClosureType
 from difflang.driver import program
 from difflang.driver.load import read
@@ -22,13 +23,13 @@ __all__ = ["Function", "Module", "load", "loads"]
 
 
 class Module:
-    """A loaded file. Its functions and the classes of its records are attributes and items."""
+    """A loaded file. Its functions, the classes of its records and the modules it imports are attributes and items."""
 
-    def __init__(self, loaded: Loaded, file: str | None) -> None:
-        self.__name__ = loaded.name
+    def __init__(self, loaded: Loaded, declarations: Declarations, name: str, file: str | None) -> None:
+        self.__name__ = name
         self.__file__ = file
-        self._loaded = loaded
-        self._functions: dict[str, Function] = {}
+        self._loaded, self._module = loaded, declarations
+        self._known: dict[str, Function | Module] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -39,13 +40,17 @@ class Module:
             raise AttributeError(error.args[0], name=name, obj=self) from None
 
     def __getitem__(self, name: str) -> Any:
-        found = self._functions.get(name)
+        found = self._known.get(name)
         if found is not None:
             return found
-        module = self._loaded.module
+        module = self._module
+        if name in module.imported:
+            return self._beside(module.imported[name].module)[name]
+        if name in module.modules:
+            return self._known.setdefault(name, self._beside(module.modules[name]))
         if name in module.fns and not module.fns[name].host:
             type = ClosureType(FnCode(module.fns[name], module), ())
-            return self._functions.setdefault(name, Function(self._loaded, type))
+            return self._known.setdefault(name, Function(self._loaded, type))
         if isinstance(record := module.records.get(name), tree.Record):
             return self._loaded.records.declared(record)
         if record is not None:
@@ -55,6 +60,10 @@ class Module:
         near = nearest(name, self._names())
         raise KeyError(f"{self.__name__} has no function `{name}`" + (f"; did you mean `{near}`?" if near else ""))
 
+    def _beside(self, module: Declarations) -> Module:
+        """A module that this one imports."""
+        return Module(self._loaded, module, module.name, module.source.name)
+
     def __contains__(self, name: object) -> bool:
         return name in self._names()
 
@@ -62,8 +71,9 @@ class Module:
         return iter(self._names())
 
     def _names(self) -> list[str]:
-        module = self._loaded.module
-        return [*(n for n, f in module.fns.items() if not f.host), *module.records, *module.variants]
+        module = self._module
+        own = [name for name, record in module.records.items() if module.home(record) is module]
+        return [*(n for n, f in module.fns.items() if not f.host), *own, *module.variants]
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]
@@ -72,36 +82,45 @@ class Module:
         return f"<difflang module {self.__name__}: {', '.join(self)}>"
 
 
-def load(path: str | Path, *, seed: int = 0) -> Module:
+def load(path: str | Path, *, seed: int = 0, paths: Sequence[str | Path] = ()) -> Module:
     """The functions of a file, checked. Its statements are not run.
 
     A top-level `let` that a function uses is evaluated when it is first needed, in silence; it may read files in the
-    folder of the program. What depends on a `var` is had only by running the file. `seed` is where random calls start.
+    folder of the program. What depends on a `var` is had only by running the file. `seed` is where random calls start,
+    `paths` are further folders that imports lead into.
 
     Errors: ParseError, CheckError; DataError where there is no such file.
     """
     with doorway():
         place = Path(path)
-        return module_of(read(place, str(path)), place.stem, place, seed)
+        return module_of(read(place, str(path)), place.stem, place, seed, paths)
 
 
-def loads(source: str, name: str = "<string>", origin: tuple[str, int] | None = None, *, seed: int = 0) -> Module:
-    """The functions of a text, checked, as `load` does. Files are read from the current folder.
+def loads(
+    source: str,
+    name: str = "<string>",
+    origin: tuple[str, int] | None = None,
+    *,
+    seed: int = 0,
+    paths: Sequence[str | Path] = (),
+) -> Module:
+    """The functions of a text, checked, as `load` does. Files are read and imported from the current folder.
 
     `origin` says in which file, and on which line of it, the text begins: reports then point there.
     """
     with doorway():
         if origin is not None:
             file, line = origin
-            return module_of(Source(file, "\n" * (line - 1) + source), name, None, seed)
-        return module_of(Source(name, source), name, None, seed)
+            return module_of(Source(file, "\n" * (line - 1) + source), name, None, seed, paths)
+        return module_of(Source(name, source), name, None, seed, paths)
 
 
-def module_of(source: Source, name: str, path: Path | None, seed: int) -> Module:
-    checked = program.check(source)
+def module_of(source: Source, name: str, path: Path | None, seed: int, paths: Sequence[str | Path]) -> Module:
+    checked = program.check(source, path=path, paths=tuple(map(Path, paths)))
     if checked.errors:
         raise DifflangError(*checked.diagnostics)
     if checked.diagnostics:
         warn(checked.diagnostics)
         checked.session.diagnostics.clear()
-    return Module(Loaded(checked, name, path, seed), str(path) if path is not None else None)
+    file = str(path) if path is not None else None
+    return Module(Loaded(checked, name, path, seed), checked.module, name, file)

@@ -6,7 +6,8 @@ Nothing is traced or converted here. What does not fit is refused with the decla
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from difflang.api import enums
@@ -41,6 +42,9 @@ from difflang.runtime import trees, values
 from difflang.runtime.trees import Slot
 from difflang.syntax import tree
 
+# Where a type is written: in which module, beside which generic names, in a record applied to what.
+Place = tuple[Module, dict[str, "str | None"], dict[str, Any]]
+
 
 class Reader:
     """Reads arguments into types. `order` collects the places of their leaves, in the order of the types' leaves.
@@ -54,6 +58,7 @@ class Reader:
         self.keys: list[int] = []  # which of these are random keys
         self.span: Span | None = None  # where the parameter in question is declared
         self.generics: dict[str, str | None] = {}
+        self.whole: dict[str, tuple[tree.TypeExpr, Place]] = {}  # what a record in hand is applied to, and where
 
     # ---- by a written type
 
@@ -75,8 +80,12 @@ class Reader:
                 return self.tangent(value, inner, path)
             case tree.TypeFn():
                 return self.function(value, written.span.text, path)
-            case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)):
-                return self.named(value, name, written, path)
+            case tree.TypeName(path=(name,)) if name in self.whole:
+                argument, place = self.whole[name]
+                with self.declaring(*place):
+                    return self.written(value, argument, path)
+            case tree.TypeName(path=names) | tree.TypeApply(path=names):
+                return self.named(value, ".".join(names), written, path)
             case _:
                 return self.plain(value, path)
 
@@ -92,11 +101,9 @@ class Reader:
     def named(self, value: Any, name: str, written: tree.TypeExpr, path: str) -> LangType:
         record = self.module.records.get(name)
         if record is not None and name not in self.generics:
-            return (
-                enums.read(self, value, record, path)
-                if isinstance(record, tree.Enum)
-                else self.record(value, record, path)
-            )
+            if isinstance(record, tree.Enum):
+                return enums.read(self, value, record, path)
+            return self.record(value, record, path, written)
         if name == "str":
             if isinstance(value, Slot) and isinstance(value.value, str):
                 return TextType(value.value)
@@ -107,21 +114,44 @@ class Reader:
             return self.tensor(value, DTYPES.get(name), written.span.text, path)
         return self.plain(value, path)
 
-    def record(self, value: Any, decl: tree.Record, path: str) -> RecordType:
+    def record(self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None) -> RecordType:
         """A record from anything that has its fields by name."""
         given = self.fields(value, decl.name, [f.name for f in decl.fields], path)
-        annotations = Annotations(Unifier(), self.module.records.get, {}, {g.name: g.bound for g in decl.generics})
+        home = self.module.home(decl)
+        annotations = Annotations(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
         types: list[LangType] = []
-        outer, self.generics = self.generics, annotations.generics
-        for field in decl.fields:
-            here = f"{path}.{field.name}"
-            type = self.written(given[field.name], field.type, here)
-            if not annotations.match(field.type, type):
-                raise self.misfit(here, field.type, type, annotations, field.type.span)
-            types.append(type)
-        self.generics = outer
+        with self.declaring(home, annotations.generics, self.applied(decl, written)):
+            for field in decl.fields:
+                here = f"{path}.{field.name}"
+                type = self.written(given[field.name], field.type, here)
+                if not annotations.match(field.type, type):
+                    raise self.misfit(here, field.type, type, annotations, field.type.span)
+                types.append(type)
         args = tuple(annotations.bound.get(g.name) for g in decl.generics)
         return RecordType(decl, tuple(given), tuple(types), args)
+
+    def applied(self, decl: tree.Record, written: tree.TypeExpr | None) -> dict[str, tuple[tree.TypeExpr, Place]]:
+        """The vectors that a written type `R[V]` puts for the names of a record, and where that is written."""
+        if not isinstance(written, tree.TypeApply) or len(written.args) != len(decl.generics):
+            return {}
+        place = (self.module, self.generics, self.whole)
+        pairs = zip(decl.generics, written.args, strict=True)
+        return {g.name: (a, place) for g, a in pairs if g.bound == "vec" and not isinstance(a, tree.AnyShape)}
+
+    @contextmanager
+    def declaring(
+        self,
+        module: Module,
+        generics: dict[str, str | None],
+        whole: dict[str, tuple[tree.TypeExpr, Place]] | None = None,
+    ) -> Generator[None]:
+        """Inside, types are read as a declaration of that module writes them."""
+        outer = self.module, self.generics, self.whole
+        self.module, self.generics, self.whole = module, generics, whole or {}
+        try:
+            yield
+        finally:
+            self.module, self.generics, self.whole = outer
 
     def tangent(self, value: Any, inner: tree.TypeExpr, path: str) -> LangType:
         """A value of a written `D(…)`."""
@@ -133,20 +163,22 @@ class Reader:
                 )
             case tree.TypeTuple(items=(only,)):
                 return self.tangent(value, only, path)
-            case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)) if name in self.module.records:
-                decl = self.module.records[name]
+            case tree.TypeName(path=names) | tree.TypeApply(path=names) if ".".join(names) in self.module.records:
+                decl = self.module.records[".".join(names)]
                 if isinstance(decl, tree.Enum):
                     return enums.read(self, value, decl, path, tangent=True)
-                fields = [f for f in decl.fields if has_tangent(f.type, self.module)]
-                given = self.fields(
-                    value, f"D({decl.name})", [f.name for f in fields], path, [f.name for f in decl.fields]
-                )
-                outer, self.generics = self.generics, {g.name: g.bound for g in decl.generics}
-                types = tuple(self.tangent(given[f.name], f.type, f"{path}.{f.name}") for f in fields)
-                self.generics = outer
-                return RecordType(decl, tuple(given), types, (), tangent=True)
+                return self.changed(value, decl, path, inner)
             case _:
                 return self.written(value, inner, path) if has_tangent(inner, self.module) else UNIT
+
+    def changed(self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None) -> RecordType:
+        """A change of a record, from anything that has those of its fields by name."""
+        home = self.module.home(decl)
+        fields = [f for f in decl.fields if has_tangent(f.type, home)]
+        given = self.fields(value, f"D({decl.name})", [f.name for f in fields], path, [f.name for f in decl.fields])
+        with self.declaring(home, {g.name: g.bound for g in decl.generics}, self.applied(decl, written)):
+            types = tuple(self.tangent(given[f.name], f.type, f"{path}.{f.name}") for f in fields)
+        return RecordType(decl, tuple(given), types, (), tangent=True)
 
     # ---- by a type that is known
 
@@ -183,9 +215,7 @@ class Reader:
         found = declaration(value)
         if found is not None and found[0] is not None:
             decl, tangent = found[0], found[1]
-            if not tangent:
-                return self.record(value, decl, path)
-            return self.tangent(value, tree.TypeName(decl.name_span, (decl.name,)), path)
+            return self.changed(value, decl, path) if tangent else self.record(value, decl, path)
         if enums.is_enum(value):
             return enums.read(self, value, None, path)
         if isinstance(getattr(value, "function_type", None), ClosureType):
@@ -309,11 +339,11 @@ def field_names(value: Any) -> Sequence[str] | None:
 def has_tangent(written: tree.TypeExpr, module: Module) -> bool:
     """Whether values of a written type have a tangent."""
     match written:
-        case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)):
-            if name in module.records:
-                decl = module.records[name]
+        case tree.TypeName(path=names) | tree.TypeApply(path=names):
+            name = ".".join(names)
+            if (decl := module.records.get(name)) is not None:
                 parts = decl.variants if isinstance(decl, tree.Enum) else (decl,)
-                return any(has_tangent(f.type, module) for part in parts for f in part.fields)
+                return any(has_tangent(f.type, module.home(decl)) for part in parts for f in part.fields)
             return name not in ("str", "key", "dim") and (name not in DTYPES or DTYPES[name].differentiable)
         case tree.TypeTuple(items=items):
             return any(has_tangent(w, module) for w in items)

@@ -123,21 +123,20 @@ def read(reader: Reader, value: Any, decl: tree.Enum | None, path: str, *, tange
 
 def variant(reader: Reader, value: Any, decl: tree.Enum, index: int, path: str, *, tangent: bool) -> LangType:
     """The type of a value of a known variant, or of the tangent of one."""
-    declared, home = decl.variants[index], reader.module.records.get
-    annotations = Annotations(Unifier(), home, {}, {g.name: g.bound for g in decl.generics})
-    fields = [f for f in declared.fields if not tangent or reader.has_tangent(f.type)]
-    given = reader.fields(value, declared.name, [f.name for f in fields], path, [f.name for f in declared.fields])
+    declared, home = decl.variants[index], reader.module.home(decl)
+    annotations = Annotations(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
     types: list[LangType] = []
-    outer, reader.generics = reader.generics, annotations.generics
-    for field in fields:
-        here = f"{path}.{field.name}"
-        type = (reader.tangent if tangent else reader.written)(given[field.name], field.type, here)
-        if not tangent and not annotations.match(field.type, type):
-            raise reader.misfit(here, field.type, type, annotations, field.type.span)
-        types.append(type)
-    reader.generics = outer
+    with reader.declaring(home, annotations.generics):
+        fields = [f for f in declared.fields if not tangent or reader.has_tangent(f.type)]
+        given = reader.fields(value, declared.name, [f.name for f in fields], path, [f.name for f in declared.fields])
+        for field in fields:
+            here = f"{path}.{field.name}"
+            type = (reader.tangent if tangent else reader.written)(given[field.name], field.type, here)
+            if not tangent and not annotations.match(field.type, type):
+                raise reader.misfit(here, field.type, type, annotations, field.type.span)
+            types.append(type)
     args = tuple(annotations.bound.get(g.name) for g in decl.generics)
-    return VariantType(decl, index, tuple(f.name for f in fields), tuple(types), args, tangent, home)
+    return VariantType(decl, index, tuple(f.name for f in fields), tuple(types), args, tangent, home.records.get)
 
 
 def typed(reader: Reader, value: Any, type: VariantType | SumType, path: str) -> LangType:

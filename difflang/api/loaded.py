@@ -31,10 +31,9 @@ from difflang.check.types import (
     tangent_type,
 )
 from difflang.check.unify import Unifier
-from difflang.driver.captured import Captured
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.pipeline import finished
-from difflang.driver.program import Checked
+from difflang.driver.program import Checked, loaded
 from difflang.driver.room import LITTLE, Room
 from difflang.elaborate.context import Session
 from difflang.ir.graph import Graph
@@ -83,7 +82,7 @@ class Loaded:
     def __init__(self, checked: Checked, name: str, path: Path | None, seed: int) -> None:
         self.checked, self.name = checked, name
         self.module = checked.module
-        self.captured = Captured(checked, path)
+        self.captured = loaded(checked, path)
         self.records = Records(checked.module, name)
         self.lock = threading.RLock()
         self.tables: dict[ClosureType, Any] = {}

@@ -68,8 +68,7 @@ class Records:
 
     def of(self, type: RecordType) -> type:
         """The class for values of this type. Tangents have the fields that have a tangent."""
-        declared = self.module.records.get(type.decl.name) is type.decl
-        decl = type.decl if declared else None
+        decl = type.decl if type.decl in self.module.records.homes else None
         return self.find(decl, type.decl.name, type.names, type.tangent)
 
     def declared(self, decl: tree.Record) -> type:

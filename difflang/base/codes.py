@@ -138,6 +138,15 @@ CODES: dict[str, str] = {
     "DL0705": "a file of another shape",
     "DL0706": "an archive without that array",
     "DL0707": "a reader without a declared type",
+    "DL0708": "a file name that does not say its format",
+    "DL0709": "a package that is not installed",
+    "DL0710": "a file that cannot be written",
+    "DL0711": "a value that a file cannot hold",
+    "DL0720": "a module that is not there",
+    "DL0721": "a module outside the program's folder",
+    "DL0722": "modules that import each other",
+    "DL0723": "a name that a module does not have",
+    "DL0724": "a name that a module keeps to itself",
     # ---- 08: not yet
     "DL0801": "something that is not there yet",
     # ---- 09: failures while running
@@ -171,6 +180,7 @@ CODES: dict[str, str] = {
     "DL1208": "a random function without a key",
     "DL1209": "a value that only running the file gives",
     "DL1210": "a type of an argument that is not one",
+    "DL1220": "an argument of a program that does not fit",
 }
 
 

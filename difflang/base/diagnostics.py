@@ -276,6 +276,11 @@ def cell_width(text: str) -> int:
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
+def printable(text: str) -> str:
+    """A text of several lines that a terminal shows as it is: nothing in it moves the cursor or changes a colour."""
+    return "\n".join("\t".join(map(_visible, line.split("\t"))) for line in text.split("\n"))
+
+
 def _visible(text: str) -> str:
     """A text that moves no cursor, changes no colour and turns no direction."""
     return _HIDDEN.sub("\ufffd", text)

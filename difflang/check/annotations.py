@@ -6,6 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.check.enums import enum_type, fits_enum
+from difflang.check.modules import Records
+from difflang.check.qualified import no_such_type
 from difflang.check.reports import Undecided, holds_itself, kind_of, mistake, unbound_size, unknown_type, untold
 from difflang.check.sizes import arithmetic, free_names
 from difflang.check.sums import is_stacked, joint
@@ -34,7 +39,9 @@ from difflang.ir.types import DTYPES, FLOATS, NUMBERS, REALS, DType, Tensor
 from difflang.syntax import tree
 
 BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
+ALL_BOUNDS = (*BOUNDS, "vec")
 NO_TYPES = (int, Poly, DType, Spread, tuple)
+WHOLE = (Tensor, TupleType, RecordType, VariantType, SumType, ClosureType, FnType)
 Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 
 
@@ -59,10 +66,10 @@ class Annotations:
     def type(self, written: tree.TypeExpr) -> LangType:
         """The type that is written. Errors: DL02 for an unknown name, DL03 for what is no type."""
         match written:
-            case tree.TypeName(path=(name,)):
-                return self.named(written, name)
-            case tree.TypeApply(path=(name,)):
-                return self.applied(written, name)
+            case tree.TypeName(path=path):
+                return self.named(written, ".".join(path))
+            case tree.TypeApply(path=path):
+                return self.applied(written, ".".join(path))
             case tree.TypeTuple(items=items):
                 return self.type(items[0]) if len(items) == 1 else TupleType(tuple(map(self.type, items)))
             case tree.TypeFn():
@@ -72,8 +79,8 @@ class Annotations:
                 return tangent_type(self.type(arg))
             case tree.TypeInt() | tree.DimBinary():
                 raise mistake("DL0301", "a size stands where a type is expected", (written.span, "this is a size"))
-            case _:
-                raise mistake("DL0801", "types from other modules are not there yet", (written.span, ""))
+            case tree.TypeCall(path=path):
+                raise self.unknown(written.span, ".".join(path))
 
     def named(self, written: tree.TypeName, name: str) -> LangType:
         if name in self.generics or name in self.bound:
@@ -86,7 +93,7 @@ class Annotations:
             return Tensor(DTYPES["i32"])
         record = self.records(name)
         if record is None:
-            raise unknown_type(written.span, name, [*self.generics, *self.names()], BOUNDS)
+            raise self.unknown(written.span, name)
         if record.generics:
             args = ", ".join(g.name for g in record.generics)
             raise mistake(
@@ -98,10 +105,24 @@ class Annotations:
             )
         return self.declared(record, {})
 
-    def names(self) -> tuple[str, ...]:
-        """The records that can be named, where they come from a file's table of them."""
+    def unknown(self, span: Span, name: str) -> DifflangError:
+        place = Span(span.source, span.start, span.start + len(name))
+        error = no_such_type(self.table(), name, place)
+        return error or unknown_type(place, name, self.names(), self.generics, ALL_BOUNDS)
+
+    def table(self) -> Records | None:
+        """The records that a module can name, where `records` looks them up there."""
         table = getattr(self.records, "__self__", None)
-        return tuple(cast("dict[str, tree.Record]", table)) if isinstance(table, dict) else ()
+        return table if isinstance(table, Records) else None
+
+    def names(self) -> tuple[str, ...]:
+        """The records that can be named."""
+        return tuple(self.table() or ())
+
+    def at_home(self, record: tree.Record | tree.Enum) -> Callable[[str], tree.Record | tree.Enum | None]:
+        """How the types of a declaration's fields are looked up: where it stands."""
+        table = self.table()
+        return table.homes[record].records.get if table is not None and record in table.homes else self.records
 
     def generic(self, written: tree.TypeName, name: str) -> LangType:
         value = self.bound.get(name)
@@ -124,7 +145,7 @@ class Annotations:
             return Tensor(dtype, self.shape(written.args))
         record = self.records(name)
         if record is None:
-            raise unknown_type(written.span, name, [*self.generics, *self.names()], BOUNDS)
+            raise self.unknown(written.span, name)
         if len(record.generics) != len(written.args):
             count, wanted = len(written.args), ", ".join(g.name for g in record.generics)
             raise mistake(
@@ -162,16 +183,23 @@ class Annotations:
         return cast("tuple[Dim, ...]", tuple(shape))  # with a `Spread` in it only while a definition is checked
 
     def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> Binding:
-        """What a record is applied to: a size or an element type."""
+        """What a record is applied to: a size, an element type or a whole type."""
         if isinstance(arg, tree.TypeName) and len(arg.path) == 1:
-            name = arg.path[0]
-            dtype = self.element(name)
-            if dtype is not None:
+            (name,) = arg.path
+            if (dtype := self.element(name)) is not None:
                 return dtype
-            if not self.within and name in self.generics and self.generics[name] not in BOUNDS:
+            whole = not self.within and name in self.generics and self.generics[name] not in BOUNDS
+            if whole or self.generics.get(name) == "vec" or isinstance(self.bound.get(name), WHOLE):
                 return self.generic(arg, name)  # of a function, where a size is not declared
-        if isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):
-            return self.dim(arg)
+        match arg:
+            case tree.TypeName() | tree.TypeInt() | tree.DimBinary():
+                return self.dim(arg)
+            case tree.TypeApply() | tree.TypeCall() | tree.TypeFn():
+                return self.type(arg)
+            case tree.TypeTuple(items=items):
+                return self.argument(items[0]) if len(items) == 1 else self.type(arg)
+            case _:
+                pass
         raise Undecided
 
     def dim(self, written: tree.TypeExpr) -> Dim:
@@ -205,24 +233,12 @@ class Annotations:
     def declared(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> LangType:
         if decl in self.within:
             raise holds_itself(decl)
-        return self.enum_type(decl, args) if isinstance(decl, tree.Enum) else self.record_type(decl, args)
+        return enum_type(self, decl, args) if isinstance(decl, tree.Enum) else self.record_type(decl, args)
 
     def inside(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> Annotations:
         """For the types of a declaration's fields."""
-        return replace(self, bound=dict(args), generics=generics_of(decl), within=(*self.within, decl))
-
-    def enum_type(self, decl: tree.Enum, args: Mapping[str, Binding]) -> LangType:
-        """The enum applied to its arguments: any of its variants."""
-        if not decl.variants:
-            raise Undecided  # the parser has said so
-        inner = self.inside(decl, args)
-        fields = [tuple(inner.type(f.type) for f in v.fields) for v in decl.variants]
-        order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in decl.generics)
-        options = tuple(
-            VariantType(decl, i, tuple(f.name for f in v.fields), types, order, home=self.records)
-            for i, (v, types) in enumerate(zip(decl.variants, fields, strict=True))
-        )
-        return SumType(options) if options[1:] else options[0]
+        home, within = self.at_home(decl), (*self.within, decl)
+        return replace(self, records=home, bound=dict(args), generics=generics_of(decl), within=within)
 
     # ---- matching: a written type against the type of a value; new names are bound
 
@@ -238,28 +254,24 @@ class Annotations:
                 found = self.bound.get(name)
                 if found is None:
                     self.bound[name] = type
-                    return True
-                if (
-                    isinstance(found, (int, Poly, DType, Spread, tuple))
-                    or (both := joint(self.unifier, found, type)) is None
-                ):
-                    return False
-                self.bound[name] = both
-                return True
+                    return self.generics[name] != "vec" or self.unifier.vector(type)
+                both = None if isinstance(found, NO_TYPES) else joint(self.unifier, found, type)
+                self.bound[name] = found if both is None else both
+                return both is not None
             case tree.TypeName(path=(name,)), Tensor(shape=()) if name in self.generics or name in DTYPES:
                 return self.match_element(name, type)
             case tree.TypeApply(path=(name,)), Tensor() if name in self.generics or name in DTYPES:
                 return self.match_element(name, type) and self.match_shape(written.args, type.shape, waiting)
-            case tree.TypeApply(path=(name,), args=args), RecordType() if (
-                type.decl is self.records(name) and not type.tangent
+            case tree.TypeApply(path=path, args=args), RecordType() if (
+                type.decl is self.records(".".join(path)) and not type.tangent
             ):
                 pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
                 return len(args) == len(type.args) and all([self.match_argument(a, t, waiting) for a, t in pairs])
             case ((tree.TypeName() | tree.TypeApply() | tree.TypeCall()), (VariantType() | SumType())) if (
                 variants := type.variants if isinstance(type, SumType) else (type,)
             ):
-                return not is_stacked(type) and self.matched_enum(written, variants[0], waiting)
-            case tree.TypeName(path=(name,)), RecordType(tangent=False) if type.decl is self.records(name):
+                return not is_stacked(type) and fits_enum(self, written, variants[0], waiting)
+            case tree.TypeName(path=path), RecordType(tangent=False) if type.decl is self.records(".".join(path)):
                 inner, pairs = self.inside(type.decl, {}), zip(type.decl.fields, type.fields, strict=True)
                 return not type.args and all([inner.match(f.type, t) for f, t in pairs])
             case tree.TypeName(path=(name,)), _ if name in self.generics:
@@ -270,6 +282,11 @@ class Annotations:
                 return self.matched(
                     arg, replace(type, tangent=False, args=type.args or self.told_by_fields(type)), waiting
                 )
+            case tree.TypeCall(path=("D",), args=(tree.TypeTuple(items=parts),)), TupleType(items=items) if len(
+                parts
+            ) == len(items):
+                changes = [replace(written, args=(part,)) for part in parts]
+                return all([self.matched(w, t, waiting) for w, t in zip(changes, items, strict=True)])
             case tree.TypeTuple(items=items), TupleType() if len(items) == len(type.items):
                 return all([self.matched(w, t, waiting) for w, t in zip(items, type.items, strict=True)])
             case tree.TypeTuple(items=(only,)), _:
@@ -280,20 +297,6 @@ class Annotations:
                 return all([self.matched(written, t, waiting) for t in type.options])
             case _:
                 return self.unifier.same(self.type(written), type)
-
-    def matched_enum(self, written: tree.TypeExpr, type: VariantType, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
-        """An enum fits its name, applied to what it is applied to as far as that is known."""
-        match written:
-            case tree.TypeCall(path=("D",), args=(arg,)):
-                return type.tangent and self.matched_enum(arg, replace(type, tangent=False), waiting)
-            case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)):
-                args = written.args if isinstance(written, tree.TypeApply) else ()
-                if self.records(name) is not type.decl or type.tangent or len(args) != len(type.args):
-                    return False
-                pairs = zip(args, type.args, strict=True)
-                return all([t is None or self.match_argument(a, t, waiting) for a, t in pairs])
-            case _:
-                return False
 
     def matched_function(
         self, written: tree.TypeFn, type: ClosureType | FnType, waiting: list[tuple[tree.TypeExpr, Dim]]
@@ -311,10 +314,10 @@ class Annotations:
     def told_by_fields(self, type: RecordType) -> tuple[object, ...]:
         """What a record is applied to, by the types of the fields that are there."""
         generics = generics_of(type.decl)
-        inner = Annotations(self.unifier, self.records, {}, generics)
+        inner = Annotations(self.unifier, self.at_home(type.decl), {}, generics)
         written = {f.name: f.type for f in type.decl.fields}
         for name, found in zip(type.names, type.fields, strict=True):
-            inner.match(written[name], found)
+            inner.match(tree.TypeCall(written[name].span, ("D",), (written[name],)), found)
         return tuple(inner.bound.get(name) for name in generics)
 
     def match_argument(self, arg: object, found: object, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
@@ -322,9 +325,8 @@ class Annotations:
             return self.match_dim(arg, found, waiting)
         if isinstance(found, DType) and isinstance(arg, tree.TypeName):
             return self.match_element(arg.path[0], Tensor(found))
-        if isinstance(arg, tree.TypeName) and isinstance(found, LangType):
-            return self.matched(arg, found, waiting)
-        return False
+        whole = isinstance(found, WHOLE) and isinstance(arg, tree.Node)
+        return whole and self.matched(cast("tree.TypeExpr", arg), cast("LangType", found), waiting)
 
     def match_element(self, name: str, type: Tensor) -> bool:
         bound = self.generics.get(name)

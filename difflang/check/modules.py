@@ -1,8 +1,9 @@
-"""A file as its functions see it: declarations, and top-level names with their types."""
+"""A file as its functions see it: declarations, and top-level names with their types, its own and those it imports."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from difflang.base.source import Source, Span
 from difflang.check.types import LangType
@@ -25,17 +26,102 @@ class HostVar:
     broken: bool = False
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
+class ProgramArgument:
+    """What the command line may tell a program: its name and type, the default as written, a line of help."""
+
+    name: str
+    type: LangType
+    default: str | None
+    help: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A name of a file: where it is declared, and whether other modules may use it."""
+
+    span: Span
+    public: bool
+
+
+class Records(dict[str, "tree.Record | tree.Enum"]):
+    """The records and enums that a module can name: its own, `Net` that it imports by name, and `model.Net`.
+
+    `homes` says of each of the program, however it is come by, which module declares it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.homes: dict[tree.Record | tree.Enum, Module] = {}
+        self.module: Module | None = None  # whose records these are
+
+
+@dataclass(eq=False, repr=False)
 class Module:
     """A file: its declarations and top-level names. Compared by identity."""
 
     source: Source
     default_float: DType = F32
     fns: dict[str, tree.Fn] = field(default_factory=dict[str, tree.Fn])
-    records: dict[str, tree.Record | tree.Enum] = field(default_factory=dict[str, "tree.Record | tree.Enum"])
+    records: Records = field(default_factory=Records)
     variants: dict[str, tuple[tree.Enum, int]] = field(default_factory=dict[str, "tuple[tree.Enum, int]"])
     rules: dict[str, tree.Rule] = field(default_factory=dict[str, tree.Rule])  # by the function they are for
-    later: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])  # declared, but of a kind not there yet
+    later: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])  # declared, and of no use: that was said
     host: dict[str, HostVar] = field(default_factory=dict[str, HostVar])
     used: dict[str, Span] = field(default_factory=dict[str, Span])  # top-level names that functions read, and where
+    yielded: dict[tree.Node, LangType] = field(default_factory=dict[tree.Node, LangType])  # what host loops yield
+    arguments: dict[str, ProgramArgument] = field(default_factory=dict[str, ProgramArgument])
+    needs: dict[str, Span] = field(default_factory=dict[str, Span])  # optional packages, and what needs them first
     prelude: Module | None = None
+    declared: dict[str, Declared] = field(default_factory=dict[str, Declared])
+    modules: dict[str, Module] = field(default_factory=dict[str, "Module"])  # by what stands before the point
+    imported: dict[str, Global] = field(default_factory=dict[str, "Global"])  # what is imported by name
+
+    def __post_init__(self) -> None:
+        self.records.module = self.records.module or self
+
+    def __repr__(self) -> str:
+        return f"Module({self.source.name})"
+
+    def join(self, other: Module) -> None:
+        """Be of one program with another module: what a program has once is shared."""
+        self.records.homes, self.arguments, self.needs = other.records.homes, other.arguments, other.needs
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its file without folder and ending."""
+        return PurePath(self.source.name).stem
+
+    @property
+    def public(self) -> list[str]:
+        """The names that other modules may use."""
+        return [name for name, found in self.declared.items() if found.public]
+
+    def reached(self) -> list[Module]:
+        """This module and all that it imports, directly or through others, the nearest first."""
+        found: dict[Module, None] = {self: None}
+        todo = [self]
+        while todo:
+            here = todo.pop(0)
+            others = [*here.modules.values(), *[g.module for g in here.imported.values()]]
+            todo += [m for m in dict.fromkeys(others) if m not in found]
+            found |= dict.fromkeys(others)
+        return list(found)
+
+    def home(self, record: tree.Record | tree.Enum) -> Module:
+        """The module that declares a record or an enum."""
+        return self.records.homes.get(record, self)
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """A name of a module. What stands for it may change while host code runs; this does not."""
+
+    module: Module
+    name: str
+
+    @property
+    def var(self) -> HostVar | None:
+        """The top-level value of that name."""
+        return self.module.host.get(self.name)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.sums import every_variant, options_of
 from difflang.check.types import LangType, TextType, TupleType, VariantType, pruned, show_type
@@ -91,10 +92,10 @@ def declared(unifier: Unifier, type: LangType) -> list[VariantType | tree.Varian
 
 @dataclass(slots=True)
 class Patterns:
-    """Reads patterns against types. `variants` are the names of all variants that the module has."""
+    """Reads patterns against types, in a module."""
 
     unifier: Unifier
-    variants: Collection[str]
+    module: Module
 
     def read(self, pattern: tree.CasePattern, type: LangType | None) -> Fit:
         """What a pattern asks of a value. Errors: DL0351 for an unknown variant, DL0353 for another structure."""
@@ -106,8 +107,13 @@ class Patterns:
             case tree.VariantPattern(path=(first, name)) if (of := enum_of(type)) and of.decl.name == first:
                 way = f"write `{pattern.span.text.removeprefix(first).lstrip('.')}`"
                 raise mistake("DL0351", "a variant stands alone, without its enum", (pattern.span, ""), help=way)
-            case tree.VariantPattern():
-                raise mistake("DL0801", "variants of other modules are not there yet", (pattern.span, ""))
+            case tree.VariantPattern(path=path, items=items):
+                first, name = path[:-1], path[-1]
+                other = self.module.modules.get(".".join(first))
+                if other is None or type is None or not self.is_of(other, name, type):
+                    message = f"no variant is called `{'.'.join(pattern.path)}` here"
+                    raise mistake("DL0351", message, (pattern.span, ""), help=f"its own name is enough: `{name}`")
+                return self.variant(pattern, name, items, type)
             case tree.LiteralPattern():
                 return self.literal(pattern, type)
             case tree.TupleCasePattern(items=items):
@@ -118,6 +124,11 @@ class Patterns:
                     types = type.items
                 return Begins(TUPLE, tuple([self.read(p, t) for p, t in zip(items, types, strict=True)]))
 
+    def is_of(self, other: Module, name: str, type: LangType) -> bool:
+        """Whether another module has a variant of that name, of the enum that is matched."""
+        of, found = enum_of(type), other.variants.get(name)
+        return of is not None and found is not None and found[0] is of.decl
+
     def name(self, pattern: tree.NamePattern, name: str, type: LangType | None) -> Fit:
         """A variant without fields, or a name for the whole."""
         of = enum_of(type)
@@ -125,7 +136,7 @@ class Patterns:
             if name not in names:
                 raise no_variant(pattern.span, name, of)
             return self.variant(pattern, name, (), type)
-        if of is None and name in self.variants and type is not None:
+        if of is None and name in self.module.variants and type is not None:
             raise another(pattern, type)
         return Anything(name)
 

@@ -49,10 +49,13 @@ def kind_of(decl: tree.Record | tree.Enum) -> str:
     return "enum" if isinstance(decl, tree.Enum) else "record"
 
 
-def unknown_type(span: Span, name: str, known: Sequence[str], bounds: Collection[str]) -> DifflangError:
-    place = Span(span.source, span.start, span.start + len(name))
-    near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *known])
+def unknown_type(
+    place: Span, name: str, known: Sequence[str], generics: Collection[str], bounds: Collection[str]
+) -> DifflangError:
+    near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *generics, *known])
     way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
+    if name in generics:
+        way = f"`{name}` is a whole type here; with `{name}: float` it is an element type"
     if name in bounds:
         way = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type"
     return mistake("DL0202", f"there is no type `{name}`", (place, ""), help=way)

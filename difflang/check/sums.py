@@ -195,6 +195,7 @@ def every_variant(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> 
     With `rigid` sizes that are not known are names, and every declared type will do.
     """
     from difflang.check.annotations import Annotations, generics_of
+    from difflang.check.enums import enum_type
 
     if None in of.args and not rigid:
         return None
@@ -202,7 +203,7 @@ def every_variant(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> 
     generics = generics_of(of.decl)
     bound = {n: a for n, a in zip(generics, of.args, strict=True) if a is not None}
     try:
-        found = Annotations(unifier, of.home, bound, generics, rigid).enum_type(of.decl, bound)  # type: ignore[arg-type]
+        found = enum_type(Annotations(unifier, of.home, bound, generics, rigid), of.decl, bound)  # type: ignore[arg-type]
     except (DifflangError, Undecided):
         return None
     if not rigid and holds(found, (FnType, TextType)):

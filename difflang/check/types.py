@@ -286,7 +286,8 @@ def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
             return TupleType(tuple(mapped(t, change) for t in type.items))
         case RecordType():
             fields = tuple(mapped(t, change) for t in type.fields)
-            return RecordType(type.decl, type.names, fields, type.args, type.tangent)
+            args = tuple(mapped_argument(a, change) for a in type.args)
+            return RecordType(type.decl, type.names, fields, args, type.tangent)
         case VariantType():
             return replace(type, fields=tuple([mapped(t, change) for t in type.fields]))
         case SumType():
@@ -297,6 +298,17 @@ def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
             return FnType(tuple(mapped(t, change) for t in type.params), mapped(type.result, change), type.linear)
         case _:
             return type
+
+
+def mapped_argument(argument: object, change: Callable[[Tensor], Tensor]) -> object:
+    """What a record is applied to, changed as its fields are: a size stays as it is."""
+    match argument:
+        case DType():
+            return change(Tensor(argument)).dtype
+        case Tensor() | TupleType() | RecordType() | ClosureType() | FnType():
+            return mapped(argument, change)
+        case _:
+            return argument
 
 
 def settled(dtype: DType) -> DType:

@@ -23,7 +23,7 @@ from difflang.check.types import (
 )
 from difflang.ir.dims import Dim, Poly, has_floor_div
 from difflang.ir.op import TypeMismatch
-from difflang.ir.types import C64, FLOATS, PART_OF, WHOLE_OF, DType, Tensor
+from difflang.ir.types import C64, COMPLEXES, FLOATS, PART_OF, WHOLE_OF, DType, Tensor
 
 
 class Unifier:
@@ -52,6 +52,22 @@ class Unifier:
                 raise TypeMismatch(f"takes {family(dtypes)}; `{dtype}` may be more than that")
         elif dtype not in dtypes:
             raise TypeMismatch(f"takes {family(dtypes)}, not {dtype}")
+
+    def vector(self, type: LangType) -> bool:
+        """Whether values of a type have `+`, scale, `dot` and `zero`; numbers as written become floats."""
+        match type:
+            case Tensor():
+                try:
+                    self.accepts(type, FLOATS + COMPLEXES)
+                except TypeMismatch:
+                    return False
+                return True
+            case TupleType(items=parts):
+                return all([self.vector(t) for t in parts])
+            case RecordType(fields=parts):
+                return type.tangent and all([self.vector(t) for t in parts])
+            case _:
+                return False
 
     def shape(self, a: Tensor, b: Tensor, but: int | None = None) -> None:
         if a.rank != b.rank:
@@ -162,7 +178,8 @@ def unified(a: DType, b: DType) -> bool:
         wanted = [d for d in (b.default, a.default) if d in common]
         if not narrow(b, common):
             return False
-        b.default = wanted[0] if wanted else b.default
+        b.default = max(wanted, key=lambda d: d.bits, default=b.default)  # files may have different default floats
+        b.real = max(b.real, a.real, key=lambda d: d.bits)
         a.found = b
         return True
     needed = b.candidates if isinstance(b, DTypeParam) else (b,)

@@ -17,9 +17,10 @@ from difflang.base.codes import CODES, nearest
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.resources import error_page
-from difflang.cli.shared import ENGINES, FLOATS, FULL, full_traceback, report, reported, source_of
+from difflang.cli.shared import ENGINES, FLOATS, FULL, full_traceback, report, reported, search_path, source_of
 from difflang.cli.testing import bench, test
 
+words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "jaxpr", "stablehlo", "json")
 
 
@@ -57,31 +58,43 @@ def main() -> None:
 
 @main.command()
 @click.argument("file")
+@words_of_program
 @click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy, slow and exact.")
 @click.option("--device", help="Where functions run: cpu, gpu, tpu.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
-@click.option("--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read.")
+@click.option(
+    "--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read and written."
+)
+@search_path
 @full_traceback
 def run(
-    file: str, engine: Any, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...]
-) -> None:
-    """Check FILE as a whole, then run its statements (`-` reads standard input)."""
-    from difflang.driver import program
+    file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
+    allow: tuple[Path, ...], folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Check FILE as a whole, then run its statements (`-` reads standard input).
+
+    What follows `--` are the program's own arguments; `-- --help` lists them.
+    """
+    from difflang.driver import arguments, program
     from difflang.driver.engine import Engine
 
-    with reported():
+    with reported(usage=("DL1220",)):
         source, path = source_of(file)
-        checked = program.check(source, default_float)
+        checked = program.check(source, default_float, path, folders)
         report(checked.diagnostics)
         if checked.errors:
             sys.exit(1)
+        if "--help" in words:
+            click.echo(arguments.usage(checked.module, file))
+            return
         access = program.access_to(path, allow)
-        program.run(checked, Engine(engine, device), access, seed, click.echo, report)
+        program.run(checked, Engine(engine, device), access, seed, click.echo, report, words)
 
 
 @main.command()
 @click.argument("program", metavar="FILE[:ENTRY]")
+@words_of_program
 @click.option("--stage", type=click.Choice(STAGES), required=True, help="How far the program has come.")
 @click.option(
     "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
@@ -89,9 +102,11 @@ def run(
 @click.option("--wrt", help="Show the gradient in this parameter, `w` or `m.w`.")
 @click.option("--platform", type=click.Choice(["cpu", "cuda", "rocm", "tpu"]), help="For which platform StableHLO is.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
 def emit(
-    program: str, stage: str, told: tuple[str, ...], wrt: str | None, platform: str | None, default_float: str | None
-) -> None:
+    program: str, words: tuple[str, ...], stage: str, told: tuple[str, ...], wrt: str | None, platform: str | None,
+    default_float: str | None, folders: tuple[Path, ...],
+) -> None:  # fmt: skip
     """Show a program, or one function of it, at a stage between its text and XLA."""
     from difflang.driver import emit as emitting
     from difflang.driver.program import check
@@ -99,14 +114,14 @@ def emit(
     pairs = pairs_of(told, "--arg", "TYPE")
     if platform is not None and stage != "stablehlo":
         raise click.UsageError("--platform is for --stage stablehlo")
-    with reported():
+    with reported(usage=("DL1220",)):
         file, entry = emitting.split_entry(program)
         source, path = source_of(file)
-        checked = check(source, default_float)
+        checked = check(source, default_float, path, folders)
         report(checked.diagnostics)
         if checked.errors:
             sys.exit(1)
-        text, left = emitting.emit(checked, path, emitting.Wanted(stage, entry, pairs, wrt, platform))
+        text, left = emitting.emit(checked, path, emitting.Wanted(stage, entry, pairs, wrt, platform, words))
         click.echo(text, nl=False)
         report(left)
 
@@ -114,15 +129,17 @@ def emit(
 @main.command()
 @click.argument("files", nargs=-1, required=True)
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
 @full_traceback
-def check(files: tuple[str, ...], default_float: str | None) -> None:
+def check(files: tuple[str, ...], default_float: str | None, folders: tuple[Path, ...]) -> None:
     """Check FILES without running them."""
     from difflang.driver import program
 
     found: list[Diagnostic] = []
     for file in files:
         try:
-            found += program.check(source_of(file)[0], default_float, examples=True).diagnostics
+            source, path = source_of(file)
+            found += program.check(source, default_float, path, folders, examples=True).diagnostics
         except DifflangError as error:
             found += error.diagnostics
     report(found)
@@ -132,6 +149,7 @@ def check(files: tuple[str, ...], default_float: str | None) -> None:
 
 @main.command("check-grad")
 @click.argument("program", metavar="FILE[:ENTRY]")
+@words_of_program
 @click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="A size, `n=3`; else one is chosen.")
 @click.option("--arg", "types", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`.")
 @click.option("--wrt", help="Only the derivative in this parameter, `w` or `m.w`.")
@@ -141,10 +159,11 @@ def check(files: tuple[str, ...], default_float: str | None) -> None:
 @click.option("--engine", type=ENGINES, default="xla", help="With `interpret`, nothing is compiled.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @click.option("--json", "as_json", is_flag=True, help="Reports as data.")
+@search_path
 @full_traceback
 def check_grad(
-    program: str, sizes: tuple[str, ...], types: tuple[str, ...], wrt: str | None, order: int, directions: int,
-    seed: int, engine: str, default_float: str | None, as_json: bool,
+    program: str, words: tuple[str, ...], sizes: tuple[str, ...], types: tuple[str, ...], wrt: str | None, order: int,
+    directions: int, seed: int, engine: str, default_float: str | None, as_json: bool, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Audit the derivative of ENTRY, or of all in FILE: compiled, interpreted, by differences, at drawn arguments."""
     from difflang.driver import check_grad as auditing
@@ -153,10 +172,10 @@ def check_grad(
 
     told = {**pairs_of(sizes, "--dim", "SIZE"), **pairs_of(types, "--arg", "TYPE")}
     with reported(usage=auditing.USAGE):
-        options = auditing.Options(order, directions, seed, wrt, engine == "xla", told)
+        options = auditing.Options(order, directions, seed, wrt, engine == "xla", told, words)
         file, entry = split_entry(program)
         source, path = source_of(file)
-        checked = check(source, default_float)
+        checked = check(source, default_float, path, folders)
         report(checked.diagnostics)
         if checked.errors:
             sys.exit(1)

@@ -15,6 +15,8 @@ from difflang.base.source import Source
 ENGINES = click.Choice(["xla", "interpret"])
 FLOATS = click.Choice(["f16", "bf16", "f32", "f64"])
 FULL = "difflang.full_traceback"
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help="Another folder for imports.")
 
 
 def remember_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:

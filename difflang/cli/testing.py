@@ -16,7 +16,7 @@ import click
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
-from difflang.cli.shared import ENGINES, FLOATS, full_traceback, report
+from difflang.cli.shared import ENGINES, FLOATS, full_traceback, report, search_path
 
 if TYPE_CHECKING:
     from difflang.driver.bench import Benchmarks, Measured, Timing
@@ -38,11 +38,18 @@ FILTER = click.option(
 )
 
 
-def options_of(engine: Any, device: str | None, seed: int, default_float: str | None, allow: Sequence[Path]) -> Options:
+def options_of(
+    engine: Any,
+    device: str | None,
+    seed: int,
+    default_float: str | None,
+    allow: Sequence[Path],
+    folders: Sequence[Path],
+) -> Options:
     from difflang.driver.engine import Engine
     from difflang.driver.testing import Options
 
-    return Options(Engine(engine, device), seed, default_float, tuple(allow))
+    return Options(Engine(engine, device), seed, default_float, tuple(allow), tuple(folders))
 
 
 @click.command()
@@ -58,10 +65,12 @@ def options_of(engine: Any, device: str | None, seed: int, default_float: str | 
 @SEED
 @FLOAT
 @ALLOW
+@search_path
 @full_traceback
 def test(
     paths: tuple[str, ...], words: tuple[str, ...], only_list: bool, jobs: int | None, fail_fast: bool, quiet: bool,
     junit: Path | None, engine: str, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...],
+    folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Run the `test` blocks, doc-comment examples and rules of files, or of all `*.dfl` files in folders.
 
@@ -72,7 +81,7 @@ def test(
 
     if junit is not None and not os.access(junit.absolute().parent, os.W_OK | os.X_OK):
         raise click.BadParameter(f"'{junit.parent}' is no folder that can be written to", param_hint="--junit")
-    options = options_of(engine, device, seed, default_float, allow)
+    options = options_of(engine, device, seed, default_float, allow, folders)
     began = time.perf_counter()
     suites = [opened(file, options) for file in programs(paths or (".",))]
     numbers = [[n for n, case in enumerate(s.cases) if wanted(case, words)] for s in suites]
@@ -206,10 +215,12 @@ def seconds(took: float) -> str:
 @SEED
 @FLOAT
 @ALLOW
+@search_path
 @full_traceback
 def bench(
     paths: tuple[str, ...], words: tuple[str, ...], only_list: bool, budget: float, as_json: bool, compare: Path | None,
     engine: str, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...],
+    folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Time the `bench` blocks of files, or of all `*.dfl` files in folders: the first run, and those after it.
 
@@ -218,7 +229,8 @@ def bench(
     from difflang.driver.folders import programs
 
     earlier = earlier_times(compare) if compare is not None else {}
-    files = benchmarks(programs(paths or (".",)), options_of(engine, device, seed, default_float, allow))
+    options = options_of(engine, device, seed, default_float, allow, folders)
+    files = benchmarks(programs(paths or (".",)), options)
     all_of = [(file, n, item) for file in files if file for n, (_, item) in enumerate(file.found)]
     chosen = [one for one in all_of if not words or any(w.casefold() in one[2].name.casefold() for w in words)]
     if not chosen and all(files):

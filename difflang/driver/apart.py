@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from difflang.base.diagnostics import DifflangError
 from difflang.driver.assertions import reached_from
+from difflang.driver.captured import capture
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access
 from difflang.driver.needed import needed
@@ -39,6 +40,7 @@ class Apart:
         module.host = {}
         runner = Runner(session, module, self.engine, self.access, self.seed, write)
         runner.units = self.units
+        capture(self.checked.imported, runner)
         try:
             runner.run(tuple(needed(module, above, node)))
             with runner.scope():

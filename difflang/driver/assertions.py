@@ -8,7 +8,7 @@ import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.check.types import show_type
+from difflang.check.types import TextType, show_type
 from difflang.driver.values import HostValue, show
 from difflang.elaborate.context import Context, walk
 from difflang.elaborate.operators import compared
@@ -24,21 +24,24 @@ LONG = 60  # characters of a value that are shown beside its expression; of long
 LITERALS = (tree.Int, tree.Float, tree.Imaginary, tree.Bool, tree.Str)
 
 
-def failed(runner: Runner, e: tree.Assert, drawn: int) -> DifflangError:
+def failed(runner: Runner, e: tree.Assert, condition: tree.Expr, drawn: int) -> Walk[DifflangError]:
     """The error of an assertion whose condition was just found false; `drawn` random units had run before it.
 
-    The sides are computed again, with the key that the condition had.
+    The sides are computed again, with the key that the condition had. `condition` is what of it is compiled: the parts
+    that the host carries out stand under their names, and are not carried out again.
     """
-    after = runner.calls
-    part = e.condition if after > drawn else first_false(runner, e.condition)
-    runner.calls = drawn
-    labels = sides(runner, part)
-    runner.calls = after
-    message = runner.show(e.message) if e.message is not None else "this assertion does not hold"
-    return DifflangError(Diagnostic("DL0901", message, labels or (Label(part.span, "this is false"),)))
+    found: tuple[Label, ...] = ()
+    part, after = condition, runner.calls
+    if runner.work(condition) is None:
+        part = condition if after > drawn else (yield first_false(runner, condition))
+        runner.calls = drawn
+        found = sides(runner, part)
+        runner.calls = after
+    message = (yield runner.show(e.message)) if e.message is not None else "this assertion does not hold"
+    return DifflangError(Diagnostic("DL0901", message, found or (Label(part.span, "this is false"),)))
 
 
-def first_false(runner: Runner, e: tree.Expr) -> tree.Expr:
+def first_false(runner: Runner, e: tree.Expr) -> Walk[tree.Expr]:
     """The first false part of conditions joined by `and`."""
     parts: list[tree.Expr] = []
     rest: list[tree.Expr] = [e]
@@ -48,7 +51,10 @@ def first_false(runner: Runner, e: tree.Expr) -> tree.Expr:
             rest += (part.rhs, part.lhs)
         else:
             parts.append(part)
-    return next((p for p in parts[:-1] if not runner.condition(p).number), parts[-1])
+    for part in parts[:-1]:
+        if not (yield runner.condition(part)).number:
+            return part
+    return parts[-1]
 
 
 def comparison(runner: Runner, e: tree.Expr) -> tree.Compare | None:
@@ -99,6 +105,7 @@ def beside(e: tree.Expr, value: HostValue, where: tuple[int, ...]) -> Label | No
     if isinstance(e.operand if isinstance(e, tree.Unary) else e, LITERALS):
         return None
     text = " ".join(show(value, "", e.span).split())
+    text = f'"{text}"' if isinstance(value.type, TextType) else text
     if len(text) <= LONG and "..." not in text:
         return Label(e.span, f"this is {text}")
     if not isinstance(value.type, Tensor) or value.leaves is None:

@@ -64,7 +64,7 @@ class Benchmarks:
     def __init__(self, file: str, options: Options) -> None:
         path = Path(file)
         self.file = file
-        self.checked = check(read(path, file), options.default_float)
+        self.checked = check(read(path, file), options.default_float, path, options.paths)
         if self.checked.errors:
             raise DifflangError(*self.checked.errors)
         self.apart = Apart(self.checked, options.engine, access_to(path, options.allow), options.seed)

@@ -1,4 +1,4 @@
-"""A loaded file's top-level values: each `let` is evaluated when a function first needs it, nothing else is run.
+"""Top-level values of a file that is loaded or imported: a `let` is evaluated when something first needs it.
 
 Statements, `var`s and what depends on them belong to a run of the file. Nothing is printed here; files are read where
 the access that is given allows it.
@@ -6,14 +6,14 @@ the access that is given allows it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from difflang.check.modules import HostVar
+from difflang.check.modules import Global, HostVar
 from difflang.check.reports import mistake
-from difflang.driver.engine import Engine
+from difflang.driver.files import Access
+from difflang.driver.frames import Frame
+from difflang.driver.imports import File
 from difflang.driver.needed import sizes_in
-from difflang.driver.program import Checked, access_to
 from difflang.driver.runner import Runner
 from difflang.elaborate.names import bound_names, free_names
 from difflang.ir.types import DTYPES
@@ -23,14 +23,14 @@ from difflang.syntax import tree
 class Captured(dict[str, HostVar]):
     """A module's top-level names as they are asked for. Errors: DL1209 for what only running the file gives."""
 
-    def __init__(self, checked: Checked, path: Path | None, engine: Engine | None = None) -> None:
+    def __init__(self, runner: Runner, items: tuple[tree.Item, ...]) -> None:
         super().__init__()
-        module = checked.module
-        self.items_of_file = checked.items
+        module = runner.module
+        self.items_of_file = items
         self.lets: dict[str, list[int]] = {}  # the statements that bind a name, in order
         self.done: set[int] = set()
-        self.runner = Runner(checked.session, module, engine or Engine(), access_to(path), 0, lambda _: None)
-        for i, item in enumerate(checked.items):
+        self.runner = runner
+        for i, item in enumerate(items):
             if isinstance(item, (tree.Let, tree.Var)):
                 for name in bound_names(item.pattern):
                     self.lets.setdefault(name, []).append(i)
@@ -41,13 +41,13 @@ class Captured(dict[str, HostVar]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """The variable of that name, its value computed now if need be."""
-        if name in self.lets and not self.done.issuperset(self.lets[name]):
+        if name in self.lets and not self.runner.is_local(name) and not self.done.issuperset(self.lets[name]):
             self.evaluate(name)
         return super().get(name, default)
 
-    def leaves(self, name: str) -> tuple[Any, ...]:
-        """The arrays of a value that was asked for."""
-        return self.runner.values[name].leaves or ()
+    def leaves(self, name: Global) -> tuple[Any, ...]:
+        """The arrays of a value that was asked for, of this module or of one that it imports."""
+        return self.runner.read(name).leaves or ()
 
     def evaluate(self, name: str) -> None:
         for i in self.lets[name]:
@@ -68,7 +68,15 @@ class Captured(dict[str, HostVar]):
                 if earlier and not any(isinstance(self.items_of_file[j], tree.Var) for j in earlier):
                     for j in earlier:
                         self.bind(j, self.items_of_file[j])
-            self.runner.statement(item)
+            with self.runner.under_way(Frame(None)):
+                self.runner.statement(item)
         except BaseException:
             self.done.discard(i)
             raise
+
+
+def capture(imported: tuple[File, ...], runner: Runner) -> None:
+    """Let what a program imports have its top-level values, wherever a function of it runs."""
+    for number, file in enumerate(imported):
+        access = Access(file.folder, runner.access.allowed)
+        Captured(runner.beside(file.module, access, number), file.items)

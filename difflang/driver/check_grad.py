@@ -18,21 +18,20 @@ from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import draw
-from difflang.driver.captured import Captured
 from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.enough import with_enough_room
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.guard import NUMBERS, explain
 from difflang.driver.pipeline import derivable, finished
-from difflang.driver.program import Checked
+from difflang.driver.program import Checked, loaded
 from difflang.elaborate.context import Session
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
 from difflang.passes.dce import dce
 from difflang.syntax import tree
 
-USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210")  # of a checked file: what was asked of it
+USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")  # what is asked of a file
 LEFT_OUT = ("DL03", "DL0401", "DL09", "DL12")  # families that keep a function from being audited among others
 
 
@@ -46,6 +45,7 @@ class Options:
     wrt: str | None = None
     compiled: bool = True
     told: Mapping[str, str] = field(default_factory=dict[str, str])
+    words: tuple[str, ...] = ()  # arguments of the program
 
     def __post_init__(self) -> None:
         whole("order", self.order, 1, 3)
@@ -94,7 +94,7 @@ def check_grad(checked: Checked, path: Path | None, decl: tree.Fn, options: Opti
     """
     if decl.host:
         raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
-    captured = Captured(checked, path, Engine("interpret"))
+    captured = loaded(checked, path, Engine("interpret"), options.words)
     session = Session()
     entry, arguments = chosen_entry(session, checked, decl, options.told)
     constants = [np.asarray(x) for name in entry.globals for x in captured.leaves(name)]
@@ -156,7 +156,7 @@ def audited(
     return audit(
         graph, arrays, wrt, name=name, roads=roads(options.compiled), order=options.order,
         directions=options.directions, seed=options.seed, drawn=text,
-        rules={function: rule.name_span for function, rule in module.rules.items()},
+        rules={f: rule.name_span for m in reversed(module.reached()) for f, rule in m.rules.items()},
     )  # fmt: skip
 
 

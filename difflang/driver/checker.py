@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Generator, Hashable, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from difflang.base.diagnostics import DifflangError
-from difflang.check.modules import HostVar
+from difflang.check.annotations import Annotations
+from difflang.check.modules import Global, HostVar, Module
 from difflang.check.reports import Undecided, mistake, too_deep
-from difflang.check.types import TextType, TupleType, show_type
-from difflang.driver.choices import bind, cases_of
+from difflang.check.sums import joint, kin, without_texts
+from difflang.check.types import UNIT, TextType, TupleType, show_type
+from difflang.check.unify import Unifier
+from difflang.driver.choices import bind, cases_of, fitting
+from difflang.driver.frames import Frame
 from difflang.driver.host import Host
-from difflang.driver.load import check_definition, check_rule
+from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
+from difflang.driver.load import check_definition, check_enum, check_rule
+from difflang.driver.loops import Over, yielded_type
 from difflang.driver.needed import refuse_variables, sizes_in
-from difflang.driver.units import Unit, context
-from difflang.driver.values import HostValue
-from difflang.elaborate.context import Reported
-from difflang.elaborate.names import bound_names
+from difflang.driver.units import Unit
+from difflang.driver.values import HostValue, check_format
+from difflang.driver.wanted import Wanted
+from difflang.elaborate.context import Reported, Session
+from difflang.elaborate.jumps import JUMPS, ends, refuse_rest, sides
+from difflang.elaborate.names import bound_names, last, nodes
+from difflang.elaborate.trampoline import Walk, run
 from difflang.ir import dims
-from difflang.ir.dims import Dim, Poly
-from difflang.ir.types import I32, Tensor
+from difflang.ir.dims import Dim
+from difflang.ir.types import BOOL, I32, Tensor
 from difflang.syntax import tree
+
+UNKNOWN = HostValue(TupleType(()), None)  # of what is wrong: whoever needs it says nothing more
+
+
+class Ended(Exception):
+    """A function has ended here, whatever stands below."""
 
 
 class Checker(Host):
     """Reports what is wrong with a file's statements to the session and goes on."""
 
     definition = True
+
+    def __init__(self, session: Session, module: Module, hosts: dict[Module, Host] | None = None) -> None:
+        super().__init__(session, module, hosts)
+        self.known: dict[Hashable, HostValue] = {}  # what calls give, by the function and the types
+        self.assumed: set[tree.Fn] = set()  # the functions of which a recursive call was taken to give nothing
 
     def check(self, items: tuple[tree.Item, ...]) -> None:
         """Every item in the order of the file: a function may use the top-level names above it."""
@@ -36,9 +60,11 @@ class Checker(Host):
                 check_definition(self.module, item, self.session)
             elif isinstance(item, tree.Rule):
                 check_rule(self.module, item, self.session)
+            elif isinstance(item, tree.Enum):
+                check_enum(self.module, item, self.session)
             elif isinstance(item, (tree.Test, tree.Bench)):
                 self.apart(items[:i], item.body, "test" if isinstance(item, tree.Test) else "benchmark")
-            self.attempt(item)
+            self.statement(item)
 
     def apart(self, above: tuple[tree.Item, ...], block: tree.Block, what: str, *, shown: bool = False) -> None:
         """A block that is run without the rest of the file, with the declarations and `let`s above it.
@@ -48,33 +74,33 @@ class Checker(Host):
         if refuse_variables(self.session, above, block, what):
             with self.nested(block.span), self.scope():
                 for stmt in block.stmts:
-                    self.attempt(stmt, last=shown or stmt is block.stmts[-1])
+                    self.statement(stmt, last=shown or stmt is block.stmts[-1])
 
     def host_definition(self, decl: tree.Fn) -> None:
         """A `host fn` by itself, its parameters known by their types; without those, each call is checked instead."""
-        cx = context(self.session, self.module, self.demand, None, definition=True)
-        with self.scope():
-            try:
-                for param in decl.params:
-                    if param.type is None:
-                        return
-                    pattern = tree.NamePattern(param.span, param.name)
-                    self.bind(pattern, HostValue(cx.annotations.type(param.type), None), False, param.span)
-                for name, size in cx.annotations.bound.items():
-                    if isinstance(size, Poly) and name not in self.module.host:
-                        self.bind_size(name, size, decl.name_span)
-            except DifflangError as error:
-                self.session.report(error)
-                return
-            except Undecided:
-                return
-            body = decl.body if isinstance(decl.body, tree.Block) else tree.Block(decl.body.span, (decl.body,))
-            self.block(body)
+        names = replace(self.here().annotations, generics={g.name: g.bound for g in decl.generics})
+        values: list[HostValue] = []
+        try:
+            for param in decl.params:
+                if param.type is None:
+                    return
+                values.append(HostValue(names.type(param.type), None))
+        except DifflangError as error:
+            self.session.report(error)
+            return
+        except Undecided:
+            return
+        try:
+            run(self.enter(decl, decl, names, values))
+        except DifflangError as error:
+            self.session.report(error)
+        except (Reported, Undecided):
+            pass
 
-    def attempt(self, stmt: tree.Node, *, last: bool = False) -> HostValue:
+    def do(self, stmt: tree.Node, *, last: bool = False, wanted: Wanted | None = None) -> Walk[HostValue]:
         """One statement; what it was to bind is broken if it is wrong."""
         try:
-            return self.statement(stmt, last=last)
+            return (yield super().do(stmt, last=last, wanted=wanted))
         except DifflangError as error:
             self.session.report(error)
         except RecursionError:
@@ -85,76 +111,212 @@ class Checker(Host):
             names = dict.fromkeys(bound_names(stmt.pattern))
             for name in [*names, *sizes_in(stmt.type)]:
                 if name not in self.module.host or name in names:
-                    self.module.host[name] = HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span)
-        return HostValue(TupleType(()), None)
+                    self.break_(name, stmt)
+        elif isinstance(stmt, tree.Fn) and self.depth:
+            self.break_(stmt.name, stmt)
+        return UNKNOWN
 
-    def block(self, block: tree.Block) -> HostValue:
-        value = HostValue(TupleType(()), None)
-        with self.scope():
-            for stmt in block.stmts:
-                value = self.attempt(stmt, last=stmt is block.stmts[-1])
-        return value
+    def break_(self, name: str, stmt: tree.Node) -> None:
+        """What is to be of a name is wrong: whoever uses it says nothing more."""
+        self.shadow(name)
+        self.module.host[name] = HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span)
 
-    def unit(self, node: tree.Node, body: Any) -> tuple[list[HostValue], Unit]:
-        unit, _ = self.staged(node, body)
+    def do_block(self, block: tree.Block, wanted: Wanted | None = None) -> Walk[HostValue]:
+        for stmt, after in itertools.pairwise(block.stmts):
+            if isinstance(stmt, JUMPS):
+                refuse_rest(stmt, (after,))
+        return (yield super().do_block(block, wanted))
+
+    def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]:
+        unit = self.staged(node, body)
         return [HostValue(t, None, s) for t, s in zip(unit.types, unit.statics, strict=True)], unit
 
-    def read(self, kind: str, e: tree.Call, path: str, member: str | None, written: tree.TypeExpr) -> HostValue:
-        """What will be read, as declared; a size named for the first time stands for whatever the file has."""
-        cx = context(self.session, self.module, self.demand, None, definition=True)
-        known = set(cx.annotations.bound)
-        type = cx.annotations.type(written)
-        if not isinstance(type, Tensor):
-            raise mistake("DL0704", "an array is read from a file", (written.span, f"not {show_type(type)}"))
-        for name, size in cx.annotations.bound.items():
-            if name not in known and isinstance(size, Poly):
-                self.bind_size(name, size, written.span)
-        return HostValue(type, None)
+    def perform(self, function: Hosted, given: Given) -> HostValue:
+        return HostValue(function.check(self, given), None)
 
-    def print(self, e: tree.Call) -> None:
-        for arg in e.args:
-            if arg.name is not None or isinstance(arg.value, tree.Comprehension):
-                raise mistake("DL0319", "`print` takes values by position", (arg.span, ""))
-            self.evaluate(arg.value)
-
-    def text(self, e: tree.Str) -> HostValue:
+    def text(self, e: tree.Str) -> Walk[HostValue]:
         for part in e.parts:
             if not isinstance(part, str):
-                self.evaluate(part.value)
+                value = yield self.value_of(part.value)
+                check_format(value.type, part)
         return HostValue(TextType(), None)
 
-    def demand(self, name: str) -> Dim:
-        return dims.name(name)
+    def demand(self, name: Global) -> Dim:
+        return dims.name(name.name)
 
-    def branch(self, e: tree.If, condition: HostValue) -> HostValue:
-        first = self.block(e.then)
-        if isinstance(e.orelse, tree.Block):
-            self.block(e.orelse)
-        elif e.orelse is not None:
-            self.expression(e.orelse, last=True)
-        return first
+    # ---- control flow: every way is gone once
 
-    def match(self, e: tree.Match, subject: HostValue) -> HostValue:
-        value = HostValue(TupleType(()), None)
-        for fit, case in cases_of(self, e, subject):
-            with self.scope():
-                bind(self, fit, subject, case.pattern.span)
-                value = self.attempt(case.body, last=True)
+    def condition(self, e: tree.Expr) -> Walk[HostValue]:
+        try:
+            return (yield super().condition(e))
+        except Undecided:  # it depends on a text that only the run has
+            return HostValue(Tensor(BOOL), None)
+
+    def branch(self, e: tree.If, condition: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
+        if isinstance(condition.static, bool) and self.frames[-1].decl is not None:  # as sizes of this call decide it
+            taken = e.then if condition.static else e.orelse
+            return UNIT_VALUE if taken is None else (yield self.control(taken, wanted))
+        with self.open():
+            first = yield self.do_block(e.then, wanted)
+            if e.orelse is None:
+                return UNIT_VALUE
+            second = yield self.control(e.orelse, wanted)
+        if any(v is UNKNOWN for v in (first, second)):
+            return UNKNOWN
+        if ends(e.then.stmts) != ends(sides(e.orelse)):
+            return second if ends(e.then.stmts) else first
+        return joined([(e.then, first), (e.orelse, second)], "the branches have different types")
+
+    def match(self, e: tree.Match, subject: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
+        cases = cases_of(self, e, subject)
+        if isinstance(subject.static, (bool, int, float)) and self.frames[-1].decl is not None:  # as in `branch`
+            cases = [(fit, case) for fit, case in cases if fitting(fit, subject)][:1]
+        found: list[tuple[tree.Expr, HostValue]] = []
+        with self.open() if len(cases) > 1 else nullcontext():
+            for fit, case in cases:
+                with self.scope():
+                    bind(self, fit, subject, case.pattern.span)
+                    found.append((case.body, (yield self.do(case.body, last=True, wanted=wanted))))
+        if any(value is UNKNOWN for _, value in found):
+            return UNKNOWN
+        going_on = [(body, value) for body, value in found if not ends(sides(body))]
+        if going_on:
+            return joined(going_on, "the cases have different types")
+        if not self.frames[-1].open:
+            raise Ended
+        return UNIT_VALUE
+
+    @contextmanager
+    def open(self) -> Generator[None, None, None]:
+        """Inside, a `return` need not be what happens."""
+        frame = self.frames[-1]
+        frame.open += 1
+        try:
+            yield
+        finally:
+            frame.open -= 1
+
+    def logic(self, e: tree.Binary) -> Walk[HostValue]:
+        yield self.condition(e.lhs)
+        return (yield self.condition(e.rhs))
+
+    def repeat(self, e: tree.While) -> Walk[None]:
+        yield self.condition(e.condition)
+        with self.open():
+            yield self.do_block(e.body)
+
+    def go_through(self, e: tree.For, over: Over, shown: bool) -> Walk[None]:
+        with self.scope(), self.open():
+            self.bind(e.pattern, HostValue(over.item, None), False, e.iterable.span)
+            yield self.do_block(e.body)
+
+    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: Over | None) -> HostValue:
+        if not items:
+            raise Reported  # what it yields is wrong
+        for item in items[1:]:
+            if not kin(Unifier(), items[0].type, item.type):
+                sizes = f"{show_type(items[0].type)} and {show_type(item.type)}"
+                raise mistake("DL0317", "the values that a loop yields have one type", (e.span, sizes))
+        line, column = e.span.position
+        length = over.length if over is not None and steady(e) else None
+        self.module.yielded[e] = items[0].type
+        if length is None:
+            length = dims.name(f"steps of line {line}:{column}")
+        return HostValue(yielded_type(items[0].type, length, e.body.span), None)
+
+    def asserted(self, e: tree.Assert) -> Walk[None]:
+        yield self.condition(e.condition)
+        if e.message is not None:
+            yield self.value_of(e.message)
+
+    # ---- host functions
+
+    def leave(self, stmt: tree.Return | tree.Break | tree.Continue, value: HostValue) -> None:
+        if isinstance(stmt, tree.Return):
+            self.frames[-1].returned.append(value)
+            if not self.frames[-1].open:
+                raise Ended
+
+    def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]:
+        try:
+            value = yield super().value_of(e, wanted)
+        except Undecided:  # a text that only the run has decides: both sides are gone through
+            if not isinstance(e, (tree.If, tree.Match)):
+                raise
+            value = yield self.control(e, wanted)
+        if value is UNKNOWN:
+            raise Reported
         return value
 
-    def repeat(self, e: tree.While) -> None:
-        self.condition(e.condition)
-        self.block(e.body)
+    def enter(self, e: tree.Node, decl: tree.Fn, names: Annotations, values: list[HostValue]) -> Walk[HostValue]:
+        """What a call gives, its body gone through once for each choice of types."""
+        if any(frame.decl is decl for frame in self.frames):
+            return self.recursive(decl, names)
+        values = [HostValue(without_texts(v.type), None) for v in values]
+        key = (decl, tuple(v.type for v in values))
+        if key not in self.known:
+            self.known[key] = UNKNOWN
+            self.known[key] = yield self.result(e, Frame(decl, names), values)
+        return self.known[key]
 
-    def go_through(self, e: tree.For, over: HostValue, shown: bool) -> None:
-        item = Tensor(I32)
-        if isinstance(over.type, Tensor):
-            item = Tensor(over.type.dtype, over.type.shape[1:])
-        with self.scope():
-            self.bind(e.pattern, HostValue(item, None), False, e.iterable.span)
-            self.block(e.body)
+    def recursive(self, decl: tree.Fn, names: Annotations) -> HostValue:
+        """What a call gives of a function under way: what is declared, and else nothing."""
+        if decl.result is None:
+            self.assumed.add(decl)
+            return UNIT_VALUE
+        return HostValue(replace(names, bound=dict(names.bound), rigid=True).type(decl.result), None)
 
-    def asserted(self, e: tree.Assert) -> None:
-        self.condition(e.condition)
-        if e.message is not None:
-            self.evaluate(e.message)
+    def result(self, e: tree.Node, frame: Frame, values: list[HostValue]) -> Walk[HostValue]:
+        """What the ends of a body give. Errors: DL0304, DL0327."""
+        assert frame.decl is not None
+        decl = frame.decl
+        try:
+            value = yield self.inside(e, frame, values)
+            ended = False
+        except Ended:
+            value, ended = UNKNOWN, True
+        stmts = decl.body.stmts if isinstance(decl.body, tree.Block) else (decl.body,)
+        ended = ended or ends(stmts)
+        found = [*frame.returned, *([] if ended else [value])]
+        if any(v is UNKNOWN for v in found):
+            return UNKNOWN
+        end = last(decl.body).span
+        if frame.wanted is not None and not ended:
+            frame.wanted.fit(value.type, self.here().annotations, end)
+        type = without_texts(found[0].type)
+        for other in found[1:]:
+            both = joint(Unifier(), type, without_texts(other.type))
+            if both is None and decl.result is None:
+                types = f"{show_type(type)} and {show_type(other.type)}"
+                message = f"the ends of `{decl.name}` have different types"
+                raise mistake("DL0327", message, (end, types), (decl.name_span, "declared here"))
+            type = both or type
+        if decl in self.assumed and type != UNIT:
+            message = f"`{decl.name}` calls itself, and what it gives is not declared"
+            way = f"declare it: `-> {show_type(type)}`"
+            raise mistake("DL0304", message, (decl.name_span, ""), (end, f"it gives {show_type(type)}"), help=way)
+        return HostValue(type, None)
+
+
+def steady(loop: tree.For | tree.While) -> bool:
+    """Whether a loop yields one value in every step."""
+    yields = [s for s in loop.body.stmts if isinstance(s, tree.Yield)]
+    rest = [s for s in loop.body.stmts if not isinstance(s, tree.Yield)]
+    return len(yields) == 1 and not any(
+        isinstance(n, (tree.Yield, tree.Break, tree.Continue)) for s in rest for n in nodes(s)
+    )
+
+
+def joined(ways: Sequence[tuple[tree.Node, HostValue]], message: str) -> HostValue:
+    """What comes of several ways, nothing if one of them gives nothing. Errors: DL0327."""
+    if any(value.type == UNIT for _, value in ways):
+        return UNIT_VALUE
+    (first, value), *others = ways
+    type = without_texts(value.type)
+    for way, other in others:
+        both = joint(Unifier(), type, without_texts(other.type))
+        if both is None:
+            here = (last(way).span, f"this is {show_type(other.type)}")
+            raise mistake("DL0327", message, here, (last(first).span, f"this is {show_type(type)}"))
+        type = both
+    return HostValue(type, None)

@@ -13,11 +13,10 @@ from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, show_type
-from difflang.driver.captured import Captured
 from difflang.driver.engine import Engine
 from difflang.driver.entry import elaborated
 from difflang.driver.pipeline import STAGES, finished, staged
-from difflang.driver.program import Checked
+from difflang.driver.program import Checked, loaded
 from difflang.driver.specs import declared_arguments, known_names
 from difflang.elaborate.context import Session
 from difflang.ir.graph import Graph
@@ -37,6 +36,7 @@ class Wanted:
     told: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
     platform: str | None = None
+    words: tuple[str, ...] = ()  # arguments of the program
 
 
 def split_entry(text: str) -> tuple[str, str | None]:
@@ -80,7 +80,7 @@ def entries(checked: Checked, entry: str | None) -> list[tree.Fn]:
 def graphs(
     checked: Checked, path: Path | None, wanted: Wanted, decls: Sequence[tree.Fn]
 ) -> tuple[str, tuple[Diagnostic, ...]]:
-    Captured(checked, path, Engine("interpret"))
+    loaded(checked, path, Engine("interpret"), wanted.words)
     shown: dict[str, str] = {}
     left: list[Diagnostic] = []
     everywhere = {n for decl in decls for n in known_names(decl)}
@@ -192,7 +192,7 @@ def tree_text(root: tree.Node) -> str:
             parts = members(value)
             if parts:
                 inner += [(name if len(parts) == 1 else f"{name}.{i}", part, depth + 1) for i, part in enumerate(parts)]
-            elif value not in (None, False, ()) and not isinstance(value, Span):
+            elif value not in (None, False, ()) and not isinstance(value, Span) and not name.endswith("_spans"):
                 held.append(f"{name}={value!r}")
         line, column = node.span.position
         words = [f"{label}:" if label else "", type(node).__name__, *held, f"@{line}:{column}"]

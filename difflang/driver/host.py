@@ -1,135 +1,163 @@
-"""Host statements, at the top level and in `host fn`s: what checking them and running them have in common."""
+"""Host statements, at the top level and in `host fn`s: what checking them and running them have in common.
+
+The host is a walk (see `elaborate/trampoline.py`): a `host fn` may call itself as deep as it likes.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
-from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
-from difflang.check.modules import HostVar, Module
+from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
-from difflang.check.sums import whole
-from difflang.check.types import RangeType, TextType, TupleType, show_type
+from difflang.check.types import TupleType, show_type
 from difflang.check.unify import Unifier
-from difflang.driver.choices import assign_value, kept
-from difflang.driver.files import READERS
-from difflang.driver.scopes import Scopes
-from difflang.driver.units import Staging, Unit, stage
+from difflang.driver.bindings import Bindings
+from difflang.driver.frames import Frame, arguments, only_argument
+from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
+from difflang.driver.library import HOSTED
+from difflang.driver.lifting import STEPS, Lifted, Step, lifted
+from difflang.driver.loops import Over, over_value
 from difflang.driver.values import HostValue
+from difflang.driver.wanted import Wanted
 from difflang.elaborate.arguments import Args
-from difflang.elaborate.context import Context, Reported, Session, walk
-from difflang.elaborate.jumps import early_return
-from difflang.elaborate.mismatches import not_this_pattern
-from difflang.elaborate.names import targets
-from difflang.elaborate.statements import VALUELESS, declared
-from difflang.elaborate.sums import held_as
-from difflang.elaborate.terms import UNIT_TERM, Term, type_of
-from difflang.elaborate.trampoline import Walk
-from difflang.ir.dims import Dim, Poly
-from difflang.ir.types import I32, Tensor
+from difflang.elaborate.attributes import obey
+from difflang.elaborate.context import Context, Session, walk
+from difflang.elaborate.names import mentions
+from difflang.elaborate.statements import VALUELESS
+from difflang.elaborate.terms import Term
+from difflang.elaborate.trampoline import Walk, run
+from difflang.ir.dims import Poly
+from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
 DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Extern, tree.Test, tree.Bench, tree.Import)
-HOST_FUNCTIONS = ("print", "progress", *READERS)
-UNIT_VALUE = HostValue(TupleType(()), ())
 
 
-class Host(Scopes, ABC):
-    """Goes through host statements. `definition` says that types are all there is: nothing is computed."""
+class Host(Bindings):
+    """Goes through host statements."""
 
-    definition: bool
+    def __init__(self, session: Session, module: Module, hosts: dict[Module, Host] | None = None) -> None:
+        super().__init__(session, module)
+        self.hosts = {} if hosts is None else hosts  # of every module of the program
+        self.hosts[module] = self
+        self.frames = [Frame(None)]
+        self.lifts: dict[tree.Node, Lifted | None] = {}
 
-    def __init__(self, session: Session, module: Module) -> None:
-        super().__init__(module)
-        self.session = session
-        self.staging: list[Staging] = []
+    @property
+    def signature(self) -> Annotations | None:
+        """What the names of the function's signature stand for, inside one."""
+        return self.frames[-1].names
 
     # ---- what the two do differently
 
     @abstractmethod
-    def unit(self, node: tree.Node, body: Any) -> tuple[list[HostValue], Unit]: ...
+    def perform(self, function: Hosted, given: Given) -> HostValue: ...
 
     @abstractmethod
-    def read(self, kind: str, e: tree.Call, path: str, member: str | None, written: tree.TypeExpr) -> HostValue: ...
+    def text(self, e: tree.Str) -> Walk[HostValue]: ...
 
     @abstractmethod
-    def print(self, e: tree.Call) -> None: ...
+    def branch(self, e: tree.If, condition: HostValue, wanted: Wanted | None) -> Walk[HostValue]: ...
 
     @abstractmethod
-    def demand(self, name: str) -> Dim: ...
+    def match(self, e: tree.Match, subject: HostValue, wanted: Wanted | None) -> Walk[HostValue]: ...
 
     @abstractmethod
-    def branch(self, e: tree.If, condition: HostValue) -> HostValue: ...
+    def logic(self, e: tree.Binary) -> Walk[HostValue]: ...
 
     @abstractmethod
-    def match(self, e: tree.Match, subject: HostValue) -> HostValue: ...
+    def repeat(self, e: tree.While) -> Walk[None]: ...
 
     @abstractmethod
-    def repeat(self, e: tree.While) -> None: ...
+    def go_through(self, e: tree.For, over: Over, shown: bool) -> Walk[None]: ...
 
     @abstractmethod
-    def go_through(self, e: tree.For, over: HostValue, shown: bool) -> None: ...
+    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: Over | None) -> HostValue: ...
 
     @abstractmethod
-    def asserted(self, e: tree.Assert) -> None: ...
+    def asserted(self, e: tree.Assert) -> Walk[None]: ...
+
+    @abstractmethod
+    def leave(self, stmt: tree.Return | tree.Break | tree.Continue, value: HostValue) -> None: ...
+
+    @abstractmethod
+    def enter(self, e: tree.Node, decl: tree.Fn, names: Annotations, values: list[HostValue]) -> Walk[HostValue]: ...
 
     # ---- statements
 
     def statement(self, stmt: tree.Node, *, last: bool = False) -> HostValue:
         """Carry out one statement; the value of an expression. Errors: DifflangError, Reported."""
+        return run(self.do(stmt, last=last))
+
+    def block(self, block: tree.Block) -> HostValue:
+        """The statements of a block, carried out."""
+        return run(self.do_block(block))
+
+    def do(self, stmt: tree.Node, *, last: bool = False, wanted: Wanted | None = None) -> Walk[HostValue]:
         match stmt:
-            case tree.Fn() if self.depth:
-                raise self.not_yet(
-                    "a function declared inside a host block is", stmt.span, "declare it at the top level"
-                )
             case tree.Let() | tree.Var():
-                self.let(stmt)
+                yield self.let(stmt)
             case tree.Assign() | tree.Update():
-                self.assign(stmt)
-            case tree.For():
-                self.for_(stmt)
-            case tree.While():
-                with self.nested(stmt.span):
-                    self.repeat(stmt)
+                yield self.assign(stmt)
+            case tree.Fn() if self.depth:
+                self.local_function(stmt)
             case tree.Assert():
-                self.asserted(stmt)
+                yield self.asserted(stmt)
             case tree.Return():
-                return self.evaluate(stmt.value) if stmt.value is not None else UNIT_VALUE
-            case tree.Break() | tree.Continue() | tree.Yield() | tree.Save():
-                raise self.not_yet("this statement on the host is", stmt.span, "put the loop into a function")
+                yield self.returned(stmt)
+            case tree.Break() | tree.Continue():
+                self.in_loop(stmt, "break" if isinstance(stmt, tree.Break) else "continue")
+                self.leave(stmt, UNIT_VALUE)
+            case tree.Yield():
+                collected = self.in_loop(stmt, "yield")
+                value = yield self.value_of(stmt.value)
+                if collected is not None:
+                    collected.append(value)
+            case tree.Save():
+                way = "it is for the loops of a `fn`"
+                raise mistake("DL0801", "`save` on the host keeps nothing", (stmt.span, ""), help=way)
             case _ if isinstance(stmt, DECLARATIONS):
                 pass
             case _:
-                return self.expression(stmt, last=last)
+                return (yield self.expression(stmt, last=last, wanted=wanted))
         return UNIT_VALUE
 
-    def expression(self, e: tree.Node, *, last: bool) -> HostValue:
-        if isinstance(e, tree.If):
-            with self.nested(e.span):
-                return self.branch(e, self.condition(e.condition))
-        if isinstance(e, tree.Block):
-            return self.block(e)
-        if isinstance(e, tree.Match):
-            with self.nested(e.span):
-                return self.match(e, self.evaluate(e.subject))
-        if not last and not isinstance(e, (tree.Call, tree.Pipe, tree.Match, *VALUELESS)):
+    def expression(self, e: tree.Node, *, last: bool, wanted: Wanted | None) -> Walk[HostValue]:
+        if isinstance(e, STEPS):
+            return (yield self.control(e, wanted))
+        if not last and not isinstance(e, (tree.Call, tree.Pipe, *VALUELESS)):
             raise mistake(
                 "DL0323", "nothing uses this value", (e.span, ""), help="print it: `print(…)`, or bind it with `let`"
             )
-        return self.evaluate(e)
+        return (yield self.value_of(e, wanted))  # type: ignore[arg-type]
 
-    def block(self, block: tree.Block) -> HostValue:
+    def do_block(self, block: tree.Block, wanted: Wanted | None = None) -> Walk[HostValue]:
         """The statements of a block; the names it declares end with it."""
         value = UNIT_VALUE
         with self.scope():
             for stmt in block.stmts:
-                value = self.statement(stmt, last=stmt is block.stmts[-1])
+                last = stmt is block.stmts[-1]
+                value = yield self.do(stmt, last=last, wanted=wanted if last else None)
         return value
+
+    def local_function(self, decl: tree.Fn) -> None:
+        """A `fn` inside a block of the host: a value like a lambda."""
+        if decl.host:
+            raise self.not_yet("a `host fn` inside a block is", decl.name_span, "declare it at the top level")
+
+        def body(cx: Context) -> Walk[list[Term]]:
+            yield walk(cx, decl)
+            term = cx.scope.names[decl.name].term
+            assert not isinstance(term, int)
+            return [term]  # type: ignore[list-item]
+
+        (value,), _ = self.unit(decl, body)
+        self.bind(tree.NamePattern(decl.name_span, decl.name), value, False, decl.name_span)
 
     @contextmanager
     def nested(self, span: Span) -> Generator[None, None, None]:
@@ -146,239 +174,222 @@ class Host(Scopes, ABC):
         finally:
             self.depth -= 1
 
-    # ---- let, var, assignment
+    # ---- loops, branches, and how they are left
 
-    def let(self, e: tree.Let | tree.Var) -> None:
-        mutable = isinstance(e, tree.Var)
-        kind = called_name(e.value)
-        if kind in READERS and isinstance(e.value, tree.Call) and self.is_free(kind):
-            path, member = self.file_arguments(e.value)
-            if e.type is None:
-                raise mistake(
-                    "DL0707",
-                    "what is read from a file needs a declared type",
-                    (e.value.span, ""),
-                    help=f"`let {e.pattern.span.text}: f32[n, 4] = {e.value.span.text}`",
-                )
-            self.bind(e.pattern, self.read(kind, e.value, path, member, e.type), mutable, e.value.span)
-        elif isinstance(e.value, (tree.For, tree.While)):
-            raise self.not_yet("a host loop that yields is", e.value.span, "put the loop into a function")
-        elif self.on_host(e.value):
-            self.bind(e.pattern, self.evaluate(e.value), mutable, e.value.span)
-        else:
-            self.bind(e.pattern, self.typed(e, e.value, e.type), mutable, e.value.span)
+    def control(self, e: Step, wanted: Wanted | None) -> Walk[HostValue]:
+        match e:
+            case tree.Block():
+                return (yield self.do_block(e, wanted))
+            case tree.If():
+                condition = yield self.condition(e.condition)
+                with self.nested(e.span):
+                    return (yield self.branch(e, condition, wanted))
+            case tree.Match():
+                subject = yield self.value_of(e.subject)
+                with self.nested(e.span):
+                    return (yield self.match(e, subject, wanted))
+            case _:
+                return (yield self.loop(e))
 
-    def typed(self, node: tree.Node, e: tree.Expr, written: tree.TypeExpr | None) -> HostValue:
-        """An expression of a written type; sizes that the type names for the first time are bound."""
-        sizes: dict[str, Dim] = {}
+    def loop(self, e: tree.For | tree.While) -> Walk[HostValue]:
+        """A loop; the array of what it yields, if it does."""
+        obey(self.here(), e.attributes, e.span)
+        frame, items = self.frames[-1], list[HostValue]()
+        yields = mentions(e.body, (tree.Yield,)) is not None
+        over: Over | None = None
+        shown = isinstance(e, tree.For) and self.called(e.iterable) is HOSTED["progress"]
+        if isinstance(e, tree.For):
+            usage = "`progress` is called as `progress(0..n)`"
+            over = yield self.over(only_argument(e.iterable, usage) if shown else e.iterable)
+        frame.loops.append(items if yields else None)
+        try:
+            with self.nested(e.span):
+                if isinstance(e, tree.While):
+                    yield self.repeat(e)
+                elif over is not None:
+                    yield self.go_through(e, over, shown)
+        finally:
+            frame.loops.pop()
+        return self.gathered(e, items, over) if yields else UNIT_VALUE
 
-        def body(cx: Context) -> Walk[list[Term]]:
-            value = yield walk(cx, e)
-            if written is not None:
-                known = set(cx.annotations.bound)
-                value = yield declared(cx, written, value, e.span, "the value")
-                new = {n: d for n, d in cx.annotations.bound.items() if n not in known}
-                sizes.update({n: d for n, d in new.items() if isinstance(d, (int, Poly))})
-            if isinstance(node, tree.Var):
-                value = held_as(cx.builder, value, whole(cx.unifier, type_of(value)))
-            return [value]
-
-        (value,), unit = self.unit(node, body)
-        for name, size in sizes.items():
-            self.bind_size(name, size, node.span)
-        del unit
-        return value
-
-    def bind_size(self, name: str, size: Dim, span: Span) -> None:
-        self.shadow(name)
-        self.module.host[name] = HostVar(name, Tensor(I32), static=size, span=span)
-
-    def bind(self, pattern: tree.Pattern, value: HostValue, mutable: bool, span: Span) -> None:
-        if isinstance(pattern, tree.TuplePattern):
-            if not isinstance(value.type, TupleType) or len(value.type.items) != len(pattern.items):
-                parts = len(value.type.items) if isinstance(value.type, TupleType) else None
-                raise not_this_pattern(pattern, parts, (span, f"this is {show_type(value.type)}"))
-            for i, item in enumerate(pattern.items):
-                self.bind(item, value.part(i), mutable, span)
-        elif pattern.name != "_":
-            self.not_in_use(pattern)
-            self.shadow(pattern.name)
-            static = None if mutable else value.static
-            self.module.host[pattern.name] = HostVar(pattern.name, value.type, mutable, static, pattern.span)
-            self.values[pattern.name] = value
-
-    def not_in_use(self, pattern: tree.NamePattern) -> None:
-        """A function keeps the value it was written under: nothing else takes the name of a value that one reads."""
-        old, used = self.module.host.get(pattern.name), self.module.used.get(pattern.name)
-        if old is None or used is None or old.span == pattern.span or old.span is None:
-            return
-        raise mistake(
-            "DL0212",
-            f"`{pattern.name}` is bound again, and a function uses it as it was",
-            (pattern.span, "bound again here"),
-            (used, "used here"),
-            (old.span, "bound here first"),
-            help="give the new value another name, or pass it to the function",
-        )
-
-    def assign(self, e: tree.Assign | tree.Update) -> None:
-        """An assignment to top-level variables, as one unit: their new values are its results."""
-        names = list(dict.fromkeys(targets(e.target)))
-        if isinstance(e, tree.Assign) and self.on_host(e.value):
-            assign_value(self, e.target, self.evaluate(e.value), e.value.span)
-            return
-        for name in names:
-            self.assignable(name, e.target.span)
-
-        def body(cx: Context) -> Walk[list[Term]]:
-            for name in names:
-                cx.scope.bind(
-                    name, cx.global_term(self.module.host[name]), mutable=True, span=self.module.host[name].span
-                )
-            yield walk(cx, e)
-            terms = [(n, cx.scope.names[n].term) for n in names]
-            return [kept(self, cx, n, t, e.value.span) for n, t in terms if not isinstance(t, (int, Poly))]
-
-        values, _ = self.unit(e, body)
-        for name, value in zip(names, values, strict=True):
-            self.values[name] = HostValue(self.module.host[name].type, value.leaves)
-
-    def assignable(self, name: str, span: Span) -> HostVar:
-        var = self.module.host.get(name)
-        if var is None:
-            raise mistake(
-                "DL0201", f"there is no variable `{name}` here", (span, ""), help=f"declare it with `var {name} = …`"
-            )
-        if var.broken:
-            raise Reported
-        if not var.mutable:
-            labels = [(span, "assigned here")] + ([(var.span, "bound here")] if var.span is not None else [])
-            raise mistake("DL0208", f"`{name}` is not a variable", *labels, help=f"declare it with `var {name} = …`")
-        return var
-
-    # ---- loops and conditions
-
-    def for_(self, e: tree.For) -> None:
-        shown = called_name(e.iterable) == "progress" and self.is_free("progress")
-        iterable = e.iterable
-        if shown and isinstance(iterable, tree.Call):
-            if (
-                len(iterable.args) != 1
-                or iterable.args[0].name is not None
-                or isinstance(iterable.args[0].value, tree.Comprehension)
+    def over(self, e: tree.Expr) -> Walk[Over]:
+        """What a loop goes through. Errors: DL0329, DL0330."""
+        name = e.fn.id if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and self.is_free(e.fn.id) else ""
+        if name == "enumerate":
+            inside = yield self.over(only_argument(e, "`enumerate` is called as `enumerate(xs)`"))
+            return Over(inside.type, parts=(inside,), counted=True)
+        if name == "zip" and isinstance(e, tree.Call) and e.args:
+            parts: list[Over] = []
+            for arg in e.args:
+                assert not isinstance(arg.value, tree.Comprehension)
+                parts.append((yield self.over(arg.value)))
+            if any(
+                a is not None and b is not None and a != b for a in [parts[0].length] for b in [p.length for p in parts]
             ):
-                raise mistake("DL0319", "`progress` is called as `progress(0..n)`", (iterable.span, ""))
-            iterable = iterable.args[0].value
-        assert not isinstance(iterable, tree.Comprehension)
-        over = self.evaluate(iterable)
-        if not isinstance(over.type, RangeType) and not (isinstance(over.type, Tensor) and over.type.shape):
-            raise mistake(
-                "DL0329",
-                "a host loop goes through a range or an array",
-                (iterable.span, f"this is {show_type(over.type)}"),
-            )
-        with self.nested(e.span):
-            self.go_through(e, over, shown)
+                lengths = " and ".join(str(p.length) for p in parts)
+                raise mistake("DL0330", "what is zipped has one length", (e.span, lengths))
+            return Over(TupleType(tuple(p.type for p in parts)), parts=tuple(parts))
+        value = yield self.value_of(e)
+        return over_value(value, e.span)
 
-    def condition(self, e: tree.Expr) -> HostValue:
-        value = self.evaluate(e)
+    def in_loop(self, stmt: tree.Node, word: str) -> list[HostValue] | None:
+        """What the loop around collects. Errors: DL0501 outside a loop."""
+        if not self.frames[-1].loops:
+            raise mistake("DL0501", f"`{word}` stands outside a loop", (stmt.span, ""))
+        return self.frames[-1].loops[-1]
+
+    def returned(self, stmt: tree.Return) -> Walk[None]:
+        frame = self.frames[-1]
+        if frame.decl is None:
+            way = "the file ends with its last statement; put what may end early into a `host fn`"
+            raise mistake("DL0501", "`return` stands outside a function", (stmt.span, ""), help=way)
+        value = UNIT_VALUE
+        if stmt.value is not None:
+            value = yield self.value_of(stmt.value, frame.wanted)
+        self.leave(stmt, value)
+
+    def condition(self, e: tree.Expr) -> Walk[HostValue]:
+        value = yield self.value_of(e)
         if not isinstance(value.type, Tensor) or value.type.dtype.name != "bool" or value.type.shape:
             raise mistake("DL0313", "a condition is a bool", (e.span, f"this is {show_type(value.type)}"))
         return value
 
     # ---- expressions
 
-    def on_host(self, e: tree.Node) -> bool:
-        """Whether the host itself evaluates an expression: a string made of values, a call of a host function."""
+    def called(self, e: tree.Node) -> Global | Hosted | None:
+        """What an expression calls, if that is something of the host. Errors: DL0724 as `host_function`."""
+        fn = e.fn if isinstance(e, (tree.Call, tree.Pipe)) else None
+        if isinstance(fn, tree.Name) and self.is_free(fn.id):
+            return HOSTED.get(fn.id)
+        return self.host_function(fn) if fn is not None else None
+
+    def is_host(self, e: tree.Node) -> bool:
+        """Whether the host itself does this: a string made of values, a call of a host function."""
         if isinstance(e, tree.Str):
             return any(not isinstance(p, str) for p in e.parts)
-        name = called_name(e)
-        return (name in HOST_FUNCTIONS and self.is_free(name)) or (
-            name in self.module.fns and self.module.fns[name].host
-        )
+        return self.called(e) is not None
 
-    def is_free(self, name: str) -> bool:
-        return name not in self.module.host and name not in self.module.fns
+    def work(self, e: tree.Node) -> Lifted | None:
+        """What there is in an expression for the host to do."""
+        if e not in self.lifts:
+            self.lifts[e] = lifted(e, self.is_host)
+        return self.lifts[e]
 
-    def evaluate(self, e: tree.Node) -> HostValue:
-        """The value of an expression. Errors: DifflangError, Reported."""
-        if not self.on_host(e):
-            return self.typed(e, e, None)  # type: ignore[arg-type]
-        if isinstance(e, tree.Str):
-            return self.text(e)
-        assert isinstance(e, tree.Call)
-        name = called_name(e)
-        if name == "print":
-            self.print(e)
-            return UNIT_VALUE
-        if name in self.module.fns:
-            return self.host_call(e, self.module.fns[name])
-        raise mistake(
-            "DL0707",
-            f"`{name}` stands alone on the right of a `let` with a declared type"
-            if name in READERS
-            else "`progress` stands in the head of a loop",
-            (e.span, ""),
-        )
+    def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]:
+        """The value of an expression, of a type that is wanted. Errors: DifflangError, Reported."""
+        work = self.work(e)
+        if isinstance(e, (tree.For, tree.While)) or (work is not None and work.rest is None):
+            return (yield self.own_value(e, wanted))
+        if work is None:
+            return self.typed(e, wanted)
+        with self.scope():
+            yield self.lift(work)
+            return self.typed(work.rest or e, wanted)
 
-    @abstractmethod
-    def text(self, e: tree.Str) -> HostValue: ...
+    def lift(self, work: Lifted) -> Walk[None]:
+        """Carry out the parts that the host does, each under its name."""
+        for name, part in work.parts:
+            value = yield self.value_of(part)
+            if value.type == TupleType(()):
+                raise mistake("DL0313", "this call gives nothing to go on with", (part.span, "a value is needed here"))
+            self.bind_name(name, value, False, part.span)
 
-    def file_arguments(self, e: tree.Call) -> tuple[str, str | None]:
-        """The path, and the name of an array in it."""
-        values = [self.evaluate(a.value) for a in e.args if not isinstance(a.value, tree.Comprehension)]
-        texts = [v.type.value for v in values if isinstance(v.type, TextType)]
-        if len(texts) != len(e.args) or not 1 <= len(texts) <= 2:
-            raise mistake("DL0319", f'`{called_name(e)}` is called as `{called_name(e)}("file")`', (e.span, ""))
-        return texts[0] or "", texts[1] if len(texts) == 2 else None
+    def own_value(self, e: tree.Expr, wanted: Wanted | None) -> Walk[HostValue]:
+        """The value of what the host does itself."""
+        match e:
+            case tree.If() | tree.Match() | tree.Block():
+                return (yield self.control(e, wanted))  # each value at an end of it is fitted there
+            case tree.For() | tree.While():
+                value = yield self.control(e, None)
+            case tree.Str():
+                value = yield self.text(e)
+            case tree.Binary():
+                value = yield self.logic(e)
+            case _:
+                value = yield self.call_of(e, wanted)
+        if wanted is not None:
+            wanted.fit(value.type, self.here().annotations, e.span)
+        return value
 
-    def host_call(self, e: tree.Call, decl: tree.Fn) -> HostValue:
-        """A call of a `host fn`: its statements, with the arguments under the parameters' names."""
-        if len(e.args) != len(decl.params) or any(a.name is not None for a in e.args):
-            raise mistake(
-                "DL0319",
-                f"`{decl.name}` takes {len(decl.params)} arguments, by position",
-                (e.span, ""),
-                (decl.name_span, "declared here"),
-            )
-        values = [self.evaluate(a.value) for a in e.args if not isinstance(a.value, tree.Comprehension)]
-        signature = Annotations(Unifier(), self.module.records.get, {}, {g.name: g.bound for g in decl.generics})
-        for param, value, arg in zip(decl.params, values, e.args, strict=True):
-            if param.type is not None and not signature.match(param.type, value.type):
-                raise mistake(
-                    "DL0304",
-                    f"the argument `{param.name}` does not fit",
-                    (arg.span, f"this is {show_type(value.type)}"),
-                    (param.span, "declared here"),
-                )
-        with self.nested(e.span), self.top_level(), self.scope():
-            for name, size in signature.bound.items():
+    def call_of(self, e: tree.Node, wanted: Wanted | None) -> Walk[HostValue]:
+        assert isinstance(e, (tree.Call, tree.Pipe))
+        function = self.called(e)
+        args = e.args if isinstance(e, tree.Call) else (tree.Arg(e.value.span, None, e.value),)
+        if isinstance(e.fn, tree.Member) and self.module_named(e.fn.base) is None:
+            args = (tree.Arg(e.fn.base.span, None, e.fn.base), *args)
+        for arg in args:
+            if isinstance(arg.value, tree.Comprehension):
+                raise mistake("DL0319", "a host function takes an array: write `[for …]`", (arg.span, ""))
+        if isinstance(function, Global):
+            return (yield self.host_call(e, args, function))
+        assert function is not None
+        items: list[tuple[HostValue, Span]] = []
+        named: dict[str, tuple[HostValue, Span]] = {}
+        for arg in args:
+            like = wanted if arg.name in function.like_result else None
+            value = yield self.value_of(arg.value, like)  # type: ignore[arg-type]
+            if arg.name is None:
+                items.append((value, arg.span))
+            elif arg.name in named:
+                raise mistake("DL0319", f"the argument `{arg.name}` is given twice", (arg.span, ""))
+            else:
+                named[arg.name] = (value, arg.span)
+        return self.perform(function, Given(e, function, tuple(items), named, wanted))
+
+    # ---- calls of `host fn`s
+
+    def host_call(self, e: tree.Node, args: tuple[tree.Arg, ...], function: Global) -> Walk[HostValue]:
+        """A call of a `host fn`: its statements, in its module, with the arguments under the parameters' names."""
+        there, decl = self.hosts[function.module], function.module.fns[function.name]
+        given = arguments(e, args, decl)
+        names = Annotations(Unifier(), there.module.records.get, {}, {g.name: g.bound for g in decl.generics})
+        values: list[HostValue] = []
+        for param in decl.params:
+            what = f"the argument `{param.name}` of `{decl.name}`"
+            wanted = Wanted(param.type, what, names) if param.type is not None else None
+            if param.name in given:
+                values.append((yield self.value_of(given[param.name], wanted)))
+            else:
+                assert param.default is not None
+                with there.under_way(Frame(None)):
+                    values.append((yield there.value_of(param.default, wanted)))
+        return (yield there.enter(e, decl, names, values))
+
+    @contextmanager
+    def under_way(self, frame: Frame) -> Generator[None, None, None]:
+        """Inside, a function is under way, or none: the names of the file stand, not those around a call."""
+        depth, self.depth = self.depth, 0
+        self.frames.append(frame)
+        try:
+            with self.top_level():
+                yield
+        finally:
+            self.frames.pop()
+            self.depth = depth
+
+    def inside(self, e: tree.Node, frame: Frame, values: list[HostValue]) -> Walk[HostValue]:
+        """The value that the body of a `host fn` ends with."""
+        decl, names = frame.decl, frame.names
+        assert decl is not None and names is not None
+        with self.under_way(frame), self.scope():
+            for name, size in names.bound.items():
                 if isinstance(size, (int, Poly)):
                     self.bind_size(name, size, decl.name_span)
             for param, value in zip(decl.params, values, strict=True):
                 self.bind(tree.NamePattern(param.span, param.name), value, False, e.span)
-            body = decl.body
-            if not isinstance(body, tree.Block):
-                return self.evaluate(body)
-            early = early_return(body)
-            if early is not None:
-                raise self.not_yet("an early `return` of a `host fn` is", early.span, "let it be its last statement")
-            return self.block(body)
+            if isinstance(decl.body, tree.Block):
+                return (yield self.do_block(decl.body, frame.wanted))
+            return (yield self.value_of(decl.body, frame.wanted))
 
     def call(self, cx: Context, code: FnCode, args: Args) -> Walk[Term]:
-        """A host function called inside a larger expression."""
-        raise self.not_yet(
-            "a host function inside a larger expression is", args.span, "bind its result with `let` first"
-        )
-        yield UNIT_TERM
-
-    def staged(self, node: tree.Node, body: Any) -> tuple[Unit, Staging]:
-        return stage(self.session, self.module, node, body, self, self.demand, definition=self.definition)
-
-    def not_yet(self, what: str, span: Span, way: str = "") -> DifflangError:
-        return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)
-
-
-def called_name(e: tree.Node) -> str:
-    """The name that a call calls, or nothing."""
-    return e.fn.id if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) else ""
+        """A host function where only what compiles can be: differentiated, batched, in a lambda."""
+        what = "has no derivative" if cx.root.deriving else "cannot be called in what compiles"
+        raise mistake(
+            "DL0322",
+            f"`{code.decl.name}` is a host function: it {what}",
+            (args.fn_span or args.span, ""),
+            (code.decl.name_span, "declared with `host fn`"),
+            help="declare it with `fn`, if it neither prints nor reads" if cx.root.deriving else
+            "call it from host statements, in a loop with `yield` if need be",
+        )  # fmt: skip
+        yield

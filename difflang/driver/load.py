@@ -6,10 +6,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from difflang.base import resources
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
-from difflang.check.annotations import Annotations, generics_of
-from difflang.check.modules import Module
+from difflang.check.annotations import ALL_BOUNDS, Annotations, generics_of
+from difflang.check.modules import Declared, Module
 from difflang.check.reports import Undecided, mistake
 from difflang.check.unify import Unifier
 from difflang.elaborate import (
@@ -26,6 +27,7 @@ from difflang.elaborate import (
     statements,
 )
 from difflang.elaborate.context import Session
+from difflang.elaborate.names import bound_names
 from difflang.elaborate.trampoline import run
 from difflang.ir.types import DTYPES
 from difflang.syntax import tree
@@ -73,30 +75,27 @@ def unreadable(name: str, why: str, help: str = "") -> DifflangError:
     return DifflangError(Diagnostic("DL0701", f"cannot read {name}: {why}", (), (help,) if help else ()))
 
 
-def declare(source: Source, session: Session, default_float: str | None = None) -> tuple[Module, tree.Module]:
-    """Parse a file and enter its declarations; mistakes are reported to the session."""
+def declare(
+    source: Source,
+    session: Session,
+    default_float: str | None = None,
+    beside: Module | None = None,
+) -> tuple[Module, tree.Module]:
+    """Parse a file and enter its declarations; mistakes are reported to the session.
+
+    `beside` is another module of the program.
+    """
     parsed = parse(source)
     for diagnostic in parsed.diagnostics:
         session.report(DifflangError(diagnostic))
-    module = Module(source, DTYPES[default_float or parsed.module.default_float], prelude=prelude())
+    default = DTYPES[default_float or parsed.module.default_float]
+    module = Module(source, default, prelude=prelude())
+    if beside is not None:
+        module.join(beside)
     for item in parsed.module.items:
         enter(module, item, session)
     names_once(parsed.module.items, session)
-    for decl in module.records.values():
-        if isinstance(decl, tree.Enum):
-            check_enum(module, decl, session)
     return module, parsed.module
-
-
-def check_enum(module: Module, decl: tree.Enum, session: Session) -> None:
-    """Read the types of an enum's fields, its arguments standing for themselves."""
-    annotations = Annotations(Unifier(), module.records.get, {}, generics_of(decl), rigid=True)
-    try:
-        annotations.declared(decl, {})
-    except DifflangError as error:
-        session.report(error)
-    except Undecided:  # a type that anything may stand for
-        pass
 
 
 def enter(module: Module, item: tree.Item, session: Session) -> None:
@@ -111,14 +110,13 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                 module.fns[name] = item
             else:
                 module.records[name] = item
+                module.records.homes[item] = module
+            module.declared[name] = Declared(item.name_span, item.pub)
+            known_bounds(item.generics, session)
             parts = item.params if isinstance(item, tree.Fn) else item.fields
             no_doubles([(p.name, p.span) for p in parts], session)
         case tree.Enum():
             enter_enum(module, item, session)
-        case tree.Import():
-            for name in (*item.names, item.alias or item.module):
-                module.later[name] = item
-            session.report(not_yet("`import` is", item, "put the functions into this file"))
         case tree.Extern(name=name):
             module.later[name] = item
             session.report(not_yet("`extern fn` is", item))
@@ -130,6 +128,10 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                 )
             module.rules.setdefault(name, item)
             no_doubles([(p.name, p.span) for p in item.params], session)
+        case tree.Let() | tree.Var():
+            public = isinstance(item, tree.Let) and item.pub
+            for name in bound_names(item.pattern):
+                module.declared[name] = Declared(item.pattern.span, public)
         case _:
             pass
 
@@ -141,9 +143,21 @@ def enter_enum(module: Module, item: tree.Enum, session: Session) -> None:
     places = [(item.name, item.name_span), *[(v.name, v.span) for v in item.variants]]
     no_doubles([*declared.items(), *places], session)
     module.records.setdefault(item.name, item)
+    module.records.homes[item] = module
+    known_bounds(item.generics, session)
     for index, variant in enumerate(item.variants):
         module.variants.setdefault(variant.name, (item, index))
         no_doubles([(f.name, f.span) for f in variant.fields], session)
+    module.declared |= {name: Declared(span, item.pub) for name, span in places}
+
+
+def known_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:
+    """The bounds of generic names are there. Errors are reported: DL0202."""
+    for generic in generics:
+        if generic.bound is not None and generic.bound not in ALL_BOUNDS:
+            near = nearest(generic.bound, ALL_BOUNDS)
+            way = f"did you mean `{near}`?" if near else f"there are {', '.join(ALL_BOUNDS)}"
+            session.report(mistake("DL0202", f"there is no bound `{generic.bound}`", (generic.span, ""), help=way))
 
 
 def no_doubles(names: list[tuple[str, Span]], session: Session) -> None:
@@ -194,6 +208,17 @@ def check_definition(module: Module, decl: tree.Fn, session: Session) -> None:
     """Check a function by itself, with the top-level names above it."""
     if not decl.host:
         run(functions.check_definition(session, module, decl))
+
+
+def check_enum(module: Module, decl: tree.Enum, session: Session) -> None:
+    """Read the types of an enum's fields, its arguments standing for themselves."""
+    annotations = Annotations(Unifier(), module.records.get, {}, generics_of(decl), rigid=True)
+    try:
+        annotations.declared(decl, {})
+    except DifflangError as error:
+        session.report(error)
+    except Undecided:  # a type that anything may stand for
+        pass
 
 
 def check_rule(module: Module, rule: tree.Rule, session: Session) -> None:

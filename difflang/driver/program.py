@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,15 @@ from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
 from difflang.check.modules import Module
+from difflang.driver import arguments
+from difflang.driver.captured import Captured, capture
 from difflang.driver.checker import Checker
 from difflang.driver.engine import Engine
 from difflang.driver.examples import Examples, examples_in
+from difflang.driver.extras import all_there
 from difflang.driver.files import Access
-from difflang.driver.load import declare
+from difflang.driver.host import Host
+from difflang.driver.imports import File, Search, program_of
 from difflang.driver.runner import Runner
 from difflang.elaborate.context import Reported, Session
 from difflang.syntax import tree
@@ -23,11 +27,12 @@ from difflang.syntax import tree
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Checked:
-    """A file that was checked: its declarations, statements, and everything there is to report."""
+    """A file that was checked: its declarations, statements, what it imports, and everything there is to report."""
 
     module: Module
     items: tuple[tree.Item, ...]
     session: Session
+    imported: tuple[File, ...] = ()  # each after those that it needs itself
     examples: tuple[Examples, ...] = ()  # those in its doc comments, where they were asked for
 
     @property
@@ -39,26 +44,39 @@ class Checked:
         return tuple(d for d in self.diagnostics if d.severity == "error")
 
 
-def check(source: Source, default_float: str | None = None, *, examples: bool = False) -> Checked:
-    """Check a whole file, host statements included, before any of it runs. What is wrong is reported, never raised.
+def check(
+    source: Source,
+    default_float: str | None = None,
+    path: Path | None = None,
+    paths: tuple[Path, ...] = (),
+    *,
+    examples: bool = False,
+) -> Checked:
+    """Check a whole program, host statements included, before any of it runs. What is wrong is reported, never raised.
 
-    With `examples` those in its doc comments are checked too: a mistake in a comment keeps no program from running.
+    Imports lead below the folder of `path`, the file that the text is from, or the current one, and into `paths`. With
+    `examples` those in its doc comments are checked too: a mistake in a comment keeps no program from running.
     """
     session = Session()
+    folder = path.parent if path is not None else Path.cwd()
     with paused():
-        module, parsed = declare(source, session, default_float)
-        checker = Checker(session, module)
-        checker.check(parsed.items)
-        found = examples_in(source, parsed.items) if examples else ()
+        *imported, file = program_of(source, path, Search(folder, paths), session, default_float)
+        hosts: dict[Module, Host] = {}
+        for each in imported:
+            Checker(session, each.module, hosts).check(each.items)
+        checker = Checker(session, file.module, hosts)
+        checker.check(file.items)
+        found = examples_in(source, file.items) if examples else ()
         for comment in found:
             for diagnostic in comment.diagnostics:
                 session.report(DifflangError(diagnostic))
-            checker.apart(parsed.items, comment.block, "example", shown=True)
+            checker.apart(file.items, comment.block, "example", shown=True)
     broken = [d for d in session.diagnostics if d.code.startswith("DL01")]
     others = [d for d in session.diagnostics if not d.code.startswith("DL01")]
     session.diagnostics[:] = [*broken, *independent(broken, others)]
-    module.host.clear()
-    return Checked(module, parsed.items, session, found)
+    for each in (*imported, file):
+        each.module.host.clear()
+    return Checked(file.module, file.items, session, tuple(imported), found)
 
 
 def independent(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:
@@ -82,20 +100,36 @@ def run(
     seed: int,
     write: Callable[[str], None],
     warn: Callable[[list[Diagnostic]], None] = lambda _: None,
+    words: Sequence[str] = (),
 ) -> Runner:
     """Run the host statements of a file that was checked, and `warn` of what only the sizes of the run bring up.
 
-    Errors: DifflangError.
+    `words` are the arguments of the program. Errors: DifflangError; DL1220 before anything is run.
     """
     if checked.errors:
         raise DifflangError(*checked.errors)
     before = len(checked.session.diagnostics)
-    runner = Runner(checked.session, checked.module, engine, access, seed, write, warn)
+    told = arguments.told(words, checked.module)
+    all_there(checked.module)
+    runner = Runner(checked.session, checked.module, engine, access, seed, write, warn, told)
+    capture(checked.imported, runner)
     try:
         runner.run(checked.items)
     except Reported:
         raise DifflangError(*checked.session.diagnostics[before:]) from None
     return runner
+
+
+def loaded(checked: Checked, path: Path | None, engine: Engine | None = None, words: Sequence[str] = ()) -> Captured:
+    """The top-level values of a file that is not run, and of all that it imports.
+
+    `words` are the arguments of the program. Errors: DL1220; without words, once one is asked for that has no default.
+    """
+    told = arguments.told(words, checked.module) if words else {}
+    access = access_to(path)
+    runner = Runner(checked.session, checked.module, engine or Engine(), access, 0, lambda _: None, told=told)
+    capture(checked.imported, runner)
+    return Captured(runner, checked.items)
 
 
 def access_to(path: Path | None, allowed: tuple[Path, ...] = ()) -> Access:

@@ -1,43 +1,42 @@
-"""Progress of host loops: a bar on a terminal, a line now and then elsewhere; always on stderr."""
+"""Progress of host loops: a bar with the rate and the time that is left, on stderr where that is a terminal."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
-QUIET = 10.0  # seconds between two lines where there is no terminal
 
 
-def progress(items: Sequence[T]) -> Iterator[T]:
-    """The items one by one."""
-    if not items:
-        return
-    if sys.stderr.isatty():
-        yield from bar(items)
-    else:
-        yield from lines(items)
+def progress(items: Iterator[T], length: int) -> Iterator[T]:
+    """The items one by one. Nothing is shown where there is no terminal."""
+    return bar(items, length) if length and sys.stderr.isatty() else items
 
 
-def bar(items: Sequence[T]) -> Iterator[T]:
+def bar(items: Iterator[T], length: int) -> Iterator[T]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    rate = TextColumn("{task.fields[rate]}")
+    columns = (BarColumn(), MofNCompleteColumn(), rate, TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task("", total=len(items))
+        task = shown.add_task("", total=length, rate="")
         for item in items:
             yield item
-            shown.advance(task)
+            speed = shown.tasks[task].speed
+            shown.update(task, advance=1, rate=pace(speed) if speed else "")
 
 
-def lines(items: Sequence[T]) -> Iterator[T]:
-    last = time.monotonic()
-    for number, item in enumerate(items, 1):
-        yield item
-        now = time.monotonic()
-        if now - last >= QUIET:
-            last = now
-            sys.stderr.write(f"{number} of {len(items)}\n")
+def pace(speed: float) -> str:
+    """`3.2 steps/s`, or the time of a step where one takes longer than a second."""
+    if speed < 1:
+        return f"{1 / speed:.3g} s/step"
+    return f"{speed:,.0f} steps/s" if speed >= 100 else f"{speed:.3g} steps/s"

@@ -12,11 +12,10 @@ import numpy as np
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.check.types import LangType, leaf_types
 from difflang.driver import draw
-from difflang.driver.captured import Captured
 from difflang.driver.check_grad import chosen_entry, found_arrays
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument
-from difflang.driver.program import Checked
+from difflang.driver.program import Checked, loaded
 from difflang.driver.rulecheck import Comparison, compare
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Session
@@ -92,7 +91,7 @@ def drawn(
     checked: Checked, path: Path | None, decl: tree.Fn, seed: int
 ) -> tuple[tuple[Argument, ...], list[HostValue]]:
     """Arguments at which a function has a finite value. Errors: DL1210, DL03, DL09."""
-    captured = Captured(checked, path, Engine("interpret"))
+    captured = loaded(checked, path, Engine("interpret"))
     session = Session()
     entry, arguments = chosen_entry(session, checked, decl, {})
     constants = [np.asarray(x) for name in entry.globals for x in captured.leaves(name)]

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from difflang.check.closures import DerivativeCode, FnCode
-from difflang.check.modules import Module
+from difflang.check.modules import Global, Module
 from difflang.check.types import UNIT, ClosureType, LangType, TupleType, leaf_types, tangent_type
 from difflang.driver.captured import Captured
 from difflang.driver.enough import with_enough_room
 from difflang.driver.entry import Argument, elaborated
 from difflang.driver.pipeline import finished
-from difflang.driver.program import Checked
+from difflang.driver.program import Checked, loaded
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Session
 from difflang.ir.evaluate import evaluate
@@ -47,15 +47,15 @@ class Comparison:
 def compare(
     checked: Checked, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
 ) -> Comparison:
-    """How a function's derivative by the file's rules compares with that without them, in NumPy.
+    """How a function's derivative by the rules of the file and of what it imports compares with that without, in NumPy.
 
     The function and whatever it calls may have rules; it takes no functions itself: let one that calls it close over
     them. Errors: DifflangError as a call of its `jvp` has them.
     """
     module = checked.module
-    captured = Captured(checked, path)
+    captured = loaded(checked, path)
     rng = np.random.default_rng(seed)
-    ruled, bare = (Calls(m, name, arguments, captured) for m in (module, replace(module, rules={})))
+    ruled, bare = (Calls(m, name, arguments, captured) for m in (module, without_rules(module, captured)))
     tangents = [random(rng, t) for a in arguments for t in leaf_types(tangent_type(a.type))]
     by_rule, by_body = ruled.push(tangents), bare.push(tangents)
     count = len(leaf_types(ruled.result))
@@ -66,6 +66,16 @@ def compare(
         worst(by_rule[count:], by_body[count:]),
         adjoint(cts, by_rule[count:], pulled, tangents),
     )
+
+
+def without_rules(module: Module, captured: Captured) -> Module:
+    """The module as if it and those that it imports had no rules; its top-level values are the same."""
+    copies = {m: replace(m, rules={}) for m in module.reached()}
+    for original, copy in copies.items():
+        copy.modules = {name: copies[m] for name, m in original.modules.items()}
+        copy.imported = {name: Global(copies[g.module], g.name) for name, g in original.imported.items()}
+        captured.runner.hosts[copy] = captured.runner.hosts[original]
+    return copies[module]
 
 
 class Calls:

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic
-from difflang.check.modules import Module
+from difflang.check.annotations import Annotations
+from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
-from difflang.check.types import RangeType, TextType, show_type
+from difflang.check.types import TextType, leaf_types, show_type
 from difflang.driver.assertions import failed
 from difflang.driver.choices import bind, cases_of, fitting
 from difflang.driver.engine import Engine
-from difflang.driver.files import Access, read
-from difflang.driver.host import UNIT_VALUE, Host
+from difflang.driver.files import Access
+from difflang.driver.frames import Frame
+from difflang.driver.host import Host
+from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
+from difflang.driver.loops import Over, stacked, yielded_type
 from difflang.driver.progress import progress
-from difflang.driver.units import Unit, Units, context
+from difflang.driver.units import Unit, Units
 from difflang.driver.values import HostValue, show
+from difflang.driver.wanted import Wanted
 from difflang.elaborate.context import Session
-from difflang.ir.dims import Dim, Poly
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.dims import Dim
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.op import OPS
-from difflang.ir.types import I32, Tensor
 from difflang.syntax import tree
+
+MOST_CALLS = 10_000  # `host fn`s inside one another
+
+
+class Left(Exception):
+    """A loop, a step of it or a function is left."""
+
+    def __init__(self, stmt: tree.Node, value: HostValue) -> None:
+        self.stmt, self.value = stmt, value
 
 
 class Runner(Host):
@@ -42,11 +58,23 @@ class Runner(Host):
         seed: int,
         write: Callable[[str], None],
         warn: Callable[[list[Diagnostic]], None] = lambda _: None,
+        told: Mapping[str, str] = MappingProxyType({}),
+        hosts: dict[Module, Host] | None = None,
     ) -> None:
-        super().__init__(session, module)
+        super().__init__(session, module, hosts)
         self.units, self.access, self.write, self.warn = Units(session, engine), access, write, warn
+        self.told = told  # the arguments of the program, as the command line spells them
+        self.started = time.perf_counter()
         self.seed = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
         self.calls = 0  # random units run so far: each draws anew
+
+    def beside(self, module: Module, access: Access, number: int) -> Runner:
+        """Carries out what is asked of an imported module, and draws from a key of its own."""
+        engine = self.units.engine
+        other = Runner(self.session, module, engine, access, 0, self.write, self.warn, self.told, self.hosts)
+        other.units, other.started = self.units, self.started
+        other.seed = OPS["fold_in"].reference(self.seed, np.uint32(2**32 - 1 - number))
+        return other
 
     def run(self, items: tuple[tree.Item, ...]) -> None:
         """Every statement, up to the first that fails. Errors: DifflangError."""
@@ -55,117 +83,147 @@ class Runner(Host):
 
     # ---- units
 
-    def unit(self, node: tree.Node, body: Any) -> tuple[list[HostValue], Unit]:
+    def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]:
         try:
-            return self.carried_out(node, body)
+            return self.carried_out(node, body, key)
         except (MemoryError, RuntimeError) as error:
             if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):  # how XLA says it
                 raise
             way = "smaller arrays, or fewer of them at a time"
             raise mistake("DL1006", "there is not enough memory for this", (node.span, ""), help=way) from error
 
-    def carried_out(self, node: tree.Node, body: Any) -> tuple[list[HostValue], Unit]:
-        unit, given = self.units.find(node, self.module, self.demand), []
+    def carried_out(self, node: tree.Node, body: Any, key: Hashable) -> tuple[list[HostValue], Unit]:
+        unit = self.units.find(node, key, self.module, self.demand)
         if unit is None:
             said = len(self.session.diagnostics)
-            unit, staging = self.staged(node, body)
+            unit = self.staged(node, body)
             self.warn(self.session.diagnostics[said:])
             del self.session.diagnostics[said:]
-            given = [leaf for _, leaves in staging.given for leaf in leaves or ()]
             unit = replace(unit, program=self.units.program(unit))
-            if unit.reusable and not self.binds_sizes(node):
-                self.units.keep(node, unit)
-        arguments = [leaf for name in unit.reads for leaf in self.values[name].leaves or ()]
-        key = self.next_key() if unit.random else None
-        return self.units.execute(unit, [*arguments, *given], key), unit
-
-    def binds_sizes(self, node: tree.Node) -> bool:
-        return isinstance(node, (tree.Let, tree.Var)) and node.type is not None
+            self.units.keep(node, key, unit)
+        arguments = [leaf for name in unit.reads for leaf in self.read(name).leaves or ()]
+        return self.units.execute(unit, arguments, self.next_key() if unit.random else None), unit
 
     def next_key(self) -> np.ndarray:
         self.calls += 1
         return OPS["fold_in"].reference(self.seed, np.uint32(self.calls - 1))
 
-    def demand(self, name: str) -> Dim:
-        return int(self.values[name].number)
+    def demand(self, name: Global) -> Dim:
+        return int(self.read(name).number)
 
-    # ---- files and text
+    def read(self, name: Global) -> HostValue:
+        """The value of a top-level name, of this module or of one that it imports."""
+        return self.hosts[name.module].values[name.name]
 
-    def read(self, kind: str, e: tree.Call, path: str, member: str | None, written: tree.TypeExpr) -> HostValue:
-        place = self.access.resolve(path, e.span)
-        if not isinstance(written, tree.TypeApply) or not (dtype := self.dtype(written)):
-            raise mistake("DL0704", "an array is read from a file", (written.span, "declare its type: `f32[n, 4]`"))
-        array = read(kind, place, path, member, dtype, len(written.args), e.span)
-        found = Tensor(dtype, array.shape)
-        cx = context(self.session, self.module, self.demand, None, definition=False)
-        known = set(cx.annotations.bound)
-        if not cx.annotations.match(written, found):
-            raise mistake(
-                "DL0705",
-                f"`{path}` does not have the declared shape",
-                (e.span, f"the file holds {show_type(found)}"),
-                (written.span, f"declared {written.span.text}"),
+    def settle(self) -> None:
+        """Wait for what was begun: JAX gives results before they are there."""
+        for leaf in [leaf for host in self.hosts.values() for v in host.values.values() for leaf in v.leaves or ()]:
+            getattr(leaf, "block_until_ready", int)()
+
+    # ---- host functions and text
+
+    def perform(self, function: Hosted, given: Given) -> HostValue:
+        function.check(self, given)
+        return function.run(self, given)
+
+    def show(self, e: tree.Expr) -> Walk[str]:
+        return show((yield self.value_of(e)), "", e.span)
+
+    def text(self, e: tree.Str) -> Walk[HostValue]:
+        pieces: list[str] = []
+        for part in e.parts:
+            pieces.append(
+                part if isinstance(part, str) else show((yield self.value_of(part.value)), part.format, part.span)
             )
-        for name, size in cx.annotations.bound.items():
-            if name not in known and isinstance(size, (int, Poly)):
-                self.bind_size(name, size, written.span)
-        return HostValue(found, (array,))
-
-    def dtype(self, written: tree.TypeApply) -> Any:
-        cx = context(self.session, self.module, self.demand, None, definition=False)
-        return cx.annotations.element(written.path[0]) if len(written.path) == 1 else None
-
-    def print(self, e: tree.Call) -> None:
-        texts = [self.show(a.value) for a in e.args if not isinstance(a.value, tree.Comprehension)]
-        self.write(" ".join(texts))
-
-    def show(self, e: tree.Expr) -> str:
-        return show(self.evaluate(e), "", e.span)
-
-    def text(self, e: tree.Str) -> HostValue:
-        pieces = [p if isinstance(p, str) else show(self.evaluate(p.value), p.format, p.span) for p in e.parts]
         return HostValue(TextType("".join(pieces)), ())
 
     # ---- control flow
 
-    def branch(self, e: tree.If, condition: HostValue) -> HostValue:
+    def branch(self, e: tree.If, condition: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
         if condition.number:
-            return self.block(e.then)
-        if isinstance(e.orelse, tree.Block):
-            return self.block(e.orelse)
-        return self.expression(e.orelse, last=True) if e.orelse is not None else UNIT_VALUE
+            return (yield self.do_block(e.then, wanted))
+        return (yield self.control(e.orelse, wanted)) if e.orelse is not None else UNIT_VALUE
 
-    def match(self, e: tree.Match, subject: HostValue) -> HostValue:
-        fit, case = next((f, c) for f, c in cases_of(self, e, subject) if fitting(f, subject))
+    def match(self, e: tree.Match, subject: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
+        fit, case = next((fit, case) for fit, case in cases_of(self, e, subject) if fitting(fit, subject))
         with self.scope():
             bind(self, fit, subject, case.pattern.span)
-            return self.expression(case.body, last=True)
+            return (yield self.do(case.body, last=True, wanted=wanted))
 
-    def repeat(self, e: tree.While) -> None:
-        while self.condition(e.condition).number:
-            self.block(e.body)
+    def logic(self, e: tree.Binary) -> Walk[HostValue]:
+        left = yield self.condition(e.lhs)
+        return left if bool(left.number) is (e.op == "or") else (yield self.condition(e.rhs))
 
-    def go_through(self, e: tree.For, over: HostValue, shown: bool) -> None:
-        items = list(self.items(over))
-        for item in progress(items) if shown else items:
+    def repeat(self, e: tree.While) -> Walk[None]:
+        while (yield self.condition(e.condition)).number:
+            if not (yield self.step(e)):
+                break
+
+    def go_through(self, e: tree.For, over: Over, shown: bool) -> Walk[None]:
+        length = over.length
+        assert isinstance(length, int)
+        for item in progress(over.items(), length) if shown else over.items():
             with self.scope():
                 self.bind(e.pattern, item, False, e.iterable.span)
-                self.block(e.body)
+                if not (yield self.step(e)):
+                    break
 
-    def items(self, over: HostValue) -> Iterator[HostValue]:
-        assert over.leaves is not None
-        if isinstance(over.type, RangeType):
-            start, stop, *step = [int(np.asarray(leaf)) for leaf in over.leaves]
-            for i in range(start, stop, *step):
-                yield HostValue(Tensor(I32), (np.int32(i),))
-            return
-        assert isinstance(over.type, Tensor)
-        item = Tensor(over.type.dtype, over.type.shape[1:])
-        rows = np.asarray(over.leaves[0])
-        for row in rows:
-            yield HostValue(item, (np.asarray(row, numpy_dtype(item.dtype)),))
+    def step(self, e: tree.For | tree.While) -> Walk[bool]:
+        """One step of a loop; whether it goes on."""
+        try:
+            yield self.do_block(e.body)
+        except Left as left:
+            if isinstance(left.stmt, tree.Return):
+                raise
+            return isinstance(left.stmt, tree.Continue)
+        return True
 
-    def asserted(self, e: tree.Assert) -> None:
-        drawn = self.calls
-        if not self.condition(e.condition).number:
-            raise failed(self, e, drawn)
+    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: Over | None) -> HostValue:
+        for item in items[1:]:
+            if item.type != items[0].type:
+                sizes = f"this is {show_type(item.type)}, and the first was {show_type(items[0].type)}"
+                raise mistake("DL0317", "the values that a loop yields have one type", (e.body.span, sizes))
+        if items:
+            return stacked(items, yielded_type(items[0].type, len(items), e.body.span))
+        type = yielded_type(self.module.yielded[e], 0, e.body.span)
+        if any(not isinstance(n, int) for t in leaf_types(type) for n in t.shape):
+            raise mistake("DL0305", "this loop took no step, and what it yields has a size that only a step tells",
+                          (e.body.span, f"it yields {show_type(self.module.yielded[e])}"))  # fmt: skip
+        return HostValue(type, tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in leaf_types(type)))  # type: ignore[arg-type]
+
+    def asserted(self, e: tree.Assert) -> Walk[None]:
+        for part in self.each_alone(e.condition):
+            work = self.work(part)
+            with self.scope():
+                if work is not None:
+                    yield self.lift(work)
+                condition = (work and work.rest) or part
+                drawn = self.calls
+                if not (yield self.condition(condition)).number:
+                    raise (yield failed(self, e, condition, drawn))
+
+    def each_alone(self, e: tree.Expr) -> list[tree.Expr]:
+        """The conditions that the host joins by `and` itself, one after the other."""
+        work = self.work(e)
+        if work is None or work.rest is not None or not isinstance(e, tree.Binary) or e.op != "and":
+            return [e]
+        return [*self.each_alone(e.lhs), *self.each_alone(e.rhs)]
+
+    def leave(self, stmt: tree.Return | tree.Break | tree.Continue, value: HostValue) -> None:
+        raise Left(stmt, value)
+
+    def enter(self, e: tree.Node, decl: tree.Fn, names: Annotations, values: list[HostValue]) -> Walk[HostValue]:
+        if len(self.frames) > MOST_CALLS:
+            way = "a recursion must reach an `if` that ends it"
+            message = f"host functions call each other more than {MOST_CALLS:,} deep"
+            raise mistake("DL1003", message, (e.span, f"`{decl.name}` once more"), help=way)
+        try:
+            found = yield self.inside(e, Frame(decl, names), [forgotten(v) for v in values])
+        except Left as left:
+            found = left.value
+        return forgotten(found)
+
+
+def forgotten(value: HostValue) -> HostValue:
+    """The value, its number not part of what is compiled: else a body were compiled for each."""
+    return HostValue(value.type, value.leaves)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from difflang.check.modules import HostVar, Module
+from difflang.check.modules import Global, HostVar, Module
+from difflang.check.qualified import refused
 from difflang.driver.values import HostValue
+from difflang.syntax import tree
 
 Kept = tuple[HostVar | None, HostValue | None]
 
@@ -19,6 +21,37 @@ class Scopes:
         self.values: dict[str, HostValue] = {}
         self.depth = 0
         self.shadowed: list[dict[str, Kept]] = []  # for each block, what the names bound in it stood for
+
+    def is_free(self, name: str) -> bool:
+        """Whether a name stands for nothing of the file, and so for what every file knows."""
+        m = self.module
+        declared = (m.fns, m.records, m.variants, m.imported, m.modules, m.later)
+        return m.host.get(name) is None and not any(name in names for names in declared)
+
+    def module_named(self, e: tree.Node) -> Module | None:
+        """The module that an expression names, where no value of that name hides it."""
+        if not isinstance(e, tree.Name) or self.module.host.get(e.id) is not None:
+            return None
+        return self.module.modules.get(e.id)
+
+    def host_function(self, e: tree.Node) -> Global | None:
+        """The `host fn` that is called as `f(x)`, `m.f(x)` or `x.f()`. Errors: DL0724 for a private one."""
+        m = self.module
+        if isinstance(e, tree.Member) and (other := self.module_named(e.base)) is not None:
+            found = Global(other, e.name)
+        else:
+            records = [r for r in m.records.values() if isinstance(r, tree.Record)]
+            fields = {f.name for r in records for f in r.fields} if isinstance(e, tree.Member) else ()
+            name = e.name if isinstance(e, tree.Member) else e.id if isinstance(e, tree.Name) else ""
+            if m.host.get(name) is not None or name in fields:
+                return None
+            found = Global(m, name) if name in m.fns else m.imported.get(name)
+        decl = found.module.fns.get(found.name) if found is not None else None
+        if found is None or decl is None or not decl.host:
+            return None
+        if found.module is not m and (error := refused(found.module, found.name, e.span)):
+            raise error
+        return found
 
     @contextmanager
     def scope(self) -> Generator[None, None, None]:
@@ -44,7 +77,15 @@ class Scopes:
     def shadow(self, name: str) -> None:
         """A name is about to be bound in the innermost block: what it stands for until then is kept."""
         if self.shadowed and name not in self.shadowed[-1]:
-            self.shadowed[-1][name] = self.module.host.get(name), self.values.get(name)
+            self.shadowed[-1][name] = self.kept(name)
+
+    def kept(self, name: str) -> Kept:
+        """What a name stands for by now. Nothing is evaluated for it, as `Captured.get` does."""
+        return dict.get(self.module.host, name), self.values.get(name)
+
+    def is_local(self, name: str) -> bool:
+        """Whether a block that is under way has bound a name."""
+        return any(name in block for block in self.shadowed)
 
     @contextmanager
     def top_level(self) -> Generator[None, None, None]:
@@ -54,13 +95,13 @@ class Scopes:
         for block in blocks:
             for name in block:
                 first.setdefault(name, block)
-        here = {name: (self.module.host.get(name), self.values.get(name)) for name in first}
+        here = {name: self.kept(name) for name in first}
         for name, block in first.items():
             self.put_back(name, block[name])
         try:
             yield
         finally:
             for name, block in first.items():
-                block[name] = self.module.host.get(name), self.values.get(name)
+                block[name] = self.kept(name)
                 self.put_back(name, here[name])
             self.shadowed = blocks

@@ -17,7 +17,7 @@ from difflang.driver.apart import Apart, statement
 from difflang.driver.digits import same_text
 from difflang.driver.engine import Engine
 from difflang.driver.examples import Examples, mismatch
-from difflang.driver.host import UNIT_VALUE
+from difflang.driver.hosted import UNIT_VALUE
 from difflang.driver.load import read
 from difflang.driver.rule_cases import NotComparable, rule_faults
 from difflang.driver.values import show
@@ -68,6 +68,7 @@ class Options:
     seed: int = 0
     default_float: str | None = None
     allow: tuple[Path, ...] = ()
+    paths: tuple[Path, ...] = ()  # folders that imports lead into
 
 
 def opened(file: str, options: Options, name: str | None = None) -> Suite:
@@ -86,7 +87,7 @@ class Suite:
         self, source: Source, path: Path | None, options: Options, unread: tuple[Diagnostic, ...] = ()
     ) -> None:
         self.path, self.options, self.name = path, options, source.name
-        self.checked = program.check(source, options.default_float, examples=True)
+        self.checked = program.check(source, options.default_float, path, options.paths, examples=True)
         self.apart = Apart(self.checked, options.engine, program.access_to(path, options.allow), options.seed)
         self.errors = unread or self.checked.errors
         found: list[tuple[Case, Callable[[list[str]], None]]] = []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from difflang.base.collection import paused
-from difflang.check.annotations import Annotations
-from difflang.check.modules import HostVar, Module
+from difflang.check.annotations import Annotations, Binding
+from difflang.check.modules import Global, HostVar, Module
 from difflang.check.types import LangType, leaf_types, settled_type
 from difflang.check.unify import Unifier
 from difflang.driver.engine import Engine, Program
@@ -21,8 +21,8 @@ from difflang.elaborate.settle import settle
 from difflang.elaborate.terms import Array, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk, run
 from difflang.ir.builder import Builder
-from difflang.ir.dims import Dim
-from difflang.ir.graph import Graph, Value
+from difflang.ir.dims import Dim, Poly
+from difflang.ir.graph import Graph
 from difflang.syntax import tree
 
 Body = Callable[[Context], Walk[list[Term]]]
@@ -30,17 +30,11 @@ Body = Callable[[Context], Walk[list[Term]]]
 
 @dataclass(eq=False, slots=True)
 class Staging:
-    """A unit while it is walked: its context, and the values that the host put into it."""
+    """A unit while it is walked: its context, and what it asks of the host."""
 
     cx: Context
-    demanded: dict[str, Dim] = field(default_factory=dict[str, Dim])
-    given: list[tuple[list[Value], tuple[Any, ...] | None]] = field(default_factory=list[Any])
-
-    def put(self, value: HostValue) -> list[Value]:
-        """A host value as params of the unit."""
-        params = [self.cx.root.builder.param(t) for t in leaf_types(value.type)]
-        self.given.append((params, value.leaves))
-        return params
+    demanded: dict[Global, Dim] = field(default_factory=dict[Global, Dim])
+    binds: dict[str, Binding] = field(default_factory=dict[str, Any])  # the new names of the type that is asked of it
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,19 +42,27 @@ class Unit:
     """A unit, walked: its graph, what it reads, and what each result is."""
 
     graph: Graph
-    reads: tuple[str, ...]
+    reads: tuple[Global, ...]
     types: tuple[LangType, ...]
     statics: tuple[Any, ...]
     random: bool
     fails: bool
-    reusable: bool
     seen: tuple[tuple[str, LangType, Any], ...]  # the top-level names it mentions, as they were
-    demanded: tuple[tuple[str, Dim], ...]
+    demanded: tuple[tuple[Global, Dim], ...]
+    binds: tuple[tuple[str, Binding], ...]  # the new names of the type that is asked of it
     program: Elastic[Program] | None = None
 
 
-def context(session: Session, module: Module, demand: Callable[[str], Dim], host: Any, *, definition: bool) -> Context:
-    """The context of a piece of host code."""
+def context(
+    session: Session,
+    module: Module,
+    demand: Callable[[Global], Dim],
+    host: Any,
+    *,
+    definition: bool,
+    signature: Annotations | None = None,
+) -> Context:
+    """The context of a piece of host code, the element types that the signature around it names among its names."""
     unifier = Unifier()
     builder = Builder(solver=unifier)
     sizes = {
@@ -69,6 +71,9 @@ def context(session: Session, module: Module, demand: Callable[[str], Dim], host
         if isinstance(v.static, Dim) and not isinstance(v.static, bool) and not v.mutable
     }
     annotations = Annotations(unifier, module.records.get, dict(sizes), {}, rigid=definition)
+    if signature is not None:
+        annotations.generics |= signature.generics
+        annotations.bound |= {n: b for n, b in signature.bound.items() if not isinstance(b, (int, Poly))}
     return Context(
         session, module, Root(builder, definition, demand=demand), builder, Scope(), unifier, annotations, host=host
     )
@@ -80,12 +85,18 @@ def stage(
     node: tree.Node,
     body: Body,
     host: Any,
-    demand: Callable[[str], Dim],
+    demand: Callable[[Global], Dim],
     *,
     definition: bool,
-) -> tuple[Unit, Staging]:
+    signature: Annotations | None = None,
+) -> Unit:
     """Walk a piece of host code into a unit. Errors: DifflangError, Reported."""
-    staging = Staging(context(session, module, lambda name: asked(staging, demand, name), None, definition=definition))
+
+    def ask(name: Global) -> Dim:
+        staging.demanded[name] = size = demand(name)
+        return size
+
+    staging = Staging(context(session, module, ask, None, definition=definition, signature=signature))
     cx = staging.cx
     cx.host = host
     host.staging.append(staging)
@@ -99,7 +110,7 @@ def stage(
         raise Reported
     word = leaves(cx.failure) if cx.word.term is not fresh else []
     order = [v for t in cx.root.globals.values() for v in leaves(t)]
-    order += [v for params, _ in staging.given for v in params] + ([cx.root.key] if cx.root.key else [])
+    order += [cx.root.key] if cx.root.key else []
     graph = cx.root.builder.finish([*[v for t in terms for v in leaves(t)], *word], params=order)
     settle(graph, session.settled)
     names = [n for n in free_names(node) if n in module.host]
@@ -110,16 +121,11 @@ def stage(
         tuple(t.static if isinstance(t, Array) else None for t in terms),
         cx.root.key is not None,
         bool(word),
-        not staging.given and not cx.root.effects & {"io"},
         tuple((n, module.host[n].type, module.host[n].static) for n in names),
         tuple(staging.demanded.items()),
+        tuple(staging.binds.items()),
     )
-    return unit, staging
-
-
-def asked(staging: Staging, demand: Callable[[str], Dim], name: str) -> Dim:
-    staging.demanded[name] = size = demand(name)
-    return size
+    return unit
 
 
 class Units:
@@ -127,19 +133,24 @@ class Units:
 
     def __init__(self, session: Session, engine: Engine) -> None:
         self.session, self.engine = session, engine
-        self.known: dict[tree.Node, list[Unit]] = {}
+        self.known: dict[tuple[tree.Node, Hashable], list[Unit]] = {}
 
-    def find(self, node: tree.Node, module: Module, demand: Callable[[str], Dim]) -> Unit | None:
-        """A unit of this syntax made for names of these types, and for these numbers where sizes need them."""
-        for unit in self.known.get(node, ()):
-            if all(same(module.host.get(n), t, s) for n, t, s in unit.seen) and all(
-                demand(n) == s for n, s in unit.demanded
+    def find(self, node: tree.Node, key: Hashable, module: Module, demand: Callable[[Global], Dim]) -> Unit | None:
+        """A unit of this syntax made for names of these types, and for these numbers where sizes need them.
+
+        `key` is what the type that is asked of it depends on besides.
+        """
+        for unit in self.known.get((node, key), ()):
+            if (
+                all(same(module.host.get(n), t, s) for n, t, s in unit.seen)
+                and all(demand(n) == s for n, s in unit.demanded)
+                and (key is not None or not any(n in module.host for n, _ in unit.binds))
             ):
                 return unit
         return None
 
-    def keep(self, node: tree.Node, unit: Unit) -> None:
-        self.known.setdefault(node, []).append(unit)
+    def keep(self, node: tree.Node, key: Hashable, unit: Unit) -> None:
+        self.known.setdefault((node, key), []).append(unit)
 
     def program(self, unit: Unit) -> Elastic[Program]:
         return Elastic(lambda room: self.engine.program(unit.graph, guard=unit.fails, room=room))

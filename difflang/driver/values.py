@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +23,11 @@ from difflang.check.types import (
     TupleType,
     VariantType,
     leaf_types,
+    settled,
     show_type,
 )
 from difflang.ir.types import Tensor
+from difflang.syntax import tree
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -54,6 +57,12 @@ class HostValue:
         return HostValue(types[index], self.leaves[start : start + len(leaf_types(types[index]))])
 
     @property
+    def array(self) -> Any:
+        """The NumPy array of a value that is one."""
+        assert self.leaves is not None
+        return np.asarray(self.leaves[0])
+
+    @property
     def number(self) -> Any:
         """The Python number of a scalar."""
         assert self.leaves is not None
@@ -61,24 +70,61 @@ class HostValue:
 
 
 def show(value: HostValue, spec: str = "", span: Span | None = None) -> str:
-    """A value as `print` writes it; `spec` is a format such as `.3f`. Errors: DL0314 for a format that does not fit."""
+    """A value as `print` writes it; `spec` is a format such as `.3f`. Errors: DL0339 for a format that does not fit."""
     type = value.type
-    if isinstance(type, TextType):
-        return format(type.value or "", spec)
-    leaves = iter(value.leaves or ())
     try:
-        return shown(type, leaves, lambda array: number(array, spec))
+        if isinstance(type, TextType):
+            return formatted(type.value or "", spec)
+        return shown(type, iter(value.leaves or ()), lambda array: number(array, spec))
     except ValueError as error:
-        labels = ((span, f"this is {show_type(type)}"),) if span is not None else ()
-        raise bad_format(spec, str(error), *labels) from None
+        raise bad_format(
+            spec, str(error), *(((span, f"this is {show_type(type)}"),) if span is not None else ())
+        ) from None
+
+
+def check_format(type: LangType, part: tree.Interpolation) -> None:
+    """Hold the format of a string's hole against the type of its value. Errors: DL0339 at the format."""
+    if not part.format:
+        return
+    end = part.span.end - 1
+    place = Span(part.span.source, end - len(part.format), end)
+    try:
+        for leaf in [""] if isinstance(type, TextType) else [sample(t) for t in leaf_types(type)]:
+            formatted(leaf, part.format)
+    except ValueError as error:
+        raise bad_format(part.format, str(error), (place, f"the value is {show_type(type)}")) from None
+
+
+def sample(type: Tensor) -> Any:
+    """A number of an element type, as formats see it."""
+    kind = settled(type.dtype).kind
+    return {"bool": "true", "float": 1.0, "complex": 1j}.get(kind, 1)
+
+
+SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?(\d*)[_,]?(?:\.(\d+))?([bdeEfFgGosxX%]?)", re.DOTALL)
+MOST_DIGITS = 1000
+
+
+def formatted(x: Any, spec: str) -> str:
+    """A number or a text by a format of Python's, which knows no locale here. Errors: ValueError."""
+    if not spec:
+        return str(x)
+    found = SPEC.fullmatch(spec)
+    if found is None:
+        raise ValueError("it reads [[fill]align][sign][#][0][width][,][.digits][type]")
+    if any(int(n) > MOST_DIGITS for n in found.groups()[:2] if n and len(n) < 9) or any(
+        len(n or "") > 8 for n in found.groups()[:2]
+    ):
+        raise ValueError(f"more than {MOST_DIGITS} places")
+    return format(x, spec)
 
 
 def bad_format(spec: str, why: str, *labels: tuple[Span, str]) -> DifflangError:
     return mistake(
         "DL0339",
-        f"the format `{spec}` does not fit: {why.lower()}",
+        f"the format `{spec}` does not fit: {why[:1].lower()}{why[1:]}",
         *labels,
-        help="formats are Python's: `{x:.3f}`, `{n:5d}`",
+        help="formats are Python's: `{x:.3f}`, `{n:5d}`, `{x:10.2e}`, `{name:>8}`",
     )
 
 
@@ -116,12 +162,14 @@ def number(array: Any, spec: str) -> str:
     """A number or an array: the shortest digits that tell its value apart, in brackets by row."""
     if array.ndim == 0:
         value = array[()]
-        if array.dtype == np.bool_:
-            return format("true" if value else "false", spec)
-        plain = value.item() if spec or array.dtype.kind in "iu" else value
-        return format(plain, spec) if spec else plain_number(plain)
-    formatter = {"all": (lambda v: format(v.item(), spec)) if spec else plain_number}
+        return formatted(plain(value), spec) if spec else plain_number(value)
+    formatter = {"all": (lambda v: formatted(plain(v), spec)) if spec else plain_number}
     return np.array2string(array, separator=", ", threshold=200, max_line_width=100, formatter=formatter)  # type: ignore[call-overload]
+
+
+def plain(value: Any) -> Any:
+    """A number as Python has it, a truth value as the word that it is."""
+    return ("true" if value else "false") if isinstance(value, np.bool_) else value.item()
 
 
 def plain_number(value: Any) -> str:

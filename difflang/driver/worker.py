@@ -37,12 +37,14 @@ def options_to(options: Options) -> dict[str, Any]:
         "seed": options.seed,
         "float": options.default_float,
         "allow": [str(path) for path in options.allow],
+        "paths": [str(path) for path in options.paths],
     }
 
 
 def options_from(told: dict[str, Any]) -> Options:
     engine = Engine(told["engine"], told["device"])
-    return Options(engine, told["seed"], told["float"], tuple(map(Path, told["allow"])))
+    folders = (tuple(map(Path, told[name])) for name in ("allow", "paths"))
+    return Options(engine, told["seed"], told["float"], *folders)
 
 
 def outcome_from(told: dict[str, Any]) -> Outcome:

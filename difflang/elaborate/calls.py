@@ -39,6 +39,7 @@ from difflang.elaborate.functions import call_fn, detached
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.mismatches import not_this_pattern
 from difflang.elaborate.names import bound_names
+from difflang.elaborate.qualified import module_of
 from difflang.elaborate.signatures import counted, held_to, matched_arguments
 from difflang.elaborate.terms import (
     Array,
@@ -67,7 +68,7 @@ def call(cx: Context, e: tree.Call) -> Walk[Term]:
         operator, wrt = transform
         return (yield transformed(cx, e, operator, wrt))
     receiver: list[tuple[Term, Span]] = []
-    if isinstance(e.fn, tree.Member):
+    if isinstance(e.fn, tree.Member) and module_of(cx, e.fn.base) is None:
         base = yield walk(cx, e.fn.base)
         if isinstance(base, Record) and e.fn.name in base.type.names:
             fn: Term = field_of(cx, base, e.fn)
@@ -128,7 +129,7 @@ def transformer(cx: Context, fn: tree.Expr) -> tuple[str, tuple[Wrt, ...]] | Non
 def named_by_the_program(cx: Context, name: str) -> bool:
     """Whether a program gives this name a meaning of its own."""
     module = cx.module
-    declared = name in module.fns or name in module.records
+    declared = name in module.fns or name in module.records or name in module.imported
     return declared or cx.scope.find(name) is not None or module.host.get(name) is not None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.modules import HostVar, Module
+from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
@@ -29,8 +29,6 @@ from difflang.syntax import tree
 
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
 FAILURE = (WORD,) * 3
-
-
 MOST_AXES = 32  # NumPy ends at 64, compilers earlier
 
 
@@ -94,7 +92,7 @@ class Instance:
     graph: Graph
     result: Term  # over the graph's own values: gives the structure of what it returns
     type: LangType
-    globals: tuple[tuple[str, LangType], ...] = ()
+    globals: tuple[tuple[Global, LangType], ...] = ()
     random: bool = False
     fails: bool = False  # its last three results are a failure
     chosen: bool = False  # a condition known beforehand left a part of it out
@@ -107,7 +105,7 @@ class Rule:
     """In a rule: the instance that it is for, the top-level names that both read, and whether either can fail."""
 
     instance: Instance
-    globals: tuple[str, ...]
+    globals: tuple[Global, ...]
     fails: bool
 
 
@@ -169,10 +167,10 @@ class Root:
     builder: Builder
     definition: bool = False  # only checking: sizes are names, and the graph is thrown away
     opened: bool = False  # and all the same the bodies of called functions are looked into
-    globals: dict[str, Term] = field(default_factory=dict[str, Term])
-    global_types: dict[str, LangType] = field(default_factory=dict[str, LangType])
-    demand: Callable[[str], Dim] | None = None  # reads a host number that a size depends on
-    host_numbers: dict[Value, str] = field(default_factory=dict[Value, str])
+    globals: dict[Global, Term] = field(default_factory=dict[Global, Term])
+    global_types: dict[Global, LangType] = field(default_factory=dict[Global, LangType])
+    demand: Callable[[Global], Dim] | None = None  # reads a host number that a size depends on
+    host_numbers: dict[Value, Global] = field(default_factory=dict[Value, Global])
     key: Value | None = None
     draws: int = 0
     in_range: set[tuple[Builder, Value, Dim]] = field(default_factory=set[Any])  # checked: where, which, below what
@@ -305,19 +303,21 @@ class Context:
         """A construct of the language that is not there yet."""
         return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)
 
-    def global_term(self, var: HostVar) -> Term:
+    def global_term(self, name: Global) -> Term:
         """A top-level value inside a graph: a param of the outermost builder, made at its first use."""
-        if var.broken:
+        var = name.var
+        if var is None or var.broken:
             raise Reported
-        if var.name not in self.root.globals:
+        if name not in self.root.globals:
             builder = self.root.builder
             term = rebuild(var.type, [builder.param(t, var.name) for t in leaf_types(var.type)])
             if isinstance(term, Array):
                 term = Array(term.value, origin=var.span)
-                self.root.host_numbers[term.value] = var.name
-            self.root.globals[var.name] = term
-            self.root.global_types[var.name] = var.type
-        return self.root.globals[var.name]
+                if term.tensor.dtype.is_integer and not term.tensor.shape:
+                    self.root.host_numbers[term.value] = name
+            self.root.globals[name] = term
+            self.root.global_types[name] = var.type
+        return self.root.globals[name]
 
     def static(self, term: Term, span: Span, what: str) -> Dim:
         """The size that a number is. Errors: DL0305 if only the run will know it."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
-from difflang.check.modules import HostVar
+from difflang.check.modules import Global, HostVar
 from difflang.check.reports import Undecided
 from difflang.check.sums import kin
 from difflang.check.types import imaginary_dtype, literal_dtype, show_type
-from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
+from difflang.elaborate import qualified
+from difflang.elaborate.absent import CONSTANTS, unknown_name
+from difflang.elaborate.builtins import BUILTINS
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.literals import literal_rows
-from difflang.elaborate.names import free_names, nodes
+from difflang.elaborate.names import free_names
 from difflang.elaborate.operators import array
 from difflang.elaborate.signatures import held_alike
 from difflang.elaborate.sum_arrays import stacked
@@ -26,6 +24,7 @@ from difflang.elaborate.terms import (
     Closure,
     Poison,
     Record,
+    Static,
     Sum,
     Term,
     Text,
@@ -38,33 +37,6 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, DTYPES, DType, Tensor
 from difflang.syntax import tree
-
-HOST_ONLY = {
-    **dict.fromkeys(("read_csv", "read_npy", "read_npz"), "read at the top level, and pass the array as an argument"),
-    "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
-}
-PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
-ELSEWHERE = {
-    "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
-    "range": "a range is written `0..n`",
-    "None": "a function without a result gives `()`",
-    "True": "it is written `true`",
-    "False": "it is written `false`",
-    "arange": "write `iota(n)`",
-    "matmul": "write `x @ y`",
-    "power": "write `x ^ y`",
-    "pow": "write `x ^ y`",
-    "maximum": "write `max(x, y)`",
-    "minimum": "write `min(x, y)`",
-    "clip": "write `clamp(x, low, high)`",
-    "concatenate": "write `concat(x, y)`",
-    "float": "convert with the type's name: `f32(x)`",
-    "int": "convert with the type's name: `i32(x)`",
-    **dict.fromkeys(("re", "Re"), "the real part is `real(z)`"),
-    **dict.fromkeys(("im", "Im"), "the imaginary part is `imag(z)`; the imaginary unit is written `1j`"),
-    "arg": "the angle of a complex number is `angle(z)`",
-}
-CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
 
 @walks(tree.Int)
@@ -110,7 +82,7 @@ def lookup(cx: Context, id: str, span: Span) -> Term:
         return bound_term(cx, binding, span)
     var = cx.module.host.get(id)
     if var is not None:
-        return host_term(cx, var, span)
+        return host_term(cx, Global(cx.module, id), var, span)
     found = declared(cx, id, span)
     if found is not None:
         return found
@@ -126,11 +98,11 @@ def bound_term(cx: Context, binding: Binding, span: Span) -> Term:
     return binding.term
 
 
-def host_term(cx: Context, var: HostVar, span: Span) -> Term:
+def host_term(cx: Context, name: Global, var: HostVar, span: Span) -> Term:
     if var.broken:
         raise Reported
     if cx.root.demand is None:
-        cx.module.used.setdefault(var.name, span)
+        name.module.used.setdefault(var.name, span)
     if var.static is not None and not var.mutable and isinstance(var.type, Tensor):
         value = cx.emit("const", span, value=var.static, type=var.type)
         return Array(value, var.static)
@@ -142,7 +114,7 @@ def host_term(cx: Context, var: HostVar, span: Span) -> Term:
             "it may change between calls",
             "pass it as an argument, or bind it with `let`",
         )
-    return cx.global_term(var)
+    return cx.global_term(name)
 
 
 def declared(cx: Context, id: str, span: Span) -> Term | None:
@@ -152,9 +124,11 @@ def declared(cx: Context, id: str, span: Span) -> Term | None:
         return Closure(FnCode(module.fns[id], module), ())
     record = module.records.get(id)
     if isinstance(record, tree.Record):
-        return Closure(RecordCode(record, module), ())
+        return Closure(RecordCode(record, module.home(record)), ())
     if id in module.variants:
         return constructor(*module.variants[id], module)
+    if id in module.imported:
+        return qualified.meant(cx, module.imported[id], span)
     if id in module.later:
         raise Reported  # what it is declared as is not there yet, and that was said
     if id in CONSTANTS:
@@ -167,49 +141,6 @@ def declared(cx: Context, id: str, span: Span) -> Term | None:
     if module.prelude is not None and id in module.prelude.fns:
         return Closure(FnCode(module.prelude.fns[id], module.prelude), ())
     return None
-
-
-def unknown_name(cx: Context, id: str, span: Span) -> Exception:
-    if id in TRANSFORMS:
-        return cx.error("DL0205", f"`{id}` is applied to a function: `{id}(f)`", span)
-    module = cx.module
-    prelude = module.prelude.fns if module.prelude is not None else {}
-    known = [
-        *cx.scope.visible(),
-        *module.host,
-        *module.fns,
-        *module.records,
-        *module.variants,
-        *prelude,
-        *BUILTINS,
-        *TRANSFORMS,
-        *CONSTANTS,
-    ]
-    near = nearest(id, known)
-    way = f"did you mean `{near}`?" if near else ""
-    if id in HOST_ONLY:
-        return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY[id])
-    if isinstance(enum := module.records.get(id), tree.Enum):
-        names = ", ".join(v.name for v in enum.variants)
-        return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
-    if id in PACKAGES:
-        way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
-    return cx.error("DL0201", f"there is no `{id}` here", span, "", ELSEWHERE.get(id, way))
-
-
-def unknown_in(cx: Context, decl: tree.Fn) -> Iterator[DifflangError]:
-    """The unknown names of a function that could not be checked by itself, wherever they stand in it."""
-    parts = nodes(decl)
-    bound = {p.name for p in parts if isinstance(p, (tree.NamePattern, tree.Param, tree.Fn, tree.Generic))}
-    bound |= {name for p in parts if isinstance(p, tree.TypeName) for name in p.path} | {"newaxis"}
-    for part in parts:
-        if isinstance(part, tree.Name) and part.id not in bound and part.id not in TRANSFORMS:
-            try:
-                lookup(cx, part.id, part.span)
-            except DifflangError as error:
-                yield error
-            except Reported:
-                pass
 
 
 # ---- Functions as values
@@ -291,6 +222,9 @@ def stack(cx: Context, span: Span, parts: list[Array], spans: tuple[Span, ...], 
 
 @walks(tree.Member)
 def member(cx: Context, e: tree.Member) -> Walk[Term]:
+    module = qualified.module_of(cx, e.base)
+    if module is not None:
+        return qualified.member_of(cx, module, e)
     base = yield walk(cx, e.base)
     return field(cx, base, e)
 
@@ -359,7 +293,7 @@ def string(cx: Context, e: tree.Str) -> Walk[Term]:
             case Text(value=str() as text):
                 pieces.append(text)
             case Array(static=static) if static is not None:
-                pieces.append(format(static, part.format) if not isinstance(static, Poly) else str(static))
+                pieces.append(spelled_number(cx, static, part))
             case Text() | Array() if cx.root.definition:
                 raise Undecided
             case _:
@@ -369,15 +303,19 @@ def string(cx: Context, e: tree.Str) -> Walk[Term]:
     return Text("".join(pieces))
 
 
+def spelled_number(cx: Context, static: Static, part: tree.Interpolation) -> str:
+    """A number that is known beforehand, in the format that is asked of it. Errors: DL0339."""
+    try:
+        return str(static) if isinstance(static, Poly) else format(static, part.format)
+    except (ValueError, OverflowError) as error:
+        raise cx.error("DL0339", f"the format `{part.format}` does not fit: {error}", part.span) from None
+
+
 @walks(tree.Checkpoint)
 def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
     raise cx.not_yet("`checkpoint { … }` is", e.span)
     yield
 
-
-@walks(tree.WithKey)
-def with_key(cx: Context, e: tree.WithKey) -> Walk[Term]:
-    raise cx.not_yet("`with_key` is", e.span)
     yield
 
 

@@ -23,9 +23,8 @@ from difflang.check.types import (
 from difflang.check.unify import Unifier
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk
-from difflang.elaborate.expressions import unknown_in
 from difflang.elaborate.failure import absorb
-from difflang.elaborate.instances import current_global, key_of
+from difflang.elaborate.instances import key_of, type_now
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import (
@@ -49,6 +48,7 @@ from difflang.elaborate.terms import (
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.unknown import unknown_in
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value, Values
@@ -169,7 +169,7 @@ def instantiate(
     key = key_of(cx, code, captures, terms, annotations)
     types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
     found = session.instances.get(key)
-    if found is not None and all(current_global(code.module, n) == t for n, t in found.globals):
+    if found is not None and all(type_now(n) == t for n, t in found.globals):
         return found
     if len(session.under_way.stack) >= DEEPEST:
         chain = " → ".join(str(m.code) for m in session.under_way.stack[-4:])
@@ -310,17 +310,17 @@ def blame(session: Session, before: int, code: FnCode, span: Span) -> None:
 
 def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Term:
     """The equation of a call."""
-    operands = operands_of(cx, code, instance, terms, span)
+    operands = operands_of(cx, instance, terms, span)
     types = tuple(r.type for r in instance.graph.results)
     results = cx.builder.append(OPS["call"], operands, types, (instance.graph,), name=code.decl.name)
     return called(cx, instance, results, instance.fails, span)
 
 
-def operands_of(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Values:
+def operands_of(cx: Context, instance: Instance, terms: list[Term], span: Span) -> Values:
     """What the graph of an instance takes."""
     operands = [v for t in terms for v in leaves(t)]
     for name, _ in instance.globals:
-        operands += leaves(cx.global_term(code.module.host[name]))
+        operands += leaves(cx.global_term(name))
     if instance.random:
         operands.append(cx.draw(span))
     cx.builder.span = span

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
-from difflang.check.modules import Module
+from difflang.check.modules import Global
 from difflang.check.types import LangType, pruned_type
 from difflang.elaborate.context import Context
 from difflang.elaborate.signatures import is_dim
@@ -39,5 +39,6 @@ def known_of(term: Term) -> Hashable:
             return None
 
 
-def current_global(module: Module, name: str) -> LangType | None:
-    return module.host[name].type if name in module.host else None
+def type_now(name: Global) -> LangType | None:
+    """The type of a top-level value, None where there is none."""
+    return name.var.type if name.var is not None else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Span
+from difflang.check.modules import Module
 from difflang.check.patterns import Anything, Begins, Coverage, Fit, Patterns
 from difflang.check.reports import Undecided, mistake
 from difflang.check.types import LangType, literal_dtype, show_type
@@ -67,7 +68,7 @@ def match_(cx: Context, e: tree.Match) -> Walk[Term]:
     if isinstance(subject, Sum) and subject.type.tag.shape:
         found, way = f"this is {show_type(type_of(subject))}", "go through it: `for s in shapes { match s { … } }`"
         raise cx.error("DL0353", "one value is matched, not an array of them", e.subject.span, found, way)
-    fits = rows(cx.unifier, cx.module.variants, e, type_of(subject))
+    fits = rows(cx.unifier, cx.module, e, type_of(subject))
     tests: list[Value] = []
     arms: list[Arm] = []
     for fit, case in zip(fits, e.cases, strict=True):
@@ -85,9 +86,9 @@ def match_(cx: Context, e: tree.Match) -> Walk[Term]:
     return (yield switch(cx, arms, numbered(cx, tests[: len(arms) - 1], e.span), variables, "`match`"))
 
 
-def rows(unifier: Unifier, variants: Collection[str], e: tree.Match, type: LangType) -> list[Fit]:
+def rows(unifier: Unifier, module: Module, e: tree.Match, type: LangType) -> list[Fit]:
     """The patterns of a match, read. Errors: DL035x where one does not fit, is missing, or is never reached."""
-    patterns = Patterns(unifier, variants)
+    patterns = Patterns(unifier, module)
     fits = [patterns.read(case.pattern, type) for case in e.cases]
     coverage = Coverage(unifier, e.subject.span)
     for i, (fit, case) in enumerate(zip(fits, e.cases, strict=True)):

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from difflang.check.types import literal_dtype
+from difflang.base.source import Span
+from difflang.check.types import KEY_DATA, literal_dtype, show_type
 from difflang.elaborate.arrays import shape_of
 from difflang.elaborate.builtins import Taken, builtin
-from difflang.elaborate.context import Context
-from difflang.elaborate.terms import Array, Term
+from difflang.elaborate.context import Context, Reported, walk, walks
+from difflang.elaborate.operators import array
+from difflang.elaborate.terms import Array, Key, Poison, Term, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.graph import Value
+from difflang.ir.op import TypeMismatch
+from difflang.ir.types import INTEGERS, U32, Tensor
+from difflang.syntax import tree
 
 if TYPE_CHECKING:
     from difflang.elaborate.arguments import Args
@@ -30,3 +37,62 @@ def permutation(cx: Context, args: Args, name: str) -> Term:
     """The numbers 0 … n − 1 in random order."""
     n = Taken(cx, args, name, "n").static("n", 0)
     return Array(cx.emit("permutation", args.span, cx.draw(args.span), n=n), below=n)
+
+
+@builtin("key")
+def key(cx: Context, args: Args, name: str) -> Term:
+    """`key(seed)`: the key that `--seed` would begin a session with."""
+    taken = Taken(cx, args, name, "seed")
+    seed = whole(cx, *taken.found["seed"])
+    if isinstance(seed.static, int) and not isinstance(seed.static, bool):
+        words = (seed.static >> 32 & 0xFFFFFFFF, seed.static & 0xFFFFFFFF)
+        return Key(cx.emit("dense", args.span, data=words, type=KEY_DATA))
+    low = cx.emit("reshape", args.span, word(cx, seed, args.span), shape=(1,))
+    high = cx.emit("const", args.span, value=0, type=Tensor(U32, (1,)))
+    return Key(cx.emit("concat", args.span, high, low, axis=0))
+
+
+@builtin("fold_in")
+def fold_in(cx: Context, args: Args, name: str) -> Term:
+    """`fold_in(k, n)`: another key, made from a key and a number."""
+    taken = Taken(cx, args, name, "key n")
+    base, span = taken.found["key"]
+    if not isinstance(base, Key):
+        raise cx.error("DL0313", "draws need a key", span, f"this is {show_type(type_of(base))}")
+    number = whole(cx, *taken.found["n"])
+    return Key(cx.emit("fold_in", args.span, base.value, word(cx, number, args.span)))
+
+
+def whole(cx: Context, term: Term, span: Span) -> Array:
+    """A whole number. Errors: DL0313 for anything else."""
+    number = array(cx, term, span)
+    try:
+        cx.unifier.accepts(number.tensor, INTEGERS)
+    except TypeMismatch:
+        pass
+    else:
+        if not number.tensor.shape:
+            return number
+    raise cx.error("DL0313", "a seed is a whole number", span, f"this is {show_type(number.tensor)}")
+
+
+def word(cx: Context, number: Array, span: Span) -> Value:
+    """The lowest 32 bits of a number."""
+    return cx.emit("truncate", span, number.value, dtype=U32)
+
+
+@walks(tree.WithKey)
+def with_key(cx: Context, e: tree.WithKey) -> Walk[Term]:
+    """A block whose draws come from a key of the program's: the function around does not draw for it."""
+    key = yield walk(cx, e.key)
+    if isinstance(key, Poison):
+        raise Reported
+    if not isinstance(key, Key):
+        way = "a key is made by `key(seed)`, and another from it by `fold_in(k, n)`"
+        raise cx.error("DL0313", "draws need a key", e.key.span, f"this is {show_type(type_of(key))}", way)
+    effects = set(cx.root.effects)
+    with cx.keyed(key.value):
+        value = yield walk(cx, e.body)
+    if "rand" not in effects:
+        cx.root.effects.discard("rand")
+    return value

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Sequence
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
+from difflang.check.modules import Global
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, FnType, LangType, RecordType, TupleType, leaf_types, settled_type
 from difflang.elaborate.context import Context, Instance, Session
@@ -120,7 +121,7 @@ def joined(session: Session, group: Sequence[Making]) -> Instance:
     )  # fmt: skip
 
 
-def labels(name: str, type: LangType) -> list[Hashable]:
+def labels(name: Global, type: LangType) -> list[Hashable]:
     return [(name, i) for i, _ in enumerate(leaf_types(type))]
 
 

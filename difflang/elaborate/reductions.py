@@ -9,7 +9,7 @@ from difflang.check.reports import Undecided
 from difflang.check.types import Spread, show_type
 from difflang.elaborate.arrays import total
 from difflang.elaborate.builtins import Taken, builtin
-from difflang.elaborate.complexes import absolute, in_parts, parts, squared
+from difflang.elaborate.complexes import in_parts, parts, squared
 from difflang.elaborate.context import Context
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.spelling import way_out
@@ -157,9 +157,7 @@ def root(cx: Context, square: Array, span: Span) -> Array:
 
 
 def side_by_side(cx: Context, z: Array, axes: tuple[int, ...], span: Span) -> Array:
-    """Real numbers with the same lengths over axes: both parts along the first; of no axis the absolute value."""
-    if not axes:
-        return array(cx, absolute(cx, span, z), span)
+    """Real numbers with the same lengths over axes: both parts along the first."""
     return cx.op("concat", span, *parts(cx, z, span), axis=axes[0])
 
 
@@ -173,6 +171,8 @@ def norm(cx: Context, args: Args, name: str) -> Term:
         return root(cx, total(cx, elementwise(cx, "mul", span, (term, term), (at, at)), span), span)
     floats(cx, term, at, name, FLOATS + COMPLEXES)
     axes = chosen(cx, took, term, args)
+    if not axes:
+        return elementwise(cx, "abs", span, (term,), (at,))
     if term.tensor.dtype.is_complex:
         term = side_by_side(cx, term, axes, span)
     return reduced(cx, "reduce_norm", term, axes, span, keep=took.flag("keepdims"), at=at)

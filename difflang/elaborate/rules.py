@@ -13,7 +13,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode, LambdaCode, is_linear
-from difflang.check.modules import Module
+from difflang.check.modules import Global, Module
 from difflang.check.reports import Undecided, mistake, not_this_type
 from difflang.check.sums import holds
 from difflang.check.types import (
@@ -55,7 +55,7 @@ class Ruled:
     primal: Graph
     pushed: Graph
     wrt: tuple[bool, ...]
-    globals: tuple[str, ...]
+    globals: tuple[Global, ...]
     fails: bool
 
 
@@ -91,17 +91,17 @@ def call(
             help=f"call `{code}` in the rule itself, and pass on what it gives",
         )
     ruled: Ruled = yield ruled_instance(cx.session, code, rule, instance, terms, annotations)
-    operands = [*operands_of(cx, code, instance, list(terms.values()), span)]
-    operands += more_globals(cx, code, instance, ruled.globals)
+    operands = [*operands_of(cx, instance, list(terms.values()), span)]
+    operands += more_globals(cx, instance, ruled.globals)
     types = tuple(r.type for r in ruled.primal.results)
     graphs = (ruled.primal, ruled.pushed)
     results = cx.builder.append(OPS["ruled"], tuple(operands), types, graphs, name=code.decl.name, wrt=ruled.wrt)
     return called(cx, instance, results, ruled.fails, span)
 
 
-def more_globals(cx: Context, code: FnCode, instance: Instance, names: Sequence[str]) -> list[Value]:
+def more_globals(cx: Context, instance: Instance, names: Sequence[Global]) -> list[Value]:
     """The top-level values that a rule reads and its function does not."""
-    terms = [cx.global_term(code.module.host[name]) for name in names[len(instance.globals) :]]
+    terms = [cx.global_term(name) for name in names[len(instance.globals) :]]
     return [cx.builder.own(v) for t in terms for v in leaves(t)]
 
 
@@ -110,8 +110,8 @@ def again(cx: Context, code: FnCode, rule: Rule, terms: list[Term], span: Span) 
     if cx.root.deriving:
         message = f"the rule of `{code}` takes a derivative of `{code}`"
         raise mistake("DL1105", message, (span, "here"), help="the rule is that derivative: write it out")
-    operands = [*operands_of(cx, code, rule.instance, terms, span)]
-    operands += more_globals(cx, code, rule.instance, rule.globals)
+    operands = [*operands_of(cx, rule.instance, terms, span)]
+    operands += more_globals(cx, rule.instance, rule.globals)
     types = tuple(r.type for r in rule.instance.graph.results)
     types += tuple(v.type for v in leaves(cx.no_failure())) if rule.fails and not rule.instance.fails else ()
     results = cx.builder.append(OPS["again"], tuple(operands), types, name=code.decl.name, results=types)
@@ -161,7 +161,7 @@ def elaborated(
     rest = iter(params)
     arguments = {name: rebuild(type, [next(rest) for _ in leaf_types(type)]) for name, type in types.items()}
     for name in asked.globals:
-        cx.global_term(code.module.host[name])
+        cx.global_term(name)
     errors, fresh = session.errors, cx.word.term
     value, change, tangents = yield parts(cx, code, rule, arguments, asked.instance.type)
     if session.errors > errors:

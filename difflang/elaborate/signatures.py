@@ -36,6 +36,7 @@ from difflang.elaborate.terms import (
 )
 from difflang.elaborate.wrt import parameter_names
 from difflang.ir.dims import Dim
+from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def match_parameters(
         if param.type is not None and not annotations.match(param.type, type_of(term)):
             raise wrong_argument(decl, param, term, span, annotations, stories)
         for name in annotations.bound.keys() - known:
-            stories[name] = (span, f"{name} is {annotations.bound[name]}: this is {show_type(type_of(term))}")
+            stories[name] = (span, f"{name} is {shown(annotations.bound[name])}: this is {show_type(type_of(term))}")
         terms[param.name] = term
     for param in decl.params:
         if isinstance(param.type, tree.TypeFn):  # now that every size in it is known
@@ -185,13 +186,13 @@ def wrong_argument(
     assert param.type is not None
     found = show_type(type_of(term))
     names = free_names(param.type)
-    bound = [f"{n} is {d}" for n, d in annotations.bound.items() if n in names and n != str(d)]
+    bound = [f"{n} is {shown(d)}" for n, d in annotations.bound.items() if n in names and n != str(d)]
     story = f"declared {written_type(param.type)}" + (f", and {', '.join(bound)} here" if bound else "")
     labels = [(span, f"this is {found}"), (param.span, story)]
     labels += [stories[n] for n in sorted(names & stories.keys())]
     if isinstance(term, Array) and term.origin is not None:
         labels.append((term.origin, "its type was declared here"))
-    way = ""
+    way = not_a_vector(decl, param)
     if (
         isinstance(term, Array)
         and not isinstance(pruned(term.tensor.dtype), DTypeVar)
@@ -202,6 +203,19 @@ def wrong_argument(
         if wanted != pruned(term.tensor.dtype).name:
             way = f"there is no implicit conversion: write `{wanted}({span.text})`"
     return mistake("DL0304", f"the argument `{param.name}` of `{decl.name}` does not fit", *labels, help=way)
+
+
+def shown(binding: Any) -> str:
+    """What a name of a signature stands for."""
+    return show_type(binding) if isinstance(binding, Tensor) else str(binding)
+
+
+def not_a_vector(decl: tree.Fn, param: tree.Param) -> str:
+    """What fits a parameter of a type `V: vec`."""
+    vectors = [g.name for g in decl.generics if g.bound == "vec"]
+    if not isinstance(param.type, tree.TypeName) or param.type.path[0] not in vectors:
+        return ""
+    return f"`{param.type.path[0]}: vec` is a float or an array of floats, a tuple of such, or a change of a record"
 
 
 def both_size_and_value(param: tree.Param) -> DifflangError:

@@ -73,7 +73,7 @@ def call(
     if solve.random:
         raise mistake("DL0801", "a rule of a function that draws is not there yet", (rule.name_span, ""))
     given = {**terms, name: forth}
-    operands = operands_of(cx, code, solve, list(given.values()), span)
+    operands = operands_of(cx, solve, list(given.values()), span)
     at = place_of(given, roles.rhs)
     count = len(leaves(given[roles.rhs]))
     fails = solve.fails or turned.fails

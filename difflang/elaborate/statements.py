@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import FnCode
+from difflang.check.qualified import no_variable
 from difflang.check.reports import mistake, not_this_type, too_deep
 from difflang.check.sums import holds, kin
 from difflang.check.types import ClosureType, TextType, leaf_types, show_type
@@ -275,9 +276,7 @@ def assigned_unknown(cx: Context, target: tree.Name) -> DifflangError:
         return cx.error(
             "DL0208", f"a function cannot assign the top-level `{target.id}`", target.span, "", "return the new value"
         )
-    return cx.error(
-        "DL0201", f"there is no variable `{target.id}` here", target.span, "", f"declare it with `var {target.id} = …`"
-    )
+    return no_variable(cx.module, target.id, target.span)
 
 
 def widened(cx: Context, value: Array, old: Array, span: Span) -> Array:

@@ -130,6 +130,11 @@ def any_of_broadcast(to: Rewriter, eqn: Eqn) -> Found:
     return to.emit(eqn, "broadcast", inner.operands[0], shape=tensor(eqn.results[0]).shape, axes=axes)
 
 
+def sum_of_nothing(to: Rewriter, eqn: Eqn) -> Found:
+    """0, whatever the slope of what would be summed."""
+    return [to.const(eqn, 0, eqn.results[0].type)] if 0 in tensor(eqn.operands[0]).shape else None
+
+
 def reduced_nothing(to: Rewriter, eqn: Eqn) -> Found:
     """Not a sum, as that of -0.0 alone is 0.0; not a maximum, whose derivative at NaN is NaN."""
     return [eqn.operands[0]] if eqn.attrs["axes"] == () else None
@@ -260,7 +265,7 @@ SHAPES = (
         ("concat",),
         concat_of_equals,
         (
-            on_matrix(lambda x: apply("concat", wider(x), wider(x), axis=1)),
+            on_matrix(lambda x: apply("concat", *[wider(x)] * 2, axis=1)),
             on_truths(lambda p: apply("concat", *[apply("reshape", p, shape=(3, 1))] * 3, axis=1)),
         ),
     ),
@@ -272,6 +277,11 @@ SHAPES = (
             on_truths(lambda p: apply("reduce_any", spread(p, (2, 3, 4), 1), axes=(0, 2))),
         ),
         need=(0, "broadcast"),
+    ),
+    Guarded(
+        ("reduce_sum",),
+        sum_of_nothing,
+        (program(Tensor(F64, (0, 3)))(lambda x: apply("reduce_sum", x, axes=(0,))),),
     ),
     Guarded(
         ("reduce_prod",),

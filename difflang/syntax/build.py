@@ -29,13 +29,15 @@ class Build(Expressions):
     def default_float(self, span: Span, word: Token, name: Token) -> str:
         return name.text
 
-    def import_(self, span: Span, module: Token, alias: Token | None, names: tuple[str, ...] | None) -> tree.Import:
+    def import_(self, span: Span, module: Token, alias: Token | None, names: tuple[Token, ...] | None) -> tree.Import:
         path = module.kind == "STRING"
         text = self.text(module, "a path") if path else name_of(module)
-        return tree.Import(span, text, path, name_of(alias) if alias else None, names or ())
+        taken, called = names or (), name_of(alias) if alias else None
+        places = tuple(map(self.span, taken))
+        return tree.Import(span, text, self.span(module), path, called, tuple(map(name_of, taken)), places)
 
-    def names(self, span: Span, *names: Token) -> tuple[str, ...]:
-        return tuple(map(name_of, names))
+    def names(self, span: Span, *names: Token) -> tuple[Token, ...]:
+        return names
 
     def test(self, span: Span, name: Token, body: tree.Block) -> tree.Test:
         return tree.Test(span, self.text(name, "a test's name"), self.span(name), body)

@@ -448,9 +448,11 @@ class Enum(Node):
 @syntax
 class Import(Node):
     module: str
+    module_span: Span
     path: bool  # written as a string
     alias: str | None
     names: tuple[str, ...]
+    name_spans: tuple[Span, ...] = ()
 
 
 @syntax

@@ -23,6 +23,7 @@ from support.documents import (
     run_dfl,
     run_python,
     run_sh,
+    write_files,
 )
 
 
@@ -43,10 +44,7 @@ def named(*languages: str) -> list[Block]:
 def folder_of(block: Block, folder: Path) -> Path:
     """A folder with the examples, and the files that the document has shown above the block."""
     (folder / "examples").symlink_to(ROOT / "examples")
-    for other in named("dfl"):
-        if other.document == block.document and other.line < block.line and other.file != "example.dfl":
-            (folder / other.file).write_text(other.before + other.text, encoding="utf-8")
-    return folder
+    return write_files([b for b in ALL if b.document == block.document and b.line < block.line], folder)
 
 
 def compare(block: Block, shown: str) -> None:
@@ -54,8 +52,8 @@ def compare(block: Block, shown: str) -> None:
 
 
 @pytest.mark.parametrize("block", named("dfl"), ids=lambda b: b.name)
-def test_a_program(block: Block) -> None:
-    compare(block, run_dfl(block))
+def test_a_program(block: Block, tmp_path: Path) -> None:
+    compare(block, run_dfl(block, folder_of(block, tmp_path)))
 
 
 @pytest.mark.parametrize("block", named("python"), ids=lambda b: b.name)

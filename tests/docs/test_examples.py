@@ -15,17 +15,17 @@ from difflang.driver.engine import Engine
 from difflang.driver.testing import Options, opened
 from support.documents import ROOT
 
-EXAMPLES = sorted((ROOT / "examples").glob("*.dfl"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.dfl"))
 LEAST = {"digits": 0.96, "digits_conv": 0.96, "logistic": 0.95}
 
 
 def test_there_are_examples() -> None:
-    assert {e.stem for e in EXAMPLES} >= {"digits", "digits_conv", "fit_curve", "logistic"}
+    assert {e.stem for e in EXAMPLES} >= {"digits", "digits_conv", "fit_curve", "logistic", "pendulum"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_an_example_checks(path: Path) -> None:
-    checked = program.check(Source(path.name, path.read_text(encoding="utf-8")), examples=True)
+    checked = program.check(Source(path.name, path.read_text(encoding="utf-8")), path=path, examples=True)
     assert not checked.diagnostics, render(checked.diagnostics)
 
 
@@ -46,12 +46,13 @@ def test_examples_show_tests_and_benchmarks() -> None:
 def test_the_examples_run_to_the_end() -> None:
     last: dict[str, str] = {}
     for path in EXAMPLES:
-        checked = program.check(Source(path.name, path.read_text(encoding="utf-8")))
+        checked = program.check(Source(path.name, path.read_text(encoding="utf-8")), path=path)
         printed: list[str] = []
         program.run(checked, Engine("xla"), program.access_to(path), 0, printed.append)
-        last[path.stem] = printed[-1]
+        last[path.stem] = printed[-1] if printed else ""
     for name, least in LEAST.items():
         found = re.fullmatch(r"test accuracy (\d\.\d+)", last[name])
         assert found and float(found[1]) >= least, last[name]
     sum_of_squares = re.fullmatch(r"sum of squares (\S+), certified 5642\.7082397", last["fit_curve"])
     assert sum_of_squares and abs(float(sum_of_squares[1]) - 5642.7082397) < 1e-6, last["fit_curve"]
+    assert re.match(r"length 1\.2[45]\d m, friction 0\.20\d /s;", last["pendulum"]), last["pendulum"]

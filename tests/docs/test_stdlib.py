@@ -15,7 +15,7 @@ from difflang.syntax.parse import parse
 from support.documents import ROOT
 
 FILES = sorted((ROOT / "stdlib").glob("*.dfl"))
-UNDRAWN = {"eliminated"}  # takes a linear function; a test beside it compares it with `solve`
+UNDRAWN = {"eliminated", "cg", "bisect"}  # take functions: a test beside, and tests/stdlib, compare derivatives
 
 
 def suite(path: Path, engine: str) -> Suite:

@@ -26,7 +26,7 @@ def reports(path: Path) -> tuple[Diagnostic, ...]:
     source = Source(f"{path.parent.name}/{path.name}", text)
     if text.startswith("# test"):
         return tuple(wrong_in_tests(Suite(source, path, Options(Engine("interpret")))))
-    checked = program.check(source, examples=True)
+    checked = program.check(source, path=path, examples=True)
     if not text.startswith("# run"):
         return checked.diagnostics
     assert not checked.diagnostics

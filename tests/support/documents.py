@@ -1,10 +1,11 @@
 """The fenced blocks of a document, and what running one says. What they must say is tested in `tests/docs`.
 
 A `dfl` block is a program: checked and run, as if it stood beside the examples. `dfl continue` goes on from the last
-block that ran, `dfl name.dfl` is also a file that the commands of its document find. A `python` block runs (and
-`python continue` goes on). A `sh` block is a list of commands; those that begin with `difflang` run in process. The
-next block, if it is a `text` block, is what the block above it prints, long numbers to one unit in their last digit; a
-block without one prints nothing, and nothing is reported of it; of commands without one only their success counts.
+block that ran, `dfl name.dfl` is also a file that the programs and commands below it in its document find. A `python`
+block runs (and `python continue` goes on). A `sh` block is a list of commands; those that begin with `difflang` run in
+process. The next block, if it is a `text` block, is what the block above it prints, long numbers to one unit in their
+last digit; a block without one prints nothing, and nothing is reported of it; of commands without one only their
+success counts.
 """
 
 from __future__ import annotations
@@ -99,23 +100,37 @@ def fenced(text: str, document: str) -> list[Block]:
 # ---- Running
 
 
-def run_dfl(block: Block) -> str:
-    """What a program prints and what is reported of it, beyond what the blocks before it print."""
-    whole, earlier = run_program(block.before + block.text, block.file), ""
+def write_files(above: list[Block], folder: Path) -> Path:
+    """The folder, with the files that a document has shown in some blocks."""
+    for block in above:
+        if block.language == "dfl" and block.file != "example.dfl":
+            (folder / block.file).write_text(block.before + block.text, encoding="utf-8")
+    return folder
+
+
+def run_dfl(block: Block, folder: Path | None = None) -> str:
+    """What a program prints and what is reported of it, beyond what the blocks before it print.
+
+    `folder` has the files that it imports.
+    """
+    whole, earlier = run_program(block.before + block.text, block.file, folder=folder), ""
     if block.before:
-        earlier = run_program(block.before, block.file)
+        earlier = run_program(block.before, block.file, folder=folder)
         assert whole.startswith(earlier), f"{block.name} changes what the blocks above it print"
     return whole.removeprefix(earlier).rstrip("\n")
 
 
-def run_program(text: str, name: str = "example.dfl", engine: str = "xla") -> str:
+def run_program(text: str, name: str = "example.dfl", engine: str = "xla", folder: Path | None = None) -> str:
     """Everything that running a program shows: reports of the check, its output, the failure that ended it."""
     shown = io.StringIO()
-    checked = program.check(Source(name, text))
+    checked = program.check(Source(name, text), path=folder / name if folder is not None else None)
     if checked.diagnostics:
         print(render(checked.diagnostics), file=shown)
-    if not checked.errors:
-        access = program.access_to(ROOT / "examples" / name)
+    if checked.errors:
+        return shown.getvalue()
+    with tempfile.TemporaryDirectory() as folder:  # what it writes is written there, beside the data of the examples
+        (Path(folder) / "data").symlink_to(ROOT / "examples" / "data")
+        access = program.access_to(Path(folder) / name, (ROOT / "examples",))
         try:
             program.run(checked, Engine(engine), access, 0, lambda line: print(line, file=shown))  # type: ignore[arg-type]
         except DifflangError as error:
@@ -161,12 +176,14 @@ def accepted(path: Path) -> str:
     """The document with every `text` block below a program saying what the program shows now."""
     text = path.read_text(encoding="utf-8")
     lines = text.split("\n")
-    for block in reversed(blocks(text, path.name)):
+    found = blocks(text, path.name)
+    for block in reversed(found):
         if block.language == "sh" or not block.below:
             continue
         end = lines.index("```", block.below)
         with tempfile.TemporaryDirectory() as folder:
-            shown = run_dfl(block) if block.language == "dfl" else run_python(block, Path(folder))
+            place = write_files([b for b in found if b.line < block.line], Path(folder))
+            shown = run_dfl(block, place) if block.language == "dfl" else run_python(block, place)
         if not same_text(block.expected, shown):
             lines[block.below : end] = shown.split("\n")
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from difflang.syntax import tree
 def shape(node: object) -> object:
     """A tree without its places: nested tuples of class names and what the nodes hold."""
     if isinstance(node, tree.Node):
-        inner = (f for f in fields(node) if f.name != "span" and not f.name.endswith("_span"))
+        inner = (f for f in fields(node) if f.name != "span" and not f.name.endswith(("_span", "_spans")))
         return (type(node).__name__, *(shape(getattr(node, f.name)) for f in inner))
     if isinstance(node, tuple):
         return tuple(shape(part) for part in node if type(part).__name__ != "Span")

@@ -80,6 +80,15 @@ def test_one_test_by_its_id(project: Path) -> None:
 
 
 @pytest.mark.slow
+def test_imports_lead_into_the_folders_that_are_named(project: Path) -> None:
+    (project / "lib").mkdir()
+    (project / "lib" / "shared.dfl").write_text("pub fn double(x: i32) -> i32 = 2 * x\n")
+    (project / "test_shared.dfl").write_text('import shared (double)\ntest "t" { assert double(2) == 4 }\n')
+    assert pytest_on(project, "test_shared.dfl").returncode == 2
+    assert "1 passed" in pytest_on(project, "test_shared.dfl", ini="difflang_path = lib").stdout
+
+
+@pytest.mark.slow
 def test_a_file_that_does_not_check(project: Path) -> None:
     (project / "test_broken.dfl").write_text('test "t" { assert y }\n')
     done = pytest_on(project, "test_broken.dfl")

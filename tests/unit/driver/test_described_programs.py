@@ -99,6 +99,7 @@ RUN = (
     "chapter7/conjugate_gradients.dfl",
     "chapter7/histogram.dfl",
     "chapter7/newton.dfl",
+    "chapter7/quadrature.dfl",
 )
 
 

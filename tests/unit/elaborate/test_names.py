@@ -41,7 +41,7 @@ print(n)
 """
     assert run_program(program) == "2 10.0\n3\n"
     wrong = run_program(program.replace("[3.0, 4.0]", "[3.0]"))
-    assert "error[DL0304]: the argument `b` does not fit" in wrong
+    assert "error[DL0304]: the argument `b` of `show` is declared f32[n] but is f32[1]" in wrong
     assert "2 10.0" not in wrong
 
 

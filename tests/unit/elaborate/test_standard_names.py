@@ -100,3 +100,11 @@ def test_reduction(name: str, text: str, axis: object, keep: bool) -> None:
 @pytest.mark.parametrize(("text", "axis", "keep"), AXES[:4] + AXES[5:7])
 def test_reduction_of_bools(name: str, text: str, axis: object, keep: bool) -> None:
     compare(answer(f"{name}(a > -0.8{text})", GIVEN), getattr(np, name)(A > -0.8, axis=axis, keepdims=keep))
+
+
+def test_the_length_of_a_number_is_its_absolute_value() -> None:
+    """Over no axes there is nothing to sum, and all the same a sign to lose."""
+    found = answer(
+        "(norm(-2.0), norm([-2.0, 3.0], axis = ()), grad(norm)(-2.0), grad(norm)(0.0), norm(complex(-2.0, 0.0)))"
+    )
+    assert [np.asarray(x).tolist() for x in found] == [2.0, [2.0, 3.0], -1.0, 0.0, 2.0]

@@ -43,7 +43,7 @@ SCALARS: list[tuple[str, tuple[float, ...], tuple[float, ...]]] = [
     ("abs", (-0.0,), (0.0,)),
     ("relu", (0.0,), (0.0,)),
     ("relu", (-0.0,), (0.0,)),
-    ("relu", (NAN,), (NAN,)),
+    ("relu", (NAN,), (1.0,)),  # that of `x`, as in `if x <= 0 { 0 } else { x }`
     ("hypot", (0.0, 0.0), (0.0, 0.0)),
     ("hypot", (0.0, -2.0), (0.0, -1.0)),
     ("hypot", (3e200, 4e200), (0.6, 0.8)),

@@ -92,7 +92,7 @@ def test_states_stay_in_their_slots_when_every_second_is_dropped() -> None:
 
 def test_large_states_get_few_slots_and_small_ones_many() -> None:
     assert Size.of([Tensor(F64)], 1) == Size(4096, 128)
-    assert Size.of([Tensor(F64, (1000,))], 1) == Size(1024, 128)
+    assert Size.of([Tensor(F64, (1000,))], 1) == Size(256, 128)
     assert Size.of([Tensor(F64, (10**7,))], 1) == Size(16, 4)
     assert Size.of([Tensor(F64)], 1000) == Size(16, 4)
     assert Size.of([], 1) == Size(4096, 128)

@@ -1,0 +1,60 @@
+"""Names of other modules: what is said of one that is not there, or is private, or is assigned to."""
+
+from __future__ import annotations
+
+from difflang.base.codes import nearest
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.check.modules import Module, Records
+from difflang.check.reports import Undecided, mistake
+
+
+def refused(module: Module, name: str, span: Span) -> DifflangError | None:
+    """Why a name of another module cannot be used; None if it can."""
+    found = module.declared.get(name)
+    if found is None:
+        return absent(module, name, span)
+    if found.public:
+        return None
+    if name in module.imported or name in module.modules:
+        way = "import it from where it is declared"
+        message = f"`{name}` is imported by `{module.name}`, not declared there"
+        return mistake("DL0724", message, (span, ""), (found.span, "imported here"), help=way)
+    labels = ((span, ""), (found.span, "declared here, without `pub`"))
+    way = "write `pub` before its declaration"
+    return mistake("DL0724", f"`{name}` is private to `{module.name}`", *labels, help=way)
+
+
+def absent(module: Module, name: str, span: Span) -> DifflangError:
+    public = module.public
+    near = nearest(name, public)
+    some = ", ".join(sorted(public)[:12]) + (", …" if len(public) > 12 else "")
+    way = f"did you mean `{near}`?" if near else f"it has {some}" if public else "nothing in it is `pub`"
+    return mistake("DL0723", f"the module `{module.name}` has no `{name}`", (span, ""), help=way)
+
+
+def no_such_type(records: Records | None, name: str, span: Span) -> DifflangError | None:
+    """What is said of a type `model.Net` that is not there. Errors: Undecided where the import has failed."""
+    qualifier, point, rest = name.rpartition(".")
+    module = records.module if records is not None else None
+    if not point or module is None:
+        return None
+    if qualifier in module.later:
+        raise Undecided
+    other = module.modules.get(qualifier)
+    if other is None:
+        near = nearest(qualifier, module.modules)
+        way = f"did you mean `{near}`?" if near else 'import it: `import "./file.dfl" as name`'
+        return mistake("DL0201", f"there is no module `{qualifier}` here", (span, ""), help=way)
+    place = Span(span.source, span.end - len(rest), span.end)
+    way = "it has the name of a value: a type is a record"
+    return refused(other, rest, place) or mistake("DL0202", f"`{name}` is no type", (place, ""), help=way)
+
+
+def no_variable(module: Module, name: str, span: Span) -> DifflangError:
+    """What is said of an assignment to a name that no variable has."""
+    if name in module.modules or name in module.imported:
+        way = "bind a value of your own: `var x = …`"
+        return mistake("DL0208", f"`{name}` is imported: what it stands for does not change", (span, ""), help=way)
+    way = f"declare it with `var {name} = …`"
+    return mistake("DL0201", f"there is no variable `{name}` here", (span, ""), help=way)

@@ -1,0 +1,270 @@
+"""`let`, `var` and assignments of the host, and how its expressions become units."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.check.annotations import Annotations
+from difflang.check.modules import Global, HostVar, Module
+from difflang.check.qualified import no_variable
+from difflang.check.reports import mistake
+from difflang.check.sums import holds, joint, unknown, whole, without_texts
+from difflang.check.types import ClosureType, LangType, TextType, TupleType, show_type
+from difflang.check.unify import Unifier
+from difflang.driver.lifting import Lifted
+from difflang.driver.scopes import Scopes
+from difflang.driver.units import Staging, Unit, context, stage
+from difflang.driver.values import HostValue
+from difflang.driver.wanted import Wanted
+from difflang.elaborate.context import Context, Reported, Session, walk
+from difflang.elaborate.mismatches import not_this_pattern
+from difflang.elaborate.names import targets
+from difflang.elaborate.statements import forgetting, no_value
+from difflang.elaborate.sums import held_as
+from difflang.elaborate.terms import Term, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.dims import Dim, Poly
+from difflang.ir.types import I32, Tensor
+from difflang.syntax import tree
+
+HELD = "(held)"  # a name that nothing in a program can have
+
+
+class Bindings(Scopes, ABC):
+    """Binds and assigns the names of host code. `definition` says that types are all there is: nothing is computed."""
+
+    definition: bool
+
+    def __init__(self, session: Session, module: Module) -> None:
+        super().__init__(module)
+        self.session = session
+        self.staging: list[Staging] = []
+
+    @abstractmethod
+    def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]: ...
+
+    @abstractmethod
+    def demand(self, name: Global) -> Dim: ...
+
+    @abstractmethod
+    def work(self, e: tree.Node) -> Lifted | None: ...
+
+    @abstractmethod
+    def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]: ...
+
+    @property
+    @abstractmethod
+    def signature(self) -> Annotations | None: ...
+
+    @abstractmethod
+    def lift(self, work: Lifted) -> Walk[None]: ...
+
+    # ---- expressions that are compiled
+
+    def typed(self, e: tree.Node, wanted: Wanted | None) -> HostValue:
+        """The value of an expression that has nothing for the host to do."""
+
+        def body(cx: Context) -> Walk[list[Term]]:
+            value = yield walk(cx, e)
+            if wanted is not None:
+                value = yield wanted.hold(cx, value, e.span)
+                self.staging[-1].binds |= wanted.binds
+            return [value]
+
+        (value,), unit = self.unit(e, body, wanted.key if wanted is not None else None)
+        if wanted is not None:
+            wanted.bind(dict(unit.binds))
+        return value
+
+    def staged(self, node: tree.Node, body: Any) -> Unit:
+        return stage(
+            self.session, self.module, node, body, self, self.demand,
+            definition=self.definition, signature=self.signature,
+        )  # fmt: skip
+
+    def here(self) -> Context:
+        """A context of where the host stands, for types that are written there."""
+        return context(
+            self.session, self.module, self.demand, None, definition=self.definition, signature=self.signature
+        )
+
+    def type_of(self, wanted: Wanted) -> LangType:
+        """The type that is wanted, a size that it names for the first time being any. Errors: DL02, DL03."""
+        names = wanted.names or self.here().annotations
+        return replace(names, bound=dict(names.bound), rigid=True).type(wanted.written)
+
+    # ---- let, var
+
+    def let(self, e: tree.Let | tree.Var) -> Walk[None]:
+        wanted = Wanted(e.type) if e.type is not None else None
+        value = yield self.value_of(e.value, wanted)
+        if isinstance(e.value, (tree.If, tree.Match)) and value.type == TupleType(()):
+            raise no_value(e.value)
+        for name, size in wanted.sizes.items() if wanted is not None else ():
+            self.bind_size(name, size, e.span)
+        if isinstance(e, tree.Var):
+            value = self.held(e.value, value, self.any_variant(value.type, wanted))
+        self.bind(e.pattern, value, isinstance(e, tree.Var), e.value.span)
+
+    def bind_size(self, name: str, size: Dim, span: Span) -> None:
+        self.shadow(name)
+        self.module.host[name] = HostVar(name, Tensor(I32), static=size, span=span)
+
+    def bind(self, pattern: tree.Pattern, value: HostValue, mutable: bool, span: Span) -> None:
+        """Bind the names of a pattern. Errors: DL0321, DL0212."""
+        if isinstance(pattern, tree.TuplePattern):
+            if not isinstance(value.type, TupleType) or len(value.type.items) != len(pattern.items):
+                parts = len(value.type.items) if isinstance(value.type, TupleType) else None
+                raise not_this_pattern(pattern, parts, (span, f"this is {show_type(value.type)}"))
+            for i, item in enumerate(pattern.items):
+                self.bind(item, value.part(i), mutable, span)
+        elif pattern.name != "_":
+            self.not_in_use(pattern)
+            self.bind_name(pattern.name, value, mutable, pattern.span)
+
+    def bind_name(self, name: str, value: HostValue, mutable: bool, span: Span) -> None:
+        self.shadow(name)
+        static = None if mutable else value.static
+        type = without_texts(value.type) if mutable and self.definition else value.type
+        self.module.host[name] = HostVar(name, type, mutable, static, span)
+        self.values[name] = HostValue(value.type, value.leaves) if mutable else value
+
+    def not_in_use(self, pattern: tree.NamePattern) -> None:
+        """A function keeps the value it was written under: nothing else takes the name of a value that one reads."""
+        used = self.module.used.get(pattern.name)
+        old = self.module.host.get(pattern.name) if used is not None else None
+        if old is None or used is None or old.span == pattern.span or old.span is None:
+            return
+        raise mistake(
+            "DL0212",
+            f"`{pattern.name}` is bound again, and a function uses it as it was",
+            (pattern.span, "bound again here"),
+            (used, "used here"),
+            (old.span, "bound here first"),
+            help="give the new value another name, or pass it to the function",
+        )
+
+    # ---- assignment
+
+    def assign(self, e: tree.Assign | tree.Update) -> Walk[None]:
+        """An assignment to top-level variables, as one unit: their new values are its results."""
+        if isinstance(e, tree.Assign) and not self.parts(e.target) and self.work(e.value) is not None:
+            value = yield self.value_of(e.value)
+            self.assign_value(e.target, value, e.value.span)
+            return
+        work = self.work(e)
+        if work is None:
+            self.assigned(e)
+            return
+        with self.scope():
+            yield self.lift(work)
+            assert isinstance(work.rest, (tree.Assign, tree.Update))
+            self.assigned(work.rest)
+
+    def parts(self, target: tree.Expr) -> bool:
+        """Whether a part of a value is assigned to, rather than variables."""
+        items = target.items if isinstance(target, tree.TupleExpr) else (target,)
+        return any(not isinstance(i, tree.Name) for i in items)
+
+    def assigned(self, e: tree.Assign | tree.Update) -> None:
+        names = list(dict.fromkeys(targets(e.target)))
+        for name in names:
+            self.assignable(name, e.target.span)
+
+        def body(cx: Context) -> Walk[list[Term]]:
+            for name in names:
+                term = cx.global_term(Global(self.module, name))
+                cx.scope.bind(name, term, mutable=True, span=self.module.host[name].span)
+            yield walk(cx, e)
+            terms = [(n, cx.scope.names[n].term) for n in names]
+            return [self.renewed(cx, n, t, e.value.span) for n, t in terms if not isinstance(t, (int, Poly))]
+
+        values, _ = self.unit(e, body)
+        for name, value in zip(names, values, strict=True):
+            self.renew(name, value)
+
+    def renew(self, name: str, value: HostValue) -> None:
+        """A variable stands for a new value of its type; what a text says is part of that."""
+        var = self.module.host[name]
+        texts = holds(var.type, (TextType,))
+        if texts and not self.definition:
+            self.module.host[name] = HostVar(name, value.type, var.mutable, None, var.span)
+        self.values[name] = HostValue(value.type if texts else var.type, value.leaves)
+
+    def assignable(self, name: str, span: Span) -> HostVar:
+        """The variable of that name. Errors: DL0201, DL0208."""
+        var = self.module.host.get(name)
+        if var is None:
+            raise no_variable(self.module, name, span)
+        if var.broken:
+            raise Reported
+        if not var.mutable:
+            labels = [(span, "assigned here")] + ([(var.span, "bound here")] if var.span is not None else [])
+            raise mistake("DL0208", f"`{name}` is not a variable", *labels, help=f"declare it with `var {name} = …`")
+        return var
+
+    def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:
+        """What the host has, under the name of a variable. Errors: DL0304, DL0321."""
+        if isinstance(target, tree.TupleExpr):
+            if not isinstance(value.type, TupleType) or len(value.type.items) != len(target.items):
+                raise mistake("DL0321", f"a tuple of {len(target.items)} is expected here", (target.span, ""),
+                              (span, f"this is {show_type(value.type)}"))  # fmt: skip
+            for i, item in enumerate(target.items):
+                self.assign_value(item, value.part(i), span)
+            return
+        assert isinstance(target, tree.Name)
+        self.assignable(target.id, target.span)
+        type = self.variable_type(Unifier(), target.id, value.type, span)
+        self.renew(target.id, self.held(target, value, type))
+
+    # ---- variables that hold any variant of an enum
+
+    def any_variant(self, type: LangType, wanted: Wanted | None) -> LangType:
+        """What a variable holds its first value as: any variant that the value, or its written type, tells of."""
+        if wanted is not None and unknown(type):
+            type = joint(Unifier(), type, self.type_of(wanted)) or type
+        return whole(Unifier(), type)
+
+    def variable_type(self, unifier: Unifier, name: str, type: LangType, span: Span) -> LangType:
+        """What a variable holds a new value as: its own type, but for what texts say. Errors: DL0304, DL0801."""
+        own = self.module.host[name].type
+        texts, known = holds(own, (TextType,)), without_texts(own)
+        both = joint(unifier, known, without_texts(type))
+        if both == known or (both is not None and texts and not self.definition):
+            return type if texts else own
+        if both is not None and holds(both, (ClosureType,)):
+            what = "a top-level variable that holds one function after another is"
+            raise self.not_yet(what, span, "choose inside a function")
+        if both is not None and texts:
+            what = "a top-level variable that holds one variant after another, with texts in them, is"
+            raise self.not_yet(what, span, "bind the new value with `let`")
+        way = f"declare its type: `var {name}: {show_type(type)} = …`" if both is not None and unknown(own) else ""
+        message = f"`{name}` is {show_type(own)} and keeps that type"
+        raise mistake("DL0304", message, (span, f"this is {show_type(type)}"), help=way)
+
+    def renewed(self, cx: Context, name: str, term: Term, span: Span) -> Term:
+        """The new value of a variable."""
+        return held_as(cx.builder, forgetting(term), self.variable_type(cx.unifier, name, type_of(term), span))
+
+    def held(self, node: tree.Node, value: HostValue, type: LangType) -> HostValue:
+        """A value held as one of a type that has more options."""
+        if type == value.type:
+            return value
+        held = Global(self.module, HELD)
+
+        def body(cx: Context) -> Walk[list[Term]]:
+            return [held_as(cx.builder, cx.global_term(held), type)]
+            yield
+
+        with self.scope():
+            self.bind_name(HELD, value, False, node.span)
+            (found,), _ = self.unit(node, body, (HELD, value.type, type))
+        return found
+
+    def not_yet(self, what: str, span: Span, way: str = "") -> DifflangError:
+        return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)

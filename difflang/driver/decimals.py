@@ -1,0 +1,14 @@
+"""Numbers as files spell them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def exact(x: Any) -> float:
+    """The number with the shortest decimal that is `x` again when it is read as 64 bits and rounded to its type."""
+    short = float(str(x))
+    with np.errstate(all="ignore"):
+        return short if type(x)(short) == x else float(x)

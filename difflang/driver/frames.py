@@ -1,0 +1,59 @@
+"""Calls of `host fn`s: what is under way, and which argument is whose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from difflang.check.annotations import Annotations
+from difflang.check.reports import mistake
+from difflang.driver.values import HostValue
+from difflang.driver.wanted import Wanted
+from difflang.syntax import tree
+
+
+@dataclass(eq=False, slots=True)
+class Frame:
+    """A `host fn` under way: the names of its signature, its loops and, while it is checked, what it returns."""
+
+    decl: tree.Fn | None
+    names: Annotations | None = None
+    loops: list[list[HostValue] | None] = field(default_factory=list[list[HostValue] | None])
+    returned: list[HostValue] = field(default_factory=list[HostValue])
+    open: int = 0  # while it is checked: the branches and loops around of which nothing says that they are taken
+
+    @property
+    def wanted(self) -> Wanted | None:
+        """What its result must be."""
+        if self.decl is None or self.decl.result is None:
+            return None
+        names = replace(self.names, bound=dict(self.names.bound)) if self.names is not None else None
+        return Wanted(self.decl.result, f"the result of `{self.decl.name}`", names)
+
+
+def arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> dict[str, tree.Expr]:
+    """The arguments of a call by the parameters' names. Errors: DL0319."""
+    names = [p.name for p in decl.params]
+    declared = (decl.name_span, f"it takes {', '.join(names) or 'none'}")
+    given: dict[str, tree.Expr] = {}
+    for place, arg in enumerate(args):
+        if arg.name is None and place >= len(names):
+            raise mistake("DL0319", f"`{decl.name}` takes {len(names)} arguments", (arg.span, "one too many"), declared)
+        name = arg.name or names[place]
+        if name not in names:
+            raise mistake("DL0319", f"`{decl.name}` has no `{name}`", (arg.span, ""), declared)
+        if name in given:
+            raise mistake("DL0319", f"`{name}` is given twice", (arg.span, "again"), declared)
+        given[name] = arg.value  # type: ignore[assignment]
+    missing = [p.name for p in decl.params if p.name not in given and p.default is None]
+    if missing:
+        some = ", ".join(f"`{m}`" for m in missing)
+        raise mistake("DL0319", f"`{decl.name}` needs {some} too", (e.span, ""), declared)
+    return given
+
+
+def only_argument(e: tree.Expr, usage: str) -> tree.Expr:
+    """The argument of a call that takes one, by position. Errors: DL0319."""
+    args = e.args if isinstance(e, tree.Call) else ()
+    if len(args) != 1 or args[0].name is not None or isinstance(args[0].value, tree.Comprehension):
+        raise mistake("DL0319", usage, (e.span, ""))
+    return args[0].value

@@ -1,0 +1,103 @@
+"""What host loops go through, and what they make of the values that they yield."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from difflang.base.source import Span
+from difflang.check.reports import mistake
+from difflang.check.types import LangType, RangeType, TupleType, mapped, show_type
+from difflang.driver.values import HostValue
+from difflang.ir.dims import Dim, Poly
+from difflang.ir.evaluate import numpy_dtype
+from difflang.ir.types import I32, Tensor
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Over:
+    """A range or an array, or several side by side: `type` is that of an item."""
+
+    type: LangType
+    value: HostValue | None = None
+    parts: tuple[Over, ...] = ()
+    counted: bool = False  # each item of the only part stands beside its number
+
+    @property
+    def item(self) -> LangType:
+        return TupleType((Tensor(I32), self.parts[0].item)) if self.counted else self.type
+
+    @property
+    def length(self) -> Dim | None:
+        """How many items there are, None where only the run knows."""
+        if self.value is None:
+            return next((n for n in (p.length for p in self.parts) if n is not None), None)
+        if isinstance(self.value.type, Tensor):
+            return self.value.type.shape[0]
+        if self.value.leaves is not None:
+            return len(numbers(self.value))
+        assert isinstance(self.value.type, RangeType)
+        start, stop, step = self.value.type.ends
+        if isinstance(start, (int, Poly)) and isinstance(stop, (int, Poly)) and step == 1:
+            length = stop - start
+            return max(length, 0) if isinstance(length, int) else length
+        return None
+
+    def items(self) -> Iterator[HostValue]:
+        """The items one by one."""
+        if self.counted:
+            for i, item in enumerate(self.parts[0].items()):
+                yield beside([HostValue(Tensor(I32), (np.int32(i),)), item])
+        elif self.value is None:
+            for items in zip(*[p.items() for p in self.parts], strict=True):
+                yield beside(items)
+        elif isinstance(self.value.type, RangeType):
+            for i in numbers(self.value):
+                yield HostValue(self.type, (np.int32(i),))
+        else:
+            assert isinstance(self.type, Tensor) and self.value.leaves is not None
+            for row in np.asarray(self.value.leaves[0]):
+                yield HostValue(self.type, (np.asarray(row, numpy_dtype(self.type.dtype)),))
+
+
+def over_value(value: HostValue, span: Span) -> Over:
+    """A value that a loop goes through. Errors: DL0329."""
+    if isinstance(value.type, RangeType):
+        return Over(Tensor(I32), value)
+    if isinstance(value.type, Tensor) and value.type.shape:
+        return Over(Tensor(value.type.dtype, value.type.shape[1:]), value)
+    raise mistake("DL0329", "a host loop goes through a range or an array", (span, f"this is {show_type(value.type)}"))
+
+
+def numbers(value: HostValue) -> range:
+    """The numbers of a range."""
+    assert value.leaves is not None
+    start, stop, *step = [int(np.asarray(leaf)) for leaf in value.leaves]
+    return range(start, stop, *step)
+
+
+def beside(items: Any) -> HostValue:
+    """Values as a tuple."""
+    return HostValue(TupleType(tuple(i.type for i in items)), tuple(leaf for i in items for leaf in i.leaves or ()))
+
+
+def yielded_type(item: LangType, length: Dim, span: Span) -> LangType:
+    """The type of a loop that yields items of a type. Errors: DL0801 for what no array holds."""
+    if not all_arrays(item):
+        way = "yield its parts as a tuple, and make the value from the arrays"
+        raise mistake("DL0801", "a host loop that yields this is not there yet",
+                      (span, f"this is {show_type(item)}"), help=way)  # fmt: skip
+    return mapped(item, lambda t: Tensor(t.dtype, (length, *t.shape)))
+
+
+def all_arrays(type: LangType) -> bool:
+    return isinstance(type, Tensor) or (isinstance(type, TupleType) and all(map(all_arrays, type.items)))
+
+
+def stacked(items: list[HostValue], type: LangType) -> HostValue:
+    """Values of one type as arrays with an axis more, of the type given."""
+    columns = zip(*[i.leaves or () for i in items], strict=True)
+    return HostValue(type, tuple(np.stack([np.asarray(x) for x in column]) for column in columns))

@@ -1,0 +1,46 @@
+"""What is said of a name that stands for nothing: where it is, what it is called here, what is near."""
+
+from __future__ import annotations
+
+import math
+
+from difflang.base.codes import nearest
+from difflang.base.source import Span
+from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
+from difflang.elaborate.context import Context
+from difflang.elaborate.foreign import ELSEWHERE, HOST_ONLY, PACKAGES
+from difflang.syntax import tree
+
+CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
+
+
+def unknown_name(cx: Context, id: str, span: Span) -> Exception:
+    if id in TRANSFORMS:
+        return cx.error("DL0205", f"`{id}` is applied to a function: `{id}(f)`", span)
+    module = cx.module
+    if id in module.modules:
+        return cx.error("DL0201", f"`{id}` is a module, not a value", span, "", f"name something in it: `{id}.…`")
+    prelude = module.prelude.fns if module.prelude is not None else {}
+    known = [
+        *cx.scope.visible(),
+        *module.host,
+        *module.fns,
+        *module.records,
+        *module.variants,
+        *module.imported,
+        *module.modules,
+        *prelude,
+        *BUILTINS,
+        *TRANSFORMS,
+        *CONSTANTS,
+    ]
+    near = nearest(id, known)
+    way = f"did you mean `{near}`?" if near else ""
+    if id in HOST_ONLY:
+        return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY[id])
+    if isinstance(enum := module.records.get(id), tree.Enum):
+        names = ", ".join(v.name for v in enum.variants)
+        return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
+    if id in PACKAGES:
+        way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
+    return cx.error("DL0201", f"there is no `{id}` here", span, "", ELSEWHERE.get(id, way))

@@ -1,0 +1,38 @@
+"""Names that mean nothing inside a function, and what is written in their place."""
+
+from __future__ import annotations
+
+HOST_ONLY = {
+    **dict.fromkeys(
+        ("load", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
+        "read at the top level, and pass the array as an argument",
+    ),
+    **dict.fromkeys(
+        ("save", "write_csv", "write_npy", "write_npz", "write_safetensors", "write_json"),
+        "give the value back, and write it from host statements",
+    ),
+    **dict.fromkeys(("plot", "scatter", "histogram", "image"), "give the numbers back, and draw from host statements"),
+    "arg": "ask at the top level, and pass the value; the angle of a complex number is `angle(z)`",
+    "clock": "time the call in host statements",
+    "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
+}
+PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
+ELSEWHERE = {
+    "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
+    "range": "a range is written `0..n`",
+    "None": "a function without a result gives `()`",
+    "True": "it is written `true`",
+    "False": "it is written `false`",
+    "arange": "write `iota(n)`",
+    "matmul": "write `x @ y`",
+    "power": "write `x ^ y`",
+    "pow": "write `x ^ y`",
+    "maximum": "write `max(x, y)`",
+    "minimum": "write `min(x, y)`",
+    "clip": "write `clamp(x, low, high)`",
+    "concatenate": "write `concat(x, y)`",
+    "float": "convert with the type's name: `f32(x)`",
+    "int": "convert with the type's name: `i32(x)`",
+    **dict.fromkeys(("re", "Re"), "the real part is `real(z)`"),
+    **dict.fromkeys(("im", "Im"), "the imaginary part is `imag(z)`; the imaginary unit is written `1j`"),
+}

@@ -1,0 +1,31 @@
+"""The unknown names of a definition that could not be checked by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from difflang.base.diagnostics import DifflangError
+from difflang.elaborate import qualified
+from difflang.elaborate.builtins import TRANSFORMS
+from difflang.elaborate.context import Context, Reported
+from difflang.elaborate.expressions import lookup
+from difflang.elaborate.names import nodes
+from difflang.syntax import tree
+
+
+def unknown_in(cx: Context, decl: tree.Fn) -> Iterator[DifflangError]:
+    """What is wrong with the names of a function, wherever they stand in it."""
+    parts = nodes(decl)
+    bound = {p.name for p in parts if isinstance(p, (tree.NamePattern, tree.Param, tree.Fn, tree.Generic))}
+    bound |= {name for p in parts if isinstance(p, tree.TypeName) for name in p.path} | {"newaxis"}
+    bound |= {*TRANSFORMS, *cx.module.modules}
+    for part in parts:
+        try:
+            if isinstance(part, tree.Name) and part.id not in bound:
+                lookup(cx, part.id, part.span)
+            elif isinstance(part, tree.Member) and (module := qualified.module_of(cx, part.base)) is not None:
+                qualified.member_of(cx, module, part)
+        except DifflangError as error:
+            yield error
+        except Reported:
+            pass

@@ -1,0 +1,163 @@
+"""`ode`: against closed forms, against SciPy's method of the same coefficients and steps, and its derivatives."""
+
+# ruff: noqa: E501 - a program is a line
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from difflang.driver.engine import Engine
+from support.language import answer, codes
+from support.programs import programs
+
+IMPORT = "import ode (dopri5, rk4)\n"
+PREY = "fn prey(t: f64, y: f64[2]) -> f64[2] = [1.1 * y[0] - 0.4 * y[0] * y[1], 0.1 * y[0] * y[1] - 0.4 * y[1] + 0.1 * sin(t)]\n"
+
+
+def prey(t: float, y: np.ndarray) -> list[float]:
+    return [1.1 * y[0] - 0.4 * y[0] * y[1], 0.1 * y[0] * y[1] - 0.4 * y[1] + 0.1 * math.sin(t)]
+
+
+@pytest.mark.parametrize(
+    ("t0", "t1", "rtol", "atol"), [(0, 9, 1e-6, 1e-9), (0, 20, 1e-3, 1e-6), (2, -3, 1e-8, 1e-10), (1, 1, 1e-6, 1e-9)]
+)
+def test_the_steps_are_those_of_scipy(t0: float, t1: float, rtol: float, atol: float) -> None:
+    """Another choice of steps would differ by the tolerance; rounding alone does by far less."""
+    theirs = solve_ivp(prey, (t0, t1), [10.0, 5.0], method="RK45", rtol=rtol, atol=atol).y[:, -1]
+    ask = f"dopri5(prey, [10.0, 5.0], {t0}.0, {t1}.0, rtol = {rtol}, atol = {atol})"
+    np.testing.assert_allclose(answer(ask, IMPORT + PREY), theirs, rtol=1e-9)
+
+
+def test_a_tuple_is_integrated_as_an_array_is() -> None:
+    pair = """fn parts(t: f64, y: (f64, (f64[1], f64))) -> (f64, (f64[1], f64)) {
+  let (a, (b, c)) = y
+  let r = prey(t, [a, b[0]])
+  (r[0], ([r[1]], -c))
+}
+"""
+    ask = "(dopri5(parts, (10.0, ([5.0], 0.0)), 0.0, 5.0), dopri5(|t, y| concat(prey(t, y[..2]), -y[2..]), [10.0, 5.0, 0.0], 0.0, 5.0))"
+    a, b, c, whole = answer(ask, IMPORT + PREY + pair)
+    np.testing.assert_allclose([a, b[0], c], whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("way", [1.0, -1.0])
+def test_rk4_is_of_order_4(way: float) -> None:
+    ask = ", ".join(f"rk4(|t, y| {way} * y * cos(t), 1.0, 0.0, {2 * way}, steps = {n})" for n in (20, 40, 80))
+    found = np.array(answer(f"({ask})", IMPORT))
+    off = np.abs(found - math.exp(way * math.sin(2 * way)))
+    np.testing.assert_allclose(off[:-1] / off[1:], 16, rtol=0.06)
+
+
+def test_a_record_is_moved_in_what_changes() -> None:
+    """A planet goes once around; its mass and its number stay."""
+    declarations = """
+record Planet { x: f64[2], v: f64[2], mass: f64, id: i32 }
+fn rate(p: Planet) -> D(Planet) = zero(p) with (x = p.v, v = -p.x / norm(p.x)^3)
+fn after(p: Planet, t: f64) -> Planet = rk4(|_, p| rate(p), p, 0.0, t, steps = 200)
+let p = Planet(x = [1.0, 0.0], v = [0.0, 1.0], mass = 3.0, id = 7)
+"""
+    x, v, mass, id = answer("after(p, 2 * pi)", IMPORT + declarations)
+    np.testing.assert_allclose([*x, *v], [1, 0, 0, 1], atol=2e-7)
+    assert float(mass) == 3 and int(id) == 7
+    slope = answer("grad[p.v](|p, t| after(p, t).x[0])(p, 0.3)", IMPORT + declarations)
+    moved = [answer(f"after(p with (v = [{h}, 1.0]), 0.3).x[0]", IMPORT + declarations) for h in (1e-6, -1e-6)]
+    assert slope[0] == pytest.approx((moved[0] - moved[1]) / 2e-6, rel=1e-8)
+
+
+# ---- Derivatives
+
+
+DECAY = (
+    "fn y(k: f64, y0: f64, t0: f64, t1: f64) -> f64 = dopri5(|t, y| -k * y, y0, t0, t1, rtol = 1e-11, atol = 1e-13)\n"
+)
+
+
+def test_gradients_of_the_closed_form() -> None:
+    k, y0, t0, t1 = 0.7, 2.0, 0.5, 2.5
+    value = y0 * math.exp(-k * (t1 - t0))
+    ask = f"grad[k, y0, t0, t1](y)({k}, {y0}, {t0}, {t1})"
+    expected = (-(t1 - t0) * value, value / y0, k * value, -k * value)
+    np.testing.assert_allclose(answer(ask, IMPORT + DECAY), expected, rtol=1e-9)
+    second = answer(f"(grad(grad(y))({k}, {y0}, {t0}, {t1}), hvp(y)({k}, {y0}, {t0}, {t1}, 1.0))", IMPORT + DECAY)
+    np.testing.assert_allclose(second, (t1 - t0) ** 2 * value, rtol=1e-8)
+    pushed = answer(f"jvp[k, t1](y)({k}, {y0}, {t0}, {t1}, 1.0, 2.0)", IMPORT + DECAY)[1]
+    assert pushed == pytest.approx(expected[0] + 2 * expected[3], rel=1e-9)
+
+
+def test_gradients_are_those_of_the_steps_taken() -> None:
+    """To the last digits: the same steps, done in 40 digits, and differentiated."""
+
+    def steps(k: Any) -> Any:
+        y, h = mp.mpf(1), mp.mpf(1) / 7
+        for _ in range(7):
+            z = -k * h
+            y *= 1 + z + z**2 / 2 + z**3 / 6 + z**4 / 24
+        return y
+
+    with mp.workdps(40):
+        expected = [float(mp.diff(steps, mp.mpf("1.3"), n)) for n in (1, 2, 3)]
+    f = "fn f(k: f64) -> f64 = rk4(|t, y| -k * y, 1.0, 0.0, 1.0, steps = 7)\n"
+    np.testing.assert_allclose(answer("(f'(1.3), f''(1.3), f'''(1.3))", IMPORT + f), expected, rtol=1e-13)
+
+
+NEURAL = "\n".join(
+    line for line in programs()["chapter7/neural_ode.dfl"].splitlines() if not line.startswith("@memory")
+)
+DATA = """
+fn start(d: dim, h: dim) -> Net[d, h] = Net(a = 0.5 * normal(h, d), p = normal(h), b = 0.5 * normal(d, h), q = normal(d))
+let net = start(2, 3)
+let z0 = normal(4, 2)
+let z1 = normal(4, 2)
+"""
+
+
+def test_a_neural_ode_learns() -> None:
+    """As it stands in the language's description, compiled: a long step down the gradient."""
+    single = NEURAL.replace("-0.01 *", "-0.1 *") + re.sub(r"(normal\([^()]*\))", r"f32(\1)", DATA)
+    before, after = answer("(loss(net, z0, z1), loss(step(net, z0, z1), z0, z1))", single, Engine("xla"))
+    assert np.asarray(before).dtype == np.float32 and after < 0.95 * before
+
+
+def test_the_gradient_of_a_neural_ode() -> None:
+    """Forward and reverse mode agree to rounding, and with differences of a loss that is nearly exact."""
+    double = (NEURAL + DATA).replace("f32", "f64").replace("rtol = 1e-6", "rtol = 1e-9, atol = 1e-11")
+    ask = """
+fn along(net: Net[2, 3], v: D(Net[2, 3]), s: f64) -> f64 = loss(net + s * v, z0, z1)
+let v = grad[net](loss)(net, z0, z1)
+"""
+    found = answer(
+        "(dot(v, v), jvp[net](loss)(net, z0, z1, v) |> |(y, dy)| dy, (along(net, v, 1e-4) - along(net, v, -1e-4)) / 2e-4)",
+        double + ask,
+    )
+    backwards, forwards, differences = map(float, found)
+    assert forwards == pytest.approx(backwards, rel=1e-12)
+    assert differences == pytest.approx(backwards, rel=1e-6)
+
+
+# ---- What cannot be integrated
+
+
+@pytest.mark.parametrize("engine", ["interpret", "xla"])
+@pytest.mark.parametrize("rate", ["y * y", "0.0 / (1.0 - t) / 0.0", "sqrt(-y)"])
+def test_no_step_is_short_enough(rate: str, engine: str) -> None:
+    """y' = y² leaves every bound at t = 1, and others are no numbers: an error, and no loop without end."""
+    program = f"{IMPORT}print(dopri5(|t, y| {rate}, 1.0, 0.0, 2.0))\n"
+    ((code, _),) = codes(program, Engine(engine))  # type: ignore[arg-type]
+    assert code == "DL0901"
+
+
+def test_a_batch_is_integrated_lane_by_lane() -> None:
+    f = "fn f(k: f64) -> f64 = dopri5(|t, y| -k * y * y, 1.0, 0.0, 1.0)\n"
+    ask = (
+        "([for i in 0..3 => f(f64(i) * 3.0)], vmap(grad(f))([0.5, 5.0]), [f(0.0), f(3.0), f(6.0)], [f'(0.5), f'(5.0)])"
+    )
+    lanes, slopes, alone, each = answer(ask, IMPORT + f, Engine("xla"))
+    np.testing.assert_allclose(lanes, alone, rtol=1e-15)
+    np.testing.assert_allclose(slopes, each, rtol=1e-13)

@@ -1,0 +1,191 @@
+"""Random numbers are part of the language: their bits, whose key each draw has, and keys of the program's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import difflang
+from difflang.base.source import Source
+from difflang.driver import program
+from difflang.driver.engine import Engine
+from difflang.ops import random
+from support.documents import ROOT
+from support.golden import accept
+from support.language import codes, ran
+
+GOLDEN = Path(__file__).parent / "draws.txt"
+DTYPES = ("bf16", "f16", "f32", "f64")
+DRAWS = {
+    **{f"{kind} {d}": f"fn f(n: dim) -> {d}[n] = {kind}(n)" for kind in ("uniform", "normal") for d in DTYPES},
+    "permutation": "fn f(n: dim) -> i32[n] = permutation(n)",
+}
+
+
+def words(array: Any) -> str:
+    """The bits of an array's elements, in hexadecimal."""
+    found = np.asarray(array)
+    return " ".join(f"{int(w):0{2 * found.itemsize}x}" for w in found.view(f"u{found.itemsize}"))
+
+
+def test_the_bits_of_a_hundred_draws() -> None:
+    lines = [f"{name}: {words(difflang.loads(DRAWS[name], seed=7).f.interpret(n=100))}" for name in DRAWS]
+    accept(GOLDEN, "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("name", [n for n in DRAWS if not n.startswith("normal")])
+def test_both_engines_give_the_same_bits(name: str) -> None:
+    compiled, interpreted = (difflang.loads(DRAWS[name], seed=7).f for _ in range(2))
+    assert words(compiled(n=100)) == words(interpreted.interpret(n=100))
+
+
+@pytest.mark.parametrize(("dtype", "ulps"), [("bf16", 0), ("f16", 0), ("f32", 8), ("f64", 64)])
+def test_normal_numbers_of_both_engines(dtype: str, ulps: int) -> None:
+    """The uniform numbers below are the same; the inverse error function rounds in its last places."""
+    compiled, interpreted = (difflang.loads(DRAWS[f"normal {dtype}"], seed=7).f for _ in range(2))
+    a, b = np.asarray(compiled(n=1000)), np.asarray(interpreted.interpret(n=1000))
+    bits = [x.view(f"i{x.itemsize}").astype(np.int64) for x in (a, b)]
+    assert np.max(np.abs(bits[0] - bits[1])) <= ulps
+
+
+# ---- Whose key
+
+
+@contextmanager
+def recorded() -> Iterator[list[bytes]]:
+    """The keys of the numbers that are drawn by the interpreter."""
+    keys: list[bytes] = []
+    stream = random.stream_reference
+
+    def record(key: Any, count: int) -> Any:
+        keys.append(np.asarray(key).tobytes())
+        return stream(key, count)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(random, "stream_reference", record)
+        yield keys
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.dfl"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_no_two_draws_of_an_example_share_a_key(path: Path) -> None:
+    """Of three epochs: the loops are cut, the statements and functions are those of the file."""
+    text = re.sub(r"progress\(0\.\.\w+\)", "0..3", path.read_text(encoding="utf-8"))
+    with recorded() as keys:
+        program.run(
+            program.check(Source(path.name, text)), Engine("interpret"), program.access_to(path), 0, lambda line: None
+        )
+    assert len(set(keys)) == len(keys)
+    assert keys or "normal(" not in text
+
+
+SITES = """fn noise(n: dim) -> f32[n] = normal(n)
+fn steps(x: f32) -> f32 {
+  var y = x + uniform()
+  for i in 0..3 { y += sum(noise(2)) + sum(for j in 0..2 => uniform()) }
+  while y < 5.0 { y += 1.0 + uniform() }
+  if y > 0.0 { y + uniform() } else { y - uniform() }
+}
+host fn twice(x: f32) -> f32 { steps(x) + steps(x) }
+for i in 0..2 { print(twice(1.0) + sum(noise(3))) }
+print(uniform() + uniform(), permutation(4), vmap(|x| x + uniform())([1.0, 2.0]))
+"""
+
+
+def test_no_two_draws_share_a_key() -> None:
+    with recorded() as keys:
+        ran(SITES, Engine("interpret"))
+    assert len(keys) > 50 and len(set(keys)) == len(keys)
+
+
+def test_a_shared_key_would_be_seen() -> None:
+    with recorded() as keys:
+        ran("print(with_key(key(1)) { uniform() }, with_key(key(1)) { uniform() })\n", Engine("interpret"))
+    assert len(keys) == 2 and len(set(keys)) == 1
+
+
+def test_a_draw_is_the_same_when_it_is_batched_differentiated_or_computed_again() -> None:
+    source = """fn f(x: f32) -> f32 {
+  var s = x
+  for i in 0..3 { s = s * (1.0 + uniform()) }
+  s
+}
+fn with_slope(x: f32) -> (f32, f32) = value_and_grad(f)(x)
+fn forward(x: f32) -> (f32, f32) = jvp(f)(x, 1.0)
+fn lanes(x: f32[n]) -> f32[n] = vmap(f)(x)
+fn slopes(x: f32[n]) -> f32[n] = vmap(grad(f))(x)
+fn curved(x: f32) -> f32 = grad(|t| f(t) * f(t))(x)
+"""
+    module = difflang.loads(source)
+    key = np.array([0, 3], np.uint32)
+    value, slope = map(float, module.with_slope(2.0, key=key))
+    again, forward = map(float, module.forward(2.0, key=key))
+    assert value == again and slope == pytest.approx(value / 2, rel=1e-6) and forward == pytest.approx(slope, rel=1e-6)
+    ones = np.ones(3, np.float32)
+    np.testing.assert_allclose(module.slopes(ones, key=key), module.lanes(ones, key=key), rtol=1e-6)
+    assert len(set(np.asarray(module.lanes(ones, key=key)).tolist())) == 3
+    outer = jax.vmap(lambda k: module.f(1.0, key=k))(np.stack([key, key + np.uint32(1), key]))
+    assert float(outer[0]) == float(outer[2]) != float(outer[1])
+
+
+# ---- Keys of the program's own
+
+
+def test_with_key() -> None:
+    """The block draws from the key alone, and the function around as if it were not there."""
+    source = """fn inside(k: key) -> f32[2] = with_key(k) { uniform(2) }
+fn plain() -> (f32[2], f32[2]) = (uniform(2), uniform(2))
+fn mixed(k: key) -> (f32[2], f32[2], f32[2]) {
+  let a = uniform(2)
+  let b = with_key(k) { uniform(2) }
+  (a, b, uniform(2))
+}
+fn loops(k: key) -> (f32[3], f32[3]) = (
+  [for i in 0..3 => with_key(k) { uniform() }], with_key(k) { [for i in 0..3 => uniform()] })
+fn made(seed: i32, n: i32) -> f32[2] = inside(fold_in(key(seed), n))
+fn slope(k: key, x: f32) -> f32 = grad[x](|x| with_key(k) { x * uniform() })(x)
+"""
+    module = difflang.loads(source)
+    key = np.array([0, 9], np.uint32)
+    want = np.asarray(module.inside(key))
+    a, b, c = map(np.asarray, module.mixed(key, key=np.array([1, 2], np.uint32)))
+    first, second = map(np.asarray, module.plain(key=np.array([1, 2], np.uint32)))
+    np.testing.assert_array_equal(np.stack([a, b, c]), np.stack([first, want, second]))
+    same, anew = map(np.asarray, module.loops(key))
+    assert len(set(same.tolist())) == 1 and len(set(anew.tolist())) == 3
+    np.testing.assert_array_equal(module.made(9, 4), module.inside(random.fold_in_reference(key, np.uint32(4))))
+    assert float(module.slope(key, 3.0)) == pytest.approx(float(same[0]), abs=0)
+
+
+def test_a_seed_is_the_key_of_a_session() -> None:
+    """`key(s)` is what `--seed s` begins with: its high word first."""
+    for seed in (7, 2**40 + 5):
+        source = f"let k = key(i64({seed}))\nprint(k)\n"
+        assert ran(source)[1] == [str(np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32))]
+    assert ran("var s = 7\nprint(key(s))\n")[1] == ["[0 7]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("with_key(1) { uniform() }", "DL0313"),
+        ("with_key([1, 2]) { uniform() }", "DL0313"),
+        ("key(1.5)", "DL0313"),
+        ("key([1])", "DL0313"),
+        ("fold_in(1, 2)", "DL0313"),
+        ("fold_in(key(1), 2.0)", "DL0313"),
+        ("key()", "DL0319"),
+    ],
+)
+def test_what_is_no_key(text: str, code: str) -> None:
+    assert [c for c, _ in codes(f"let a = {text}\n")] == [code]
