@@ -102,9 +102,9 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
     """One declaration. Errors are reported: a name declared twice, a kind of declaration that is not there yet."""
     match item:
         case tree.Fn() | tree.Record():
-            name, taken = item.name, module.fns.get(item.name) or module.records.get(item.name)
+            name, taken = item.name, place_of(module, item.name)
             if taken is not None:
-                again, first = (item.name_span, "here again"), (taken.name_span, "here first")
+                again, first = (item.name_span, "here again"), (taken, "here first")
                 session.report(mistake("DL0210", f"`{name}` is declared twice", again, first))
             if isinstance(item, tree.Fn):
                 module.fns[name] = item
@@ -138,10 +138,9 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
 
 def enter_enum(module: Module, item: tree.Enum, session: Session) -> None:
     """An enum and its variants, which are names of the file. Errors are reported: DL0210."""
-    declared: dict[str, Span] = {f.name: f.name_span for f in (*module.fns.values(), *module.records.values())}
-    declared |= {n: e.variants[i].span for n, (e, i) in module.variants.items()}
-    places = [(item.name, item.name_span), *[(v.name, v.span) for v in item.variants]]
-    no_doubles([*declared.items(), *places], session)
+    places = [(item.name, item.name_span), *[(v.name, start(v)) for v in item.variants]]
+    taken = {name: at for name, _ in places if (at := place_of(module, name)) is not None}
+    no_doubles([*taken.items(), *places], session)
     module.records.setdefault(item.name, item)
     module.records.homes[item] = module
     known_bounds(item.generics, session)
@@ -149,6 +148,21 @@ def enter_enum(module: Module, item: tree.Enum, session: Session) -> None:
         module.variants.setdefault(variant.name, (item, index))
         no_doubles([(f.name, f.span) for f in variant.fields], session)
     module.declared |= {name: Declared(span, item.pub) for name, span in places}
+
+
+def place_of(module: Module, name: str) -> Span | None:
+    """Where a function, a record, an enum or a variant of that name is declared."""
+    decl = module.fns.get(name) or module.records.get(name)
+    if decl is not None:
+        return decl.name_span
+    enum, index = module.variants.get(name, (None, 0))
+    return start(enum.variants[index]) if enum is not None else None
+
+
+def start(variant: tree.Variant) -> Span:
+    """The name of a variant where it is declared."""
+    span = variant.span
+    return Span(span.source, span.start, span.start + len(variant.name))
 
 
 def known_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:

@@ -112,6 +112,8 @@ def bound_here(node: tree.Node) -> Sequence[str]:
             return bound_names(pattern)
         case tree.LambdaParam(pattern=pattern) | tree.Iterator(pattern=pattern):
             return bound_names(pattern)
+        case tree.Case(pattern=pattern):
+            return [part.name for part in nodes(pattern) if isinstance(part, tree.NamePattern)]
         case tree.Param(name=name):
             return (name,)
         case _:

@@ -133,13 +133,13 @@ def written(at: Any, type: LangType) -> tree.TypeExpr:
 def through(format: str, folder: Path, value: HostValue) -> HostValue:
     """A value written to a file and read with its own type, texts unsaid."""
     from difflang.base.source import Span
+    from difflang.check.sums import without_texts
     from difflang.driver import documents
-    from difflang.driver.checker import unsaid
     from difflang.driver.formats import ALONE, READ, WRITTEN
     from difflang.driver.structure import Loading, parts, stored
 
     at = Span(Source("t.dfl", "x"), 0, 1)
-    path, held, wanted = folder / f"a.{format}", stored(value), unsaid(value.type)
+    path, held, wanted = folder / f"a.{format}", stored(value), without_texts(value.type)
     path.write_bytes(documents.text(value.type, held).encode() if format == "json" else WRITTEN[format](held, at))
     holds = dict(documents.read(path.read_bytes(), wanted) if format == "json" else READ[format](path, at))
     if [p for p, _ in parts(value.type)] == [""] and ALONE in holds:
