@@ -13,7 +13,7 @@ from difflang.passes.fuse import fuse
 from difflang.passes.hoist import hoist, hoist_surely_done
 from difflang.passes.inline import inline
 from difflang.passes.simplify import simplify
-from difflang.passes.widen import widen
+from difflang.passes.widen import widen, widen_closed
 
 ROUND = (inline, simplify, cse, fuse, cse, hoist, dce)
 ROUNDS = 3
@@ -28,7 +28,7 @@ def tidied(graph: Graph) -> Graph:
     here: its derivative is then taken once too, not once a step. Sums of products are not contracted yet: as such their
     cotangents are chosen term by term.
     """
-    for rewrite in (dce, inline, simplify, widen, simplify, window_sums, cse, dce, hoist_surely_done):
+    for rewrite in (dce, inline, simplify, widen_closed, simplify, window_sums, cse, dce, hoist_surely_done):
         graph = verified(rewrite(graph), after=rewrite.__name__)
     return graph
 

@@ -29,10 +29,19 @@ def widen(graph: Graph) -> Graph:
     return Widener().graph(graph)
 
 
+def widen_closed(graph: Graph) -> Graph:
+    """The same before derivatives, maps that hold a loop of unknown length left whole: what such a loop keeps for its
+    gradient is read in the lane that it is kept in.
+    """
+    return Widener(whole_only=True).graph(graph)
+
+
 class Widener:
-    def __init__(self) -> None:
+    def __init__(self, *, whole_only: bool = False) -> None:
+        self.whole_only = whole_only
         self.done: dict[Graph, Graph] = {}
         self.functions: dict[tuple[Graph, Mask, int], Graph] = {}
+        self.open: dict[Graph, bool] = {}
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
@@ -52,7 +61,8 @@ class Widener:
         env: Renaming = {p: builder.param(p.type, p.hint) for p in graph.params}
         for eqn in graph.eqns:
             operands = tuple([env[v] for v in eqn.operands])
-            if eqn.op is map_ and all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)):
+            plain = all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results))
+            if eqn.op is map_ and plain and not (self.whole_only and self.open_ended(eqn.regions[0])):
                 results: Sequence[Value] = self.lanes(builder, eqn, operands).results()
             else:
                 results = builder.copy(eqn, operands)
@@ -66,6 +76,14 @@ class Widener:
         same = dict(zip(body.params[:consts], operands[:consts], strict=True))
         wide = dict(zip(body.params[consts:], operands[consts:], strict=True))
         return Lanes(self, builder, body, same, wide, length, eqn.span)
+
+    def open_ended(self, graph: Graph) -> bool:
+        """Whether it holds a loop whose length is not known."""
+        if graph not in self.open:
+            inner = [g for e in graph.eqns for g in e.regions]
+            here = any(e.op.name == "loop" and e.attrs["length"] is None for e in graph.eqns)
+            self.open[graph] = here or any(map(self.open_ended, inner))
+        return self.open[graph]
 
     def function(self, body: Graph, wide: Mask, length: int) -> Graph:
         """A function for all lanes at once: the operands that differ, and all results, have lanes."""
