@@ -54,10 +54,14 @@ def test_top_level_updates_of_parts() -> None:
     assert lines == ['In(a = [10.0, 2.0, 3.0], k = 77, name = "n") 0.0 [1.0, 2.0, 3.0]', "D(In)(a = [1.0, 1.0, 1.0])"]
 
 
+def test_a_text_of_a_top_level_variable_changes() -> None:
+    _, lines = ran(f"float f64\n{SOURCE}" + 'var p = made(1.0)\np.inn.name = "b"\nprint(p.inn.name)\n')
+    assert lines == ["b"]
+
+
 WRONG = [
     ("fn f(o: Out, c: bool) -> Out {\n var r = o\n if c { r.inn.name = \"a\" } else { r.inn.name = \"b\" }\n r\n}\nprint(f(made(1.0), true))", "DL0801"),
     ("fn f(o: Out, n: i32) -> Out {\n var r = made(1.0)\n for i in 0..n { r.inn.name = \"a\" }\n r\n}\nprint(f(made(1.0), 1))", "DL0801"),
-    ("var p = made(1.0)\np.inn.name = \"b\"", "DL0801"),
     ("fn f(o: Out) -> Out = o with (b = 1)\nfn g(o: Out) -> Out = o with (b = true)", "DL0304"),
     ("fn f(o: Out) -> Out {\n var r = o\n r.inn.k = 1.5\n r\n}", "DL0304"),
 ]  # fmt: skip
