@@ -236,3 +236,16 @@ def holds(type: LangType, kinds: tuple[Any, ...]) -> bool:
             return isinstance(type, kinds) or any(holds(t, kinds) for t in parts)
         case _:
             return isinstance(type, kinds)
+
+
+def is_chosen(type: LangType) -> bool:
+    """Whether only the run knows the variant of some part of a value, or of what a function in it captured."""
+    match type:
+        case SumType():
+            return True
+        case RecordType(fields=parts) | VariantType(fields=parts):
+            return any(map(is_chosen, parts))
+        case TupleType(items=parts) | ClosureType(captures=parts):
+            return any(map(is_chosen, parts))
+        case _:
+            return False

@@ -15,12 +15,11 @@ from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode, LambdaCode, is_linear
 from difflang.check.modules import Global, Module
 from difflang.check.reports import Undecided, mistake, not_this_type
-from difflang.check.sums import holds
+from difflang.check.sums import is_chosen
 from difflang.check.types import (
     UNIT,
     FnType,
     LangType,
-    SumType,
     leaf_types,
     pruned_type,
     settled,
@@ -75,8 +74,9 @@ def call(
     """A call of a function with a rule; inside its rule, the function itself."""
     for leaf in [leaf for t in terms.values() for leaf in leaf_types(type_of(t))]:
         settled(leaf.dtype)
-    if any(holds(type_of(t), (SumType,)) for t in terms.values()):
-        raise cx.not_yet("a rule for a value whose variant only the run knows is", span, "`match` it before the call")
+    if any(is_chosen(type_of(t)) for t in terms.values()):
+        what = "a rule for a value whose variant, or a function, only the run chooses is"
+        raise cx.not_yet(what, span, "choose before the call")
     if rule.by == "linear_solve":
         return (yield solves.call(cx, code, rule, terms, annotations, span))
     instance: Instance = yield instantiate(cx, code, (), terms, annotations, span)
