@@ -30,8 +30,13 @@ def pytest_on(folder: Path, *args: str, ini: str = "") -> subprocess.CompletedPr
     """A run of pytest there, with the plugin and nothing else."""
     (folder / "pytest.ini").write_text(f"[pytest]\ndifflang_engine = interpret\n{ini}\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "difflang.plugin", "-p", "no:cacheprovider", *args]
-    env = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=folder, env=alone(), capture_output=True, text=True, timeout=120)
+
+
+def alone() -> dict[str, str]:
+    """An environment in which pytest loads what it is told to load, with no options of the run around it."""
+    around = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return around | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 @pytest.fixture
@@ -105,7 +110,8 @@ def test_loading_it_imports_nothing_and_collecting_not_jax(project: Path) -> Non
         "pytest.main(['--collect-only', '-q', '-p', 'difflang.plugin', 'model.dfl'])\n"
         "print(early, 'difflang.driver' in sys.modules, 'jax' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=project, env=alone(), capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines()[-1] == "['difflang.plugin'] True False", done.stdout
 
 
