@@ -249,11 +249,6 @@ def leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
     return found
 
 
-def early_return(body: tree.Block) -> tree.Node | None:
-    """A `return` that is not the last statement of a function, if there is one."""
-    return next((n for n in leaving(body) if isinstance(n, tree.Return) and n is not body.stmts[-1]), None)
-
-
 def ends(stmts: Sequence[tree.Stmt]) -> bool:
     """Whether statements surely end in a `return`."""
     todo: list[Sequence[tree.Stmt]] = [stmts]

@@ -25,7 +25,6 @@ from difflang.check.types import (
     TupleType,
     VariantType,
     leaf_types,
-    pruned_type,
 )
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
@@ -259,10 +258,6 @@ def rebuilt_record(type: RecordType, fields: tuple[Term, ...]) -> Record:
 def rebuilt_variant(type: VariantType, fields: tuple[Term, ...]) -> Variant:
     """A value of this variant whose field types are those of its fields now."""
     return Variant(replace(type, fields=tuple(map(type_of, fields))), fields)
-
-
-def concrete_type(term: Term) -> LangType:
-    return pruned_type(type_of(term))
 
 
 def leaf_hints(type: LangType, name: str) -> list[str]:
