@@ -288,3 +288,9 @@ def test_what_starts_without_jax(args: list[str]) -> None:
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, env=os.environ)
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_package_is_the_command() -> None:
+    command = [sys.executable, "-m", "difflang", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("difflang, version") and not done.stderr

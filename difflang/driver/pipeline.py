@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflang.ad.differentiate import differentiate, expanded
 from difflang.driver.room import ENDLESS, LITTLE, Room, keeps_steps, with_room
 from difflang.ir.graph import Graph
-from difflang.passes.optimize import batched, optimize, tidied
+from difflang.passes.optimize import optimized_whole, tidied
 
 
 def finished(graph: Graph, room: Room = LITTLE) -> Graph:
@@ -21,7 +21,7 @@ def finished(graph: Graph, room: Room = LITTLE) -> Graph:
 
 
 def lowerable(graph: Graph) -> Graph:
-    return optimize(batched(differentiate(tidied(graph))))
+    return optimized_whole(differentiate(tidied(graph)))
 
 
 def derived(graph: Graph, room: Room = LITTLE) -> Graph:

@@ -15,10 +15,13 @@ from difflang.passes.inline import inline
 from difflang.passes.simplify import simplify
 from difflang.passes.widen import widen, widen_closed
 
-ROUND = (inline, simplify, cse, fuse, cse, hoist, dce)
+Pass = Callable[[Graph], Graph]
+
+ROUND: tuple[Pass, ...] = (inline, simplify, cse, fuse, cse, hoist, dce)
+WHOLE: tuple[Pass, ...] = (widen, inline, simplify, window_sums, contract, cse, fuse, cse, hoist, dce)
 ROUNDS = 3
-AT_ONCE = {cse, dce}  # run again at once they change nothing
-BLIND = {cse, simplify}  # they see no dead equation, so one dropped gives them nothing to do
+AT_ONCE: set[Pass] = {cse, dce}  # run again at once they change nothing
+BLIND: set[Pass] = {cse, simplify}  # they see no dead equation, so one dropped gives them nothing to do
 
 
 def tidied(graph: Graph) -> Graph:
@@ -28,16 +31,11 @@ def tidied(graph: Graph) -> Graph:
     here: its derivative is then taken once too, not once a step. Sums of products are not contracted yet: as such their
     cotangents are chosen term by term.
     """
-    for rewrite in (dce, inline, simplify, widen_closed, simplify, window_sums, cse, dce, hoist_surely_done):
-        graph = verified(rewrite(graph), after=rewrite.__name__)
-    return graph
-
-
-def batched(graph: Graph) -> Graph:
-    """What maps do on whole arrays, and sums of products as contractions. Sums are added in another order."""
-    for rewrite in (widen, simplify, window_sums, contract):
-        graph = verified(rewrite(graph), after=rewrite.__name__)
-    return graph
+    narrow = after(graph, dce, inline, simplify)
+    wide = after(narrow, widen_closed)
+    if wide is not narrow:
+        wide = after(wide, simplify)
+    return after(wide, window_sums, cse, dce, hoist_surely_done)
 
 
 def optimize(graph: Graph) -> Graph:
@@ -45,13 +43,29 @@ def optimize(graph: Graph) -> Graph:
 
     Cost: linear; at most three rounds, and no pass where it is known to change nothing.
     """
-    settled: dict[Callable[[Graph], Graph], Graph] = {}  # what each pass would give back as it is
-    for rewrite in (dce, *ROUND * ROUNDS):
-        if settled.get(rewrite) is graph:
+    return settled(graph, dce, *ROUND * ROUNDS)
+
+
+def optimized_whole(graph: Graph) -> Graph:
+    """The same, what maps do done on whole arrays and sums of products as contractions: added in another order."""
+    return settled(graph, dce, *WHOLE, *ROUND * (ROUNDS - 1))
+
+
+def after(graph: Graph, *passes: Pass) -> Graph:
+    for rewrite in passes:
+        graph = verified(rewrite(graph), after=rewrite.__name__)
+    return graph
+
+
+def settled(graph: Graph, *passes: Pass) -> Graph:
+    """The graph after all passes, but for those that are known to change nothing."""
+    known: dict[Pass, Graph] = {}  # what each pass would give back as it is
+    for rewrite in passes:
+        if known.get(rewrite) is graph:
             continue
-        before, graph = graph, verified(rewrite(graph), after=rewrite.__name__)
+        before, graph = graph, after(graph, rewrite)
         if graph is before or rewrite in AT_ONCE:
-            settled[rewrite] = graph
+            known[rewrite] = graph
         if rewrite is dce:
-            settled |= {other: graph for other in BLIND if settled.get(other) is before}
+            known |= {other: graph for other in BLIND if known.get(other) is before}
     return graph

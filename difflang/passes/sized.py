@@ -14,8 +14,11 @@ Numbers = Callable[[str], Dim]
 
 def sized(graph: Graph, number: Numbers) -> Graph:
     """The graph with each name of a size replaced; a graph without names as it is. Cost: linear."""
+    graphs, _ = inner_first(graph)
+    if all(told(a, number) is a for inner in graphs for e in inner.eqns for a in e.attrs.values()):
+        return graph  # a size that has a name is an attribute first
     done: dict[Graph, Graph] = {}
-    for inner in inner_first(graph)[0]:
+    for inner in graphs:
         done[inner] = replaced(inner, number, done)
     return done[graph]
 

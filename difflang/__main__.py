@@ -1,4 +1,4 @@
-"""`python -m difflang.cli`."""
+"""`python -m difflang`."""
 
 from difflang.cli import main
 
