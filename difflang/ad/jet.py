@@ -104,6 +104,13 @@ class Jets:
             self.rules[key] = builder.finish([or_zeros(builder, d, y.type) for d, y in zip(dys, ys, strict=True)])
         return self.rules[key]
 
+    def parted(self, eqn: Eqn) -> Graph:
+        """A use of an op as an equal product."""
+        assert eqn.op.parted is not None
+        builder = Builder(span=eqn.span)
+        xs = [builder.param(v.type) for v in eqn.operands]
+        return builder.finish([eqn.op.parted(*xs, **eqn.attrs)])
+
 
 def no_series(eqn: Eqn) -> DifflangError:
     way = ("nest `jvp` or `f'`, whose derivatives of it are there to any order",)
@@ -176,6 +183,8 @@ class Tower:
         if op.elementwise and sum(linear) == 1 and xs[linear.index(True)] is not self.one(heads[0].type):
             return self.times(eqn, heads[0], xs, linear.index(True))
         varies = [i for i, x in enumerate(xs) if not x.constant]
+        if op.parted is not None and len(varies) > 1:
+            return self.parted(eqn, heads[0], xs)
         if op.elementwise and len(varies) == 1 and not xs[varies[0]].line and self.endless(eqn, xs):
             return self.composed(eqn, heads[0], xs, varies[0])
         return self.by_rule(eqn, heads, xs)
@@ -208,6 +217,11 @@ class Tower:
         powers, straight = self.powers[x], self.straight(x)
         (f,) = self.equation(eqn, [straight if k == i else other for k, other in enumerate(xs)])
         return [Series(head, lambda n: powers.weighted(n, f.__getitem__))]
+
+    def parted(self, eqn: Eqn, head: Value, xs: list[Series]) -> list[Series]:
+        """The op as an equal product; its own value is not rounded a second time."""
+        (product,) = self.run(self.jets.parted(eqn), xs, 0)
+        return [Series(head, product.__getitem__)]
 
     def straight(self, x: Series) -> Series:
         """The line through a head in the direction 1."""

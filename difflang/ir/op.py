@@ -116,6 +116,7 @@ class Op:
     elementwise: bool = False  # one result, of the operands' common shape
     lanes: Rule | None = None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n
     each: Rule | None = None  # (eqn, which operands have lanes, how many) -> how to do it in all at once, or None
+    parted: Rule | None = None  # (*operands, **attrs) -> an equal product, whose factors' rules lead back to themselves
     window: Rule | None = None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
     looks_up: bool = False  # reads the first operand at places that the others say; any place does no harm
     chooses: bool = False  # between the second and the third operand, element by element, by the first

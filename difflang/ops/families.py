@@ -148,11 +148,11 @@ def binary(
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
     samples: Samples = (Uniform(), Uniform()),
-    splats: bool = False,
+    **facts: Any,
 ) -> Op:
     """An elementwise function of two arrays of one type. The rules are `(d, z, x, y) -> dz`."""
     return elementwise(
-        name, jvp=jvp, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples, splats=splats
+        name, jvp=jvp, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples, **facts
     )
 
 

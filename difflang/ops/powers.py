@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
+from difflang.ir.op import Op
 from difflang.ops import precise
 from difflang.ops.compare import eq, ge, logical_and
-from difflang.ops.elementwise import POSITIVE, log
+from difflang.ops.constants import stop
+from difflang.ops.elementwise import POSITIVE, exp, log
 from difflang.ops.families import HOLOMORPHIC, Array, Example, Uniform, binary, like, of_complex, tensor
 from difflang.ops.linear import select
 
@@ -32,6 +34,16 @@ def power_less_exponent_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 
     return d * (z * log.one(select.one(edge, like(x, 1.0), x)))
 
 
+def power_parted(op: Op, x: Value, y: Value, **attrs: Any) -> Value:
+    """`x^c e^((y - c) log x)`, c being what y is here: one power of a fixed exponent, one exponential that is 1 here.
+
+    Where x = 0 the exponential is 1 throughout: in y the derivative is 0 there.
+    """
+    fixed = stop.one(y)
+    base = select.one(eq.one(x, like(x, 0.0)), like(x, 1.0), x)
+    return op.one(x, fixed, **attrs) * exp.one((y - fixed) * log.one(base))
+
+
 def pow_lower(jax: Any, x: Any, y: Any) -> Any:
     """XLA's power of a complex 0 is NaN, whatever the exponent, unless that is real."""
     lax, power = jax.lax, jax.lax.pow(x, y)
@@ -47,6 +59,7 @@ pow_ = binary(
     jvp=(power_less_base_jvp, power_less_exponent_jvp),
     reference=np.power,
     lower=pow_lower,
+    parted=lambda x, y: power_parted(pow_, x, y),
     accepts=HOLOMORPHIC,
     samples=(POSITIVE, Uniform()),
     doc="""`x` to the power `y`. Units: 1, 1 -> 1. Kinks: in x it is `y x^(y-1)`, 0 where y = 0; in y it is
@@ -63,6 +76,7 @@ power_less = binary(
     jvp=(power_less_base_jvp, power_less_exponent_jvp),
     reference=lambda x, y, n: precise.power_less(np, x, y, n, np.power),
     lower=power_less_lower,
+    parted=lambda x, y, n: power_parted(power_less, x, y, n=n),
     accepts=HOLOMORPHIC,
     samples=tuple(Example(((2, 3), (2, 3)), {"n": n}, POSITIVE) for n in (1, 2)),
     doc="""`x^(y-n)`, as if `y - n` were not rounded: for large x that rounding costs digits. Units: 1, 1 -> 1.

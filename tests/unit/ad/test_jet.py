@@ -22,7 +22,7 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import F64, Tensor
 from difflang.ir.verify import verify
-from difflang.ops.families import Uniform
+from difflang.ops.families import Example, Uniform
 from difflang.runtime.compile import compile
 from support.known import UNARY
 from support.language import checked
@@ -101,6 +101,8 @@ def branched(x: Value) -> list[Value]:
 COSTS: dict[str, Body] = {
     "elementary": lambda x: [op("exp", op("sin", x * x)) / (op("tanh", x) * op("sqrt", x * x + 1.0))],
     "powers": lambda x: [op("pow", op("sin", x) + 2.0, literal(x, 1.5)) * OPS["integer_pow"].one(op("exp", x), n=-3)],
+    "a power of both": lambda x: [op("pow", op("sin", x) + 2.0, op("cos", x) * x)],
+    "the same of lines": lambda x: [op("pow", x, x + 1.0)],
     "gamma": lambda x: [op("lgamma", op("exp", op("lgamma", x * x + 1.0)))],
     "inverse": lambda x: [op("atan", op("log", x * x + 2.0)) * op("erf", op("asinh", x))],
     "a loop": looped,
@@ -128,6 +130,16 @@ def test_the_cost_of_every_function_is_quadratic_in_the_order(name: str) -> None
         quadratic(lambda x, inner=inner: [function(inner(x))])
 
 
+BINARY = {name: op.samples[0].attrs if isinstance(op.samples[0], Example) else {}
+          for name, op in OPS.items() if op.elementwise and len(op.jvp or op.transpose or ()) == 2}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_the_cost_is_quadratic_where_both_operands_vary(name: str) -> None:
+    function = lambda x, y: OPS[name].one(x, y, **BINARY[name])
+    quadratic(lambda x: [function(op("sin", x) + 2.0, op("cos", x) * x + 0.5)])
+
+
 POWERED: dict[str, tuple[Body, Callable[[Any], Any]]] = {
     "a power that ends": (
         lambda x: [OPS["integer_pow"].one(x * x - 1.0, n=3)],
@@ -140,6 +152,14 @@ POWERED: dict[str, tuple[Body, Callable[[Any], Any]]] = {
     "a power in the exponent": (
         lambda x: [op("pow", literal(x, 2.5), op("sin", x) + 2.0)],
         lambda t: mp.mpf("2.5") ** (mp.sin(t) + 2),
+    ),
+    "a power of both": (
+        lambda x: [op("pow", op("sin", x) + 2.0, op("cos", x) - x)],
+        lambda t: (mp.sin(t) + 2) ** (mp.cos(t) - t),
+    ),
+    "a lesser power of both": (
+        lambda x: [OPS["power_less"].one(op("sin", x) + 2.0, op("cos", x) - x, n=2)],
+        lambda t: (mp.sin(t) + 2) ** (mp.cos(t) - t - 2),
     ),
     "a reciprocal": (
         lambda x: [OPS["integer_pow"].one(op("exp", x) + op("sin", x), n=-2)],
