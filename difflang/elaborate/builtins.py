@@ -84,6 +84,7 @@ ELEMENTWISE = {
             "erf",
             "erfc",
             "erfinv",
+            "gamma",
             "lgamma",
             "digamma",
             "isnan",
@@ -319,7 +320,6 @@ BUILTINS["map"] = map_
 LATER = [
     "print",
     "assert_close",
-    "gamma",
     "zeta",
 ]
 

@@ -1,4 +1,4 @@
-"""The gamma function's logarithm and its derivatives of every order, on the whole real line.
+"""The gamma function, its logarithm and the derivatives of that of every order, on the whole real line.
 
 Both engines compute them by the same formulas: XLA's and SciPy's own lose digits near zeros and poles and far out.
 `m` is NumPy or `jax.numpy`.
@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ops.digamma_left import digamma_left
+from difflang.ops.digamma_left import digamma_left, log
 from difflang.ops.families import Example, Uniform, unary
+from difflang.ops.pairs import Pair, pair, plus, times
 from difflang.ops.precise import polynomial, power
 
 # Chebyshev fits by mpmath's `chebyfit`, highest power first; `tests/support/fits.py` makes them again.
@@ -52,6 +53,8 @@ STIRLING_TAIL = (
 ROOT, ROOT_REST, ROOT_SLOPE = 1.4616321449683622, 9.549995429965697e-17, 0.9676722454476212  # of psi, and psi' there
 FAR = 2.5  # from here on the asymptotic series serve
 STIRLING_CONSTANT = 0.5 * math.log(2.0 * math.pi) - 0.5
+HALF_LOG_2_PI = (0.9189385332046728, -3.8782941580672414e-17)
+GAMMA_OVERFLOWS = 172.0
 
 # Bernoulli numbers B_2, B_4, ...
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
@@ -75,6 +78,12 @@ def reflected(m: Any, x: Any) -> Any:
     return m.where(x < 0, 1.0 - x, x)
 
 
+def stirling(m: Any, x: Any) -> Any:
+    """`lgamma(x)` for x from `FAR`."""
+    v = 1.0 / x
+    return (x - 0.5) * (m.log(x) - 1.0) + (STIRLING_CONSTANT + v * polynomial(STIRLING_TAIL, v * v))
+
+
 def lgamma_of(m: Any, x: Any) -> Any:
     """Between the zeros 1 and 2 and around them a polynomial times both; then Stirling's series; left of 0 reflected.
 
@@ -86,12 +95,44 @@ def lgamma_of(m: Any, x: Any) -> Any:
     s = m.where(low, z - 1.0, z - 2.0)
     near = s * m.where(low, z, z - 1.0) * polynomial(BETWEEN_ZEROS, s) - m.where(low, m.log(z), 0.0)
     f = m.where(y < FAR, FAR, y)
-    v = 1.0 / f
-    far = (f - 0.5) * (m.log(f) - 1.0) + (STIRLING_CONSTANT + v * polynomial(STIRLING_TAIL, v * v))
-    right = m.where(y < FAR, near, far)
+    right = m.where(y < FAR, near, stirling(m, f))
     beside = m.abs(beside_integer(m, x))
     left = m.log(math.pi / m.sin(math.pi * beside)) - right
     return m.where(x > 0, right, m.where(beside == 0, math.inf, left))
+
+
+def lgamma_pair(m: Any, x: Any) -> Pair:
+    """Stirling's series with twice the digits, for doubles from `FAR`."""
+    v = 1.0 / x
+    main = plus(times(pair(x - 0.5), log(m, pair(x))), pair(-x))
+    return plus(plus(main, HALF_LOG_2_PI), pair(v * polynomial(STIRLING_TAIL, v * v)))
+
+
+def gamma_of(m: Any, x: Any) -> Any:
+    """`x gamma(x)` by a polynomial up to `FAR`, then `gamma(x)` by Stirling's series; left of 0 reflected.
+
+    The logarithm that is exponentiated is small, or has digits to spare: for narrower types any double has.
+    Source: Abramowitz and Stegun 6.1.15, 6.1.17, 6.1.40.
+    """
+    dtype = x.dtype
+    if dtype.itemsize < 8:
+        x = x.astype(m.result_type(float))
+    size = m.abs(x)
+    low = size < 1.0
+    z = m.where(size < FAR, size, 1.5)
+    s = m.where(low, z - 1.0, z - 2.0)
+    near = m.exp(s * m.where(low, z, z - 1.0) * polynomial(BETWEEN_ZEROS, s))
+    times_x = near * m.where(low, 1.0, z)
+    f = m.where(size < FAR, FAR, m.minimum(size, 2.0 * GAMMA_OVERFLOWS))
+    high, rest = lgamma_pair(m, f) if dtype == np.float64 else (stirling(m, f), 0.0)
+    right = m.where(size < FAR, near / m.where(low, z, 1.0), m.exp(high) * (1.0 + rest))
+    inverse = m.where(size < FAR, 1.0 / times_x, m.exp(-high) * (1.0 - rest))
+    beside = beside_integer(m, x)
+    odd = m.floor(size) - 2.0 * m.floor(0.5 * size)
+    left = inverse * (math.pi / m.sin(math.pi * m.abs(beside))) / m.where(size < FAR, 1.0, size)
+    pole = m.where(x == 0, m.copysign(math.inf, x), math.nan)
+    y = m.where(x > 0, right, m.where(beside == 0, pole, m.where(odd == 1, left, -left)))
+    return m.where(m.isnan(x), x, y).astype(dtype)
 
 
 def digamma_right(m: Any, x: Any) -> Any:
@@ -185,6 +226,15 @@ lgamma = unary(
     lower=compiled(lgamma_of),
     samples=Uniform(0.3, 5.0),
     doc="""Logarithm of the absolute value of the gamma function; +Inf at its poles. Units: 1 -> 1.
+    Kinks: NaN at the poles 0, -1, -2, ...""",
+)
+gamma = unary(
+    "gamma",
+    jvp=lambda dx, y, x: dx * (y * digamma.one(x)),
+    reference=lambda x: gamma_of(np, x),
+    lower=compiled(gamma_of),
+    samples=Uniform(0.3, 5.0),
+    doc="""The gamma function; +-Inf at +-0, NaN at its other poles. Units: 1 -> 1.
     Kinks: NaN at the poles 0, -1, -2, ...""",
 )
 digamma = unary(

@@ -205,6 +205,18 @@ def test_slopes_left_of_zero(name: str, allowed: int, way: Any) -> None:
     check(f"compiled {name}", x, compile(graph)(x, np.ones_like(x))[0], want, allowed)
 
 
+@pytest.mark.parametrize("way", [pushed, pulled])
+def test_gamma_and_its_slope_left_of_zero(way: Any) -> None:
+    x = left_of_zero()
+    x = x[(x > -165.0) & (x < -1e-10)]
+    graph = finished(way(Call(OPS["gamma"], (x,), {}).graph(), (True,)))
+    value, slope = Reference.of(mp.gamma, x), Reference.of(lambda x: mp.gamma(x) * psi(0, x), x)
+    for engine, run in (("interpreted", evaluate), ("compiled", lambda g, *xs: compile(g)(*xs))):
+        got = run(graph, x, np.ones_like(x))
+        check(f"{engine} slope", x, got[0], slope, 8)
+        check(f"{engine} value", x, run(finished(Call(OPS["gamma"], (x,), {}).graph()), x)[0], value, 4)
+
+
 def test_digamma_left_of_zero_in_single_precision() -> None:
     x = np.unique(left_of_zero().astype(np.float32))
     x = x[x != np.round(x)]

@@ -51,6 +51,10 @@ def erfinv_slope(x: Number) -> Number:
     return mp.exp(erfinv(x) ** 2) * mp.sqrt(mp.pi) / 2
 
 
+def gamma(x: Number) -> Number:
+    return mp.gamma(x) if x != mp.floor(x) or x > 0 else mp.nan if x else mp.inf
+
+
 def lgamma(x: Number) -> Number:
     if x <= 0:
         return mp.inf if x == mp.floor(x) else mp.log(mp.pi / abs(mp.sin(mp.pi * x))) - lgamma(1 - x)
@@ -153,6 +157,10 @@ UNARY: dict[str, Known] = {
     "gelu_slope": Known(
         lambda x: below(x) + x * density(x), lambda x: (2 - x * x) * density(x),
         near=(0.0, -1.8, -0.35), dense=(-10, 10),
+    ),
+    "gamma": Known(
+        gamma, lambda x: gamma(x) * psi(0, x), low=0.0, high=171.0,
+        near=(*GAMMA_ROOTS, 2.5), dense=(0, 20),
     ),
     "lgamma": Known(lgamma, lambda x: psi(0, x), low=0.0, near=GAMMA_ROOTS, dense=(0, 10)),
     "digamma": Known(lambda x: psi(0, x), lambda x: psi(1, x), low=0.0, near=GAMMA_ROOTS, dense=(0, 10)),

@@ -34,7 +34,8 @@ ELEMENTWISE = {
     "asin": (np.arcsin, U), "acos": (np.arccos, U), "atan": (np.arctan, V), "sinh": (np.sinh, V), "cosh": (np.cosh, V), "tanh": (np.tanh, V),
     "asinh": (np.arcsinh, V), "acosh": (lambda x: np.arccosh(x + 1), P), "atanh": (np.arctanh, U), "sigmoid": (sp.expit, V),
     "relu": (lambda x: np.maximum(x, 0), V), "softplus": (lambda x: np.logaddexp(0, x), V), "gelu": (lambda x: x * sp.ndtr(x), V),
-    "erf": (sp.erf, V), "erfc": (sp.erfc, V), "erfinv": (sp.erfinv, U), "lgamma": (sp.gammaln, P), "digamma": (sp.digamma, P),
+    "erf": (sp.erf, V), "erfc": (sp.erfc, V), "erfinv": (sp.erfinv, U), "gamma": (sp.gamma, P), "lgamma": (sp.gammaln, P),
+    "digamma": (sp.digamma, P),
     "sinc": (lambda x: np.sinc(x / np.pi), V), "isnan": (np.isnan, V), "isinf": (np.isinf, V), "isfinite": (np.isfinite, V),
 }  # fmt: skip
 

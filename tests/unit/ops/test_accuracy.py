@@ -49,6 +49,7 @@ FUNCTIONS: list[tuple[str, Exact, tuple[float, ...], float]] = [
     ("erf", mp.erf, (-2.0, -1e-9, 1e-12, 0.3, 1.0, 2.5), 24),
     ("erfc", mp.erfc, (-2.0, -1e-9, 1e-12, 0.3, 1.0, 2.5, 5.0), 60),
     ("erfinv", mp.erfinv, (-0.9, -1e-9, 1e-10, 0.3, 0.9, 0.99), 32),
+    ("gamma", mp.gamma, (-2.3, -0.7, 1e-6, 0.3, 1.3, 2.5, 10.0, 100.5), 64),
     ("lgamma", lambda x: mp.log(abs(mp.gamma(x))), (-2.3, -0.7, 1e-6, 0.3, 1.3, 2.5, 10.0, 1e4), 64),
     ("digamma", mp.digamma, (-2.3, -0.4, 1e-6, 0.3, 1.3, 2.5, 10.0, 1e4), 64),
     ("positive_reciprocal", lambda x: 1 / x, POSITIVE, 4),
