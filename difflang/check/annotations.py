@@ -8,6 +8,7 @@ from typing import cast
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.changes import fits_change
 from difflang.check.enums import enum_type, fits_enum
 from difflang.check.modules import Records
 from difflang.check.qualified import no_such_type
@@ -276,17 +277,8 @@ class Annotations:
                 return not type.args and all([inner.match(f.type, t) for f, t in pairs])
             case tree.TypeName(path=(name,)), _ if name in self.generics:
                 return False
-            case tree.TypeCall(path=("D",), args=(arg,)), Tensor():
-                return self.matched(arg, type, waiting)
-            case tree.TypeCall(path=("D",), args=(tree.TypeApply() as arg,)), RecordType() if type.tangent:
-                return self.matched(
-                    arg, replace(type, tangent=False, args=type.args or self.told_by_fields(type)), waiting
-                )
-            case tree.TypeCall(path=("D",), args=(tree.TypeTuple(items=parts),)), TupleType(items=items) if len(
-                parts
-            ) == len(items):
-                changes = [replace(written, args=(part,)) for part in parts]
-                return all([self.matched(w, t, waiting) for w, t in zip(changes, items, strict=True)])
+            case tree.TypeCall(path=("D",), args=(arg,)), _:
+                return fits_change(self, written, arg, type, waiting)
             case tree.TypeTuple(items=items), TupleType() if len(items) == len(type.items):
                 return all([self.matched(w, t, waiting) for w, t in zip(items, type.items, strict=True)])
             case tree.TypeTuple(items=(only,)), _:
@@ -310,15 +302,6 @@ class Annotations:
             return True
         pairs = [*zip(params, known.params, strict=True), (written.result, known.result)]
         return all([self.matched(w, t, waiting) for w, t in pairs])
-
-    def told_by_fields(self, type: RecordType) -> tuple[object, ...]:
-        """What a record is applied to, by the types of the fields that are there."""
-        generics = generics_of(type.decl)
-        inner = Annotations(self.unifier, self.at_home(type.decl), {}, generics)
-        written = {f.name: f.type for f in type.decl.fields}
-        for name, found in zip(type.names, type.fields, strict=True):
-            inner.match(tree.TypeCall(written[name].span, ("D",), (written[name],)), found)
-        return tuple(inner.bound.get(name) for name in generics)
 
     def match_argument(self, arg: object, found: object, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
         if isinstance(found, (int, Poly)) and isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):

@@ -92,7 +92,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
+    """A tuple, or the tangent of a function `of`: of what it captured."""
+
     items: tuple[LangType, ...]
+    of: ClosureType | None = None
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.items))})"
@@ -233,7 +236,7 @@ def tangent_type(type: LangType) -> LangType:
         case Tensor():
             return type if pruned(type.dtype).differentiable else UNIT
         case TupleType():
-            return TupleType(tuple(map(tangent_type, type.items)))
+            return TupleType(tuple(map(tangent_type, type.items)), type.of)
         case RecordType():
             pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
             kept = [(n, t) for n, t in pairs if t != UNIT]
@@ -246,7 +249,7 @@ def tangent_type(type: LangType) -> LangType:
         case SumType():
             return SumType(tuple(map(tangent_type, type.options)), type.tag)
         case ClosureType():
-            return TupleType(tuple(map(tangent_type, type.captures)))
+            return TupleType(tuple(map(tangent_type, type.captures)), type)
         case _:
             return UNIT
 
@@ -283,7 +286,8 @@ def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
         case Tensor():
             return change(type)
         case TupleType():
-            return TupleType(tuple(mapped(t, change) for t in type.items))
+            of = None if type.of is None else mapped_function(type.of, change)
+            return TupleType(tuple(mapped(t, change) for t in type.items), of)
         case RecordType():
             fields = tuple(mapped(t, change) for t in type.fields)
             args = tuple(mapped_argument(a, change) for a in type.args)
@@ -293,11 +297,15 @@ def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
         case SumType():
             return SumType(tuple([mapped(t, change) for t in type.options]), change(type.tag))
         case ClosureType():
-            return ClosureType(type.code, tuple(mapped(t, change) for t in type.captures))
+            return mapped_function(type, change)
         case FnType():
             return FnType(tuple(mapped(t, change) for t in type.params), mapped(type.result, change), type.linear)
         case _:
             return type
+
+
+def mapped_function(type: ClosureType, change: Callable[[Tensor], Tensor]) -> ClosureType:
+    return ClosureType(type.code, tuple(mapped(t, change) for t in type.captures))
 
 
 def mapped_argument(argument: object, change: Callable[[Tensor], Tensor]) -> object:

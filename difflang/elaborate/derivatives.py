@@ -44,6 +44,7 @@ from difflang.elaborate.terms import (
     Term,
     Tuple,
     Variant,
+    closure_type,
     leaves,
     like,
     rebuilt_record,
@@ -211,7 +212,7 @@ def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value]
             points.append(term.value)
             return Array(cx.builder.param(term.tensor, term.value.hint), origin=term.origin)
         case Tuple():
-            return Tuple(tuple([replaced(cx, t, (), points, span) for t in term.items]))
+            return Tuple(tuple([replaced(cx, t, (), points, span) for t in term.items]), term.of)
         case Record():
             return rebuilt_record(term.type, tuple([replaced(cx, t, (), points, span) for t in term.fields]))
         case Variant():
@@ -329,9 +330,9 @@ def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
         case Array():
             return Array(next(parts)) if pruned(term.tensor.dtype).differentiable else UNIT_TERM
         case Tuple():
-            return Tuple(tuple([tangent_term(t, parts) for t in term.items]))
+            return Tuple(tuple([tangent_term(t, parts) for t in term.items]), term.of)
         case Closure():
-            return Tuple(tuple([tangent_term(t, parts) for t in term.captures]))
+            return Tuple(tuple([tangent_term(t, parts) for t in term.captures]), closure_type(term))
         case Sum():
             return Sum(term.tag, tuple([tangent_term(t, parts) for t in term.parts]))
         case Variant():

@@ -186,7 +186,7 @@ def structured(type: LangType, parts: Iterator[Term]) -> Term:
         case Tensor():
             return next(parts)
         case TupleType():
-            return Tuple(tuple([structured(t, parts) for t in type.items]))
+            return Tuple(tuple([structured(t, parts) for t in type.items]), type.of)
         case RecordType():
             return rebuilt_record(type, tuple([structured(t, parts) for t in type.fields]))
         case VariantType():

@@ -13,7 +13,7 @@ from difflang.base.source import Span
 from difflang.check.closures import VariantCode
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake
-from difflang.check.sums import alike, joint, kin, whole
+from difflang.check.sums import alike, joint, kin, options_of, whole
 from difflang.check.types import (
     ClosureType,
     FnType,
@@ -44,6 +44,7 @@ from difflang.elaborate.terms import (
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Value
+from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
 
@@ -58,12 +59,10 @@ def constructor(decl: tree.Enum, index: int, module: Module) -> Term:
 def held_as(builder: Builder, term: Term, type: LangType) -> Term:
     """The value, held as a value of a type that has more options; see `joint`."""
     match term, type:
-        case Sum(), SumType() if isinstance(type.options[0], TupleType):
-            return Sum(term.tag, each(builder, term.parts, type.options))
         case _, SumType():
             return among(builder, term, type)
         case Tuple(), TupleType():
-            return Tuple(each(builder, term.items, type.items))
+            return Tuple(each(builder, term.items, type.items), type.of)
         case Record(), RecordType():
             return rebuilt_record(type, each(builder, term.fields, type.fields))
         case Variant(), VariantType():
@@ -99,7 +98,7 @@ def place(builder: Builder, type: SumType, option: LangType) -> int:
         return type.marks.index(option.index)
     assert isinstance(builder.solver, Unifier)
     for i, other in enumerate(type.options):
-        if isinstance(option, ClosureType) and alike(builder.solver, other, option) == other:
+        if alike(builder.solver, other, option) == other:
             return i
     raise InternalError(f"{option} is not {type}")
 
@@ -107,14 +106,22 @@ def place(builder: Builder, type: SumType, option: LangType) -> int:
 def marked(builder: Builder, term: Sum, type: SumType) -> Value:
     """The tag as the other type counts."""
     old = term.type
-    moves = [(m, type.marks[place(builder, type, o)]) for m, o in zip(old.marks, old.options, strict=True)]
-    tag = term.tag
+    return recounted(
+        builder,
+        term.tag,
+        [(m, type.marks[place(builder, type, o)]) for m, o in zip(old.marks, old.options, strict=True)],
+    )
+
+
+def recounted(builder: Builder, tag: Value, moves: Sequence[tuple[int, int]]) -> Value:
+    """A tag with other numbers in the place of those that it can be."""
     if all(m == n for m, n in moves):
         return tag
-    found = builder.const(moves[-1][1], type.tag)
+    assert isinstance(tag.type, Tensor)
+    found = builder.const(moves[-1][1], tag.type)
     for before, after in moves[:-1]:
-        here = builder.one("eq", builder.own(term.tag), builder.const(before, type.tag))
-        found = builder.one("select", here, builder.const(after, type.tag), found)
+        here = builder.one("eq", builder.own(tag), builder.const(before, tag.type))
+        found = builder.one("select", here, builder.const(after, tag.type), found)
     return found
 
 
@@ -132,9 +139,35 @@ def meeting(cx: Context, a: LangType, b: LangType, span: Span, what: str = "this
     if found is None and kin(cx.unifier, a, b):
         raise cx.not_yet("a string chosen at run time is", span, "choose on the host")
     if found is None:
+        to_be_told(cx, a, b)
         message = f"{what} is {show_type(a)} on one way here and {show_type(b)} on another"
         raise mistake("DL0327", message, (span, "the ways meet here"))
     return found
+
+
+def takes_place(cx: Context, old: LangType, new: LangType) -> bool:
+    """Whether a value may stand where another one stood. Errors: Undecided where only a use of the definition tells."""
+    if kin(cx.unifier, old, new):
+        return True
+    to_be_told(cx, old, new)
+    return False
+
+
+def to_be_told(cx: Context, a: LangType, b: LangType) -> None:
+    """Errors: Undecided for types that differ in nothing but functions of which a definition knows only the type."""
+    found = differences(cx.unifier, a, b) if cx.root.definition else []
+    if found and all(functions(m, n) for m, n in found):
+        raise Undecided
+
+
+def functions(a: LangType, b: LangType) -> bool:
+    """Whether two types are of functions, or of changes of a record that holds some."""
+    match a, b:
+        case RecordType(tangent=True), RecordType(tangent=True):
+            return a.decl is b.decl and a.names != b.names
+        case _:
+            options = (*options_of(a), *options_of(b))
+            return all(isinstance(o, (FnType, ClosureType)) for o in options)
 
 
 def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Span, Span], word: str) -> bool:
@@ -144,9 +177,9 @@ def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Sp
     a, b = type_of(then), type_of(other)
     if joint(cx.unifier, a, b) is not None:
         return True
-    found = differences(cx.unifier, a, b)
-    if cx.root.definition and (made_of_sizes(predicate) or any(FnType in map(type, pair) for pair in found)):
+    if cx.root.definition and made_of_sizes(predicate):
         raise Undecided
+    to_be_told(cx, a, b)
     if kin(cx.unifier, a, b):
         raise cx.not_yet("a string chosen at run time is", ends[0], "choose on the host")
     message = (
