@@ -61,7 +61,7 @@ CODES: dict[str, str] = {
     "DL0201": "an unknown name",
     "DL0202": "an unknown type",
     "DL0203": "a size that is not bound",
-    "DL0204": "sizes that cannot be told from a formula",
+    "DL0204": "sizes that cannot be told",
     "DL0205": "a derivative operator without its function",
     "DL0206": "an unknown field",
     "DL0207": "an assignment to what cannot change",

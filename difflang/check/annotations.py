@@ -12,7 +12,16 @@ from difflang.check.changes import fits_change
 from difflang.check.enums import enum_type, fits_enum
 from difflang.check.modules import Records
 from difflang.check.qualified import no_such_type
-from difflang.check.reports import Undecided, holds_itself, kind_of, mistake, unbound_size, unknown_type, untold
+from difflang.check.reports import (
+    Undecided,
+    holds_itself,
+    kind_of,
+    mistake,
+    not_told,
+    unbound_size,
+    unknown_type,
+    untold,
+)
 from difflang.check.sizes import arithmetic, free_names
 from difflang.check.sums import is_stacked, joint
 from difflang.check.types import (
@@ -52,7 +61,8 @@ class Annotations:
 
     `bound` maps dim names, element types and shapes to what they stand for; `generics` are the declared bounds;
     `records` finds a record or an enum; `rigid` says that a name met for the first time is a size of its own (a
-    definition is being checked) rather than an error.
+    definition is being checked) rather than an error; `untold` are names that what was given for a parameter leaves
+    open, each with where that was, and the parameter.
     """
 
     unifier: Unifier
@@ -61,6 +71,7 @@ class Annotations:
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
     within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
+    untold: dict[str, tuple[Span, Span]] = field(default_factory=dict[str, tuple[Span, Span]])
 
     # ---- evaluation: every name is bound, or becomes rigid
 
@@ -136,6 +147,8 @@ class Annotations:
             return Tensor(value)
         if isinstance(value, (int, Poly)):
             raise mistake("DL0301", f"`{name}` is a size here, not a type", (written.span, ""))
+        if value is None and name in self.untold:
+            raise self.unbound(written.span, name)
         if value is None or isinstance(value, (Spread, tuple)):
             raise Undecided
         return value
@@ -216,13 +229,17 @@ class Annotations:
                     return found
                 if found is not None or name in DTYPES:
                     raise mistake("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
-                raise unbound_size(written.span, name)
+                raise self.unbound(written.span, name)
             case tree.DimBinary(op=op):
                 return arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs))
             case tree.TypeTuple(items=(only,)):
                 return self.dim(only)
             case _:
                 raise mistake("DL0301", "a type stands where a size is expected", (written.span, ""))
+
+    def unbound(self, span: Span, name: str) -> DifflangError:
+        """What is said of a name that stands for nothing."""
+        return not_told(name, *self.untold[name], span) if name in self.untold else unbound_size(span, name)
 
     def record_type(self, record: tree.Record, args: Mapping[str, Binding]) -> RecordType:
         """The record applied to its arguments."""
@@ -267,7 +284,8 @@ class Annotations:
                 type.decl is self.records(".".join(path)) and not type.tangent
             ):
                 pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
-                return len(args) == len(type.args) and all([self.match_argument(a, t, waiting) for a, t in pairs])
+                told = [t is None or self.match_argument(a, t, waiting) for a, t in pairs]
+                return len(args) == len(type.args) and all(told)
             case ((tree.TypeName() | tree.TypeApply() | tree.TypeCall()), (VariantType() | SumType())) if (
                 variants := type.variants if isinstance(type, SumType) else (type,)
             ):

@@ -37,7 +37,7 @@ def joint(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
             return None if items is None else TupleType(items)
         case RecordType(), RecordType() if a.decl is b.decl and a.tangent == b.tangent and a.names == b.names:
             fields = all_joint(unifier, a.fields, b.fields)
-            return None if fields is None else replace(a, fields=fields)
+            return None if fields is None else replace(a, fields=fields, args=merged(a.args, b.args))
         case _ if all(kind(o) is not None for o in (*options_of(a), *options_of(b))):
             return one_of(unifier, a, b)
         case _:
@@ -173,18 +173,18 @@ def merged(a: Sequence[object], b: Sequence[object]) -> tuple[object, ...]:
 
 
 def unknown(type: LangType) -> bool:
-    """Whether some argument of an enum in a type has not been told."""
+    """Whether some argument of an enum in a type, or of a record of enums, has not been told."""
     match type:
-        case VariantType():
+        case VariantType() | RecordType():
             return None in type.args or any(map(unknown, type.fields))
-        case TupleType(items=parts) | RecordType(fields=parts) | SumType(options=parts) | ClosureType(captures=parts):
+        case TupleType(items=parts) | SumType(options=parts) | ClosureType(captures=parts):
             return any(map(unknown, parts))
         case _:
             return False
 
 
 def more_told(a: LangType, b: LangType) -> LangType:
-    """Two types that are the same but for the arguments of enums that one of them does not know."""
+    """Two types that are the same but for the arguments that one of them does not know."""
     match a, b:
         case VariantType(), VariantType():
             return replace(a, args=merged(a.args, b.args), fields=tuple(map(more_told, a.fields, b.fields)))
@@ -193,7 +193,7 @@ def more_told(a: LangType, b: LangType) -> LangType:
         case TupleType(), TupleType():
             return replace(a, items=tuple(map(more_told, a.items, b.items)))
         case RecordType(), RecordType():
-            return replace(a, fields=tuple(map(more_told, a.fields, b.fields)))
+            return replace(a, args=merged(a.args, b.args), fields=tuple(map(more_told, a.fields, b.fields)))
         case ClosureType(), ClosureType():
             return ClosureType(a.code, tuple(map(more_told, a.captures, b.captures)))
         case _:

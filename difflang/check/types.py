@@ -111,12 +111,17 @@ class RecordType:
     decl: tree.Record
     names: tuple[str, ...]
     fields: tuple[LangType, ...]
-    args: tuple[object, ...] = ()  # the dims and element types it was applied to
+    args: tuple[object, ...] = ()  # the dims and element types it was applied to; None where nothing has told yet
     tangent: bool = False
 
     def __str__(self) -> str:
-        args = f"[{', '.join(map(str, self.args))}]" if self.args else ""
+        args = applied(self.args)
         return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
+
+
+def applied(args: Sequence[object]) -> str:
+    """What a record or an enum is applied to, as messages write it."""
+    return f"[{', '.join('_' if a is None else str(a) for a in args)}]" if args else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,7 @@ class VariantType:
     index: int
     names: tuple[str, ...]
     fields: tuple[LangType, ...]
-    args: tuple[object, ...] = ()  # as a record's; None where nothing has told yet
+    args: tuple[object, ...] = ()  # as a record's
     tangent: bool = False
     home: Callable[[str], tree.Record | tree.Enum | None] | None = field(default=None, compare=False, repr=False)
 
@@ -136,7 +141,7 @@ class VariantType:
         return self.decl.variants[self.index].name
 
     def __str__(self) -> str:
-        args = f"[{', '.join('_' if a is None else str(a) for a in self.args)}]" if self.args else ""
+        args = applied(self.args)
         return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
 
 

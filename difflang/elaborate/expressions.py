@@ -79,6 +79,8 @@ def lookup(cx: Context, id: str, span: Span) -> Term:
     binding = cx.scope.find(id)
     if binding is not None:
         return bound_term(cx, binding, span)
+    if id in cx.annotations.untold:
+        raise cx.annotations.unbound(span, id)
     var = cx.module.host.get(id)
     if var is not None:
         return host_term(cx, Global(cx.module, id), var, span)

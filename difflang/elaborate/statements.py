@@ -25,6 +25,7 @@ from difflang.elaborate.signatures import held_to
 from difflang.elaborate.sum_arrays import is_array_of_sums, items, tags
 from difflang.elaborate.sums import takes_place
 from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
+from difflang.elaborate.told import told
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.writes import logged, note
 from difflang.ir.dims import Poly
@@ -124,6 +125,7 @@ def declared(cx: Context, written: tree.TypeExpr, value: Term, span: Span, what:
     known = set(cx.annotations.bound)
     if not cx.annotations.match(written, type_of(value)):
         raise not_this_type(written, type_of(value), span, what)
+    value = told(cx.annotations, written, value)
     for name, size in cx.annotations.bound.items():
         if name not in known and isinstance(size, (int, Poly)):
             cx.scope.bind(name, size)

@@ -86,6 +86,34 @@ def test_value(name: str, declarations: str, expression: str, value: object) -> 
     compare(answer(expression, SHAPES + declarations), value)
 
 
+SIZED = """
+enum Kind[n] { On(w: f64[n]), Off }
+record M[n] { k: Kind[n], b: f64 }
+record W[n] { m: M[n], y: f64[n] }
+let n = 7
+fn total(m: M[n]) -> f64 = m.b + (match m.k { On(w) => sum(w), Off => 0.0 })
+fn size(m: M[n]) -> i32 = n
+fn chosen(c: bool, x: f64[n]) -> M[n] = M(k = if c { On(x) } else { Off }, b = 2.0)
+fn off(x: f64[n]) -> M[n] = M(Off, 2.0)
+fn beside(m: M[n], x: f64[n]) -> i32 = size(m)
+fn inside(w: W[n]) -> i32 = size(w.m)
+fn either(c: bool) -> i32 = size(if c { M(Off, 2.0) } else { M(On([1.0, 2.0]), 3.0) })
+let here: M[3] = M(Off, 2.0)
+let there = M(Off, 2.0)
+let again: M[4] = there
+"""
+
+
+def test_a_record_whose_variant_does_not_tell_its_size() -> None:
+    """The size is that of any written type that the value meets; who does not need it does not ask."""
+    compare(answer("(total(M(Off, 2.0)), total(here + grad(total)(here)))", SIZED), (2, 3))
+    told = (
+        "[size(here), size(again), size(chosen(true, [1.0, 2.0])), size(off([1.0])), beside(M(Off, 1.0), [1.0, 2.0])]"
+    )
+    compare(answer(told, SIZED), [3, 4, 2, 1, 2])
+    compare(answer("[inside(W(M(Off, 1.0), [1.0, 2.0])), either(true), either(false)]", SIZED), [2, 2, 2])
+
+
 DERIVATIVES = [
     ("grad_in_an_enum", "fn f(i: i32) -> f64 = match grad(area)(pick(i, 3.0)) {\n  Circle(dr) => dr\n  Box(dw, dh) => 100.0 * dw + dh\n  Empty => -1.0\n}",
      ALL.format("f(i)"), [6 * pi, 203, -1]),
@@ -241,6 +269,9 @@ WRONG = [
     ("fn f(x: f64) -> f64 = area(x)", "DL0304"),
     ("enum Way { Left, Right }\nfn g(w: Way) -> f64 = match w { Left => 1.0, Right => 2.0 }\nfn f(w: Way) -> Way = w + grad(g)(w)", "DL0401"),
     ("fn f(c: bool) -> Shape = if c { Circle(1.0) } else { 2.0 }", "DL0327"),
+    (f"{SIZED}print(size(M(Off, 2.0)))", "DL0204"),
+    (f"{SIZED}fn all(m: M[n]) -> f64[n] = ones(n)\nprint(all(there))", "DL0204"),
+    ("enum Opt[T] { Some(x: T), None }\nfn f[T: float](o: Opt[T]) -> i32 = i32(T(1))\nprint(f(None))", "DL0204"),
 ]  # fmt: skip
 
 
