@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -59,10 +59,9 @@ Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 class Annotations:
     """Reads written types against what their names are bound to by now.
 
-    `bound` maps dim names, element types and shapes to what they stand for; `generics` are the declared bounds;
-    `records` finds a record or an enum; `rigid` says that a name met for the first time is a size of its own (a
-    definition is being checked) rather than an error; `untold` are names that what was given for a parameter leaves
-    open, each with where that was, and the parameter.
+    `bound` maps dim names, element types and shapes to what they stand for, but for those that are `untold`; `generics`
+    are the declared bounds; `records` finds a record or an enum; `rigid` says that a name met for the first time is a
+    size of its own (a definition is being checked) rather than an error.
     """
 
     unifier: Unifier
@@ -71,7 +70,7 @@ class Annotations:
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
     within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
-    untold: dict[str, tuple[Span, Span]] = field(default_factory=dict[str, tuple[Span, Span]])
+    untold: dict[str, tuple[Span, Span]] = field(default_factory=dict[str, Any])  # by the argument and its parameter
 
     # ---- evaluation: every name is bound, or becomes rigid
 
@@ -147,10 +146,8 @@ class Annotations:
             return Tensor(value)
         if isinstance(value, (int, Poly)):
             raise mistake("DL0301", f"`{name}` is a size here, not a type", (written.span, ""))
-        if value is None and name in self.untold:
-            raise self.unbound(written.span, name)
         if value is None or isinstance(value, (Spread, tuple)):
-            raise Undecided
+            raise self.unbound(written.span, name) if name in self.untold else Undecided
         return value
 
     def applied(self, written: tree.TypeApply, name: str) -> LangType:

@@ -64,8 +64,10 @@ class Unifier:
                 return True
             case TupleType(items=parts):
                 return all([self.vector(t) for t in parts])
-            case RecordType(fields=parts):
+            case RecordType(fields=parts) | VariantType(fields=parts):
                 return type.tangent and all([self.vector(t) for t in parts])
+            case SumType(options=parts):
+                return all([self.vector(t) for t in parts])
             case _:
                 return False
 

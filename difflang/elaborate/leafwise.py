@@ -23,6 +23,7 @@ from difflang.elaborate.terms import (
     Term,
     Tuple,
     Variant,
+    children,
     leaves,
     rebuilt_record,
     rebuilt_variant,
@@ -90,14 +91,6 @@ def of_one_structure(cx: Context, a: Term, b: Term) -> bool:
 
 def with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
-
-
-def children(term: Term) -> tuple[Term, ...]:
-    match term:
-        case Record(fields=parts) | Variant(fields=parts) | Tuple(items=parts):
-            return parts
-        case _:
-            return ()
 
 
 def moves(value: Term, change: Term) -> bool:

@@ -229,7 +229,8 @@ def not_a_vector(decl: tree.Fn, param: tree.Param) -> str:
     vectors = [g.name for g in decl.generics if g.bound == "vec"]
     if not isinstance(param.type, tree.TypeName) or param.type.path[0] not in vectors:
         return ""
-    return f"`{param.type.path[0]}: vec` is a float or an array of floats, a tuple of such, or a change of a record"
+    of_floats = "a float or an array of floats, a tuple of such"
+    return f"`{param.type.path[0]}: vec` is {of_floats}, or a change of a record or an enum"
 
 
 def both_size_and_value(param: tree.Param) -> DifflangError:

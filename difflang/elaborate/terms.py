@@ -188,6 +188,15 @@ def closure_type(term: Closure) -> ClosureType:
     return ClosureType(term.code, tuple(map(type_of, term.captures)))
 
 
+def children(term: Term) -> tuple[Term, ...]:
+    """The parts of a value that has parts."""
+    match term:
+        case Record(fields=parts) | Variant(fields=parts) | Tuple(items=parts) | Sum(parts=parts):
+            return parts
+        case _:
+            return ()
+
+
 def leaves(term: Term) -> list[Value]:
     """The IR values of a term, in the order of `leaf_types(type_of(term))`."""
     match term:

@@ -146,6 +146,13 @@ DERIVATIVES = [
      ALL.format("f(i)"), [4 * pi + 10, 4 + 20, 0]),
     ("of_a_variant_without_fields", "fn f(x: f64) -> f64 {\n let s = Empty\n let (a, d) = value_and_grad(area)(s)\n let (b, c) = jvp(area)(s, d)\n"
      " area(s + d) + a + b + c + (match d { Empty => x, _ => 0.0 })\n}", "f(3.0)", 3),
+    ("measured_where_a_part_holds_no_number", "record P { s: Shape, k: f64 }\nfn f(p: P) -> f64 = p.k^2 + area(p.s)\n"
+     "fn g(i: i32) -> f64 {\n let d = grad(f)(P(pick(i, 3.0), 2.0))\n dot(d, d)\n}",
+     "(dot(grad(f)(P(Empty, 2.0)), ones_like(P(Empty, 2.0))), norm(grad(area)(Empty)), g(1), g(2))", (4, 0, 16 + 13, 16)),
+    ("measured_in_depth", "enum In { Pair(a: f64, b: f64), Out }\nenum Deep { One(i: In), Two(x: f64[2]) }\n"
+     "fn value(d: Deep) -> f64 = match d { One(Pair(a, b)) => a * b, One(Out) => 1.0, Two(x) => sum(x^2) }\n"
+     "fn deep(i: i32) -> Deep = if i < 2 { One(if i == 0 { Pair(3.0, 4.0) } else { Out }) } else { Two([1.0, 2.0]) }\n"
+     "fn f(i: i32) -> f64 = norm(grad(value)(deep(i)))", ALL.format("f(i)"), [5, 0, 20**0.5]),
     ("of_a_known_variant", "", "grad(area)(Box(2.0, 3.0, 1))", (3, 2)),
     ("whole_jacobians_of_a_known_variant", "fn f(b: Shape) -> f64[2] = match b { Box(w, h, _) => [w * h, w], _ => [0.0, 0.0] }",
      "jacobian(f)(Box(2.0, 3.0, 1))", ([3, 1], [2, 0])),
