@@ -23,6 +23,7 @@ from difflang.elaborate.builtins import BUILTINS, Taken, builtin
 from difflang.elaborate.complexes import in_parts
 from difflang.elaborate.context import Context
 from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.sum_arrays import each, is_array_of_sums
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -318,6 +319,8 @@ def total(cx: Context, term: Term, span: Span) -> Array:
         if not holds(type_of(term), (VariantType, SumType)):
             raise cx.error("DL0401", "there is no number in this to add up", span)
         return cx.literal(0.0, span, literal_dtype(0.0, cx.module.default_float), 0.0)
+    if is_array_of_sums(term):
+        return total(cx, each(cx, [term], span, lambda items: total(cx, items[0], span)), span)
     if isinstance(term, Sum):
         return total_of_option(cx, term, span)
     first, *rest = [total(cx, t, span) for t in children(term) if numbered(t)]

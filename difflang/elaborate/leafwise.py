@@ -13,7 +13,9 @@ from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.numbers import beside
 from difflang.elaborate.operators import COMPARISONS, elementwise
 from difflang.elaborate.spelling import spelled
+from difflang.elaborate.sum_arrays import each, is_array_of_sums
 from difflang.elaborate.sums import recounted, to_be_told
+from difflang.elaborate.tangents import tags_of
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -35,6 +37,8 @@ from difflang.ir.graph import Value
 
 def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any) -> Term:
     """The op on every leaf of values of one structure; a number goes with each."""
+    if any(map(is_array_of_sums, terms)):
+        return each(cx, terms, span, lambda items: elementwise(cx, name, span, items, spans, **attrs))
     if any(isinstance(t, Sum) for t in terms):
         return by_option(cx, name, span, terms, spans, **attrs)
     whole = next(t for t in terms if isinstance(t, (Record, Tuple, Variant)))
@@ -188,8 +192,8 @@ def option(cx: Context, term: Term, type: LangType) -> Term | None:
     return next((p for p in parts if of_one_option(cx.unifier, type_of(p), type)), None)
 
 
-def of_one(cx: Context, a: Sum, b: Term, span: Span) -> None:
-    """A check that two values are of one variant, or of one function, where nothing proves it."""
+def of_one(cx: Context, a: Sum, b: Term, span: Span, there: Value | None = None) -> None:
+    """A check that two values are of one variant, or of one function, where nothing proves it: if they are `there`."""
     from difflang.elaborate.failure import check
 
     if isinstance(b, Sum) and b.tag is a.tag:
@@ -201,8 +205,12 @@ def of_one(cx: Context, a: Sum, b: Term, span: Span) -> None:
         tag = recounted(cx.builder, b.tag, [*zip(b.type.marks, marks, strict=True)])
     else:
         tag = cx.emit("const", span, value=marks[0], type=a.type.tag)
-    what = "variants" if a.type.variants else "functions"
-    check(cx, Array(cx.emit("eq", span, a.tag, tag)), f"these values are of two {what}", span)
+    what, same = "variants" if a.type.variants else "functions", cx.emit("eq", span, a.tag, tag)
+    if there is not None:
+        same = cx.emit("logical_or", span, cx.emit("logical_not", span, there), same)
+    if axes := tuple(range(len(a.type.tag.shape))):
+        same = cx.emit("reduce_all", span, same, axes=axes)
+    check(cx, Array(same), f"these values are of two {what}", span)
 
 
 def mark_of(cx: Context, type: SumType, option: LangType) -> int:
@@ -213,12 +221,13 @@ def mark_of(cx: Context, type: SumType, option: LangType) -> int:
     return next((mark for mark, other in pairs if of_one_option(cx.unifier, other, option)), -1)
 
 
-def changes_along(cx: Context, value: Term, change: Term, span: Span) -> list[Value]:
-    """The numbers of a tangent, after a check that it is of the variant that the value is of."""
+def changes_along(cx: Context, value: Term, change: Term, span: Span, there: Value | None = None) -> list[Value]:
+    """The numbers of a tangent, after checks that it is of the variants and functions that the value is of."""
     match value, change:
         case Sum(), Sum():
-            of_one(cx, value, change, span)
-            pairs = zip(value.parts, change.parts, strict=True)
+            of_one(cx, value, change, span, there)
+            pairs = zip(value.type.marks, value.parts, change.parts, strict=True)
+            return [n for m, v, c in pairs for n in changes_along(cx, v, c, span, chosen(cx, value, m, span, there))]
         case ((Record() | Variant()), (Record() | Variant())):
             fields = dict(zip(value.type.names, value.fields, strict=True))
             pairs = [(fields[n], c) for n, c in zip(change.type.names, change.fields, strict=True)]
@@ -226,4 +235,13 @@ def changes_along(cx: Context, value: Term, change: Term, span: Span) -> list[Va
             pairs = zip(parts, change.items, strict=True)
         case _:
             return leaves(change)
-    return [number for v, c in pairs for number in changes_along(cx, v, c, span)]
+    return [number for v, c in pairs for number in changes_along(cx, v, c, span, there)]
+
+
+def chosen(cx: Context, value: Sum, mark: int, span: Span, there: Value | None) -> Value | None:
+    """Whether that option of a value is there, if anything in it has a tag that asks."""
+    part = value.parts[value.type.marks.index(mark)]
+    if not tags_of(part):
+        return None
+    here = cx.emit("eq", span, value.tag, cx.emit("const", span, value=mark, type=value.type.tag))
+    return here if there is None else cx.emit("logical_and", span, there, here)
