@@ -6,9 +6,10 @@ in the place of what the other variants hold; `cond` chooses between whole value
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from difflang.base.diagnostics import InternalError
+from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
 from difflang.check.closures import VariantCode
 from difflang.check.modules import Module
@@ -20,6 +21,7 @@ from difflang.check.types import (
     LangType,
     RecordType,
     SumType,
+    TextType,
     TupleType,
     VariantType,
     leaf_types,
@@ -137,7 +139,8 @@ def meeting(cx: Context, a: LangType, b: LangType, span: Span, what: str = "this
     """The type that both are held as. Errors: DL0327 where there is none."""
     found = joint(cx.unifier, a, b)
     if found is None and kin(cx.unifier, a, b):
-        raise cx.not_yet("a string chosen at run time is", span, "choose on the host")
+        one, another = texts_of(cx, a, b)
+        raise chosen_text((span, f"{what} is {one} on one way here and {another} on another"))
     if found is None:
         to_be_told(cx, a, b)
         message = f"{what} is {show_type(a)} on one way here and {show_type(b)} on another"
@@ -181,7 +184,8 @@ def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Sp
         raise Undecided
     to_be_told(cx, a, b)
     if kin(cx.unifier, a, b):
-        raise cx.not_yet("a string chosen at run time is", ends[0], "choose on the host")
+        one, another = texts_of(cx, a, b)
+        raise chosen_text((ends[0], f"{one} on this side"), (ends[1], f"{another} on this one"))
     message = (
         "the two sides of this `if` give different types" if word == "`if`" else "two choices give different types"
     )
@@ -191,6 +195,19 @@ def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Sp
         (ends[0], f"this gives {show_type(a)}"),
         (ends[1], f"this gives {show_type(b)}"),
     )
+
+
+def texts_of(cx: Context, a: LangType, b: LangType) -> list[str]:
+    """The texts that two types differ in, as a program writes them."""
+    pairs = [pair for pair in differences(cx.unifier, a, b) if all(isinstance(t, TextType) for t in pair)]
+    values = [t.value for t in (pairs[0] if pairs else ()) if isinstance(t, TextType)]
+    return ["a `str`" if v is None else json.dumps(v, ensure_ascii=False) for v in values or (None, None)]
+
+
+def chosen_text(*labels: tuple[Span, str]) -> DifflangError:
+    """A text is a part of the type of what holds it: everything about it is known before the run."""
+    way = "choose it on the host, or let a variant of an enum stand for it, and write the text where it is printed"
+    return mistake("DL0327", "a `str` is known before the run, which cannot choose one", *labels, help=way)
 
 
 MOST_ROUNDS = 8
