@@ -110,6 +110,7 @@ CODES: dict[str, str] = {
     "DL0351": "a variant that is not there",
     "DL0352": "a case that no value gets to",
     "DL0353": "a pattern of another structure",
+    "DL0354": "a record or an enum that holds itself",
     # ---- 04: differentiation
     "DL0401": "a derivative in what has no tangent",
     "DL0402": "a gradient of what is no number",

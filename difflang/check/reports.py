@@ -70,9 +70,13 @@ def unknown_type(
 
 def holds_itself(decl: tree.Record | tree.Enum) -> DifflangError:
     """A value in which there is another one like it has no size that is known before the run."""
-    way = "keep the parts in an array, and the place of each next one beside it"
+    way = (
+        "keep the values in arrays, a row for each, and in place of another one its row"
+    )
     label = (decl.name_span, "a value of it holds another one")
-    return mistake("DL0801", f"{kind_of(decl)}s that hold themselves are not there yet", label, help=way)
+    return mistake(
+        "DL0354", f"the {kind_of(decl)} `{decl.name}` holds itself, so that no size is enough", label, help=way
+    )
 
 
 def written_type(written: tree.TypeExpr) -> str:
