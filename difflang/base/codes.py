@@ -61,7 +61,7 @@ CODES: dict[str, str] = {
     "DL0201": "an unknown name",
     "DL0202": "an unknown type",
     "DL0203": "a size that is not bound",
-    "DL0204": "sizes that cannot be told from a formula",
+    "DL0204": "sizes that cannot be told",
     "DL0205": "a derivative operator without its function",
     "DL0206": "an unknown field",
     "DL0207": "an assignment to what cannot change",
@@ -110,6 +110,7 @@ CODES: dict[str, str] = {
     "DL0351": "a variant that is not there",
     "DL0352": "a case that no value gets to",
     "DL0353": "a pattern of another structure",
+    "DL0354": "a record or an enum that holds itself",
     # ---- 04: differentiation
     "DL0401": "a derivative in what has no tangent",
     "DL0402": "a gradient of what is no number",

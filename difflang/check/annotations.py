@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.changes import fits_change
 from difflang.check.enums import enum_type, fits_enum
 from difflang.check.modules import Records
 from difflang.check.qualified import no_such_type
-from difflang.check.reports import Undecided, holds_itself, kind_of, mistake, unbound_size, unknown_type, untold
+from difflang.check.reports import (
+    Undecided,
+    holds_itself,
+    kind_of,
+    mistake,
+    not_told,
+    unbound_size,
+    unknown_type,
+    untold,
+)
 from difflang.check.sizes import arithmetic, free_names
 from difflang.check.sums import is_stacked, joint
 from difflang.check.types import (
@@ -49,9 +59,9 @@ Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 class Annotations:
     """Reads written types against what their names are bound to by now.
 
-    `bound` maps dim names, element types and shapes to what they stand for; `generics` are the declared bounds;
-    `records` finds a record or an enum; `rigid` says that a name met for the first time is a size of its own (a
-    definition is being checked) rather than an error.
+    `bound` maps dim names, element types and shapes to what they stand for, but for those that are `untold`; `generics`
+    are the declared bounds; `records` finds a record or an enum; `rigid` says that a name met for the first time is a
+    size of its own (a definition is being checked) rather than an error.
     """
 
     unifier: Unifier
@@ -60,6 +70,7 @@ class Annotations:
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
     within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
+    untold: dict[str, tuple[Span, Span]] = field(default_factory=dict[str, Any])  # by the argument and its parameter
 
     # ---- evaluation: every name is bound, or becomes rigid
 
@@ -136,7 +147,7 @@ class Annotations:
         if isinstance(value, (int, Poly)):
             raise mistake("DL0301", f"`{name}` is a size here, not a type", (written.span, ""))
         if value is None or isinstance(value, (Spread, tuple)):
-            raise Undecided
+            raise self.unbound(written.span, name) if name in self.untold else Undecided
         return value
 
     def applied(self, written: tree.TypeApply, name: str) -> LangType:
@@ -215,13 +226,17 @@ class Annotations:
                     return found
                 if found is not None or name in DTYPES:
                     raise mistake("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
-                raise unbound_size(written.span, name)
+                raise self.unbound(written.span, name)
             case tree.DimBinary(op=op):
                 return arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs))
             case tree.TypeTuple(items=(only,)):
                 return self.dim(only)
             case _:
                 raise mistake("DL0301", "a type stands where a size is expected", (written.span, ""))
+
+    def unbound(self, span: Span, name: str) -> DifflangError:
+        """What is said of a name that stands for nothing."""
+        return not_told(name, *self.untold[name], span) if name in self.untold else unbound_size(span, name)
 
     def record_type(self, record: tree.Record, args: Mapping[str, Binding]) -> RecordType:
         """The record applied to its arguments."""
@@ -266,7 +281,8 @@ class Annotations:
                 type.decl is self.records(".".join(path)) and not type.tangent
             ):
                 pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
-                return len(args) == len(type.args) and all([self.match_argument(a, t, waiting) for a, t in pairs])
+                told = [t is None or self.match_argument(a, t, waiting) for a, t in pairs]
+                return len(args) == len(type.args) and all(told)
             case ((tree.TypeName() | tree.TypeApply() | tree.TypeCall()), (VariantType() | SumType())) if (
                 variants := type.variants if isinstance(type, SumType) else (type,)
             ):
@@ -276,17 +292,8 @@ class Annotations:
                 return not type.args and all([inner.match(f.type, t) for f, t in pairs])
             case tree.TypeName(path=(name,)), _ if name in self.generics:
                 return False
-            case tree.TypeCall(path=("D",), args=(arg,)), Tensor():
-                return self.matched(arg, type, waiting)
-            case tree.TypeCall(path=("D",), args=(tree.TypeApply() as arg,)), RecordType() if type.tangent:
-                return self.matched(
-                    arg, replace(type, tangent=False, args=type.args or self.told_by_fields(type)), waiting
-                )
-            case tree.TypeCall(path=("D",), args=(tree.TypeTuple(items=parts),)), TupleType(items=items) if len(
-                parts
-            ) == len(items):
-                changes = [replace(written, args=(part,)) for part in parts]
-                return all([self.matched(w, t, waiting) for w, t in zip(changes, items, strict=True)])
+            case tree.TypeCall(path=("D",), args=(arg,)), _:
+                return fits_change(self, written, arg, type, waiting)
             case tree.TypeTuple(items=items), TupleType() if len(items) == len(type.items):
                 return all([self.matched(w, t, waiting) for w, t in zip(items, type.items, strict=True)])
             case tree.TypeTuple(items=(only,)), _:
@@ -310,15 +317,6 @@ class Annotations:
             return True
         pairs = [*zip(params, known.params, strict=True), (written.result, known.result)]
         return all([self.matched(w, t, waiting) for w, t in pairs])
-
-    def told_by_fields(self, type: RecordType) -> tuple[object, ...]:
-        """What a record is applied to, by the types of the fields that are there."""
-        generics = generics_of(type.decl)
-        inner = Annotations(self.unifier, self.at_home(type.decl), {}, generics)
-        written = {f.name: f.type for f in type.decl.fields}
-        for name, found in zip(type.names, type.fields, strict=True):
-            inner.match(tree.TypeCall(written[name].span, ("D",), (written[name],)), found)
-        return tuple(inner.bound.get(name) for name in generics)
 
     def match_argument(self, arg: object, found: object, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
         if isinstance(found, (int, Poly)) and isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):

@@ -90,12 +90,13 @@ class DerivativeCode:
 
 @dataclass(frozen=True, slots=True)
 class MapCode:
-    """A linear map, such as `vjp` and `linearize` give beside the value; captures the residuals of `graph`.
+    """A linear map, such as `vjp` and `linearize` give beside the value.
 
-    Equal maps hold one graph. `back` is the graph of the transposed map, where it is known.
+    It captures the tags of what it takes and of what it gives, then the residuals of `graph`. Equal maps hold one
+    graph. `back` is the graph of the transposed map, where it is known.
     """
 
-    graph: Graph  # residuals ++ what it takes -> what it gives
+    graph: Graph  # residuals ++ the numbers of what it takes -> the numbers of what it gives
     takes: LangType
     gives: LangType
     back: Graph | None = field(default=None, compare=False)

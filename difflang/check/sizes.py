@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
 from difflang.check.reports import mistake, unbound_size
 from difflang.ir import dims
 from difflang.ir.dims import Dim
@@ -46,8 +48,10 @@ def free_names(written: tree.TypeExpr) -> set[str]:
             return set()
 
 
-def no_new_sizes(written: tree.TypeExpr, known: Collection[str]) -> None:
-    """A result's type names no size that the parameters do not. Errors: DL0203."""
+def no_new_sizes(
+    written: tree.TypeExpr, known: Collection[str], unbound: Callable[[Span, str], DifflangError] = unbound_size
+) -> None:
+    """A result's type names no size that the parameters do not. Errors: what `unbound` says, DL0203."""
     todo: list[tree.TypeExpr] = [written]
     while todo:
         match todo.pop():
@@ -59,6 +63,6 @@ def no_new_sizes(written: tree.TypeExpr, known: Collection[str]) -> None:
                 for arg in args:
                     unknown = set() if isinstance(arg, tree.AnyShape) else free_names(arg) - DTYPES.keys()
                     for name in sorted(n for n in unknown if n not in known):
-                        raise unbound_size(arg.span, name)
+                        raise unbound(arg.span, name)
             case _:
                 pass

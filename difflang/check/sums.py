@@ -12,6 +12,7 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.check.reports import Undecided
 from difflang.check.types import (
+    TAG,
     ClosureType,
     FnType,
     LangType,
@@ -31,14 +32,27 @@ def joint(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
     if unifier.same(a, b):
         return a if not unknown(a) else more_told(a, b)
     match a, b:
-        case TupleType(), TupleType():
+        case TupleType(), TupleType() if a.of is None or b.of is None:
             items = all_joint(unifier, a.items, b.items)
             return None if items is None else TupleType(items)
         case RecordType(), RecordType() if a.decl is b.decl and a.tangent == b.tangent and a.names == b.names:
             fields = all_joint(unifier, a.fields, b.fields)
-            return None if fields is None else replace(a, fields=fields)
-        case ((VariantType() | SumType() | ClosureType()), (VariantType() | SumType() | ClosureType())):
+            return None if fields is None else replace(a, fields=fields, args=merged(a.args, b.args))
+        case _ if all(kind(o) is not None for o in (*options_of(a), *options_of(b))):
             return one_of(unifier, a, b)
+        case _:
+            return None
+
+
+def kind(type: LangType) -> type[LangType] | None:
+    """What a type is one option of: an enum, functions, or the tangents of functions."""
+    match type:
+        case VariantType():
+            return VariantType
+        case ClosureType():
+            return ClosureType
+        case TupleType(of=ClosureType()):
+            return TupleType
         case _:
             return None
 
@@ -62,7 +76,7 @@ def without_texts(type: LangType) -> LangType:
         case TextType():
             return TextType()
         case TupleType():
-            return TupleType(tuple(map(without_texts, type.items)))
+            return replace(type, items=tuple(map(without_texts, type.items)))
         case RecordType() | VariantType():
             return replace(type, fields=tuple(map(without_texts, type.fields)))
         case SumType():
@@ -76,11 +90,12 @@ def options_of(type: LangType) -> tuple[LangType, ...]:
 
 
 def one_of(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
-    """The options of both."""
+    """The options of both; of arrays, of arrays of one shape."""
     mine, yours = options_of(a), options_of(b)
-    if {type(o) for o in (*mine, *yours)} not in ({VariantType}, {ClosureType}) or is_stacked(a) or is_stacked(b):
-        pairs = all_joint(unifier, mine, yours)
-        return None if pairs is None or type(a) is not type(b) else SumType(pairs)
+    tag = a.tag if isinstance(a, SumType) else TAG
+    one_shape = unifier.same(tag, b.tag if isinstance(b, SumType) else TAG)
+    if len({kind(o) for o in (*mine, *yours)}) > 1 or not one_shape:
+        return None
     found = list(mine)
     for option in yours:
         for i, other in enumerate(found):
@@ -94,7 +109,7 @@ def one_of(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
             found.append(option)
     if variants := [o for o in found if isinstance(o, VariantType)]:
         found = list(with_arguments(variants))
-    return found[0] if len(found) == 1 else SumType(tuple(found))
+    return found[0] if len(found) == 1 and not tag.shape else SumType(tuple(found), tag)
 
 
 def is_stacked(type: LangType) -> bool:
@@ -105,7 +120,7 @@ def tagged(type: LangType) -> LangType:
     """The type with a tag for every enum and function in it, known ones too: what an array of such is made of."""
     match type:
         case TupleType():
-            return TupleType(tuple(map(tagged, type.items)))
+            return replace(type, items=tuple(map(tagged, type.items)))
         case RecordType():
             return replace(type, fields=tuple(map(tagged, type.fields)))
         case VariantType() | ClosureType():
@@ -122,7 +137,7 @@ def of_one_enum(unifier: Unifier, a: VariantType, b: LangType) -> bool:
 
 
 def alike(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
-    """One option in place of two: the same variant, or one function that captured two kinds of values."""
+    """One option in place of two: one variant, one function that captured two kinds of values, or changes of such."""
     match a, b:
         case VariantType(), VariantType() if a.decl is b.decl and (a.index, a.tangent) == (b.index, b.tangent):
             fields = all_joint(unifier, a.fields, b.fields) if unifier.arguments(a, b) else None
@@ -130,8 +145,19 @@ def alike(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
         case ClosureType(), ClosureType() if a.code == b.code:
             captures = all_joint(unifier, a.captures, b.captures)
             return None if captures is None else ClosureType(a.code, captures)
+        case TupleType(of=ClosureType() as f), TupleType(of=ClosureType() as g):
+            of, items = alike(unifier, f, g), all_joint(unifier, a.items, b.items)
+            return TupleType(items, of) if items is not None and isinstance(of, ClosureType) else None
         case _:
             return None
+
+
+def of_one_option(unifier: Unifier, a: LangType, b: LangType) -> bool:
+    """Whether two options, or changes of options, are of one variant or of one function."""
+    if isinstance(a, VariantType) and isinstance(b, VariantType):
+        return a.decl is b.decl and a.index == b.index
+    f, g = (t.of if isinstance(t, TupleType) else t for t in (a, b))
+    return isinstance(f, ClosureType) and isinstance(g, ClosureType) and alike(unifier, f, g) is not None
 
 
 def with_arguments(variants: Sequence[VariantType]) -> list[VariantType]:
@@ -147,27 +173,27 @@ def merged(a: Sequence[object], b: Sequence[object]) -> tuple[object, ...]:
 
 
 def unknown(type: LangType) -> bool:
-    """Whether some argument of an enum in a type has not been told."""
+    """Whether some argument of an enum in a type, or of a record of enums, has not been told."""
     match type:
-        case VariantType():
+        case VariantType() | RecordType():
             return None in type.args or any(map(unknown, type.fields))
-        case TupleType(items=parts) | RecordType(fields=parts) | SumType(options=parts) | ClosureType(captures=parts):
+        case TupleType(items=parts) | SumType(options=parts) | ClosureType(captures=parts):
             return any(map(unknown, parts))
         case _:
             return False
 
 
 def more_told(a: LangType, b: LangType) -> LangType:
-    """Two types that are the same but for the arguments of enums that one of them does not know."""
+    """Two types that are the same but for the arguments that one of them does not know."""
     match a, b:
         case VariantType(), VariantType():
             return replace(a, args=merged(a.args, b.args), fields=tuple(map(more_told, a.fields, b.fields)))
         case SumType(), SumType():
             return replace(a, options=tuple(map(more_told, a.options, b.options)))
         case TupleType(), TupleType():
-            return TupleType(tuple(map(more_told, a.items, b.items)))
+            return replace(a, items=tuple(map(more_told, a.items, b.items)))
         case RecordType(), RecordType():
-            return replace(a, fields=tuple(map(more_told, a.fields, b.fields)))
+            return replace(a, args=merged(a.args, b.args), fields=tuple(map(more_told, a.fields, b.fields)))
         case ClosureType(), ClosureType():
             return ClosureType(a.code, tuple(map(more_told, a.captures, b.captures)))
         case _:
@@ -178,7 +204,7 @@ def whole(unifier: Unifier, type: LangType) -> LangType:
     """The type with every variant of the enums in it, as far as their types can be told without a value."""
     match type:
         case TupleType():
-            return TupleType(tuple([whole(unifier, t) for t in type.items]))
+            return replace(type, items=tuple([whole(unifier, t) for t in type.items]))
         case RecordType():
             return replace(type, fields=tuple([whole(unifier, t) for t in type.fields]))
         case VariantType() | SumType() if variants := [o for o in options_of(type) if isinstance(o, VariantType)]:

@@ -92,7 +92,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
+    """A tuple, or the tangent of a function `of`: of what it captured."""
+
     items: tuple[LangType, ...]
+    of: ClosureType | None = None
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.items))})"
@@ -108,12 +111,17 @@ class RecordType:
     decl: tree.Record
     names: tuple[str, ...]
     fields: tuple[LangType, ...]
-    args: tuple[object, ...] = ()  # the dims and element types it was applied to
+    args: tuple[object, ...] = ()  # the dims and element types it was applied to; None where nothing has told yet
     tangent: bool = False
 
     def __str__(self) -> str:
-        args = f"[{', '.join(map(str, self.args))}]" if self.args else ""
+        args = applied(self.args)
         return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
+
+
+def applied(args: Sequence[object]) -> str:
+    """What a record or an enum is applied to, as messages write it."""
+    return f"[{', '.join('_' if a is None else str(a) for a in args)}]" if args else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,7 @@ class VariantType:
     index: int
     names: tuple[str, ...]
     fields: tuple[LangType, ...]
-    args: tuple[object, ...] = ()  # as a record's; None where nothing has told yet
+    args: tuple[object, ...] = ()  # as a record's
     tangent: bool = False
     home: Callable[[str], tree.Record | tree.Enum | None] | None = field(default=None, compare=False, repr=False)
 
@@ -133,7 +141,7 @@ class VariantType:
         return self.decl.variants[self.index].name
 
     def __str__(self) -> str:
-        args = f"[{', '.join('_' if a is None else str(a) for a in self.args)}]" if self.args else ""
+        args = applied(self.args)
         return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
 
 
@@ -233,7 +241,7 @@ def tangent_type(type: LangType) -> LangType:
         case Tensor():
             return type if pruned(type.dtype).differentiable else UNIT
         case TupleType():
-            return TupleType(tuple(map(tangent_type, type.items)))
+            return TupleType(tuple(map(tangent_type, type.items)), type.of)
         case RecordType():
             pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
             kept = [(n, t) for n, t in pairs if t != UNIT]
@@ -246,7 +254,7 @@ def tangent_type(type: LangType) -> LangType:
         case SumType():
             return SumType(tuple(map(tangent_type, type.options)), type.tag)
         case ClosureType():
-            return TupleType(tuple(map(tangent_type, type.captures)))
+            return TupleType(tuple(map(tangent_type, type.captures)), type)
         case _:
             return UNIT
 
@@ -283,7 +291,8 @@ def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
         case Tensor():
             return change(type)
         case TupleType():
-            return TupleType(tuple(mapped(t, change) for t in type.items))
+            of = None if type.of is None else mapped_function(type.of, change)
+            return TupleType(tuple(mapped(t, change) for t in type.items), of)
         case RecordType():
             fields = tuple(mapped(t, change) for t in type.fields)
             args = tuple(mapped_argument(a, change) for a in type.args)
@@ -293,11 +302,15 @@ def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
         case SumType():
             return SumType(tuple([mapped(t, change) for t in type.options]), change(type.tag))
         case ClosureType():
-            return ClosureType(type.code, tuple(mapped(t, change) for t in type.captures))
+            return mapped_function(type, change)
         case FnType():
             return FnType(tuple(mapped(t, change) for t in type.params), mapped(type.result, change), type.linear)
         case _:
             return type
+
+
+def mapped_function(type: ClosureType, change: Callable[[Tensor], Tensor]) -> ClosureType:
+    return ClosureType(type.code, tuple(mapped(t, change) for t in type.captures))
 
 
 def mapped_argument(argument: object, change: Callable[[Tensor], Tensor]) -> object:

@@ -64,8 +64,10 @@ class Unifier:
                 return True
             case TupleType(items=parts):
                 return all([self.vector(t) for t in parts])
-            case RecordType(fields=parts):
+            case RecordType(fields=parts) | VariantType(fields=parts):
                 return type.tangent and all([self.vector(t) for t in parts])
+            case SumType(options=parts):
+                return all([self.vector(t) for t in parts])
             case _:
                 return False
 
@@ -111,7 +113,8 @@ class Unifier:
                     and all(self.equal(m, n) for m, n in zip(a.shape, b.shape, strict=True))
                 )
             case TupleType(), TupleType():
-                return self.all_same(a.items, b.items)
+                of_one = a.of is None or b.of is None or self.same(a.of, b.of)
+                return of_one and self.all_same(a.items, b.items)
             case RecordType(), RecordType():
                 one = a.decl is b.decl and a.tangent == b.tangent and a.names == b.names
                 return one and self.all_same(a.fields, b.fields)

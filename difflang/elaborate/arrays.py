@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
-from difflang.check.types import UNIT, Spread, leaf_types, literal_dtype, pruned, show_type, tangent_type
+from difflang.check.sums import holds
+from difflang.check.types import (
+    UNIT,
+    Spread,
+    SumType,
+    VariantType,
+    leaf_types,
+    literal_dtype,
+    pruned,
+    show_type,
+    tangent_type,
+)
 from difflang.elaborate.builtins import BUILTINS, Taken, builtin
 from difflang.elaborate.complexes import in_parts
 from difflang.elaborate.context import Context
 from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.sum_arrays import each, is_array_of_sums
 from difflang.elaborate.terms import (
-    UNIT_TERM,
     Array,
     Closure,
     Opaque,
@@ -23,7 +34,7 @@ from difflang.elaborate.terms import (
     Term,
     Tuple,
     Variant,
-    leaves,
+    children,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk, run
@@ -295,41 +306,45 @@ def dot(cx: Context, args: Args, name: str) -> Term:
 
 
 def total(cx: Context, term: Term, span: Span) -> Array:
-    """The sum of every element of every leaf."""
-    match term:
-        case Array():
-            axes = tuple(range(term.tensor.rank))
-            return Array(cx.emit("reduce_sum", span, term.value, axes=axes)) if axes else term
-        case Sum():
-            return total_of_option(cx, term, span)
-        case Tuple() | Record() | Variant():
-            fields = term.items if isinstance(term, Tuple) else term.fields
-            parts = [total(cx, t, span) for t in fields if t is not UNIT_TERM]
-            if not parts:
-                raise cx.error("DL0401", "there is no number in this to add up", span)
-            result: Term = parts[0]
-            for part in parts[1:]:
-                result = elementwise(cx, "add", span, (result, part))
-            assert isinstance(result, Array)
-            return result
-        case _:
-            raise cx.error("DL0313", "a vector is expected here", span, f"this is {show_type(type_of(term))}")
+    """The sum of every element of every leaf; of a part that holds no number it is 0.
+
+    Errors: DL0401 where no value of the type holds one.
+    """
+    if isinstance(term, Array):
+        axes = tuple(range(term.tensor.rank))
+        return Array(cx.emit("reduce_sum", span, term.value, axes=axes)) if axes else term
+    if not isinstance(term, (Sum, Tuple, Record, Variant)):
+        raise cx.error("DL0313", "a vector is expected here", span, f"this is {show_type(type_of(term))}")
+    if not numbered(term):
+        if not holds(type_of(term), (VariantType, SumType)):
+            raise cx.error("DL0401", "there is no number in this to add up", span)
+        return cx.literal(0.0, span, literal_dtype(0.0, cx.module.default_float), 0.0)
+    if is_array_of_sums(term):
+        return total(cx, each(cx, [term], span, lambda items: total(cx, items[0], span)), span)
+    if isinstance(term, Sum):
+        return total_of_option(cx, term, span)
+    first, *rest = [total(cx, t, span) for t in children(term) if numbered(t)]
+    for part in rest:
+        first = array(cx, elementwise(cx, "add", span, (first, part)), span)
+    return first
+
+
+def numbered(term: Term) -> bool:
+    """Whether there is a number in a value, besides the tags of enums and functions."""
+    return isinstance(term, Array) or any(map(numbered, children(term)))
 
 
 def total_of_option(cx: Context, term: Sum, span: Span) -> Array:
-    """The sum over the option that is there; 0 where that holds no number."""
+    """The sum over the option that is there."""
     from difflang.elaborate.matching import Arm, by_tag
-
-    numbers = leaf_types(term.type)[1:]
-    if not numbers:
-        raise cx.error("DL0401", "there is no number in this to add up", span)
 
     def arm(part: Term) -> Arm:
         def body() -> Walk[Term]:
-            return total(cx, part, span) if leaves(part) else Array(cx.builder.const(0, Tensor(numbers[0].dtype)))
+            return total(cx, part, span) if numbered(part) else cx.literal(0.0, span, nothing, 0.0)
             yield
 
         return Arm(body, span)
 
+    nothing = literal_dtype(0.0, cx.module.default_float)
     found = run(by_tag(cx, term.tag, term.type.marks, [arm(p) for p in term.parts], [cx.word], "`sum`"))
     return array(cx, found, span)

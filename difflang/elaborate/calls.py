@@ -55,6 +55,7 @@ from difflang.elaborate.terms import (
     rebuilt_record,
     type_of,
 )
+from difflang.elaborate.told import told
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
 
@@ -276,9 +277,8 @@ def packed(takes: LangType, args: Args) -> Term:
 
 def not_its_vector(wanted: LangType, term: Term, span: Span) -> DifflangError:
     """A linear function applied to something else than it takes."""
-    return mistake(
-        "DL0404", f"this linear function takes {show_type(wanted)}", (span, f"this is {show_type(type_of(term))}")
-    )
+    label = span, f"this is {show_type(type_of(term))}"
+    return mistake("DL0404", f"this linear function takes {show_type(wanted)}", label)
 
 
 def fits(cx: Context, wanted: LangType, term: Term) -> bool:
@@ -374,18 +374,19 @@ def given_fields(
     """A value for each field, of its declared type; the names of the declaration are bound. Errors: DL0304, DL0319."""
     from difflang.elaborate import linear
 
-    names = [f.name for f in fields]
-    given = matched_arguments(cx, args, what, names, {}, declared)
-    for written, name in zip(fields, names, strict=True):
-        term, span = given[name]
+    given = matched_arguments(cx, args, what, [f.name for f in fields], {}, declared)
+    found: list[Term] = []
+    for written in fields:
+        term, span = given[written.name]
         if not annotations.match(written.type, type_of(term)):
             raise field_mismatch(annotations, written, type_of(term), span)
-    for written, name in zip(fields, names, strict=True):
+    for written in fields:
+        term, span = given[written.name]
         if isinstance(written.type, tree.TypeFn):
-            term, span = given[name]
-            given[name] = held_to(written.type, term, span, annotations, name), span
-            yield linear.prove_given(cx, [given[name][0]])
-    return tuple(given[n][0] for n in names)
+            term = held_to(written.type, term, span, annotations, written.name)
+            yield linear.prove_given(cx, [term])
+        found.append(told(annotations, written.type, term))
+    return tuple(found)
 
 
 def field_mismatch(annotations: Annotations, written: tree.Field, found: LangType, span: Span) -> DifflangError:

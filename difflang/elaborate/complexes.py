@@ -56,7 +56,7 @@ def in_parts(cx: Context, term: Term, span: Span) -> Term:
         case Array() if term.tensor.dtype.is_complex:
             return Tuple(parts(cx, term, span))
         case Tuple():
-            return Tuple(tuple([in_parts(cx, t, span) for t in term.items]))
+            return Tuple(tuple([in_parts(cx, t, span) for t in term.items]), term.of)
         case Record():
             return rebuilt_record(term.type, tuple([in_parts(cx, t, span) for t in term.fields]))
         case Variant():

@@ -9,12 +9,11 @@ from typing import Any
 from difflang.base.source import NOWHERE, Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
-from difflang.check.sums import holds, joint, may_move
+from difflang.check.sums import joint, may_move
 from difflang.check.types import (
     DTypeVar,
     LangType,
     RecordType,
-    SumType,
     VariantType,
     leaf_types,
     pruned,
@@ -44,6 +43,7 @@ from difflang.elaborate.terms import (
     Term,
     Tuple,
     Variant,
+    closure_type,
     leaves,
     like,
     rebuilt_record,
@@ -93,10 +93,6 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         if position >= len(args.items):
             raise cx.error("DL0403", f"there is no argument {position} to differentiate in", args.span)
     ask(cx, f, args.items)
-    if operator not in TAGGED:
-        for position, path in wrt:
-            item = args.items[position]
-            of_known_variants(cx, operator, type_of(differentiable_part(cx, item, path)), item[1])
     if operator in ("vjp", "linearize"):
         return (yield linear.linearized(cx, code, f, args, wrt))
     if operator in ("jacobian", "jacfwd", "jacrev"):
@@ -113,16 +109,6 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
     yield real_result(cx, str(code), f, traced, args, wrt)
     watch(cx, f, traced, args, wrt)
     return gradient(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
-
-
-TAGGED = ("grad", "value_and_grad", "jvp")  # take derivatives in and of what the run chooses
-
-
-def of_known_variants(cx: Context, operator: str, type: LangType, span: Span) -> None:
-    """Errors: DL0801 for an operator whose results have no room for a tag."""
-    if holds(type, (SumType,)):
-        what = f"`{operator}` in or of a value whose variant only the run knows is"
-        raise cx.not_yet(what, span, "`grad` and `jvp` take it; or `match` it around the derivative")
 
 
 def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
@@ -211,7 +197,7 @@ def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value]
             points.append(term.value)
             return Array(cx.builder.param(term.tensor, term.value.hint), origin=term.origin)
         case Tuple():
-            return Tuple(tuple([replaced(cx, t, (), points, span) for t in term.items]))
+            return Tuple(tuple([replaced(cx, t, (), points, span) for t in term.items]), term.of)
         case Record():
             return rebuilt_record(term.type, tuple([replaced(cx, t, (), points, span) for t in term.fields]))
         case Variant():
@@ -329,9 +315,9 @@ def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
         case Array():
             return Array(next(parts)) if pruned(term.tensor.dtype).differentiable else UNIT_TERM
         case Tuple():
-            return Tuple(tuple([tangent_term(t, parts) for t in term.items]))
+            return Tuple(tuple([tangent_term(t, parts) for t in term.items]), term.of)
         case Closure():
-            return Tuple(tuple([tangent_term(t, parts) for t in term.captures]))
+            return Tuple(tuple([tangent_term(t, parts) for t in term.captures]), closure_type(term))
         case Sum():
             return Sum(term.tag, tuple([tangent_term(t, parts) for t in term.parts]))
         case Variant():

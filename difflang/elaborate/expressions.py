@@ -7,7 +7,6 @@ from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
 from difflang.check.modules import Global, HostVar
 from difflang.check.reports import Undecided
-from difflang.check.sums import kin
 from difflang.check.types import imaginary_dtype, literal_dtype, show_type
 from difflang.elaborate import qualified
 from difflang.elaborate.absent import CONSTANTS, unknown_name
@@ -18,7 +17,7 @@ from difflang.elaborate.names import free_names
 from difflang.elaborate.operators import array
 from difflang.elaborate.signatures import held_alike
 from difflang.elaborate.sum_arrays import stacked
-from difflang.elaborate.sums import constructor
+from difflang.elaborate.sums import constructor, takes_place
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -80,6 +79,8 @@ def lookup(cx: Context, id: str, span: Span) -> Term:
     binding = cx.scope.find(id)
     if binding is not None:
         return bound_term(cx, binding, span)
+    if id in cx.annotations.untold:
+        raise cx.annotations.unbound(span, id)
     var = cx.module.host.get(id)
     if var is not None:
         return host_term(cx, Global(cx.module, id), var, span)
@@ -270,7 +271,7 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
         old = field(cx, base, name)
         assert isinstance(base, Record)
         value = held_alike(old, value, arg.value.span)
-        if not kin(cx.unifier, type_of(old), type_of(value)):
+        if not takes_place(cx, type_of(old), type_of(value)):
             raise cx.error(
                 "DL0304",
                 f"the field `{arg.name}` is {show_type(type_of(old))}",

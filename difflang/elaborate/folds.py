@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.check.reports import mistake
-from difflang.check.sums import kin
 from difflang.check.types import LangType, mapped, show_type
 from difflang.elaborate.builtins import BUILTINS, Taken
 from difflang.elaborate.calls import apply
@@ -22,6 +21,7 @@ from difflang.elaborate.control import loop_expression
 from difflang.elaborate.functions import detached
 from difflang.elaborate.sources import Source, source
 from difflang.elaborate.statements import forgetting
+from difflang.elaborate.sums import takes_place
 from difflang.elaborate.terms import Array, Poison, Term, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly
@@ -97,7 +97,7 @@ def keeps_type(cx: Context, name: str, running: LangType, value: Term, init: Spa
     if isinstance(value, Poison):
         raise Reported
     if not cx.unifier.same(running, type_of(value)):
-        if kin(cx.unifier, running, type_of(value)):
+        if takes_place(cx, running, type_of(value)):
             raise cx.not_yet(f"a `{name}` that goes from one variant or function to another is", op, "use a `for` loop")
         raise mistake(
             "DL0304",

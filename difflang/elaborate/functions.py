@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -47,6 +48,7 @@ from difflang.elaborate.terms import (
     rebuild,
     type_of,
 )
+from difflang.elaborate.told import told
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.unknown import unknown_in
 from difflang.ir.builder import Builder
@@ -255,7 +257,7 @@ def function_context(session: Session, module: Module, annotations: Annotations,
     """A context for the body of a function: a graph of its own, and no names but its parameters."""
     unifier = Unifier()
     builder = Builder(solver=unifier)
-    inner = Annotations(unifier, module.records.get, annotations.bound, annotations.generics, annotations.rigid)
+    inner = replace(annotations, unifier=unifier, records=module.records.get, within=())
     return Context(session, module, Root(builder, definition), builder, Scope(), unifier, inner)
 
 
@@ -271,13 +273,15 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
             raise cx.error("DL0315", f"`{decl.name}` needs {clause.span.text}", clause.span, f"{sizes} here")
         cx.unifier.lenient = cx.root.definition
     if decl.result is not None:
-        no_new_sizes(decl.result, {*cx.annotations.bound, *cx.annotations.generics})
+        no_new_sizes(decl.result, {*cx.annotations.bound, *cx.annotations.generics}, cx.annotations.unbound)
     cx.root.result = decl.result
     result = yield walk(cx, without_jumps(decl.body))
     if isinstance(result, Poison):
         raise Reported
-    if decl.result is not None and not cx.annotations.match(decl.result, type_of(result)):
-        raise not_this_type(decl.result, type_of(result), tail(decl.body).span, f"the result of `{decl.name}`")
+    if decl.result is not None:
+        if not cx.annotations.match(decl.result, type_of(result)):
+            raise not_this_type(decl.result, type_of(result), tail(decl.body).span, f"the result of `{decl.name}`")
+        result = told(cx.annotations, decl.result, result)
     if isinstance(decl.result, tree.TypeFn) and decl.result.linear:
         result = held_to(decl.result, result, tail(decl.body).span, cx.annotations, decl.name)
         yield linear.prove_given(cx, [result])

@@ -19,6 +19,7 @@ from difflang.elaborate.expressions import captured
 from difflang.elaborate.functions import detached
 from difflang.elaborate.names import bound_names, free_names
 from difflang.elaborate.signatures import is_dim
+from difflang.elaborate.tangents import tags_of
 from difflang.elaborate.terms import Array, Closure, Term, Tuple, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
@@ -45,6 +46,8 @@ def solved(
     if any(t.dtype.is_complex for t in (*leaf_types(type_of(residual)), *leaf_types(type_of(x)))):
         way = "solve for the real and the imaginary part"  # one division would do for a holomorphic residual only
         raise cx.not_yet("`by implicit` of complex numbers is", equation.body.span, way)
+    if tags_of(residual) or tags_of(x):
+        raise cx.not_yet("`by implicit` of a value whose variant only the run knows is", equation.body.span)
     if not active:
         return x, rebuild(tangent_type(type_of(x)), zeros(cx, tangent_type(type_of(x))))
     push = Closure(DerivativeCode("jvp", tuple((i,) for i in active)), (f,))

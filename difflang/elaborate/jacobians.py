@@ -11,6 +11,7 @@ from difflang.check.types import (
     DTypeVar,
     LangType,
     RecordType,
+    SumType,
     TupleType,
     VariantType,
     leaf_types,
@@ -29,7 +30,6 @@ from difflang.elaborate.derivatives import (
     differentiable_part,
     drawn_once,
     forward,
-    of_known_variants,
     reverse,
     settle_results,
     together_type,
@@ -38,7 +38,8 @@ from difflang.elaborate.lost import watch
 from difflang.elaborate.no_derivative import result_with_tangent, without_tangent
 from difflang.elaborate.slope import of_complex, trace_holomorphic
 from difflang.elaborate.sources import Source
-from difflang.elaborate.terms import Array, Closure, Term, Tuple, rebuilt_record, rebuilt_variant, type_of
+from difflang.elaborate.tangents import number_types, tags_of
+from difflang.elaborate.terms import Array, Closure, Sum, Term, Tuple, rebuilt_record, rebuilt_variant, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.wrt import Place, located
 from difflang.ir.dims import Dim
@@ -74,16 +75,19 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
     Of complex numbers the function must be holomorphic. Of records and tuples, such an array for each number or array
     of the result in each of the argument: the change of the result, with a change of the argument in every place.
     """
-    parts = [type_of(differentiable_part(cx, args.items[position], path)) for position, path in wrt]
+    places = [differentiable_part(cx, args.items[position], path) for position, path in wrt]
+    parts = [type_of(place) for place in places]
     moving = together_type(code.wrt, [tangent_type(part) for part in parts])
-    points = leaf_types(moving)
+    points, tags = number_types(moving), [tag for part in places for tag in tags_of(part)]
     for point in points:
         if isinstance(dtype := pruned(point.dtype), DTypeVar):
             narrow(dtype, [c for c in dtype.candidates if c.is_float])  # a number as written
     value, key = yield drawn_once(cx, f, args)
     settle_results(cx, value)
-    of_known_variants(cx, code.operator, type_of(value), args.span)
-    values = leaf_types(tangent_type(type_of(value)))
+    values = number_types(tangent_type(type_of(value)))
+    if any(isinstance(tag.type, Tensor) and tag.type.shape for tag in (*tags, *tags_of(value))):
+        what = f"`{code.operator}` in or of an array of enums or functions is"
+        raise cx.not_yet(what, args.span, "take it of one of them at a time, `[for s in shapes => …]`")
     if not points:
         raise without_tangent(f, wrt[0], parts[0], args.items[wrt[0][0]][1])
     if not values:
@@ -95,8 +99,9 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
         for other, block in enumerate(found):
             i, j = (other, place) if by_columns else (place, other)
             blocks[i, j] = shaped(cx, block, by_columns, values[i], points[j], args)
-    inner = [structured(moving, iter([blocks[i, j] for j in range(len(points))])) for i in range(len(values))]
-    return structured(tangent_type(type_of(value)), iter(inner))
+    rows = [[blocks[i, j] for j in range(len(points))] for i in range(len(values))]
+    inner = [structured(moving, iter(row), iter(tags)) for row in rows]
+    return structured(tangent_type(type_of(value)), iter(inner), iter(tags_of(value)))
 
 
 def watched(cx: Context, f: Term, args: Args, wrt: list[Place]) -> Walk[Traced]:
@@ -180,17 +185,19 @@ def alone(traced: Traced, place: int) -> Traced:
     return replace(traced, graph=traced.graph.with_results([moving[place], *results[ends:]]))
 
 
-def structured(type: LangType, parts: Iterator[Term]) -> Term:
-    """Parts in the places of a type's arrays."""
+def structured(type: LangType, parts: Iterator[Term], tags: Iterator[Value]) -> Term:
+    """Parts in the places of a tangent type's numbers, with these tags."""
     match type:
         case Tensor():
             return next(parts)
         case TupleType():
-            return Tuple(tuple([structured(t, parts) for t in type.items]))
+            return Tuple(tuple([structured(t, parts, tags) for t in type.items]), type.of)
         case RecordType():
-            return rebuilt_record(type, tuple([structured(t, parts) for t in type.fields]))
+            return rebuilt_record(type, tuple([structured(t, parts, tags) for t in type.fields]))
         case VariantType():
-            return rebuilt_variant(type, tuple([structured(t, parts) for t in type.fields]))
+            return rebuilt_variant(type, tuple([structured(t, parts, tags) for t in type.fields]))
+        case SumType():
+            return Sum(next(tags), tuple([structured(t, parts, tags) for t in type.options]))
         case _:
             raise AssertionError(type)
 

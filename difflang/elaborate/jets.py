@@ -13,7 +13,8 @@ from difflang.elaborate.jacobians import structured
 from difflang.elaborate.lost import watch
 from difflang.elaborate.no_derivative import result_with_tangent
 from difflang.elaborate.slope import Place, trace_of_one_number, unit_change
-from difflang.elaborate.terms import Array, Term, type_of
+from difflang.elaborate.tangents import tags_of
+from difflang.elaborate.terms import Array, Term, like, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.types import Tensor
@@ -47,7 +48,8 @@ def taylor(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[Pla
     mask = (True, *(False for _ in traced.consts))
     values, rest = differentiated(cx, "jet", traced, [one], moving * code.order, mask, args.span, order=code.order)
     columns = [[values[i], *rest[j :: len(places)]] for j, i in enumerate(places)]
-    return structured(tangent_type(type_of(traced.result)), iter([stacked(cx, args, c) for c in columns]))
+    tags = tags_of(like(traced.result, iter(values)))
+    return structured(tangent_type(type_of(traced.result)), iter([stacked(cx, args, c) for c in columns]), iter(tags))
 
 
 def has_tangent(type: Tensor) -> bool:

@@ -6,20 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from difflang.base.source import Span
-from difflang.check.reports import kind_of
-from difflang.check.types import show_type
+from difflang.check.reports import Undecided, kind_of
+from difflang.check.sums import joint, of_one_option
+from difflang.check.types import LangType, SumType, VariantType, show_type
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.numbers import beside
 from difflang.elaborate.operators import COMPARISONS, elementwise
 from difflang.elaborate.spelling import spelled
+from difflang.elaborate.sum_arrays import each, is_array_of_sums
+from difflang.elaborate.sums import recounted, to_be_told
+from difflang.elaborate.tangents import tags_of
 from difflang.elaborate.terms import (
     Array,
     Closure,
+    Opaque,
     Record,
     Sum,
     Term,
     Tuple,
     Variant,
+    children,
     leaves,
     rebuilt_record,
     rebuilt_variant,
@@ -31,6 +37,8 @@ from difflang.ir.graph import Value
 
 def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any) -> Term:
     """The op on every leaf of values of one structure; a number goes with each."""
+    if any(map(is_array_of_sums, terms)):
+        return each(cx, terms, span, lambda items: elementwise(cx, name, span, items, spans, **attrs))
     if any(isinstance(t, Sum) for t in terms):
         return by_option(cx, name, span, terms, spans, **attrs)
     whole = next(t for t in terms if isinstance(t, (Record, Tuple, Variant)))
@@ -43,7 +51,7 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
     ):
         raise Reported
     for term, at in zip(terms, spans or [span] * len(terms), strict=True):
-        if not isinstance(term, Array) and not cx.unifier.same(type_of(whole), type_of(term)):
+        if not isinstance(term, Array) and not of_one_structure(cx, whole, term):
             raise cx.error(
                 "DL0314",
                 f"`{spelled(name)}` takes values of one structure",
@@ -74,19 +82,19 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
     parts = tuple(child(i) for i in range(len(children(whole))))
     if isinstance(whole, Variant):
         return rebuilt_variant(whole.type, parts)
-    return Tuple(parts) if isinstance(whole, Tuple) else rebuilt_record(whole.type, parts)
+    return Tuple(parts, whole.of) if isinstance(whole, Tuple) else rebuilt_record(whole.type, parts)
+
+
+def of_one_structure(cx: Context, a: Term, b: Term) -> bool:
+    """Whether two values agree leaf by leaf, but for enums and functions in them that the run chooses."""
+    both = joint(cx.unifier, type_of(a), type_of(b))
+    if both is None:
+        to_be_told(cx, type_of(a), type_of(b))
+    return both is not None and not isinstance(both, SumType)
 
 
 def with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
-
-
-def children(term: Term) -> tuple[Term, ...]:
-    match term:
-        case Record(fields=parts) | Variant(fields=parts) | Tuple(items=parts):
-            return parts
-        case _:
-            return ()
 
 
 def moves(value: Term, change: Term) -> bool:
@@ -99,6 +107,8 @@ def moves(value: Term, change: Term) -> bool:
             return change.type.tangent and not value.type.tangent and of_one
         case Tuple(), Tuple():
             return len(value.items) == len(change.items) and type_of(value) != type_of(change)
+        case Closure(captures=captures), Tuple(items=items):
+            return len(captures) == len(items)
         case _:
             return False
 
@@ -120,9 +130,13 @@ def moved(cx: Context, name: str, span: Span, value: Term, change: Term) -> Term
         ]
         return rebuilt_record(value.type, tuple(parts))
     if isinstance(value, Tuple) and isinstance(change, Tuple) and len(value.items) == len(change.items):
-        return Tuple(tuple(moved(cx, name, span, v, c) for v, c in zip(value.items, change.items, strict=True)))
+        return Tuple(moved_parts(cx, name, span, value.items, change.items), value.of)
+    if isinstance(value, Closure) and isinstance(change, Tuple) and moves(value, change):
+        return Closure(value.code, moved_parts(cx, name, span, value.captures, change.items))
     if isinstance(change, Tuple) and not change.items:
         return value
+    if isinstance(value, Opaque):
+        raise Undecided
     result = elementwise(cx, name, span, [value, change])
     if isinstance(value, Array) and isinstance(result, Array) and result.tensor.shape != value.tensor.shape:
         raise cx.error(
@@ -134,60 +148,86 @@ def moved(cx: Context, name: str, span: Span, value: Term, change: Term) -> Term
     return result
 
 
+def moved_parts(
+    cx: Context, name: str, span: Span, values: Sequence[Term], changes: Sequence[Term]
+) -> tuple[Term, ...]:
+    return tuple([moved(cx, name, span, v, c) for v, c in zip(values, changes, strict=True)])
+
+
 # ---- One of several
 
 
 def by_option(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any) -> Term:
-    """The op on the option that the values are; of another option nothing is computed. They must be of one variant."""
+    """The op on the option that the values are; of another option nothing is computed. They must be of one option."""
     from difflang.elaborate.matching import Arm, by_tag
 
     whole = next(t for t in terms if isinstance(t, Sum))
-    chosen = [t for t in terms if isinstance(t, (Sum, Variant))]
-    marks = [m for m in whole.type.marks if all(option(t, m) is not None for t in chosen)]
-    if not marks or any(not isinstance(t, (Sum, Variant, Array)) for t in terms):
+    chosen = [t for t in terms if not isinstance(t, Array)]
+    both = [
+        (mark, [option(cx, t, type) if not isinstance(t, Array) else t for t in terms])
+        for mark, type in zip(whole.type.marks, whole.type.options, strict=True)
+    ]
+    arms = [(mark, [p for p in parts if p is not None]) for mark, parts in both if None not in parts]
+    if not arms:
         shown = ", ".join(show_type(type_of(t)) for t in terms)
         raise cx.error("DL0314", f"`{spelled(name)}` takes values of one structure", span, f"these are {shown}")
     for term in chosen:
-        of_one_variant(cx, whole, term, span)
+        of_one(cx, whole, term, span)
 
-    def arm(mark: int) -> Arm:
+    def arm(parts: list[Term]) -> Arm:
         def body() -> Walk[Term]:
-            parts = [part if (part := option(t, mark)) is not None else t for t in terms]
             return elementwise(cx, name, span, parts, spans, **attrs)
             yield
 
         return Arm(body, span)
 
-    return run(by_tag(cx, whole.tag, marks, [arm(m) for m in marks], [cx.word], f"`{spelled(name)}`"))
+    marks = [mark for mark, _ in arms]
+    found = run(by_tag(cx, whole.tag, marks, [arm(p) for _, p in arms], [cx.word], f"`{spelled(name)}`"))
+    return Sum(whole.tag, found.parts) if isinstance(found, Sum) and found.type.marks == whole.type.marks else found
 
 
-def option(term: Term, mark: int) -> Term | None:
-    """What a value is if it is that option; nothing where it cannot be."""
-    match term:
-        case Sum(type=type):
-            return term.parts[type.marks.index(mark)] if mark in type.marks else None
-        case Variant(type=type):
-            return term if type.index == mark else None
-        case _:
-            return None
+def option(cx: Context, term: Term, type: LangType) -> Term | None:
+    """What a value is if it is that option, or a change of it; nothing where it cannot be."""
+    parts = term.parts if isinstance(term, Sum) else (term,)
+    return next((p for p in parts if of_one_option(cx.unifier, type_of(p), type)), None)
 
 
-def of_one_variant(cx: Context, a: Sum, b: Sum | Variant, span: Span) -> None:
-    """A check that two values are of one variant, where nothing proves it."""
+def of_one(cx: Context, a: Sum, b: Term, span: Span, there: Value | None = None) -> None:
+    """A check that two values are of one variant, or of one function, where nothing proves it: if they are `there`."""
     from difflang.elaborate.failure import check
 
     if isinstance(b, Sum) and b.tag is a.tag:
         return
-    tag = b.tag if isinstance(b, Sum) else cx.emit("const", span, value=b.type.index, type=a.type.tag)
-    check(cx, Array(cx.emit("eq", span, a.tag, tag)), "these values are of two variants", span)
+    options = b.parts if isinstance(b, Sum) else (b,)
+    marks = [mark_of(cx, a.type, type_of(o)) for o in options]
+    cx.builder.span = span
+    if isinstance(b, Sum):
+        tag = recounted(cx.builder, b.tag, [*zip(b.type.marks, marks, strict=True)])
+    else:
+        tag = cx.emit("const", span, value=marks[0], type=a.type.tag)
+    what, same = "variants" if a.type.variants else "functions", cx.emit("eq", span, a.tag, tag)
+    if there is not None:
+        same = cx.emit("logical_or", span, cx.emit("logical_not", span, there), same)
+    if axes := tuple(range(len(a.type.tag.shape))):
+        same = cx.emit("reduce_all", span, same, axes=axes)
+    check(cx, Array(same), f"these values are of two {what}", span)
 
 
-def changes_along(cx: Context, value: Term, change: Term, span: Span) -> list[Value]:
-    """The numbers of a tangent, after a check that it is of the variant that the value is of."""
+def mark_of(cx: Context, type: SumType, option: LangType) -> int:
+    """What the tag of a type is for an option, -1 for what is none of its."""
+    if isinstance(option, VariantType):
+        return option.index
+    pairs = zip(type.marks, type.options, strict=True)
+    return next((mark for mark, other in pairs if of_one_option(cx.unifier, other, option)), -1)
+
+
+def changes_along(cx: Context, value: Term, change: Term, span: Span, there: Value | None = None) -> list[Value]:
+    """The numbers of a tangent, after checks that it is of the variants and functions that the value is of."""
     match value, change:
         case Sum(), Sum():
-            of_one_variant(cx, value, change, span)
-            pairs = zip(value.parts, change.parts, strict=True)
+            of_one(cx, value, change, span, there)
+            pairs = zip(value.type.marks, value.parts, change.parts, strict=True)
+            return [n for m, v, c in pairs for n in changes_along(cx, v, c, span, chosen(cx, value, m, span, there))]
         case ((Record() | Variant()), (Record() | Variant())):
             fields = dict(zip(value.type.names, value.fields, strict=True))
             pairs = [(fields[n], c) for n, c in zip(change.type.names, change.fields, strict=True)]
@@ -195,4 +235,13 @@ def changes_along(cx: Context, value: Term, change: Term, span: Span) -> list[Va
             pairs = zip(parts, change.items, strict=True)
         case _:
             return leaves(change)
-    return [number for v, c in pairs for number in changes_along(cx, v, c, span)]
+    return [number for v, c in pairs for number in changes_along(cx, v, c, span, there)]
+
+
+def chosen(cx: Context, value: Sum, mark: int, span: Span, there: Value | None) -> Value | None:
+    """Whether that option of a value is there, if anything in it has a tag that asks."""
+    part = value.parts[value.type.marks.index(mark)]
+    if not tags_of(part):
+        return None
+    here = cx.emit("eq", span, value.tag, cx.emit("const", span, value=mark, type=value.type.tag))
+    return here if there is None else cx.emit("logical_and", span, there, here)

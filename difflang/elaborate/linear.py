@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from difflang.ad.differentiate import expanded
 from difflang.ad.linearity import NotLinear, prove
@@ -18,7 +18,7 @@ from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, LambdaCode, MapCode
 from difflang.check.reports import Undecided, mistake
-from difflang.check.sums import holds
+from difflang.check.sums import holds, joint
 from difflang.check.types import (
     DTypeVar,
     FnType,
@@ -39,11 +39,14 @@ from difflang.elaborate.control import closed
 from difflang.elaborate.derivatives import Traced, differentiable_part, together_type, trace
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.instances import known_of
+from difflang.elaborate.leafwise import changes_along
 from difflang.elaborate.linear_reports import not_a_vector, not_linear, plain_function, unknown_domain
 from difflang.elaborate.lost import watch
 from difflang.elaborate.no_derivative import result_with_tangent
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import captured_sizes, held_to
+from difflang.elaborate.sums import held_as
+from difflang.elaborate.tangents import number_types, numbers_of, tag_count, tags_of, tangent_of
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -73,12 +76,12 @@ def linearized(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: Sequ
     watch(cx, f, traced, args, wrt)
     parts = [differentiable_part(cx, args.items[position], path) for position, path in wrt]
     takes = together_type(code.wrt, [settled_type(tangent_type(type_of(part))) for part in parts])
-    value, map = value_and_map(cx, traced, takes, args.span)
+    value, map = value_and_map(cx, traced, takes, [tag for part in parts for tag in tags_of(part)], args.span)
     return Tuple((value, transposed(cx, map, args.span) if code.operator == "vjp" else map))
 
 
-def value_and_map(cx: Context, traced: Traced, takes: LangType, span: Span) -> tuple[Term, Term]:
-    """The function's value at its points, and its derivative there."""
+def value_and_map(cx: Context, traced: Traced, takes: LangType, tags: Sequence[Value], span: Span) -> tuple[Term, Term]:
+    """The function's value at its points, and its derivative there, of tangents with the `tags` of the points."""
     gives = settled_type(tangent_type(type_of(traced.result)))
     if cx.root.definition:
         nowhere = [Value(v.type, cx.builder) for v in leaves(traced.result)]
@@ -91,8 +94,8 @@ def value_and_map(cx: Context, traced: Traced, takes: LangType, span: Span) -> t
     results, residuals = outs[: len(traced.graph.results)], outs[len(traced.graph.results) :]
     if traced.fails:
         absorb(cx, results[-3:], span)
-    code = MapCode(shared(cx.session, parts.tangent), takes, gives)
-    return like(traced.result, iter(results)), Closure(code, tuple(map(Array, residuals)))
+    value, code = like(traced.result, iter(results)), MapCode(shared(cx.session, parts.tangent), takes, gives)
+    return value, Closure(code, tuple(map(Array, [*tags, *tags_of(value), *residuals])))
 
 
 def shared(session: Session, graph: Graph) -> Graph:
@@ -105,14 +108,27 @@ def apply_map(cx: Context, code: MapCode, captures: tuple[Term, ...], args: Args
     if not args.items or args.named:
         raise cx.error("DL0404", f"this linear function takes {show_type(code.takes)}", args.span)
     given, span = args.items[0] if len(args.items) == 1 else (packed(code.takes, args), args.span)
-    if not leaf_types(code.takes) or not cx.unifier.same(code.takes, type_of(given)):
+    if not number_types(code.takes) or joint(cx.unifier, code.takes, type_of(given)) != code.takes:
         raise not_its_vector(code.takes, given, span)
+    theirs, ours, residuals = parted(code, [v for t in captures for v in leaves(t)])
+    given = held_as(cx.builder, given, code.takes)
+    numbers = changes_along(cx, tangent_of(code.takes, theirs, numbers_of(given)), given, span)
     cx.builder.span = span
-    operands = [v for t in (*captures, given) for v in leaves(t)]
     types = tuple([r.type for r in code.graph.results])
-    owned = tuple(map(cx.builder.own, operands))
-    return rebuild(code.gives, cx.builder.append(OPS["call"], owned, types, (code.graph,), name="linear"))
+    owned = tuple(map(cx.builder.own, [*residuals, *numbers]))
+    results = cx.builder.append(OPS["call"], owned, types, (code.graph,), name="linear")
+    return tangent_of(code.gives, ours, results)
     yield
+
+
+T = TypeVar("T")
+
+
+def parted(code: MapCode, captures: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
+    """What a map captures: the tags of what it takes, of what it gives, and its residuals."""
+    first = tag_count(code.takes)
+    second = first + tag_count(code.gives)
+    return captures[:first], captures[first:second], captures[second:]
 
 
 # ---- Transposition
@@ -145,8 +161,9 @@ def transposed(cx: Context, map: Term, span: Span) -> Term:
         return Opaque(FnType((map.type.result,), params[0] if len(params) == 1 else TupleType(params), linear=True))
     assert isinstance(map, Closure) and isinstance(map.code, MapCode)
     code = map.code
-    back = code.back or shared(cx.session, turned(code.graph, len(leaf_types(code.takes))))
-    return Closure(MapCode(back, code.gives, code.takes, code.graph), map.captures)
+    back = code.back or shared(cx.session, turned(code.graph, len(number_types(code.takes))))
+    theirs, ours, residuals = parted(code, map.captures)
+    return Closure(MapCode(back, code.gives, code.takes, code.graph), (*ours, *theirs, *residuals))
 
 
 def as_map(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[Term]:
@@ -158,9 +175,14 @@ def as_map(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Wa
         body = yield body_of(cx, f, takes, span)
         return Opaque(FnType(tuple(takes), body.gives, linear=True))
     cx.builder.span = span
+    if any(holds(type, (SumType,)) for type in takes):
+        raise cx.not_yet("`transpose` of a linear lambda of a value whose variant only the run knows is", span, HOW)
     zeros = [rebuild(t, [cx.builder.const(0, leaf) for leaf in leaf_types(t)]) for t in takes]
     traced = yield trace(cx, f, Args(span, [(z, span) for z in zeros]), [(i, ()) for i in range(len(takes))])
-    return value_and_map(cx, traced, whole, span)[1]
+    return value_and_map(cx, traced, whole, [], span)[1]
+
+
+HOW = "take the map from `linearize` at the value: there its variant is known"
 
 
 def domain(cx: Context, code: LambdaCode, f: Closure, span: Span, *, rigid: bool = False) -> list[LangType]:
@@ -231,8 +253,6 @@ class Body:
 def body_of(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[Body]:
     """A lambda walked for arguments of these types. Nothing of it stays."""
     assert isinstance(f.code, LambdaCode)
-    if any(holds(type, (SumType,)) for type in takes):
-        raise cx.not_yet("a linear function of a value whose variant only the run knows is", span)
     before, draws = cx.word.term, cx.root.draws
     if cx.loops:
         cx.loops.append(None)
@@ -252,7 +272,7 @@ def body_of(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> W
     check_result(f.code, result, drawn)
     params = builder.params
     consts, (graph,) = closed([builder], [leaves(result)], [params], [len(params)])
-    return Body(graph, (*[True] * len(params), *[False] * len(consts)), type_of(result))
+    return Body(graph, (*[p.type.tangent is not None for p in params], *[False] * len(consts)), type_of(result))
 
 
 def check_result(code: LambdaCode, result: Term, drawn: bool) -> None:

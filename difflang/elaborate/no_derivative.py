@@ -12,7 +12,7 @@ from difflang.check.reports import Undecided, mistake
 from difflang.check.types import LangType, RecordType, leaf_types, pruned, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context, Reported
-from difflang.elaborate.derivatives import TAGGED, Traced, of_known_variants, trace
+from difflang.elaborate.derivatives import Traced, trace
 from difflang.elaborate.lost import MOST, instead, labels_of, lost_by
 from difflang.elaborate.terms import Array, Closure, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
@@ -68,8 +68,6 @@ def result_with_tangent(
     cx: Context, operator: str, f: Term, traced: Traced, args: Args, wrt: Sequence[Place]
 ) -> Walk[None]:
     """Errors: DL0402 where nothing in a result has a tangent, with the steps that lost the derivative."""
-    if operator not in TAGGED:
-        of_known_variants(cx, operator, type_of(traced.result), args.span)
     if not has_tangent(traced.result):
         what = show_type(type_of(traced.result))
         message = f"{what} has no derivative: `{operator}` is of functions that give floats"

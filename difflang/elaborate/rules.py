@@ -15,7 +15,7 @@ from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode, LambdaCode, is_linear
 from difflang.check.modules import Global, Module
 from difflang.check.reports import Undecided, mistake, not_this_type
-from difflang.check.sums import is_chosen
+from difflang.check.sums import joint
 from difflang.check.types import (
     UNIT,
     FnType,
@@ -33,8 +33,11 @@ from difflang.elaborate.calls import apply
 from difflang.elaborate.context import FAILURE, Context, Instance, Reported, Rule, Session, walk
 from difflang.elaborate.functions import called, function_context, instantiate, operands_of, parameter_terms, tail
 from difflang.elaborate.jumps import without_jumps
+from difflang.elaborate.leafwise import changes_along
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import is_dim
+from difflang.elaborate.sums import held_as
+from difflang.elaborate.tangents import is_number, tags_of, tangent_of
 from difflang.elaborate.terms import Closure, Poison, Term, Tuple, leaf_hints, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
@@ -74,9 +77,6 @@ def call(
     """A call of a function with a rule; inside its rule, the function itself."""
     for leaf in [leaf for t in terms.values() for leaf in leaf_types(type_of(t))]:
         settled(leaf.dtype)
-    if any(is_chosen(type_of(t)) for t in terms.values()):
-        what = "a rule for a value whose variant, or a function, only the run chooses is"
-        raise cx.not_yet(what, span, "choose before the call")
     if rule.by == "linear_solve":
         return (yield solves.call(cx, code, rule, terms, annotations, span))
     instance: Instance = yield instantiate(cx, code, (), terms, annotations, span)
@@ -163,7 +163,7 @@ def elaborated(
     for name in asked.globals:
         cx.global_term(name)
     errors, fresh = session.errors, cx.word.term
-    value, change, tangents = yield parts(cx, code, rule, arguments, asked.instance.type)
+    value, changes, tangents = yield parts(cx, code, rule, arguments, asked.instance.type)
     if session.errors > errors:
         raise Reported
     if cx.root.key is not None:
@@ -173,7 +173,7 @@ def elaborated(
     read = [v for n in names for v in leaves(cx.root.globals[n])]
     word = leaves(cx.failure) if fails else []
     pushed = cx.builder.finish(
-        [*leaves(value), *word, *leaves(change)], params=[*params, *read, *tangents], name=f"{code}.rule"
+        [*leaves(value), *word, *changes], params=[*params, *read, *tangents], name=f"{code}.rule"
     )
     settle(pushed, cx.session.settled)
     wrt = (*[p.type.tangent is not None for p in params], *[False] * len(read))
@@ -198,30 +198,33 @@ def widened(instance: Instance, count: int, read: Sequence[Value], fails: bool) 
 
 def parts(
     cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], result: LangType | None
-) -> Walk[tuple[Term, Term, list[Value]]]:
-    """The value, its tangent, and the params that hold the tangents of the arguments, in their order."""
+) -> Walk[tuple[Term, list[Value], list[Value]]]:
+    """The value, the numbers of its tangent, and the params for those of the arguments' tangents, in their order."""
     bind_parameters(cx, code, rule, arguments)
     tangents: list[Term] = []
     params: list[Value] = []
     for name, term in arguments.items():
         type = tangent_type(type_of(term))
-        made = [cx.builder.param(t, f"d_{h}") for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
-        tangents.append(rebuild(type, made))
+        hints = zip(leaf_types(type), leaf_hints(type, name), strict=True)
+        made = [cx.builder.param(t, f"d_{h}") for t, h in hints if is_number(t)]
+        tangents.append(tangent_of(type, tags_of(term), made))
         params += made
     if rule.by == "implicit":
         value, change = yield implicit.solved(cx, code, rule, arguments, tangents)
     else:
         value, change = yield written(cx, code, rule, arguments, tangents)
-    if result is not None and not cx.unifier.same(result, type_of(value)):
+    if result is not None and joint(cx.unifier, result, type_of(value)) != result:
         place = tail(rule.body).span
         found = f"the rule gives {show_type(type_of(value))}"
         message = f"`{code}` gives {show_type(result)}, its rule something else"
         raise mistake("DL1104", message, (place, found), (code.decl.name_span, ""))
-    if not cx.unifier.same(tangent_type(type_of(value)), type_of(change)):
-        wanted, found = show_type(tangent_type(type_of(value))), show_type(type_of(change))
-        message = f"the linear part gives the change of the value, {wanted}"
-        raise mistake("DL1104", message, (tail(rule.body).span, f"this gives {found}"))
-    return value, change, params
+    value = value if result is None else held_as(cx.builder, value, result)
+    wanted = tangent_type(type_of(value))
+    if joint(cx.unifier, wanted, type_of(change)) != wanted:
+        message = f"the linear part gives the change of the value, {show_type(wanted)}"
+        raise mistake("DL1104", message, (tail(rule.body).span, f"this gives {show_type(type_of(change))}"))
+    numbers = changes_along(cx, value, held_as(cx.builder, change, wanted), tail(rule.body).span)
+    return value, numbers, params
 
 
 def same_parameters(code: FnCode, rule: tree.Rule) -> None:

@@ -12,6 +12,7 @@ from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, FnCode, LambdaCode
 from difflang.check.reports import Undecided, mistake, written_type
+from difflang.check.sums import unknown
 from difflang.check.types import (
     DTypeVar,
     FnType,
@@ -34,9 +35,10 @@ from difflang.elaborate.terms import (
     Variant,
     type_of,
 )
+from difflang.elaborate.told import told
 from difflang.elaborate.wrt import parameter_names
 from difflang.ir.dims import Dim
-from difflang.ir.types import Tensor
+from difflang.ir.types import DTYPES, Tensor
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -146,7 +148,19 @@ def match_parameters(
     for param in decl.params:
         if isinstance(param.type, tree.TypeFn):  # now that every size in it is known
             terms[param.name] = ascribed(param, *given[param.name], annotations)
+        elif param.type is not None and param.name in terms:
+            terms[param.name] = told(annotations, param.type, terms[param.name])
+            note_untold(annotations, param, terms[param.name], given[param.name][1])
     return {p.name: terms[p.name] for p in decl.params if p.name in terms}
+
+
+def note_untold(annotations: Annotations, param: tree.Param, term: Term, span: Span) -> None:
+    """Remember which names of a parameter's type the variants of a value leave open: a function may not need them."""
+    if param.type is None or not unknown(type_of(term)):
+        return
+    for name in free_names(param.type):
+        if name not in annotations.bound and name not in DTYPES and annotations.records(name) is None:
+            annotations.untold[name] = span, param.span
 
 
 def not_declared_linear(decl: tree.Fn, param: tree.Param, term: Term, span: Span) -> DifflangError:
@@ -215,7 +229,8 @@ def not_a_vector(decl: tree.Fn, param: tree.Param) -> str:
     vectors = [g.name for g in decl.generics if g.bound == "vec"]
     if not isinstance(param.type, tree.TypeName) or param.type.path[0] not in vectors:
         return ""
-    return f"`{param.type.path[0]}: vec` is a float or an array of floats, a tuple of such, or a change of a record"
+    of_floats = "a float or an array of floats, a tuple of such"
+    return f"`{param.type.path[0]}: vec` is {of_floats}, or a change of a record or an enum"
 
 
 def both_size_and_value(param: tree.Param) -> DifflangError:

@@ -11,6 +11,7 @@ from difflang.elaborate.context import Context
 from difflang.elaborate.derivatives import Traced, forward, trace
 from difflang.elaborate.lost import labels_of, watch
 from difflang.elaborate.no_derivative import result_with_tangent
+from difflang.elaborate.tangents import tags_of
 from difflang.elaborate.terms import Array, Term, leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
@@ -36,7 +37,8 @@ def trace_of_one_number(cx: Context, f: Term, args: Args, wrt: list[Place], what
     """The graph of a function of one number, holomorphic if that is complex. Errors: DL0405 if it is of more."""
     traced = yield trace_holomorphic(cx, f, args, wrt)
     point = traced.points[0].type
-    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape:
+    chosen = any(tags_of(args.items[position][0]) for position, _ in wrt)
+    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape or chosen:
         raise not_of_one_number(cx, args, what)
     return traced
 

@@ -11,6 +11,7 @@ from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode, MapCode
 from difflang.check.reports import mistake
+from difflang.check.sums import is_chosen
 from difflang.check.types import leaf_types, pruned_type, show_type, tangent_type
 from difflang.elaborate import linear
 from difflang.elaborate.context import FAILURE, Context, Instance
@@ -65,6 +66,8 @@ def call(
     """The equation of a solver applied."""
     roles = roles_of(code, rule)
     name = roles.map
+    if is_chosen(type_of(terms[roles.rhs])):
+        raise cx.not_yet("`by linear_solve` for a right-hand side whose variant only the run knows is", span, MATCH)
     back = yield linear.transpose(cx, terms[name], span)
     forth = linear.transposed(cx, back, span)
     same_space(code, forth, terms[roles.rhs], span)
@@ -84,6 +87,9 @@ def call(
     order = [*operands[:at], *operands[at + count :], *operands[at : at + count]]
     results = cx.builder.append(OPS["solved"], tuple(order), types, regions, consts=len(order) - count)
     return called(cx, solve, results, fails, span)
+
+
+MATCH = "`match` it around the call"
 
 
 def same_space(code: FnCode, map: Term, rhs: Term, span: Span) -> None:

@@ -9,7 +9,7 @@ from difflang.base.source import Span
 from difflang.check.closures import FnCode
 from difflang.check.qualified import no_variable
 from difflang.check.reports import mistake, not_this_type, too_deep
-from difflang.check.sums import holds, kin
+from difflang.check.sums import holds
 from difflang.check.types import ClosureType, TextType, leaf_types, show_type
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
@@ -23,7 +23,9 @@ from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.signatures import held_to
 from difflang.elaborate.sum_arrays import is_array_of_sums, items, tags
+from difflang.elaborate.sums import takes_place
 from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
+from difflang.elaborate.told import told
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.writes import logged, note
 from difflang.ir.dims import Poly
@@ -123,6 +125,7 @@ def declared(cx: Context, written: tree.TypeExpr, value: Term, span: Span, what:
     known = set(cx.annotations.bound)
     if not cx.annotations.match(written, type_of(value)):
         raise not_this_type(written, type_of(value), span, what)
+    value = told(cx.annotations, written, value)
     for name, size in cx.annotations.bound.items():
         if name not in known and isinstance(size, (int, Poly)):
             cx.scope.bind(name, size)
@@ -142,7 +145,7 @@ def forgetting(value: Term) -> Term:
     if isinstance(value, Array):
         return Array(value.value, origin=value.origin)
     if isinstance(value, Tuple):
-        return Tuple(tuple(map(forgetting, value.items)))
+        return Tuple(tuple(map(forgetting, value.items)), value.of)
     return value
 
 
@@ -286,7 +289,7 @@ def widened(cx: Context, value: Array, old: Array, span: Span) -> Array:
 
 def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding: Binding | None = None) -> None:
     """A place keeps its type; of an enum it may hold any variant, of functions one after another."""
-    if not kin(cx.unifier, type_of(old), type_of(new)):
+    if not takes_place(cx, type_of(old), type_of(new)):
         labels = [(span, f"this is {show_type(type_of(new))}")]
         if binding is not None and binding.span is not None:
             labels.append((binding.span, f"{what} is {show_type(type_of(old))}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from difflang.base.diagnostics import InternalError
@@ -13,7 +13,8 @@ from difflang.check.types import LangType, leaf_types, mapped, show_type
 from difflang.elaborate.context import Context
 from difflang.elaborate.indexing import Subscripts, read, whole
 from difflang.elaborate.sums import held_as
-from difflang.elaborate.terms import Array, Sum, Term, leaves, rebuild, type_of
+from difflang.elaborate.terms import Array, Sum, Term, Tuple, Zip, leaves, rebuild, type_of
+from difflang.elaborate.trampoline import Walk, run
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.types import Tensor
@@ -48,6 +49,22 @@ def tags(term: Term) -> Array:
     if not isinstance(term, Sum):
         raise InternalError("no array of sums")
     return Array(term.tag)
+
+
+def each(cx: Context, terms: Sequence[Term], span: Span, body: Callable[[list[Term]], Term]) -> Term:
+    """What a body gives of the items of arrays of sums, of each place by itself; other terms are the same for all."""
+    from difflang.elaborate.comprehension import mapping
+    from difflang.elaborate.sources import source
+
+    over = source(cx, Zip(tuple([t for t in terms if is_array_of_sums(t)])), span)
+
+    def lane(index: Array, rows: list[Value]) -> Walk[Term]:
+        found = over.item(index, rows)
+        rest = iter(found.items if isinstance(found, Tuple) else ())
+        return body([next(rest) if is_array_of_sums(t) else t for t in terms])
+        yield
+
+    return run(mapping(cx, span, over, lane))
 
 
 def items(cx: Context, term: Term, subs: Subscripts) -> Term:

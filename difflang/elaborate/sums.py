@@ -6,20 +6,22 @@ in the place of what the other variants hold; `cond` chooses between whole value
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from difflang.base.diagnostics import InternalError
+from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
 from difflang.check.closures import VariantCode
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake
-from difflang.check.sums import alike, joint, kin, whole
+from difflang.check.sums import alike, joint, kin, options_of, whole
 from difflang.check.types import (
     ClosureType,
     FnType,
     LangType,
     RecordType,
     SumType,
+    TextType,
     TupleType,
     VariantType,
     leaf_types,
@@ -44,6 +46,7 @@ from difflang.elaborate.terms import (
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Value
+from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
 
@@ -58,12 +61,10 @@ def constructor(decl: tree.Enum, index: int, module: Module) -> Term:
 def held_as(builder: Builder, term: Term, type: LangType) -> Term:
     """The value, held as a value of a type that has more options; see `joint`."""
     match term, type:
-        case Sum(), SumType() if isinstance(type.options[0], TupleType):
-            return Sum(term.tag, each(builder, term.parts, type.options))
         case _, SumType():
             return among(builder, term, type)
         case Tuple(), TupleType():
-            return Tuple(each(builder, term.items, type.items))
+            return Tuple(each(builder, term.items, type.items), type.of)
         case Record(), RecordType():
             return rebuilt_record(type, each(builder, term.fields, type.fields))
         case Variant(), VariantType():
@@ -99,7 +100,7 @@ def place(builder: Builder, type: SumType, option: LangType) -> int:
         return type.marks.index(option.index)
     assert isinstance(builder.solver, Unifier)
     for i, other in enumerate(type.options):
-        if isinstance(option, ClosureType) and alike(builder.solver, other, option) == other:
+        if alike(builder.solver, other, option) == other:
             return i
     raise InternalError(f"{option} is not {type}")
 
@@ -107,14 +108,22 @@ def place(builder: Builder, type: SumType, option: LangType) -> int:
 def marked(builder: Builder, term: Sum, type: SumType) -> Value:
     """The tag as the other type counts."""
     old = term.type
-    moves = [(m, type.marks[place(builder, type, o)]) for m, o in zip(old.marks, old.options, strict=True)]
-    tag = term.tag
+    return recounted(
+        builder,
+        term.tag,
+        [(m, type.marks[place(builder, type, o)]) for m, o in zip(old.marks, old.options, strict=True)],
+    )
+
+
+def recounted(builder: Builder, tag: Value, moves: Sequence[tuple[int, int]]) -> Value:
+    """A tag with other numbers in the place of those that it can be."""
     if all(m == n for m, n in moves):
         return tag
-    found = builder.const(moves[-1][1], type.tag)
+    assert isinstance(tag.type, Tensor)
+    found = builder.const(moves[-1][1], tag.type)
     for before, after in moves[:-1]:
-        here = builder.one("eq", builder.own(term.tag), builder.const(before, type.tag))
-        found = builder.one("select", here, builder.const(after, type.tag), found)
+        here = builder.one("eq", builder.own(tag), builder.const(before, tag.type))
+        found = builder.one("select", here, builder.const(after, tag.type), found)
     return found
 
 
@@ -130,11 +139,38 @@ def meeting(cx: Context, a: LangType, b: LangType, span: Span, what: str = "this
     """The type that both are held as. Errors: DL0327 where there is none."""
     found = joint(cx.unifier, a, b)
     if found is None and kin(cx.unifier, a, b):
-        raise cx.not_yet("a string chosen at run time is", span, "choose on the host")
+        one, another = texts_of(cx, a, b)
+        raise chosen_text((span, f"{what} is {one} on one way here and {another} on another"))
     if found is None:
+        to_be_told(cx, a, b)
         message = f"{what} is {show_type(a)} on one way here and {show_type(b)} on another"
         raise mistake("DL0327", message, (span, "the ways meet here"))
     return found
+
+
+def takes_place(cx: Context, old: LangType, new: LangType) -> bool:
+    """Whether a value may stand where another one stood. Errors: Undecided where only a use of the definition tells."""
+    if kin(cx.unifier, old, new):
+        return True
+    to_be_told(cx, old, new)
+    return False
+
+
+def to_be_told(cx: Context, a: LangType, b: LangType) -> None:
+    """Errors: Undecided for types that differ in nothing but functions of which a definition knows only the type."""
+    found = differences(cx.unifier, a, b) if cx.root.definition else []
+    if found and all(functions(m, n) for m, n in found):
+        raise Undecided
+
+
+def functions(a: LangType, b: LangType) -> bool:
+    """Whether two types are of functions, or of changes of a record that holds some."""
+    match a, b:
+        case RecordType(tangent=True), RecordType(tangent=True):
+            return a.decl is b.decl and a.names != b.names
+        case _:
+            options = (*options_of(a), *options_of(b))
+            return all(isinstance(o, (FnType, ClosureType)) for o in options)
 
 
 def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Span, Span], word: str) -> bool:
@@ -144,11 +180,12 @@ def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Sp
     a, b = type_of(then), type_of(other)
     if joint(cx.unifier, a, b) is not None:
         return True
-    found = differences(cx.unifier, a, b)
-    if cx.root.definition and (made_of_sizes(predicate) or any(FnType in map(type, pair) for pair in found)):
+    if cx.root.definition and made_of_sizes(predicate):
         raise Undecided
+    to_be_told(cx, a, b)
     if kin(cx.unifier, a, b):
-        raise cx.not_yet("a string chosen at run time is", ends[0], "choose on the host")
+        one, another = texts_of(cx, a, b)
+        raise chosen_text((ends[0], f"{one} on this side"), (ends[1], f"{another} on this one"))
     message = (
         "the two sides of this `if` give different types" if word == "`if`" else "two choices give different types"
     )
@@ -158,6 +195,19 @@ def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Sp
         (ends[0], f"this gives {show_type(a)}"),
         (ends[1], f"this gives {show_type(b)}"),
     )
+
+
+def texts_of(cx: Context, a: LangType, b: LangType) -> list[str]:
+    """The texts that two types differ in, as a program writes them."""
+    pairs = [pair for pair in differences(cx.unifier, a, b) if all(isinstance(t, TextType) for t in pair)]
+    values = [t.value for t in (pairs[0] if pairs else ()) if isinstance(t, TextType)]
+    return ["a `str`" if v is None else json.dumps(v, ensure_ascii=False) for v in values or (None, None)]
+
+
+def chosen_text(*labels: tuple[Span, str]) -> DifflangError:
+    """A text is a part of the type of what holds it: everything about it is known before the run."""
+    way = "choose it on the host, or let a variant of an enum stand for it, and write the text where it is printed"
+    return mistake("DL0327", "a `str` is known before the run, which cannot choose one", *labels, help=way)
 
 
 MOST_ROUNDS = 8

@@ -72,7 +72,10 @@ class Array:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tuple:
+    """A tuple, or the tangent of a function `of`."""
+
     items: tuple[Term, ...]
+    of: ClosureType | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -160,12 +163,14 @@ def type_of(term: Term) -> LangType:
     match term:
         case Array():
             return term.tensor
-        case Tuple() | Zip():
+        case Tuple():
+            return TupleType(tuple(map(type_of, term.items)), term.of)
+        case Zip():
             return TupleType(tuple(map(type_of, term.items)))
         case Record() | Variant() | Sum():
             return term.type
         case Closure():
-            return ClosureType(term.code, tuple(map(type_of, term.captures)))
+            return closure_type(term)
         case Opaque():
             return term.type
         case Text():
@@ -177,6 +182,19 @@ def type_of(term: Term) -> LangType:
             return RangeType(tuple(e.static if e is not None else 1 for e in ends))
         case Poison():
             raise TypeError("a poisoned name has no type")
+
+
+def closure_type(term: Closure) -> ClosureType:
+    return ClosureType(term.code, tuple(map(type_of, term.captures)))
+
+
+def children(term: Term) -> tuple[Term, ...]:
+    """The parts of a value that has parts."""
+    match term:
+        case Record(fields=parts) | Variant(fields=parts) | Tuple(items=parts) | Sum(parts=parts):
+            return parts
+        case _:
+            return ()
 
 
 def leaves(term: Term) -> list[Value]:
@@ -204,7 +222,7 @@ def rebuilt(type: LangType, values: Iterator[Value]) -> Term:
         case Tensor():
             return Array(next(values))
         case TupleType():
-            return Tuple(tuple([rebuilt(t, values) for t in type.items]))
+            return Tuple(tuple([rebuilt(t, values) for t in type.items]), type.of)
         case RecordType():
             return rebuilt_record(type, tuple([rebuilt(t, values) for t in type.fields]))
         case VariantType():
@@ -231,7 +249,7 @@ def like(term: Term, values: Iterator[Value]) -> Term:
         case Array():
             return Array(next(values), term.static, below=term.below)
         case Tuple():
-            return Tuple(tuple([like(t, values) for t in term.items]))
+            return Tuple(tuple([like(t, values) for t in term.items]), term.of)
         case Zip():
             return Zip(tuple([like(t, values) for t in term.items]), term.counted)
         case Record():

@@ -35,23 +35,26 @@ def gradient(x: np.ndarray) -> np.ndarray:
     return np.array([*w, 2 * (b - 2) + c, b + 4 * c**3])
 
 
-def sgd(x: np.ndarray) -> np.ndarray:
+Gradient = Callable[[np.ndarray], np.ndarray]
+
+
+def sgd(x: np.ndarray, gradient: Gradient = gradient) -> np.ndarray:
     for _ in range(STEPS):
         x = x - 0.01 * gradient(x)
     return x
 
 
-def momentum(x: np.ndarray) -> np.ndarray:
-    v = np.zeros(5)
+def momentum(x: np.ndarray, gradient: Gradient = gradient) -> np.ndarray:
+    v = np.zeros_like(x)
     for _ in range(STEPS):
         v = 0.8 * v + gradient(x)
         x = x - 0.01 * v
     return x
 
 
-def adam(x: np.ndarray) -> np.ndarray:
+def adam(x: np.ndarray, gradient: Gradient = gradient) -> np.ndarray:
     """As in optax: the moments are divided by 1 - βᵏ, and ε stands outside the root."""
-    m, s = np.zeros(5), np.zeros(5)
+    m, s = np.zeros_like(x), np.zeros_like(x)
     for k in range(1, STEPS + 1):
         g = gradient(x)
         m, s = 0.9 * m + 0.1 * g, 0.999 * s + 0.001 * g * g
@@ -59,7 +62,7 @@ def adam(x: np.ndarray) -> np.ndarray:
     return x
 
 
-METHODS: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = {
+METHODS: dict[str, tuple[str, str, Callable[..., np.ndarray]]] = {
     "sgd": ("0", "p = sgd(p, g, 0.01)", sgd),
     "momentum": ("zero(p)", "(p, s) = momentum(p, g, s, rate = 0.01, keep = 0.8)", momentum),
     "adam": ("moments(p)", "(p, s) = adam(p, g, s, rate = 0.05)", adam),
@@ -91,6 +94,39 @@ def test_many_steps(name: str) -> None:
     compare(flat, expected(X0), 1e-12)
     compare(numbers, expected(X0), 1e-12)
     assert int(count) == 3
+
+
+CHOSEN = """import optim (sgd, momentum, moments, adam)
+enum Part { Curve(a: f64, b: f64, n: i32), Line(w: f64[2]), Fixed }
+record Whole { part: Part, act: (f64) -> f64, k: f64 }
+fn part(i: i32) -> Part = if i == 0 { Curve(0.5, -1.0, 3) } else if i == 1 { Line([0.5, -1.0]) } else { Fixed }
+fn whole(i: i32) -> Whole {
+  let s = 0.7
+  Whole(part(i), if i > 0 { |x| s * x } else { sin }, 1.5)
+}
+fn bend(p: Part) -> f64 = match p { Curve(a, b, _) => exp(a) * b^2, Line(v) => sum(v^4), Fixed => 0.0 }
+fn loss(w: Whole) -> f64 = w.act(w.k) + bend(w.part)
+fn numbers(w: Whole) -> f64[4] {
+  let v = match w.part { Curve(a, b, n) => [a, b + f64(n) - 3], Line(v) => v, Fixed => [0.5, -1.0] }
+  concat(v, [w.act(0.5), w.k])
+}
+"""
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("i", range(3))
+def test_what_the_run_chooses(name: str, i: int) -> None:
+    """An enum moves by the changes of the variant that it is, a function by those of what it captured."""
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        a, b, s, k = x
+        part = [(np.exp(a) * b**2, 2 * np.exp(a) * b), (4 * a**3, 4 * b**3), (0.0, 0.0)][i]
+        return np.array([*part, k if i else 0.0, s if i else np.cos(k)])
+
+    start, step, expected = METHODS[name]
+    *line, s, k = expected(np.array([0.5, -1.0, 0.7, 1.5]), gradient)
+    found = answer(f"numbers(train(whole({i})))", CHOSEN + trained("train", "Whole", "loss", start, step))
+    compare(found, np.array([*line, 0.5 * s if i else np.sin(0.5), k]), 1e-12)
 
 
 def test_a_gradient_through_training() -> None:

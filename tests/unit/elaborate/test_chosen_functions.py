@@ -78,7 +78,119 @@ def test_value(name: str, declarations: str, expression: str, value: object) -> 
     compare(answer(expression, declarations), value)
 
 
+MOVED = """
+fn times(k: f64) -> (f64) -> f64 = |x| k * x
+fn plus(k: f64) -> (f64) -> f64 = |x| x + k
+fn square(g: (f64) -> f64) -> f64 = g(3.0)^2
+fn moved(c: bool, k: f64) -> f64 {
+  let g = if c { times(k) } else { plus(k) }
+  (g + grad(square)(g))(2.0)
+}
+fn listed_otherwise(c: bool, k: f64) -> f64 {
+  let g = if c { times(k) } else { plus(k) }
+  let h = if not c { plus(k) } else { times(k) }
+  (g - 0.5 * grad(square)(h))(2.0)
+}
+fn of_another(c: bool, d: bool) -> f64 {
+  let g = if c { times(2.0) } else { plus(2.0) }
+  (g + grad(square)(if d { times(2.0) } else { plus(2.0) }))(2.0)
+}
+
+record Layer { act: (f64) -> f64, w: f64, name: str }
+fn loss(l: Layer) -> f64 = (l.act(l.w) - 0.7)^2
+fn step(l: Layer, change: D(Layer)) -> Layer = l + -0.1 * change
+fn fit(c: bool, k: f64, n: i32) -> f64 {
+  var l = Layer(act = if c { times(k) } else { tanh }, w = 0.5, name = "l")
+  var speed = zeros_like(l)
+  for i in 0..n {
+    speed = 0.5 * speed + grad(loss)(l)
+    l = step(l, speed)
+  }
+  l.act(l.w)
+}
+"""
+
+
+def fitted(c: bool, k: float, n: int) -> float:
+    w, speed, of_k = 0.5, 0.0, 0.0
+    for _ in range(n):
+        y = k * w if c else np.tanh(w)
+        slope = 2 * (y - 0.7)
+        speed = 0.5 * speed + slope * (k if c else 1 - y * y)
+        of_k = 0.5 * of_k + slope * w
+        w, k = w - 0.1 * speed, k - 0.1 * of_k
+    return k * w if c else float(np.tanh(w))
+
+
+def test_a_change_moves_what_a_chosen_function_captured() -> None:
+    """Of the function that it is a change of, wherever that stands among the others."""
+    compare(answer("[moved(true, 2.0), moved(false, 2.0)]", MOVED), [(2 + 36) * 2, 2 + 12])
+    compare(answer("[listed_otherwise(true, 2.0), listed_otherwise(false, 2.0)]", MOVED), [(2 - 18) * 2, 2 - 3])
+    compare(answer("[grad[k](moved)(true, 2.0), grad[k](moved)(false, 2.0)]", MOVED), [(1 + 18) * 2, 3])
+    compare(answer("[fit(true, 2.0, 7), fit(false, 2.0, 7)]", MOVED), [fitted(True, 2, 7), fitted(False, 2, 7)])
+
+
+def test_changes_of_two_functions_are_not_added() -> None:
+    compare(answer("of_another(false, false)", MOVED), 4 + 10)
+    assert codes(f"float f64\n{MOVED}print(of_another(true, false))\n")[0][0] == "DL0901"
+
+
+def test_arrays_of_functions_and_enums_are_chosen_between() -> None:
+    """As arrays of whatever both can hold."""
+    text = """
+    enum S { A(x: f64), B, C(y: f64) }
+    fn v(s: S) -> f64 = match s { A(x) => x, B => 10.0, C(y) => 100.0 * y }
+    fn f(c: bool, k: f64, i: i32) -> f64 = (if c { [sin, |x| x * k] } else { [|x| x + k, sin] })[i](2.0)
+    fn g(c: bool, k: f64, i: i32) -> f64 {
+      var s = [A(1.0), B]
+      if c { s = [B, C(k)] }
+      v(s[i])
+    }
+    """
+    compare(
+        answer("[f(true, 3.0, 0), f(true, 3.0, 1), f(false, 3.0, 0), f(false, 3.0, 1)]", text), [sin(2), 6, 5, sin(2)]
+    )
+    compare(answer("[g(true, 3.0, 0), g(true, 3.0, 1), g(false, 3.0, 0), g(false, 3.0, 1)]", text), [10, 300, 1, 10])
+
+
+REPLACED = """
+record Layer { act: (f64) -> f64, w: f64 }
+fn made(w: f64) -> Layer = Layer(act = tanh, w = w)
+fn pair(w: f64) -> ((f64) -> f64, f64) = (tanh, w)
+fn assigned(x: f64) -> f64 {
+  var l = made(2.0)
+  l.act = |y| x * y
+  l.act(l.w)
+}
+fn updated(x: f64) -> f64 {
+  let l = made(2.0) with (act = |y| x + y)
+  l.act(l.w)
+}
+fn in_a_tuple(x: f64) -> f64 {
+  var (f, w) = pair(x)
+  f = |y| 10.0 * y
+  f(w)
+}
+fn in_turn(x: f64, n: i32) -> f64 {
+  var l = made(x)
+  for i in 0..n { l = if i == 1 { l with (act = |y| y * x) } else { l with (w = l.act(l.w)) } }
+  l.act(l.w)
+}
+"""
+
+
+def test_a_function_that_was_given_inside_a_record_is_replaced() -> None:
+    """While a definition is checked only its type is known."""
+    compare(
+        answer("(assigned(3.0), updated(3.0), in_a_tuple(3.0), in_turn(3.0, 3))", REPLACED), (6, 5, 30, 9 * np.tanh(3))
+    )
+
+
 def test_compiled_as_interpreted() -> None:
+    moves = difflang.loads(f"float f64\n{MOVED}")
+    for c in (True, False):
+        np.testing.assert_allclose(moves.fit(c, 2.0, 7), moves.fit.interpret(c, 2.0, 7), rtol=1e-14)
+        np.testing.assert_allclose(moves.fit.grad("k")(c, 2.0, 7), moves.fit.grad("k").interpret(c, 2.0, 7), rtol=1e-14)
     module = difflang.loads(f"float f64\n{CHOOSE}\n" + ROWS[7][1])
     for i in range(3):
         for f in (module.choose, module.choose.grad("k"), module.choose.hvp("k")):
@@ -94,6 +206,9 @@ WRONG = [
     ("fn f(x: f64) -> f64 = [sin, cos](x)", "DL0320"),
     ("fn f(x: f64) -> f64 = [sin, 1.0][0](x)", "DL0317"),
     ("var g = |x: f64| x\ng = |x| 2.0 * x", "DL0801"),
+    ("enum S { A, B }\nfn f(c: bool) -> f64 {\n let g = if c { A } else { sin }\n 1.0\n}", "DL0327"),
+    ("record L { f: (f64) -> f64 }\nfn made() -> L = L(sin)\nfn f(x: f64) -> f64 {\n var l = made()\n l.f = x\n x\n}", "DL0304"),
+    ("record L { f: (f64) -> f64 }\nfn made() -> L = L(sin)\nfn f(x: f64) -> f64 {\n let l = made() with (f = x)\n x\n}", "DL0304"),
 ]  # fmt: skip
 
 

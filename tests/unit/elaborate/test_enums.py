@@ -86,6 +86,34 @@ def test_value(name: str, declarations: str, expression: str, value: object) -> 
     compare(answer(expression, SHAPES + declarations), value)
 
 
+SIZED = """
+enum Kind[n] { On(w: f64[n]), Off }
+record M[n] { k: Kind[n], b: f64 }
+record W[n] { m: M[n], y: f64[n] }
+let n = 7
+fn total(m: M[n]) -> f64 = m.b + (match m.k { On(w) => sum(w), Off => 0.0 })
+fn size(m: M[n]) -> i32 = n
+fn chosen(c: bool, x: f64[n]) -> M[n] = M(k = if c { On(x) } else { Off }, b = 2.0)
+fn off(x: f64[n]) -> M[n] = M(Off, 2.0)
+fn beside(m: M[n], x: f64[n]) -> i32 = size(m)
+fn inside(w: W[n]) -> i32 = size(w.m)
+fn either(c: bool) -> i32 = size(if c { M(Off, 2.0) } else { M(On([1.0, 2.0]), 3.0) })
+let here: M[3] = M(Off, 2.0)
+let there = M(Off, 2.0)
+let again: M[4] = there
+"""
+
+
+def test_a_record_whose_variant_does_not_tell_its_size() -> None:
+    """The size is that of any written type that the value meets; who does not need it does not ask."""
+    compare(answer("(total(M(Off, 2.0)), total(here + grad(total)(here)))", SIZED), (2, 3))
+    told = (
+        "[size(here), size(again), size(chosen(true, [1.0, 2.0])), size(off([1.0])), beside(M(Off, 1.0), [1.0, 2.0])]"
+    )
+    compare(answer(told, SIZED), [3, 4, 2, 1, 2])
+    compare(answer("[inside(W(M(Off, 1.0), [1.0, 2.0])), either(true), either(false)]", SIZED), [2, 2, 2])
+
+
 DERIVATIVES = [
     ("grad_in_an_enum", "fn f(i: i32) -> f64 = match grad(area)(pick(i, 3.0)) {\n  Circle(dr) => dr\n  Box(dw, dh) => 100.0 * dw + dh\n  Empty => -1.0\n}",
      ALL.format("f(i)"), [6 * pi, 203, -1]),
@@ -118,6 +146,13 @@ DERIVATIVES = [
      ALL.format("f(i)"), [4 * pi + 10, 4 + 20, 0]),
     ("of_a_variant_without_fields", "fn f(x: f64) -> f64 {\n let s = Empty\n let (a, d) = value_and_grad(area)(s)\n let (b, c) = jvp(area)(s, d)\n"
      " area(s + d) + a + b + c + (match d { Empty => x, _ => 0.0 })\n}", "f(3.0)", 3),
+    ("measured_where_a_part_holds_no_number", "record P { s: Shape, k: f64 }\nfn f(p: P) -> f64 = p.k^2 + area(p.s)\n"
+     "fn g(i: i32) -> f64 {\n let d = grad(f)(P(pick(i, 3.0), 2.0))\n dot(d, d)\n}",
+     "(dot(grad(f)(P(Empty, 2.0)), ones_like(P(Empty, 2.0))), norm(grad(area)(Empty)), g(1), g(2))", (4, 0, 16 + 13, 16)),
+    ("measured_in_depth", "enum In { Pair(a: f64, b: f64), Out }\nenum Deep { One(i: In), Two(x: f64[2]) }\n"
+     "fn value(d: Deep) -> f64 = match d { One(Pair(a, b)) => a * b, One(Out) => 1.0, Two(x) => sum(x^2) }\n"
+     "fn deep(i: i32) -> Deep = if i < 2 { One(if i == 0 { Pair(3.0, 4.0) } else { Out }) } else { Two([1.0, 2.0]) }\n"
+     "fn f(i: i32) -> f64 = norm(grad(value)(deep(i)))", ALL.format("f(i)"), [5, 0, 20**0.5]),
     ("of_a_known_variant", "", "grad(area)(Box(2.0, 3.0, 1))", (3, 2)),
     ("whole_jacobians_of_a_known_variant", "fn f(b: Shape) -> f64[2] = match b { Box(w, h, _) => [w * h, w], _ => [0.0, 0.0] }",
      "jacobian(f)(Box(2.0, 3.0, 1))", ([3, 1], [2, 0])),
@@ -131,6 +166,92 @@ DERIVATIVES = [
 @pytest.mark.parametrize(("name", "declarations", "expression", "value"), DERIVATIVES, ids=[d[0] for d in DERIVATIVES])
 def test_derivative(name: str, declarations: str, expression: str, value: object) -> None:
     compare(answer(expression, SHAPES + declarations), value)
+
+
+MAPS = """
+enum Solid { Ball(r: f64), Bar(w: f64, h: f64, n: i32), Void }
+fn size(s: Solid) -> f64 = match s { Ball(r) => r^3, Bar(w, h, _) => w * h^2, Void => 1.0 }
+fn solid(i: i32, x: f64) -> Solid = if i == 0 { Ball(x^2) } else if i == 1 { Bar(w = x, h = 2.0 * x, n = 3) } else { Void }
+fn other(s: Solid) -> Solid = match s { Ball(r) => Bar(r, r^2, 2), Bar(w, h, _) => Ball(w * h), Void => Void }
+fn pair(d: D(Solid)) -> f64[2] = match d { Ball(r) => [r, 0.0], Bar(w, h) => [w, h], Void => [-1.0, -1.0] }
+fn pulled(i: i32) -> f64[2] {
+  let (s, pull) = vjp(other)(solid(i, 3.0))
+  pair(pull(grad(size)(s)))
+}
+fn direct(i: i32) -> f64[2] = pair(grad(|s| size(other(s)))(solid(i, 3.0)))
+fn pushed(i: i32) -> f64[2] {
+  let (_, push) = linearize[x](solid)(i, 3.0)
+  pair(2.0 * push(0.5))
+}
+fn turned(i: i32) -> f64 {
+  let (s, push) = linearize[x](solid)(i, 3.0)
+  transpose(push)(grad(size)(s))
+}
+fn rows(i: i32) -> f64[2] = pair(jacobian(size)(solid(i, 3.0)))
+fn columns(i: i32) -> f64[2] = pair(jacobian[x](solid)(i, 3.0))
+fn curved(i: i32) -> f64[2, 2] = match hessian(size)(solid(i, 3.0)) {
+  Ball(dr) => [pair(dr), [0.0, 0.0]]
+  Bar(dw, dh) => [pair(dw), pair(dh)]
+  Void => zeros(2, 2)
+}
+fn coefficients(i: i32) -> f64[3] = match jet[x](solid, order = 2)(i, 3.0) { Ball(r) => r, Bar(w, h) => w + h, Void => zeros(3) }
+fn by_lambda(i: i32) -> f64 {
+  let measured = linear |d: D(Solid)| match d { Ball(r) => 3.0 * r, Bar(w, h) => w - 2.0 * h, Void => 0.0 }
+  let twice = linear |d| 2.0 * d
+  measured(twice(grad(size)(solid(i, 3.0))))
+}
+fn of_two(i: i32, j: i32) -> f64 {
+  let (_, push) = linearize(size)(solid(i, 3.0))
+  push(grad(size)(solid(j, 3.0)))
+}
+"""
+
+
+def test_linear_maps_and_jacobians_of_what_the_run_chooses() -> None:
+    """What a map takes and gives is of the variants that were there where it was made."""
+    each = "[for i in 0..3 => {}(i)]"
+    compare(answer(each.format("pulled"), MAPS), [[5 * 9.0**4, 0], [3 * 18**2 * 6, 3 * 18**2 * 3], [-1, -1]])
+    compare(answer(each.format("direct"), MAPS), answer(each.format("pulled"), MAPS))
+    compare(answer(each.format("pushed"), MAPS), [[6, 0], [1, 2], [-1, -1]])
+    compare(answer(each.format("turned"), MAPS), [6 * 9**4 / 27, 36 + 2 * 36, 0])
+    compare(answer(each.format("rows"), MAPS), [[243, 0], [36, 36], [-1, -1]])
+    compare(answer(each.format("columns"), MAPS), [[6, 0], [1, 2], [-1, -1]])
+    compare(answer(each.format("curved"), MAPS), [[[54, 0], [0, 0]], [[0, 12], [12, 6]], [[0, 0], [0, 0]]])
+    compare(answer(each.format("coefficients"), MAPS), [[9, 6, 1], [9, 3, 0], [0, 0, 0]])
+    compare(answer(each.format("by_lambda"), MAPS), [6 * 243, 2 * 36 - 4 * 36, 0])
+    assert codes(f"float f64\n{MAPS}print(of_two(1, 0))\n")[0][0] == "DL0901"
+
+
+NESTED = """
+enum Act { Apply(f: (f64) -> f64), Skip(x: f64) }
+fn times(k: f64) -> (f64) -> f64 = |x| k * x
+fn plus(k: f64) -> (f64) -> f64 = |x| x + k
+fn value(a: Act) -> f64 = match a { Apply(f) => f(2.0)^2, Skip(x) => x^2 }
+fn act(i: i32) -> Act = if i < 2 { Apply(if i == 0 { times(3.0) } else { plus(3.0) }) } else { Skip(5.0) }
+fn listed_otherwise(i: i32) -> Act = if i < 2 { Apply(if i == 1 { plus(3.0) } else { times(3.0) }) } else { Skip(5.0) }
+fn slope(i: i32, j: i32) -> f64 {
+  let (_, dy) = jvp(value)(act(i), grad(value)(listed_otherwise(j)))
+  dy
+}
+fn acts(x: f64[n]) -> f64 = sum(for a in [for i => if x[i] > 1.0 { Apply(times(x[i])) } else { Skip(x[i]) }] => value(a))
+fn of_all(x: f64[n]) -> (f64, f64, f64) {
+  let all = [for i => if x[i] > 1.0 { Apply(times(x[i])) } else { Skip(x[i]) }]
+  let total = |s| sum(for a in s => value(a))
+  let (_, pull) = vjp(total)(all)
+  let g = pull(1.0)
+  (norm(g), dot(g, zeros_like(all) + 2.0 * g), total(all + 0.1 * g))
+}
+"""
+
+
+def test_a_function_in_a_variant_that_is_not_there_asks_for_nothing() -> None:
+    compare(answer("[slope(0, 0), slope(1, 1), slope(2, 2)]", NESTED), [24**2, 10**2, 10**2])
+    assert codes(f"float f64\n{NESTED}print(slope(0, 1))\n")[0][0] == "DL0901"
+
+
+def test_changes_of_arrays_of_enums_are_vectors() -> None:
+    """Added, measured and moved along place by place."""
+    compare(answer("of_all([2.0, 0.5])", NESTED), (257**0.5, 2 * 257, 7.2**2 + 0.6**2))
 
 
 POISON = """
@@ -241,6 +362,13 @@ WRONG = [
     ("fn f(x: f64) -> f64 = area(x)", "DL0304"),
     ("enum Way { Left, Right }\nfn g(w: Way) -> f64 = match w { Left => 1.0, Right => 2.0 }\nfn f(w: Way) -> Way = w + grad(g)(w)", "DL0401"),
     ("fn f(c: bool) -> Shape = if c { Circle(1.0) } else { 2.0 }", "DL0327"),
+    ("enum Num { Plain(x: f64), Zero }\nfn f(c: bool) -> f64 {\n let n = if c { Plain(1.0) } else { Zero }\n"
+     " deriv(|m| match m { Plain(x) => x, Zero => 0.0 })(n)\n}", "DL0405"),
+    ("fn f(s: Shape[3]) -> f64 = 1.0", "DL0302"),
+    (f"{NESTED}fn f(x: f64[n]) -> f64 {{\n let all = [for i => act(i32(x[i]))]\n norm(jacobian(|s| sum(for a in s => value(a)))(all))\n}}\nprint(f([1.0]))", "DL0801"),
+    (f"{SIZED}print(size(M(Off, 2.0)))", "DL0204"),
+    (f"{SIZED}fn all(m: M[n]) -> f64[n] = ones(n)\nprint(all(there))", "DL0204"),
+    ("enum Opt[T] { Some(x: T), None }\nfn f[T: float](o: Opt[T]) -> i32 = i32(T(1))\nprint(f(None))", "DL0204"),
 ]  # fmt: skip
 
 

@@ -38,6 +38,67 @@ AROUND = {
     "closure": ("(|t| p(t * x))(x)", 10),
     "map": ("{\n let (y, l) = linearize(p)(x)\n y + l(x) / 5\n}", 5),
 }
+CHOSEN = """
+fn p(f: (f64) -> f64, x: f64) -> f64 = stop(f(x))^5
+rule p(f, x) {
+  let y = p(f, x)
+  (y, linear |df, dx| { let (_, d) = jvp[f, x](|f, x| f(x))(f, x, df, dx)
+    5.0 * y / f(x) * d })
+}
+fn root(f: (f64, f64) -> f64, q: f64, x0: f64) -> f64 {
+  var x = x0
+  while abs(f(x, q)) > 1e-13 { x -= f(x, q) / grad[0](f)(x, q) }
+  x
+}
+rule root(f, q, x0) by implicit |x| f(x, q)
+fn times(k: f64) -> (f64) -> f64 = |x| k * x
+fn plus(k: f64) -> (f64) -> f64 = |x| x + k
+fn written(i: i32, k: f64) -> f64 {
+  let g = if i == 0 { times(k) } else if i == 1 { plus(k) } else { sin }
+  p(g, 2.0) + p(g, k)
+}
+fn solved(i: i32, k: f64) -> f64 {
+  let g = if i == 0 { |x, q| k * x^2 - q } else if i == 1 { |x, q| x^3 - k * q } else { |x, q| exp(x) - q }
+  root(g, 2.0, 1.5)
+}
+enum S { A(x: f64), B(x: f64, y: f64), C }
+fn flip(s: S) -> S = match s { A(x) => B(x, x^2), B(x, y) => A(x * y), C => C }
+fn quiet(s: S) -> S = match s { A(x) => B(stop(x), stop(x)^2), B(x, y) => A(stop(x * y)), C => C }
+rule quiet(s) {
+  (quiet(s), linear |ds| { let (_, d) = jvp(flip)(s, ds)
+    10.0 * d })
+}
+fn value(s: S) -> f64 = match s { A(x) => x^3, B(x, y) => x * y, C => 0.0 }
+fn made(i: i32, x: f64) -> S = if i == 0 { A(x) } else if i == 1 { B(x, x + 1.0) } else { C }
+fn flipped(i: i32, k: f64) -> f64 = value(quiet(made(i, k)))
+fn straight(i: i32, k: f64) -> f64 {
+  let s = made(i, k)
+  sum(cg(linear |v| match s { A(x) => x * v, B(x, y) => x * y * v, C => v }, [1.0, 2.0], 1e-12))
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("f", "k", "value", "first", "second"),
+    [
+        ("written", 3.0, [66825, 10901, math.sin(2) ** 5 + math.sin(3) ** 5],
+         [209790, 16085, 5 * math.sin(3) ** 4 * math.cos(3)],
+         [607770, 19780, 20 * math.sin(3) ** 3 * math.cos(3) ** 2 - 5 * math.sin(3) ** 5]),
+        ("solved", 3.0, [(2 / 3) ** 0.5, 6 ** (1 / 3), math.log(2)], [-((2 / 3) ** 0.5) / 6, 6 ** (1 / 3) / 9, 0],
+         [0.75 * 2**0.5 * 3**-2.5, -2 / 9 * 2 ** (1 / 3) * 3 ** (-5 / 3), 0]),
+        ("flipped", 2.0, [8, 216, 0], [120, 5400, 0], [840, 92160, 0]),
+        ("straight", 3.0, [1, 0.25, 3], [-1 / 3, -7 * 3 / 144, 0], [2 / 9, 6 * 37 / 12**3, 0]),
+    ],
+)  # fmt: skip
+def test_of_what_the_run_chooses(f: str, k: float, value: list[float], first: list[float], second: list[float]) -> None:
+    """The rule's derivative, in what a chosen function captured and in a variant, at two orders."""
+    from support.programs import programs
+
+    cg = programs()["chapter7/conjugate_gradients.dfl"]
+    ask = "([for i in 0..3 => {0}(i, {1})], [for i in 0..3 => grad[k]({0})(i, {1})], [for i in 0..3 => grad[k](grad[k]({0}))(i, {1})])"
+    compare_values(answer(ask.format(f, k), cg + CHOSEN), (value, first, second), 1e-10)
+
+
 DERIVATIVES = {
     "G": "fn {g}(x: f64) -> f64 = grad({f})(x)\n",
     "D": "fn {g}(x: f64) -> f64 = {f}'(x)\n",

@@ -1,0 +1,47 @@
+"""The types of changes as they are written: whether a value's type fits `D(…)`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from difflang.check.types import LangType, RecordType, TupleType
+from difflang.ir.dims import Dim
+from difflang.ir.types import Tensor
+from difflang.syntax import tree
+
+if TYPE_CHECKING:
+    from difflang.check.annotations import Annotations
+
+
+def fits_change(
+    names: Annotations,
+    written: tree.TypeCall,
+    of: tree.TypeExpr,
+    type: LangType,
+    waiting: list[tuple[tree.TypeExpr, Dim]],
+) -> bool:
+    """Whether a type is `written`, `D(of)`. What the functions in a record have captured stands in no written type."""
+    match of, type:
+        case _, Tensor():
+            return names.matched(of, type, waiting)
+        case tree.TypeName(path=path), RecordType(tangent=True) if type.decl is names.records(".".join(path)):
+            return not type.args
+        case tree.TypeApply(), RecordType(tangent=True):
+            args = type.args or told_by_fields(names, type)
+            return names.matched(of, replace(type, tangent=False, args=args), waiting)
+        case tree.TypeTuple(items=parts), TupleType(items=items) if len(parts) == len(items):
+            changes = [replace(written, args=(part,)) for part in parts]
+            return all([names.matched(w, t, waiting) for w, t in zip(changes, items, strict=True)])
+        case _:
+            return names.unifier.same(names.type(written), type)
+
+
+def told_by_fields(names: Annotations, type: RecordType) -> tuple[object, ...]:
+    """What a record is applied to, by the types of the fields that are there."""
+    generics = {g.name: g.bound for g in type.decl.generics}
+    inner = replace(names, records=names.at_home(type.decl), bound={}, generics=generics, rigid=False, within=())
+    written = {f.name: f.type for f in type.decl.fields}
+    for name, found in zip(type.names, type.fields, strict=True):
+        inner.match(tree.TypeCall(written[name].span, ("D",), (written[name],)), found)
+    return tuple(inner.bound.get(name) for name in generics)
