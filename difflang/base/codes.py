@@ -99,7 +99,7 @@ CODES: dict[str, str] = {
     "DL0331": "a filter where the result has a size",
     "DL0332": "`vmap` over different sizes",
     "DL0333": "more indices than axes",
-    "DL0334": "a range whose length only the run knows",
+    "DL0334": "a part of an array whose length only the run knows",
     "DL0335": "an axis that is not there",
     "DL0336": "a new shape of another number of elements",
     "DL0337": "the extreme of nothing",

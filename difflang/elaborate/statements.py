@@ -11,13 +11,14 @@ from difflang.check.qualified import no_variable
 from difflang.check.reports import mistake, not_this_type, too_deep
 from difflang.check.sums import holds, kin
 from difflang.check.types import ClosureType, TextType, leaf_types, show_type
+from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import loop_expression
 from difflang.elaborate.expressions import captured, field
 from difflang.elaborate.failure import check
-from difflang.elaborate.indexing import SCATTERS, Subscripts, combined, read, subscripts, written
+from difflang.elaborate.indexing import Subscripts, read, subscripts
 from difflang.elaborate.jumps import Unset, loop_without_jumps
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
@@ -245,8 +246,10 @@ def negated(cx: Context, e: tree.Update, value: Term) -> Term:
 
 
 def accumulates(op: str, subs: Subscripts) -> bool:
-    """Whether an update counts each time where positions name a place again."""
-    return op in ("+", "-") or (op in SCATTERS and any(p.where is not None for p in subs.parts))
+    """Whether an update is one write: a place that is named again counts each time, and a mask cannot be read."""
+    if subs.mask is not None or op in ("+", "-"):
+        return True
+    return op in SCATTERS and any(p.where is not None for p in subs.parts)
 
 
 def rebind(cx: Context, target: tree.Name, value: Term, span: Span) -> None:
