@@ -128,6 +128,7 @@ CODES: dict[str, str] = {
     "DL0505": "a condition of a loop that assigns",
     "DL0506": "a statement that never runs",
     "DL0507": "a value that grows with every step",
+    "DL0508": "a history that leaves the place where it was made",
     # ---- 06: devices and sharding
     "DL0601": "a device that is not here",
     # ---- 07: modules, files and data

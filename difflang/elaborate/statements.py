@@ -18,6 +18,7 @@ from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import loop_expression
 from difflang.elaborate.expressions import captured, field
 from difflang.elaborate.failure import check
+from difflang.elaborate.histories import Yielded, add
 from difflang.elaborate.indexing import Subscripts, read, subscripts
 from difflang.elaborate.jumps import Unset, loop_without_jumps
 from difflang.elaborate.names import bound_names, targets
@@ -343,16 +344,7 @@ def unset(cx: Context, e: Unset) -> Walk[Term]:
 
 @walks(tree.Yield)
 def yield_(cx: Context, e: tree.Yield) -> Walk[Term]:
-    if not cx.loops:
-        raise cx.error("DL0501", "`yield` stands outside a loop", e.span)
-    collected = cx.loops[-1]
-    if collected is None:
-        raise cx.not_yet(
-            "a `yield` that not every step reaches is", e.span, "yield once, at the level of the loop's body"
-        )
-    if collected:
-        raise cx.error("DL0502", "a loop yields once a step", e.span, "a second `yield`", "yield a tuple")
-    collected.append((yield walk(cx, e.value)))
+    add(cx, Yielded((yield walk(cx, e.value))), e.span)
     return UNIT_TERM
 
 
