@@ -99,7 +99,7 @@ CODES: dict[str, str] = {
     "DL0331": "a filter where the result has a size",
     "DL0332": "`vmap` over different sizes",
     "DL0333": "more indices than axes",
-    "DL0334": "a range whose length only the run knows",
+    "DL0334": "a part of an array whose length only the run knows",
     "DL0335": "an axis that is not there",
     "DL0336": "a new shape of another number of elements",
     "DL0337": "the extreme of nothing",
@@ -129,6 +129,7 @@ CODES: dict[str, str] = {
     "DL0505": "a condition of a loop that assigns",
     "DL0506": "a statement that never runs",
     "DL0507": "a value that grows with every step",
+    "DL0508": "a history that leaves the place where it was made",
     # ---- 06: devices and sharding
     "DL0601": "a device that is not here",
     # ---- 07: modules, files and data

@@ -230,9 +230,18 @@ class RangeType:
         return "range"
 
 
-LangType = (
-    Tensor | TupleType | RecordType | VariantType | SumType | ClosureType | FnType | TextType | KeyType | RangeType
-)
+@dataclass(frozen=True, slots=True)
+class HistoryType:
+    """What a loop yields whose length only the run knows. It never leaves its function, so nobody writes its type."""
+
+    item: LangType
+
+    def __str__(self) -> str:
+        return f"history[{show_type(self.item)}]"
+
+
+Structure = TupleType | RecordType | VariantType | SumType | ClosureType | FnType
+LangType = Tensor | Structure | TextType | KeyType | RangeType | HistoryType
 
 
 def tangent_type(type: LangType) -> LangType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
@@ -28,6 +29,7 @@ from difflang.elaborate.terms import (
     Array,
     Closure,
     Opaque,
+    Past,
     Record,
     Static,
     Sum,
@@ -257,6 +259,9 @@ def stack(cx: Context, args: Args, name: str) -> Term:
 @builtin("reverse")
 def reverse(cx: Context, args: Args, name: str) -> Term:
     took = Taken(cx, args, name, "x axis?")
+    past = took.term("x")
+    if isinstance(past, Past):
+        return replace(past, backwards=not past.backwards)
     x = took.array("x")
     axes = took.axes(x.tensor.rank) or (0,)
     if not x.tensor.shape:

@@ -198,7 +198,7 @@ class Context:
     host: Any = None  # how calls that only the host can make are carried out; None inside functions
     depth: int = 0  # nested control flow
     lambdas: int = 0  # nested calls of lambdas
-    loops: list[list[Term] | None] = field(default_factory=list[Any])  # what the loops around here yield
+    loops: list[list[Any] | None] = field(default_factory=list[Any])  # what the loops around here yield: `Yielded`
     logs: dict[Binding, Any] = field(default_factory=dict[Any, Any])  # arrays that the loop around only writes into
     word: Binding = field(init=False)  # the hidden variable that holds the first failure
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from difflang.base.source import Span
 from difflang.check.sums import tagged
-from difflang.check.types import leaf_types, mapped, show_type
+from difflang.check.types import leaf_types, show_type
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
-from difflang.elaborate.failure import all_is_well
+from difflang.elaborate.failure import still_well
+from difflang.elaborate.histories import NUMBER, Yielded, collected, over_steps, taken_out, with_yields
 from difflang.elaborate.jumps import Until
 from difflang.elaborate.names import assigned, last
 from difflang.elaborate.operators import array
@@ -23,6 +24,7 @@ from difflang.elaborate.terms import (
     Array,
     Lane,
     Poison,
+    Steps,
     Term,
     Tuple,
     leaves,
@@ -36,7 +38,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.types import BOOL, Tensor, stacked
+from difflang.ir.types import BOOL, Tensor, item_of, stacked
 from difflang.syntax import tree
 
 FOREVER = -1  # the limit of a loop that only its condition ends
@@ -109,9 +111,12 @@ def decided(
     """A branch from its two sides; `ends` are where they give their values, `word` is what the program calls it."""
     if not agree(cx, predicate.value, then.value, other.value, ends, word):
         then, other = replace(then, value=UNIT_TERM), replace(other, value=UNIT_TERM)
-    if then.writes or other.writes:
-        return either_writes(cx, predicate, then, other, variables, span)
-    return joined(cx, predicate, then, other, variables, span)
+    yielding = bool(then.yields or other.yields)
+    if yielding:
+        then, other = with_yields(then, other)
+    either = either_writes if then.writes or other.writes else joined
+    value = either(cx, predicate, then, other, variables, span)
+    return taken_out(cx, value, span) if yielding else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +126,13 @@ class Branch:
     variables: list[Term]  # what the variables stand for at its end
     span: Span
     writes: Sequence[tuple[Log, Tuple]] = ()  # what it writes into arrays that the loop around only writes into
+    yields: Sequence[Yielded] = ()  # what the loop around yields there
 
 
 def branch(cx: Context, body: Callable[[], Walk[Term]] | None, variables: list[Binding], span: Span) -> Walk[Branch]:
     """One side of a branch as a region; the variables are put back as they were."""
     before, marks = [b.term for b in variables], [len(log.sites) for log in cx.logs.values()]
-    if cx.loops:
-        cx.loops.append(None)
+    cx.loops.append([] if cx.loops and cx.loops[-1] is not None else None)
     with cx.region(span) as builder:
         try:
             value = (yield body()) if body is not None else UNIT_TERM
@@ -136,15 +141,16 @@ def branch(cx: Context, body: Callable[[], Walk[Term]] | None, variables: list[B
         finally:
             for binding, term in zip(variables, before, strict=True):
                 binding.term = term
-            if cx.loops:
-                cx.loops.pop()
+            yields = cx.loops.pop()
     if isinstance(value, Poison):
         raise Reported
-    return Branch(builder, value, [t for t in after if not isinstance(t, (int, Poly))], span, writes)
+    return Branch(builder, value, [t for t in after if not isinstance(t, (int, Poly))], span, writes, yields or ())
 
 
 def joined(cx: Context, predicate: Array, then: Branch, other: Branch, variables: list[Binding], span: Span) -> Term:
     """The equation of a branch: its value, of one type on both sides, and the variables that either side changed."""
+    if then.yields or other.yields:
+        raise cx.error("DL0501", "`yield` stands in a condition", span, "", "yield in a statement of the loop's body")
     changed = [
         i for i, b in enumerate(variables) if then.variables[i] is not b.term or other.variables[i] is not b.term
     ]
@@ -206,7 +212,7 @@ class Step:
     builder: Builder
     params: list[Value]  # index, carry, items
     results: list[Value]
-    yielded: Term | None
+    yielded: Yielded | None
     variables: list[Binding]
     arrays: list[Value]  # read item by item because the body indexes them by the loop's index
 
@@ -226,7 +232,7 @@ def step(
         index = builder.param(INDEX, "step")
         enter(builder, variables)
         entered = cx.failure
-        rows = [builder.param(row(v)) for v in items]
+        rows = [builder.param(item_of(v.type)) for v in items]
         cx.keys.append((builder, index))
         cx.loops.append([])
         try:
@@ -248,10 +254,13 @@ def step(
     if grown(cx, variables, after, rounds, e.span):
         cx.root.draws = draws
         return (yield step(cx, e, everything, items, bind, length, rounds + 1))
-    yielded = held_as(builder, yields[0], tagged(type_of(yields[0]))) if yields else None
+    found: Yielded | None = yields[0] if yields else None
+    if found is not None:
+        found = replace(found, value=held_as(builder, found.value, tagged(type_of(found.value))))
     results = [v for b, t in zip(variables, after, strict=True) for v in leaves(stays(builder, t, b.term))]
-    results += leaves(yielded) if yielded is not None else []
-    return Step(builder, builder.params, results, yielded, variables, lane.arrays if lane is not None else [])
+    if found is not None:
+        results += [*leaves(found.value), *([found.here.value] if found.here is not None else [])]
+    return Step(builder, builder.params, results, found, variables, lane.arrays if lane is not None else [])
 
 
 def row(value: Value) -> Tensor:
@@ -270,9 +279,17 @@ def enter(builder: Builder, variables: list[Binding]) -> None:
 
 def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
     """A loop over a source, perhaps one that a variable ends."""
+    over = source(cx, (yield walk(cx, e.iterable)), e.iterable.span)
+    if over.steps is None:
+        return (yield through(cx, e, over))
+    with cx.block() as scope:
+        scope.bind(NUMBER, Array(cx.integer(0, e.span).value), mutable=True)
+        return (yield through(cx, *over_steps(cx, e, over, over.steps)))
+
+
+def through(cx: Context, e: tree.For, over: Source) -> Walk[Term]:
     from difflang.elaborate.scatters import at_once, logs_for
 
-    over = source(cx, (yield walk(cx, e.iterable)), e.iterable.span)
     variables = carried(cx, e.body)
     if logs := logs_for(cx, e, over, variables[:-1]):
         draws = cx.root.draws
@@ -291,8 +308,6 @@ def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
     if isinstance(e, Until):
         builder, go = not_stopped(cx, e, body.variables)
         builders, results, params, split = [*builders, builder], [*results, [go]], [*params, builder.params], [1, 1]
-        if body.yielded is not None:
-            raise cx.not_yet("a `yield` in a loop that `break` or `return` leaves is", e.span, "store into an array")
         if over.length is None:  # a negative limit would be none at all
             over = replace(over, limit=Array(cx.emit("max", e.span, over.limit.value, cx.integer(0, e.span).value)))
     consts, graphs = closed(builders, results, params, split)
@@ -350,11 +365,6 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
     return result
 
 
-def still_well(cx: Context, condition: Array, span: Span) -> Value:
-    """The condition, and no failure so far."""
-    return cx.emit("logical_and", span, condition.value, all_is_well(cx, span))
-
-
 def emit_loop(
     cx: Context,
     e: tree.For | tree.While,
@@ -362,28 +372,27 @@ def emit_loop(
     variables: list[Binding],
     consts: list[Value],
     graphs: list[Graph],
-    yielded: Term | None,
+    yielded: Yielded | None,
 ) -> Term:
     """The equation of a loop; the variables stand for its results from here on."""
-    if yielded is not None and over.length is None:
-        raise cx.not_yet(
-            "a `yield` in a loop whose length only the run knows is", e.span, "loop over a size, `for i in 0..n`"
-        )
     carry = [v for b in variables if not isinstance(b.term, (int, Poly)) for v in leaves(b.term)]
     cx.builder.span = e.span
     operands = tuple(map(cx.builder.own, [over.limit.value, *consts, *carry, *over.arrays]))
-    ys = leaf_types(type_of(yielded)) if yielded is not None else []
-    types = (INDEX, *[v.type for v in carry], *[stacked(t, over.length) for t in ys])
-    attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.length}
+    ys = [r.type for r in graphs[0].results[len(carry) :]]
+    types = (INDEX, *[v.type for v in carry], *[stacked(t, over.rows) for t in ys])
     exact = over.length is not None and len(graphs) == 1
-    results = iter(cx.builder.append(OPS["loop"], operands, types, tuple(graphs), **attrs, exact=exact, reverse=False))
-    next(results)
+    attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.rows, "exact": exact}
+    results = iter(cx.builder.append(OPS["loop"], operands, types, tuple(graphs), **attrs, reverse=over.backwards))
+    count = next(results)
     for binding in variables:
         old = binding.term
         assert not isinstance(old, (int, Poly))
         binding.term = again(old, rebuilt(type_of(old), results))
     if yielded is None:
         return UNIT_TERM
-    length = over.length
-    assert length is not None
-    return rebuild(mapped(type_of(yielded), lambda t: Tensor(t.dtype, (length, *t.shape))), list(results))
+    steps = None
+    if not exact or yielded.here is not None:
+        *found, here = (*results, None) if yielded.here is None else results
+        asks = e.iterable if isinstance(e, tree.For) else e.condition
+        results, steps = iter(found), Steps(count, over.rows, here, asks.span)
+    return collected(type_of(yielded.value), list(results), over, steps)

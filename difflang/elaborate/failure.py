@@ -135,6 +135,11 @@ def all_is_well(cx: Context, span: Span) -> Value:
     return cx.emit("eq", span, leaves(cx.failure)[0], cx.emit("const", span, value=0, type=WORD))
 
 
+def still_well(cx: Context, condition: Array, span: Span) -> Value:
+    """The condition, and no failure so far."""
+    return cx.emit("logical_and", span, condition.value, all_is_well(cx, span))
+
+
 def absorb(cx: Context, word: Sequence[Value], span: Span) -> None:
     """Take over the failure of a call, a lane or a derivative."""
     if is_fresh(cx):

@@ -1,4 +1,4 @@
-"""Indexing: what stands between brackets, read and written. Every index is proved in range, or checked as it runs."""
+"""Indexing: what stands between brackets, and reading it. Every index is proved in range, or checked as it runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import Undecided
 from difflang.check.types import Spread, pruned, show_type
@@ -13,13 +14,13 @@ from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported, walk
 from difflang.elaborate.failure import check_index
 from difflang.elaborate.lanes import by_lanes
-from difflang.elaborate.mismatches import no_conversion, not_indexed
-from difflang.elaborate.operators import ARITHMETIC, array, broadcast_shape, broadcast_to, elementwise
+from difflang.elaborate.mismatches import not_indexed
+from difflang.elaborate.operators import array, broadcast_shape, broadcast_to
 from difflang.elaborate.terms import Array, Poison, Range, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.graph import Value
-from difflang.ir.types import COMPLEXES, I32, INTEGERS, Tensor
+from difflang.ir.types import I32, INTEGERS, Tensor
 from difflang.syntax import tree
 
 
@@ -39,6 +40,15 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Mask:
+    """Truths that pick items: they stand for the axes from part number `first` on, which are whole."""
+
+    first: int
+    truths: Array
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Subscripts:
     """An array and what is to be read or written of it, one part an axis (and one a new axis)."""
 
@@ -46,6 +56,7 @@ class Subscripts:
     parts: tuple[Part, ...]
     span: Span
     base_span: Span
+    mask: Mask | None = None
 
     @property
     def axes(self) -> tuple[Part, ...]:
@@ -63,10 +74,9 @@ def subscripts(cx: Context, e: tree.Index, base: Term) -> Walk[Subscripts]:
         raise Undecided
     given = sum(not isinstance(s, tree.Dots) and not is_newaxis(s) for s in e.subscripts)
     if given > len(shape):
-        raise cx.error(
-            "DL0333", f"{given} indices for an array of {len(shape)} axes", e.span, f"this is {show_type(base.tensor)}"
-        )
+        raise too_many(cx, given, base.tensor, e.span)
     parts: list[Part] = []
+    masks: list[Mask] = []
     axis = 0
     for sub in e.subscripts:
         if isinstance(sub, tree.Dots):
@@ -76,10 +86,39 @@ def subscripts(cx: Context, e: tree.Index, base: Term) -> Walk[Subscripts]:
         elif is_newaxis(sub):
             parts.append(Part(new=True))
         else:
-            parts.append((yield subscript(cx, sub, shape[axis])))
-            axis += 1
+            if axis >= len(shape):
+                raise too_many(cx, given, base.tensor, e.span)
+            part = yield subscript(cx, sub, shape[axis])
+            if isinstance(part, Part):
+                parts.append(part)
+                axis += 1
+            else:
+                given += part.tensor.rank - 1
+                if given > len(shape):
+                    raise too_many(cx, given, base.tensor, e.span)
+                sizes = masked_axes(cx, part, shape[axis:], sub.span)
+                masks.append(Mask(len(parts), part, sub.span))
+                parts += [whole(cx, size, sub.span) for size in sizes]
+                axis += len(sizes)
+    if len(masks) > 1:
+        way = "make one of them: `a[.., newaxis] and b`"
+        raise cx.error("DL0313", "an array is indexed by one mask at a time", masks[1].span, "a second one", way)
     parts += [whole(cx, size, e.span) for size in shape[axis:]]
-    return Subscripts(base, tuple(parts), e.span, e.base.span)
+    return Subscripts(base, tuple(parts), e.span, e.base.span, masks[0] if masks else None)
+
+
+def too_many(cx: Context, given: int, type: Tensor, span: Span) -> DifflangError:
+    message = f"{given} indices for an array of {type.rank} axes"
+    return cx.error("DL0333", message, span, f"this is {show_type(type)}")
+
+
+def masked_axes(cx: Context, mask: Array, sizes: tuple[Dim, ...], span: Span) -> tuple[Dim, ...]:
+    """The axes that a mask stands for. Errors: DL0310 where it has not their shape."""
+    axes = sizes[: mask.tensor.rank]
+    if len(axes) == mask.tensor.rank and all(map(cx.unifier.equal, axes, mask.tensor.shape)):
+        return axes
+    places = f"what it picks from is of shape [{', '.join(map(str, axes))}]"
+    raise cx.error("DL0310", "a mask has the shape of what it picks from", span, f"{show_type(mask.tensor)}; {places}")
 
 
 def is_newaxis(e: tree.Expr) -> bool:
@@ -90,8 +129,8 @@ def whole(cx: Context, size: Dim, span: Span) -> Part:
     return Part(cx.integer(0, span), size, whole=True)
 
 
-def subscript(cx: Context, e: tree.Expr, size: Dim) -> Walk[Part]:
-    """One subscript against the size of its axis."""
+def subscript(cx: Context, e: tree.Expr, size: Dim) -> Walk[Part | Array]:
+    """One subscript against the size of its axis; a mask, which may stand for more than one, as it is."""
     if isinstance(e, (tree.Slice, tree.Range)):
         start = array(cx, (yield walk(cx, e.start)), e.start.span) if e.start is not None else cx.integer(0, e.span)
         stop = array(cx, (yield walk(cx, e.stop)), e.stop.span) if e.stop is not None else cx.integer(size, e.span)
@@ -102,8 +141,8 @@ def subscript(cx: Context, e: tree.Expr, size: Dim) -> Walk[Part]:
         return ranged(cx, e, index.start, index.stop, index.step, size)
     index = array(cx, index, e.span, "an index")
     dtype = pruned(index.tensor.dtype)
-    if dtype.name == "bool":
-        raise cx.not_yet("indexing by a mask is", e.span, "choose with `where(mask, x, 0.0)`")
+    if dtype.name == "bool" and index.tensor.shape:
+        return index
     if not cx.unifier.same(Tensor(index.tensor.dtype), Tensor(I32)) and dtype not in INTEGERS:
         raise cx.error("DL0313", "an index is an integer", e.span, f"this is {show_type(index.tensor)}")
     if index.tensor.shape:
@@ -182,6 +221,8 @@ def run_time_length(cx: Context, e: tree.Expr) -> Dim | None:
 
 def read(cx: Context, subs: Subscripts) -> Array:
     """`a[...]`. Where nothing can be there to read, a check fails or nobody comes by: any number will do."""
+    if subs.mask is not None:
+        raise picked(cx, subs.mask)
     subs = by_lanes(subs)
     if (wide := wanting(subs)) is not None:
         nothing = cx.emit("const", subs.span, value=0, type=Tensor(subs.base.tensor.dtype, wide))
@@ -199,6 +240,13 @@ def read(cx: Context, subs: Subscripts) -> Array:
         if part.size is not None:
             shape.append(size)
     return reshaped(cx, window, tuple(shape), subs.span)
+
+
+def picked(cx: Context, mask: Mask) -> DifflangError:
+    """How many items a mask picks is no size."""
+    message = "how many items a mask picks is known only to the run"
+    way = "keep them all, `where(mask, x, 0.0)`, or reduce what is picked, `sum(for i if mask[i] => x[i])`"
+    return cx.error("DL0334", message, mask.span, f"this is {show_type(mask.truths.tensor)}", way)
 
 
 def wanting(subs: Subscripts) -> tuple[Dim, ...] | None:
@@ -229,10 +277,18 @@ def windowed(cx: Context, subs: Subscripts) -> Array:
         full = zip(axes, subs.base.tensor.shape, firsts, sizes, strict=True)
         stops = tuple(d if p.whole else f + (n - 1) * p.step + 1 if n != 0 else f for p, d, f, n in full)
         return Array(cx.emit("slice", subs.span, subs.base.value, starts=firsts, stops=stops, steps=steps))
-    stepped = [i for i, p in enumerate(axes) if p.step != 1]
-    if stepped:
-        raise cx.not_yet("a stepped range beside a run-time index is", subs.span, "index twice")
+    if any(p.step != 1 for p in axes):
+        return windowed(cx, without_steps(cx, subs))
     return Array(cx.emit("dynamic_slice", subs.span, subs.base.value, *offsets(axes), sizes=sizes))
+
+
+def without_steps(cx: Context, subs: Subscripts) -> Subscripts:
+    """The same with the stepped ranges, whose ends are sizes, cut out already."""
+    pairs = list(zip(subs.axes, subs.base.tensor.shape, strict=True))
+    steps = [p if p.step != 1 else whole(cx, d, subs.span) for p, d in pairs]
+    rest = [whole(cx, p.size, subs.span) if p.step != 1 and p.size is not None else p for p in subs.axes]
+    cut = windowed(cx, replace(subs, parts=tuple(steps)))
+    return replace(subs, base=cut, parts=tuple(rest))
 
 
 def offsets(axes: Sequence[Part]) -> list[Value]:
@@ -241,20 +297,28 @@ def offsets(axes: Sequence[Part]) -> list[Value]:
 
 def gathered(cx: Context, subs: Subscripts) -> Array:
     """Positions given by arrays, as in NumPy: they broadcast together; their axes stand where the first one stood."""
-    base, axes, indexed, positions = gather_plan(cx, subs)
+    subs = with_new_axes(cx, subs)
+    base, indexed, positions = gather_plan(cx, subs)
     shape = positions[0].tensor.shape
     result = Array(cx.emit("gather", subs.span, base.value, *[p.value for p in positions], axes=indexed))
     if adjacent(indexed) and indexed[0] > 0:
         lead, before = len(shape), indexed[0]
         order = (*range(lead, lead + before), *range(lead), *range(lead + before, result.tensor.rank))
         result = Array(cx.emit("transpose", subs.span, result.value, perm=order))
-    if any(p.new for p in subs.parts):
-        raise cx.not_yet("`newaxis` beside an array of positions is", subs.span, "index twice")
-    del axes
     return result
 
 
-def gather_plan(cx: Context, subs: Subscripts) -> tuple[Array, tuple[Part, ...], tuple[int, ...], list[Array]]:
+def with_new_axes(cx: Context, subs: Subscripts) -> Subscripts:
+    """The same of an array that has the new axes already."""
+    if not any(p.new for p in subs.parts):
+        return subs
+    sizes = iter(subs.base.tensor.shape)
+    shape = tuple(1 if p.new else next(sizes) for p in subs.parts)
+    parts = tuple(whole(cx, 1, subs.span) if p.new else p for p in subs.parts)
+    return replace(subs, base=reshaped(cx, subs.base, shape, subs.span), parts=parts)
+
+
+def gather_plan(cx: Context, subs: Subscripts) -> tuple[Array, tuple[int, ...], list[Array]]:
     """The array with its ranges cut out, and the axes that positions index with those positions."""
     axes = subs.axes
     indexed = tuple(i for i, p in enumerate(axes) if p.size is None)
@@ -262,11 +326,16 @@ def gather_plan(cx: Context, subs: Subscripts) -> tuple[Array, tuple[Part, ...],
         Part(cx.integer(0, subs.span), d, whole=True) if i in indexed else p
         for i, (p, d) in enumerate(zip(axes, subs.base.tensor.shape, strict=True))
     ]
-    base = windowed(cx, Subscripts(subs.base, tuple(rest), subs.span, subs.base_span))
-    found = [p.where if p.where is not None else p.start for i, p in enumerate(axes) if i in indexed]
+    base = windowed(cx, replace(subs, parts=tuple(rest)))
+    return base, indexed, together(cx, [axes[i] for i in indexed], subs.span)
+
+
+def together(cx: Context, points: Sequence[Part], span: Span) -> list[Array]:
+    """Positions along several axes, of one shape."""
+    found = [p.where if p.where is not None else p.start for p in points]
     positions = [f for f in found if f is not None]
-    shape = broadcast_shape(cx, positions, (), subs.span)
-    return base, axes, indexed, [broadcast_to(cx, settled_index(p), shape, subs.span) for p in positions]
+    shape = broadcast_shape(cx, positions, (), span)
+    return [broadcast_to(cx, settled_index(p), shape, span) for p in positions]
 
 
 def settled_index(p: Array) -> Array:
@@ -278,88 +347,3 @@ def settled_index(p: Array) -> Array:
 
 def adjacent(axes: tuple[int, ...]) -> bool:
     return all(b - a == 1 for a, b in pairwise(axes))
-
-
-# ---- Writing
-
-
-# How an update goes to positions, which may name a place more than once.
-SCATTERS = {"=": "scatter", "+": "scatter_add", "*": "scatter_mul", "max": "scatter_max", "min": "scatter_min"}
-
-
-def written(cx: Context, subs: Subscripts, value: Term, span: Span, op: str = "=") -> Array:
-    """The array with a part of it replaced, or with `+` added to; other operations need an array of positions."""
-    change = array(cx, value, span)
-    if any(p.new for p in subs.parts):
-        raise cx.error("DL0207", "a new axis cannot be assigned to", subs.span)
-    if not unified(subs.base.tensor.dtype, change.tensor.dtype):
-        raise no_conversion(cx, "assignment", span, [subs.base, change], (subs.base_span, span))
-    if wanting(subs) is not None:
-        return subs.base
-    if any(p.where is not None or p.step != 1 for p in subs.parts):
-        return scattered(cx, subs, change, span, op)
-    axes = subs.axes
-    sizes = tuple(1 if p.size is None else p.size for p in axes)
-    visible = tuple(p.size for p in axes if p.size is not None)
-    part = reshaped(cx, fitted(cx, change, visible, span, subs), sizes, span)
-    if all(p.whole for p in axes):
-        return part if op == "=" else sum_of(cx, subs.base, part, span)
-    if op == "+":
-        part = sum_of(cx, windowed(cx, subs), part, span)
-    return Array(cx.emit("dynamic_update", span, subs.base.value, part.value, *offsets(axes)))
-
-
-def combined(cx: Context, op: str, old: Term, value: Term, span: Span, spans: Sequence[Span] = ()) -> Term:
-    """What an update makes of what is there. `max=` and `min=` are assignments that happen if the value is better."""
-    if op not in ("max", "min"):
-        return elementwise(cx, ARITHMETIC[op], span, (old, value), spans)
-    better = elementwise(cx, "gt" if op == "max" else "lt", span, (value, old), spans[::-1])
-    return elementwise(cx, "select", span, (better, value, old))
-
-
-def sum_of(cx: Context, a: Array, b: Array, span: Span) -> Array:
-    total = elementwise(cx, "add", span, (a, b))
-    assert isinstance(total, Array)
-    return total
-
-
-def fitted(cx: Context, change: Array, shape: tuple[Dim, ...], span: Span, subs: Subscripts) -> Array:
-    """What is written, broadcast to where it goes. Errors: DL0310 if it does not fit there."""
-    target = Array(cx.emit("const", span, value=0, type=Tensor(subs.base.tensor.dtype, shape)))
-    if broadcast_shape(cx, (target, change), (subs.span, span), span) != shape:
-        raise cx.error(
-            "DL0310",
-            "this does not fit into the place it is written to",
-            span,
-            f"{show_type(change.tensor)} into {show_type(target.tensor)}",
-        )
-    return broadcast_to(cx, change, shape, span)
-
-
-def scattered(cx: Context, subs: Subscripts, change: Array, span: Span, op: str) -> Array:
-    """Writes to positions given by arrays or by a stepped range, in their order where one names a place again."""
-    if op not in ("=", "+") and pruned(subs.base.tensor.dtype) in COMPLEXES:
-        raise cx.not_yet(f"`{op}=` at an array of positions in complex numbers is", span, "loop over the positions")
-    axes = [stepped_positions(cx, p, subs.span) if p.step != 1 else p for p in subs.axes]
-    plan = Subscripts(subs.base, tuple(axes), subs.span, subs.base_span)
-    if any(p.size is not None and not p.whole for p in axes):
-        raise cx.not_yet("assigning to a range beside an array of positions is", subs.span, "loop over one of them")
-    _, _, indexed, positions = gather_plan(cx, plan)
-    lead = positions[0].tensor.shape
-    rest = tuple(d for i, d in enumerate(subs.base.tensor.shape) if i not in indexed)
-    before = indexed[0] if adjacent(indexed) else 0
-    shape = (*rest[:before], *lead, *rest[before:])
-    update = fitted(cx, change, shape, span, subs)
-    if before:
-        order = (*range(before, before + len(lead)), *range(before), *range(before + len(lead), len(shape)))
-        update = Array(cx.emit("transpose", span, update.value, perm=order))
-    return cx.op(SCATTERS[op], span, subs.base, update, *positions, axes=indexed)
-
-
-def stepped_positions(cx: Context, part: Part, span: Span) -> Part:
-    assert part.start is not None and part.size is not None
-    iota = Array(cx.emit("iota", span, type=Tensor(I32, (part.size,)), axis=0))
-    scaled = elementwise(cx, "mul", span, (iota, cx.integer(part.step, span)))
-    moved = elementwise(cx, "add", span, (scaled, part.start))
-    assert isinstance(moved, Array)
-    return Part(where=moved)

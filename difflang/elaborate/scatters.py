@@ -12,10 +12,11 @@ from math import prod
 
 from difflang.base.source import Span
 from difflang.check.types import pruned
+from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.comprehension import mapping
 from difflang.elaborate.context import Binding, Context, walk
-from difflang.elaborate.indexing import SCATTERS, Part, Subscripts, combined, read, whole, written
+from difflang.elaborate.indexing import Part, Subscripts, read, whole
 from difflang.elaborate.sources import Source
 from difflang.elaborate.terms import UNIT_TERM, Array, Term, Tuple
 from difflang.elaborate.trampoline import Walk
@@ -41,7 +42,7 @@ def logs_for(cx: Context, loop: tree.For, over: Source, variables: Sequence[Bind
 def possible(log: Log) -> bool:
     """Whether the array has as many axes, and there is a scatter for its numbers."""
     base = log.base.tensor
-    return base.rank >= log.kind.indices and (log.kind.op in ("=", "+") or pruned(base.dtype) not in COMPLEXES)
+    return base.rank >= log.kind.indices and (log.kind.op not in ("max", "min") or pruned(base.dtype) not in COMPLEXES)
 
 
 def at_once(cx: Context, e: tree.For, over: Source, logs: dict[Binding, Log]) -> Walk[Term]:

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from difflang.base.source import Span
 from difflang.check.types import mapped, show_type
 from difflang.elaborate.context import Context, Reported, walk, walks
+from difflang.elaborate.histories import history_source
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.terms import (
     Array,
+    Past,
     Poison,
     Range,
+    Steps,
     Sum,
     Term,
     Tuple,
@@ -32,12 +35,22 @@ INDEX = Tensor(I32)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a loop goes through: its length if it is a size, else how many steps; the arrays it reads; its items."""
+    """What a loop goes through: its length if it is a size, else how many steps; the arrays it reads; its items.
+
+    Of histories the `steps` that made them are gone through, perhaps `backwards`.
+    """
 
     length: Dim | None
     limit: Array
     arrays: list[Value]
     item: Callable[[Array, list[Value]], Term]
+    steps: Steps | None = None
+    backwards: bool = False
+
+    @property
+    def rows(self) -> Dim | None:
+        """How many items the arrays have; nothing where they are no arrays."""
+        return self.length if self.steps is None else self.steps.room
 
 
 @walks(tree.Range)
@@ -77,6 +90,8 @@ def source(cx: Context, term: Term, span: Span) -> Source:
             return Source(length, cx.integer(length, span), leaves(term), lambda _, rows: rebuild(item, rows))
         case Zip():
             return zip_source(cx, term, span)
+        case Past():
+            return history_source(term)
         case Poison():
             raise Reported
         case _:
@@ -112,12 +127,20 @@ def range_source(cx: Context, term: Range, span: Span) -> Source:
     return Source(None, limit, [], item)
 
 
+def as_long(cx: Context, a: Source, b: Source) -> bool:
+    """Whether two sources surely have as many items: sizes that are equal, or the same steps of a loop."""
+    if a.length is None or b.length is None:
+        return a.steps is not None and a.steps is b.steps and a.backwards == b.backwards
+    return cx.unifier.equal(a.length, b.length)
+
+
 def zip_source(cx: Context, term: Zip, span: Span) -> Source:
     parts = [source(cx, item, span) for item in term.items]
     first = parts[0]
     for part in parts[1:]:
-        if part.length is None or first.length is None or not cx.unifier.equal(first.length, part.length):
-            raise cx.error("DL0330", "what is zipped has one length", span, f"{first.length} and {part.length}")
+        if not as_long(cx, first, part):
+            lengths = ["one that only the run knows" if p.length is None else str(p.length) for p in (first, part)]
+            raise cx.error("DL0330", "what is zipped has one length", span, " and ".join(lengths))
 
     def item(index: Array, items: list[Value]) -> Term:
         found: list[Term] = [index] if term.counted else []
@@ -126,4 +149,4 @@ def zip_source(cx: Context, term: Zip, span: Span) -> Source:
             found.append(part.item(index, [next(rest) for _ in part.arrays]))
         return Tuple(tuple(found))
 
-    return Source(first.length, first.limit, [a for p in parts for a in p.arrays], item)
+    return replace(first, arrays=[a for p in parts for a in p.arrays], item=item)

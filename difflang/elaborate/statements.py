@@ -11,13 +11,15 @@ from difflang.check.qualified import no_variable
 from difflang.check.reports import mistake, not_this_type, too_deep
 from difflang.check.sums import holds
 from difflang.check.types import ClosureType, TextType, leaf_types, show_type
+from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import loop_expression
 from difflang.elaborate.expressions import captured, field
 from difflang.elaborate.failure import check
-from difflang.elaborate.indexing import SCATTERS, Subscripts, combined, read, subscripts, written
+from difflang.elaborate.histories import Yielded, add
+from difflang.elaborate.indexing import Subscripts, read, subscripts
 from difflang.elaborate.jumps import Unset, loop_without_jumps
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
@@ -248,8 +250,10 @@ def negated(cx: Context, e: tree.Update, value: Term) -> Term:
 
 
 def accumulates(op: str, subs: Subscripts) -> bool:
-    """Whether an update counts each time where positions name a place again."""
-    return op in ("+", "-") or (op in SCATTERS and any(p.where is not None for p in subs.parts))
+    """Whether an update is one write: a place that is named again counts each time, and a mask cannot be read."""
+    if subs.mask is not None or op in ("+", "-"):
+        return True
+    return op in SCATTERS and any(p.where is not None for p in subs.parts)
 
 
 def rebind(cx: Context, target: tree.Name, value: Term, span: Span) -> None:
@@ -343,16 +347,7 @@ def unset(cx: Context, e: Unset) -> Walk[Term]:
 
 @walks(tree.Yield)
 def yield_(cx: Context, e: tree.Yield) -> Walk[Term]:
-    if not cx.loops:
-        raise cx.error("DL0501", "`yield` stands outside a loop", e.span)
-    collected = cx.loops[-1]
-    if collected is None:
-        raise cx.not_yet(
-            "a `yield` that not every step reaches is", e.span, "yield once, at the level of the loop's body"
-        )
-    if collected:
-        raise cx.error("DL0502", "a loop yields once a step", e.span, "a second `yield`", "yield a tuple")
-    collected.append((yield walk(cx, e.value)))
+    add(cx, Yielded((yield walk(cx, e.value))), e.span)
     return UNIT_TERM
 
 

@@ -9,13 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
 from difflang.check.closures import Code
 from difflang.check.modules import Static
+from difflang.check.reports import mistake
 from difflang.check.types import (
     KEY,
     ClosureType,
     FnType,
+    HistoryType,
     KeyType,
     LangType,
     RangeType,
@@ -151,11 +154,34 @@ class Zip:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Steps:
+    """The steps of a loop that yields: how many there were, whether each came to its `yield`, where it stands.
+
+    Where there are at most `room` steps what they yield is held in arrays, of which the rest is never read.
+    """
+
+    count: Value
+    room: Dim | None
+    here: Value | None
+    span: Span
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Past:
+    """A history: see `histories`. Its values belong to the graph of its loop, and go nowhere else."""
+
+    type: LangType
+    values: tuple[Value, ...]
+    steps: Steps
+    backwards: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Poison:
     """What a name is bound to whose definition was reported as wrong: using it says nothing more."""
 
 
-Term = Array | Tuple | Record | Variant | Sum | Closure | Opaque | Text | Key | Range | Zip | Poison
+Term = Array | Tuple | Record | Variant | Sum | Closure | Opaque | Text | Key | Range | Zip | Past | Poison
 UNIT_TERM = Tuple(())
 
 
@@ -180,6 +206,8 @@ def type_of(term: Term) -> LangType:
         case Range():
             ends = (term.start, term.stop, term.step)
             return RangeType(tuple(e.static if e is not None else 1 for e in ends))
+        case Past():
+            return HistoryType(term.type)
         case Poison():
             raise TypeError("a poisoned name has no type")
 
@@ -198,7 +226,10 @@ def children(term: Term) -> tuple[Term, ...]:
 
 
 def leaves(term: Term) -> list[Value]:
-    """The IR values of a term, in the order of `leaf_types(type_of(term))`."""
+    """The IR values of a term, in the order of `leaf_types(type_of(term))`.
+
+    Errors: DL0508 for a history, which is no value that goes anywhere.
+    """
     match term:
         case Array() | Key():
             return [term.value]
@@ -212,8 +243,20 @@ def leaves(term: Term) -> list[Value]:
             return [leaf for item in term.captures for leaf in leaves(item)]
         case Range():
             return [term.start.value, term.stop.value, *([term.step.value] if term.step else [])]
+        case Past():
+            raise kept_here(term)
         case _:
             return []
+
+
+def kept_here(past: Past) -> DifflangError:
+    """A history where a value is needed that can be carried, chosen or passed on."""
+    return mistake(
+        "DL0508",
+        "a history does not leave the place where it was made",
+        (past.steps.span, f"only the run knows how often, so what this loop yields is a {HistoryType(past.type)}"),
+        help="read it there, by `for v in h` or `for v in reverse(h)`; or store into an array of a known size",
+    )
 
 
 def rebuilt(type: LangType, values: Iterator[Value]) -> Term:
@@ -241,6 +284,8 @@ def rebuilt(type: LangType, values: Iterator[Value]) -> Term:
             start, stop, step = type.ends
             first, last = Array(next(values), start), Array(next(values), stop)
             return Range(first, last, None if step == 1 else Array(next(values), step))
+        case HistoryType():
+            raise InternalError(f"no values make a {type}")
 
 
 def like(term: Term, values: Iterator[Value]) -> Term:

@@ -14,8 +14,9 @@ from math import prod
 from difflang.base.source import Span
 from difflang.check.types import pruned
 from difflang.check.unify import unified
+from difflang.elaborate.assigning import fitted
 from difflang.elaborate.context import Context
-from difflang.elaborate.indexing import Subscripts, fitted, settled_index, wanting
+from difflang.elaborate.indexing import Subscripts, settled_index, wanting
 from difflang.elaborate.mismatches import no_conversion
 from difflang.elaborate.names import assigned, free_names, mentions, nodes
 from difflang.elaborate.operators import array, broadcast_shape, broadcast_to
@@ -151,6 +152,8 @@ def note(cx: Context, log: Log, subs: Subscripts, value: Term, span: Span) -> No
         raise no_conversion(cx, "assignment", span, [subs.base, change], (subs.base_span, span))
     if wanting(subs) is not None:
         return
+    if subs.mask is not None:
+        raise InTurn
     parts = subs.axes[: log.kind.indices]
     if len(subs.parts) != len(subs.axes) or any(p.size is not None for p in parts):
         raise InTurn

@@ -12,8 +12,8 @@ import numpy as np
 
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Solver, Unknown
-from difflang.ir.types import BOOL, I32, I64, NUMBERS, Tensor
+from difflang.ir.op import OPS, Rule, Solver, Unknown
+from difflang.ir.types import BOOL, I32, I64, NUMBERS, DType, Tensor
 from difflang.ops.families import Array, Example, Fixed, axes_but, inactive, linear, tensor, zeros_at
 from difflang.ops.lanes import gather_each, inside_axis, scatter_each, slice_each, update_each
 from difflang.ops.linear import select
@@ -139,11 +139,18 @@ def gather_type(same: Solver, x: Tensor, *indices: Tensor, axes: Ints) -> Tensor
     return items_type(same, x, indices, axes)
 
 
-def scatter_type(same: Solver, x: Tensor, updates: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
-    due = items_type(same, x, indices, axes)
-    same.dtype(x, updates)
-    same.shape(due, updates)
-    return x
+def scatter_type(accepts: tuple[DType, ...] = ()) -> Rule:
+    """Updates as `gather` would read them, of the array's own element type; any element type if none are said."""
+
+    def type(same: Solver, x: Tensor, updates: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
+        if accepts:
+            same.accepts(x, accepts)
+        due = items_type(same, x, indices, axes)
+        same.dtype(x, updates)
+        same.shape(due, updates)
+        return x
+
+    return type
 
 
 def inside(indices: tuple[Array, ...], sizes: Ints) -> Array:
@@ -291,7 +298,7 @@ gather = linear(
 )
 scatter = linear(
     "scatter",
-    type=scatter_type,
+    type=scatter_type(),
     transpose=(
         lambda ct, x, updates, *indices, axes: scatter.one(ct, zeros_at(ct, updates.type), *indices, axes=axes),
         kept_writes,
@@ -313,7 +320,7 @@ scatter = linear(
 )
 scatter_add = linear(
     "scatter_add",
-    type=scatter_type,
+    type=scatter_type(NUMBERS),
     transpose=(
         lambda ct, x, updates, *indices, axes: ct,
         lambda ct, x, updates, *indices, axes: gather.one(ct, *indices, axes=axes),

@@ -12,9 +12,9 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
-from difflang.ir.types import BOOL, BOOLS, FLOATS, NUMBERS, REALS, DType, Tensor
-from difflang.ops.families import Array, Example, Fixed, linear, tensor, zeros_at
-from difflang.ops.linear import select
+from difflang.ir.types import BOOL, BOOLS, NUMBERS, REALS, DType, Tensor
+from difflang.ops.families import HOLOMORPHIC, Array, Example, Fixed, linear, tensor, zeros_at
+from difflang.ops.linear import conjugate, select
 from difflang.ops.reduce import wide
 from difflang.ops.shape import pad
 
@@ -100,7 +100,7 @@ def recurrence_type(same: Solver, fresh: Tensor, a: Tensor, b: Tensor, *, axis: 
     same.dtype(a, b)
     same.shape(a, b)
     same.shape(fresh, a)
-    return along_type(FLOATS)(same, b, axis=axis, reverse=reverse)
+    return along_type(HOLOMORPHIC)(same, b, axis=axis, reverse=reverse)
 
 
 def recurrence_reference(fresh: Array, a: Array, b: Array, *, axis: int, reverse: bool) -> Array:
@@ -158,7 +158,8 @@ def factor_tangent(da: Value, z: Value, fresh: Value, a: Value, b: Value, *, axi
 def term_cotangent(ct: Value, fresh: Value, a: Value, b: Operand, *, axis: int, reverse: bool) -> Value:
     """The recurrence the other way, each factor where it sends its cotangent."""
     back = not reverse
-    return recurrence.one(shifted(fresh, axis, back, True), shifted(a, axis, back, 0.0), ct, axis=axis, reverse=back)
+    factors = conjugate(shifted(a, axis, back, 0.0))
+    return recurrence.one(shifted(fresh, axis, back, True), factors, ct, axis=axis, reverse=back)
 
 
 MARKS = Fixed(((False, False, True, False), (True, False, False, False), (False, True, True, False)), BOOL)
@@ -171,7 +172,7 @@ recurrence = OPS.declare(
         transpose=(None, None, term_cotangent),
         reference=recurrence_reference,
         lower=carried_in_f32(recurrence_lower),
-        accepts=FLOATS,
+        accepts=HOLOMORPHIC,
         samples=(
             Example((MARKS, (3, 4), (3, 4)), {"axis": 1, "reverse": False}),
             Example((MARKS, (3, 4), (3, 4)), {"axis": 0, "reverse": True}),

@@ -12,7 +12,7 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver
-from difflang.ir.types import BOOL, BOOLS, I32, I64, REALS, Tensor
+from difflang.ir.types import BOOL, BOOLS, I32, I64, NUMBERS, REALS, Tensor
 from difflang.ops.compare import eq, ge, gt, logical_and, lt, ne
 from difflang.ops.families import Array, Example, Fixed, Uniform, inactive, known, like, tensor, zeros_at
 from difflang.ops.index import (
@@ -145,7 +145,7 @@ def extreme(name: str, better: Op, reference: Any, lower: str, nothing: Any, doc
     return OPS.declare(
         Op(
             name,
-            type=scatter_type,
+            type=scatter_type(REALS),
             jvp=(x_rule, winner(better), None),
             reference=one_by_one(combine),
             lower=lowering,
@@ -244,12 +244,12 @@ def start_tangent(dx: Value, y: Value, x: Value, updates: Value, *indices: Value
 scatter_mul = OPS.declare(
     Op(
         "scatter_mul",
-        type=scatter_type,
+        type=scatter_type(NUMBERS),
         jvp=(start_tangent, factor_tangent, None),
         reference=one_by_one(np.multiply),
         lower=scatter_mul_lower,
         each=scatter_each,
-        accepts=REALS,
+        accepts=NUMBERS,
         samples=SAMPLES,
         doc="""`x` with items multiplied at the indices (see `gather`); several to one place all count; one out of range
         is dropped; integers wrap. Units: u, 1 -> u. Kinks: none; the derivative is exact where items are 0.""",
