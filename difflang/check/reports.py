@@ -81,3 +81,11 @@ def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str
         (written.span, "declared here"),
         help="end with the value: a declaration, a loop or an `if` without `else` has none" if found == UNIT else "",
     )
+
+
+def bound_again(name: str, again: Span | None, used: Span, first: Span | None) -> DifflangError:
+    """A name that a function uses, and that something else has by the time of a call."""
+    places = ((again, "bound again here"), (used, "used here"), (first, "bound here first"))
+    labels = [(place, text) for place, text in places if place is not None]
+    message = f"`{name}` is bound again, and a function uses it as it was"
+    return mistake("DL0212", message, *labels, help="give the new value another name, or pass it to the function")

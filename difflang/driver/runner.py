@@ -12,7 +12,7 @@ import numpy as np
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.check.annotations import Annotations
-from difflang.check.modules import Global, Module
+from difflang.check.modules import Global, HostNumber, Module
 from difflang.check.reports import mistake
 from difflang.check.types import TextType, leaf_types, show_type
 from difflang.driver.assertions import failed
@@ -108,8 +108,9 @@ class Runner(Host):
         self.calls += 1
         return OPS["fold_in"].reference(self.seed, np.uint32(self.calls - 1))
 
-    def demand(self, name: Global) -> Dim:
-        return int(self.read(name).number)
+    def demand(self, number: HostNumber) -> Dim:
+        value = self.read(number.of)
+        return int(value.number if number.leaf is None else np.asarray((value.leaves or ())[number.leaf]))
 
     def read(self, name: Global) -> HostValue:
         """The value of a top-level name, of this module or of one that it imports."""
@@ -146,7 +147,7 @@ class Runner(Host):
 
     def match(self, e: tree.Match, subject: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
         fit, case = next((fit, case) for fit, case in cases_of(self, e, subject) if fitting(fit, subject))
-        with self.scope():
+        with self.scope(case.span):
             bind(self, fit, subject, case.pattern.span)
             return (yield self.do(case.body, last=True, wanted=wanted))
 
@@ -163,7 +164,7 @@ class Runner(Host):
         length = over.length
         assert isinstance(length, int)
         for item in progress(over.items(), length) if shown else over.items():
-            with self.scope():
+            with self.scope(e.span):
                 self.bind(e.pattern, item, False, e.iterable.span)
                 if not (yield self.step(e)):
                     break
@@ -194,7 +195,7 @@ class Runner(Host):
     def asserted(self, e: tree.Assert) -> Walk[None]:
         for part in self.each_alone(e.condition):
             work = self.work(part)
-            with self.scope():
+            with self.scope(e.span):
                 if work is not None:
                     yield self.lift(work)
                 condition = (work and work.rest) or part
