@@ -243,12 +243,14 @@ class Context:
             self.builder, self.scope, self.depth = outer, scope, self.depth - 1
 
     def emit(self, name: str, span: Span, *operands: Value, **attrs: Any) -> Value:
-        """The one result of an op. Errors: TypeMismatch, DL1005."""
+        """The one result of an op. Errors: TypeMismatch, DL0303, DL1005."""
         self.builder.span = span
         value = self.builder.one(name, *operands, **attrs)
         if isinstance(value.type, Tensor) and len(value.type.shape) > MOST_AXES:
             way = "put axes together with `reshape`"
             raise self.error("DL1005", f"an array has at most {MOST_AXES} axes", span, "this has more", way)
+        if isinstance(value.type, Tensor) and any([isinstance(n, int) and n < 0 for n in value.type.shape]):
+            raise self.error("DL0303", "a size is not negative", span, f"this is {show_type(value.type)}")
         return value
 
     def op(
