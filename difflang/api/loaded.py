@@ -82,7 +82,7 @@ class Loaded:
     def __init__(self, checked: Checked, name: str, path: Path | None, seed: int) -> None:
         self.checked, self.name = checked, name
         self.module = checked.module
-        self.captured = loaded(checked, path)
+        self.captured = loaded(checked, path, seed=seed)
         self.records = Records(checked.module, name)
         self.lock = threading.RLock()
         self.tables: dict[ClosureType, Any] = {}

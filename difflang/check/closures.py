@@ -6,13 +6,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from difflang.ir.graph import Graph
-from difflang.ir.types import DType
+from difflang.ir.types import DType, Tensor
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
     from difflang.base.source import Span
-    from difflang.check.modules import Module
+    from difflang.check.modules import Module, Static
     from difflang.check.types import FnType, LangType
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A number of the host that a function found where it stands, and that specialization may know."""
+
+    name: str
+    value: Static
+    type: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,7 @@ class FnCode:
     decl: tree.Fn
     module: Module
     names: tuple[str, ...] = ()
+    known: tuple[Known, ...] = ()
 
     def __str__(self) -> str:
         return self.decl.name
@@ -34,6 +44,7 @@ class LambdaCode:
     decl: tree.Lambda
     module: Module
     names: tuple[str, ...]
+    known: tuple[Known, ...] = ()
 
     def __str__(self) -> str:
         return "|" + ", ".join(p.span.text for p in self.decl.params) + "| ..."

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from difflang.base.source import Source, Span
+from difflang.check.reports import bound_again
 from difflang.check.types import LangType
 from difflang.ir.dims import Dim
 from difflang.ir.types import F32, DType
@@ -16,7 +17,7 @@ Static = float | bool | Dim | None  # what specialization may know of a number
 
 @dataclass(eq=False, slots=True)
 class HostVar:
-    """A top-level `let` or `var` as functions see it: its type, and its value where specialization may know it."""
+    """A `let` or `var` of the host as functions see it: its type, and its value where specialization may know it."""
 
     name: str
     type: LangType
@@ -24,6 +25,15 @@ class HostVar:
     static: Static = None
     span: Span | None = None
     broken: bool = False
+    block: Span | None = None  # where the name stands for this; None for the file, functions below `span` only
+    hides: HostVar | None = None  # what the name stands for around the block
+
+    def seen_from(self, place: Span, *, by_function: bool) -> bool:
+        """Whether a name that is written there means this, whatever calls what."""
+        if self.block is not None:
+            return place.source is self.block.source and self.block.start <= place.start < self.block.end
+        above = self.span is None or place.source is not self.span.source or self.span.start <= place.start
+        return above or not by_function
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -109,6 +119,16 @@ class Module:
             found |= dict.fromkeys(others)
         return list(found)
 
+    def value_for(self, name: str, place: Span, *, by_function: bool) -> HostVar | None:
+        """The value of the host that a name written there stands for. Errors: DL0212 where a block now hides it."""
+        var = inner = self.host.get(name)
+        while var is not None and not var.seen_from(place, by_function=by_function):
+            var = var.hides
+        known = var is not None and var.static is not None and not var.mutable
+        if var is None or inner is None or var is inner or var.broken or known:
+            return var
+        raise bound_again(name, inner.span, place, var.span)
+
     def home(self, record: tree.Record | tree.Enum) -> Module:
         """The module that declares a record or an enum."""
         return self.records.homes.get(record, self)
@@ -125,3 +145,11 @@ class Global:
     def var(self) -> HostVar | None:
         """The top-level value of that name."""
         return self.module.host.get(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class HostNumber:
+    """A whole number that the host has: a value, or a leaf of what a function of the host captured."""
+
+    of: Global
+    leaf: int | None = None

@@ -9,7 +9,7 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.modules import Module
-from difflang.check.reports import mistake
+from difflang.check.reports import in_range, mistake
 from difflang.check.sums import every_variant, options_of
 from difflang.check.types import LangType, TextType, TupleType, VariantType, pruned, show_type
 from difflang.check.unify import Unifier
@@ -161,6 +161,8 @@ class Patterns:
         value = literal_value(pattern.value)
         if type is not None and not (isinstance(type, TextType) if isinstance(value, str) else may_be(type, value)):
             raise another(pattern, type)
+        if isinstance(type, Tensor) and isinstance(value, int) and (dtype := pruned(type.dtype)).is_integer:
+            in_range(value, dtype, pattern.span)
         return Begins(("literal", value), ())
 
 

@@ -13,7 +13,7 @@ from difflang.check.types import (
     LangType,
     show_type,
 )
-from difflang.ir.types import DTYPES
+from difflang.ir.types import DTYPES, DType
 from difflang.syntax import tree
 
 
@@ -92,3 +92,22 @@ def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str
         (written.span, "declared here"),
         help="end with the value: a declaration, a loop or an `if` without `else` has none" if found == UNIT else "",
     )
+
+
+def bound_again(name: str, again: Span | None, used: Span, first: Span | None) -> DifflangError:
+    """A name that a function uses, and that something else has by the time of a call."""
+    places = ((again, "bound again here"), (used, "used here"), (first, "bound here first"))
+    labels = [(place, text) for place, text in places if place is not None]
+    message = f"`{name}` is bound again, and a function uses it as it was"
+    return mistake("DL0212", message, *labels, help="give the new value another name, or pass it to the function")
+
+
+def in_range(number: int, dtype: DType, span: Span) -> None:
+    """A number as written is one of its type's. Errors: DL0316."""
+    signed = dtype.kind == "int"
+    least, most = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1) if signed else (0, 2**dtype.bits - 1)
+    if not least <= number <= most:
+        way = "say which type it is, as in `i64(…)`" if dtype.bits < 64 and abs(number) < 2**63 else ""
+        shown = str(number) if abs(number) < 10**30 else "this number"
+        label = (span, f"{dtype} holds {least} to {most}")
+        raise mistake("DL0316", f"{shown} does not fit in {dtype}", label, help=way)

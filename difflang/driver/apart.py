@@ -43,7 +43,7 @@ class Apart:
         capture(self.checked.imported, runner)
         try:
             runner.run(tuple(needed(module, above, node)))
-            with runner.scope():
+            with runner.scope(node.span):
                 yield runner
         except Reported:
             raise DifflangError(*session.diagnostics[said:]) from None

@@ -91,7 +91,7 @@ def parts(body: tree.Block) -> tuple[Sequence[tree.Node], Sequence[tree.Node]]:
 
 def once(runner: Runner, stmts: Sequence[tree.Node]) -> None:
     """Run statements, and wait until all they compute is there."""
-    with runner.scope():
+    with runner.scope(stmts[0].span.to(stmts[-1].span)):
         values = [statement(runner, stmt, last=stmt is stmts[-1]) for stmt in stmts]
         ready(runner)
         for value in values:

@@ -10,9 +10,9 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.modules import Global, HostVar, Module
+from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.qualified import no_variable
-from difflang.check.reports import mistake
+from difflang.check.reports import bound_again, mistake
 from difflang.check.sums import holds, joint, unknown, whole, without_texts
 from difflang.check.types import ClosureType, LangType, TextType, TupleType, show_type
 from difflang.check.unify import Unifier
@@ -49,7 +49,7 @@ class Bindings(Scopes, ABC):
     def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]: ...
 
     @abstractmethod
-    def demand(self, name: Global) -> Dim: ...
+    def demand(self, number: HostNumber) -> Dim: ...
 
     @abstractmethod
     def work(self, e: tree.Node) -> Lifted | None: ...
@@ -112,8 +112,7 @@ class Bindings(Scopes, ABC):
         self.bind(e.pattern, value, isinstance(e, tree.Var), e.value.span)
 
     def bind_size(self, name: str, size: Dim, span: Span) -> None:
-        self.shadow(name)
-        self.module.host[name] = HostVar(name, Tensor(I32), static=size, span=span)
+        self.put(HostVar(name, Tensor(I32), static=size, span=span))
 
     def bind(self, pattern: tree.Pattern, value: HostValue, mutable: bool, span: Span) -> None:
         """Bind the names of a pattern. Errors: DL0321, DL0212."""
@@ -128,10 +127,9 @@ class Bindings(Scopes, ABC):
             self.bind_name(pattern.name, value, mutable, pattern.span)
 
     def bind_name(self, name: str, value: HostValue, mutable: bool, span: Span) -> None:
-        self.shadow(name)
         static = None if mutable else value.static
         type = without_texts(value.type) if mutable and self.definition else value.type
-        self.module.host[name] = HostVar(name, type, mutable, static, span)
+        self.put(HostVar(name, type, mutable, static, span))
         self.values[name] = HostValue(value.type, value.leaves) if mutable else value
 
     def not_in_use(self, pattern: tree.NamePattern) -> None:
@@ -140,14 +138,7 @@ class Bindings(Scopes, ABC):
         old = self.module.host.get(pattern.name) if used is not None else None
         if old is None or used is None or old.span == pattern.span or old.span is None:
             return
-        raise mistake(
-            "DL0212",
-            f"`{pattern.name}` is bound again, and a function uses it as it was",
-            (pattern.span, "bound again here"),
-            (used, "used here"),
-            (old.span, "bound here first"),
-            help="give the new value another name, or pass it to the function",
-        )
+        raise bound_again(pattern.name, pattern.span, used, old.span)
 
     # ---- assignment
 
@@ -161,7 +152,7 @@ class Bindings(Scopes, ABC):
         if work is None:
             self.assigned(e)
             return
-        with self.scope():
+        with self.scope(e.span):
             yield self.lift(work)
             assert isinstance(work.rest, (tree.Assign, tree.Update))
             self.assigned(work.rest)
@@ -193,7 +184,7 @@ class Bindings(Scopes, ABC):
         var = self.module.host[name]
         texts = holds(var.type, (TextType,))
         if texts and not self.definition:
-            self.module.host[name] = HostVar(name, value.type, var.mutable, None, var.span)
+            self.module.host[name] = replace(var, type=value.type, static=None)
         self.values[name] = HostValue(value.type if texts else var.type, value.leaves)
 
     def assignable(self, name: str, span: Span) -> HostVar:
@@ -261,7 +252,7 @@ class Bindings(Scopes, ABC):
             return [held_as(cx.builder, cx.global_term(held), type)]
             yield
 
-        with self.scope():
+        with self.scope(node.span):
             self.bind_name(HELD, value, False, node.span)
             (found,), _ = self.unit(node, body, (HELD, value.type, type))
         return found

@@ -30,6 +30,7 @@ class Captured(dict[str, HostVar]):
         self.lets: dict[str, list[int]] = {}  # the statements that bind a name, in order
         self.done: set[int] = set()
         self.runner = runner
+        self.numbers = {i: n for n, i in enumerate(i for i, item in enumerate(items) if isinstance(item, tree.Let))}
         for i, item in enumerate(items):
             if isinstance(item, (tree.Let, tree.Var)):
                 for name in bound_names(item.pattern):
@@ -68,7 +69,7 @@ class Captured(dict[str, HostVar]):
                 if earlier and not any(isinstance(self.items_of_file[j], tree.Var) for j in earlier):
                     for j in earlier:
                         self.bind(j, self.items_of_file[j])
-            with self.runner.under_way(Frame(None)):
+            with self.runner.under_way(Frame(None)), self.runner.drawing_from(self.numbers[i]):
                 self.runner.statement(item)
         except BaseException:
             self.done.discard(i)

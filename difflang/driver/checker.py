@@ -10,7 +10,7 @@ from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.check.annotations import Annotations
-from difflang.check.modules import Global, HostVar, Module
+from difflang.check.modules import HostNumber, HostVar, Module
 from difflang.check.reports import Undecided, mistake, too_deep
 from difflang.check.sums import joint, kin, without_texts
 from difflang.check.types import UNIT, TextType, TupleType, show_type
@@ -72,7 +72,7 @@ class Checker(Host):
         With `shown` each of its expressions is printed, and so none is useless.
         """
         if refuse_variables(self.session, above, block, what):
-            with self.nested(block.span), self.scope():
+            with self.nested(block.span), self.scope(block.span):
                 for stmt in block.stmts:
                     self.statement(stmt, last=shown or stmt is block.stmts[-1])
 
@@ -118,8 +118,7 @@ class Checker(Host):
 
     def break_(self, name: str, stmt: tree.Node) -> None:
         """What is to be of a name is wrong: whoever uses it says nothing more."""
-        self.shadow(name)
-        self.module.host[name] = HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span)
+        self.put(HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span))
 
     def do_block(self, block: tree.Block, wanted: Wanted | None = None) -> Walk[HostValue]:
         for stmt, after in itertools.pairwise(block.stmts):
@@ -141,8 +140,9 @@ class Checker(Host):
                 check_format(value.type, part)
         return HostValue(TextType(), None)
 
-    def demand(self, name: Global) -> Dim:
-        return dims.name(name.name)
+    def demand(self, number: HostNumber) -> Dim:
+        name = number.of.name
+        return dims.name(name if number.leaf is None else f"number {number.leaf} of {name}")
 
     # ---- control flow: every way is gone once
 
@@ -174,7 +174,7 @@ class Checker(Host):
         found: list[tuple[tree.Expr, HostValue]] = []
         with self.open() if len(cases) > 1 else nullcontext():
             for fit, case in cases:
-                with self.scope():
+                with self.scope(case.span):
                     bind(self, fit, subject, case.pattern.span)
                     found.append((case.body, (yield self.do(case.body, last=True, wanted=wanted))))
         if any(value is UNKNOWN for _, value in found):
@@ -206,7 +206,7 @@ class Checker(Host):
             yield self.do_block(e.body)
 
     def go_through(self, e: tree.For, over: Over, shown: bool) -> Walk[None]:
-        with self.scope(), self.open():
+        with self.scope(e.span), self.open():
             self.bind(e.pattern, HostValue(over.item, None), False, e.iterable.span)
             yield self.do_block(e.body)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from difflang.base.source import Span
 from difflang.check.patterns import Anything, Begins, Fit
@@ -12,6 +14,8 @@ from difflang.check.types import LangType, TextType, TupleType, VariantType, sho
 from difflang.check.unify import Unifier
 from difflang.driver.values import HostValue
 from difflang.elaborate.matching import rows
+from difflang.ir.evaluate import numpy_dtype
+from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -45,11 +49,18 @@ def fitting(fit: Fit, value: HostValue) -> bool:
     value = value.chosen()
     kind, what = fit.key
     if kind == "literal":
-        known = value.type.value if isinstance(value.type, TextType) else value.static
-        return (value.number if known is None else known) == what
+        return equal(value, what)
     if isinstance(value.type, VariantType) and value.type.index != what:
         return False
     return all(fitting(item, value.part(i)) for i, item in enumerate(fit.items))
+
+
+def equal(value: HostValue, literal: Any) -> bool:
+    """Whether a text or a number is the one that is written, as a number of the same type."""
+    if not isinstance(value.type, Tensor):
+        return isinstance(value.type, TextType) and value.type.value == literal
+    number = value.static if value.leaves is None else value.leaves[0]
+    return bool(np.asarray(number) == np.asarray(literal, numpy_dtype(value.type.dtype)))
 
 
 def bind(host: Bindings, fit: Fit, value: HostValue, span: Span) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source, Span
-from difflang.check.modules import Global, Module
+from difflang.check.modules import Global, HostNumber, Module
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, LangType, leaf_types, settled_type, show_type
 from difflang.driver.units import context
@@ -64,8 +64,8 @@ def elaborated(
         session.errors = errors
 
 
-def undemanded(name: Global) -> Dim:
-    raise AssertionError(f"no number of the host is read outside host code: {name.name}")
+def undemanded(number: HostNumber) -> Dim:
+    raise AssertionError(f"no number of the host is read outside host code: {number.of.name}")
 
 
 def applied(cx: Context, name: str, function: ClosureType, arguments: Sequence[Argument]) -> Entry:

@@ -45,7 +45,8 @@ class Examples:
     @property
     def block(self) -> tree.Block:
         """All of them, as the block that is run."""
-        return tree.Block(self.span, tuple(s for line in self.lines for s in line.stmts))
+        whole = self.lines[0].span.to(self.lines[-1].span)
+        return tree.Block(whole, tuple(s for line in self.lines for s in line.stmts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ class Host(Bindings):
     def do_block(self, block: tree.Block, wanted: Wanted | None = None) -> Walk[HostValue]:
         """The statements of a block; the names it declares end with it."""
         value = UNIT_VALUE
-        with self.scope():
+        with self.scope(block.span):
             for stmt in block.stmts:
                 last = stmt is block.stmts[-1]
                 value = yield self.do(stmt, last=last, wanted=wanted if last else None)
@@ -272,8 +272,12 @@ class Host(Bindings):
     def work(self, e: tree.Node) -> Lifted | None:
         """What there is in an expression for the host to do."""
         if e not in self.lifts:
-            self.lifts[e] = lifted(e, self.is_host)
+            self.lifts[e] = lifted(e, self)
         return self.lifts[e]
+
+    def changes(self, e: tree.Node) -> bool:
+        """Whether this may give a variable another value."""
+        return isinstance(e, (tree.Assign, tree.Update)) or isinstance(self.called(e), Global)
 
     def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]:
         """The value of an expression, of a type that is wanted. Errors: DifflangError, Reported."""
@@ -282,14 +286,15 @@ class Host(Bindings):
             return (yield self.own_value(e, wanted))
         if work is None:
             return self.typed(e, wanted)
-        with self.scope():
+        with self.scope(e.span):
             yield self.lift(work)
             return self.typed(work.rest or e, wanted)
 
     def lift(self, work: Lifted) -> Walk[None]:
         """Carry out the parts that the host does, each under its name."""
         for name, part in work.parts:
-            value = yield self.value_of(part)
+            variable = part.id if isinstance(part, tree.Name) else ""
+            value = self.values[variable] if self.varies(variable) else (yield self.value_of(part))
             if value.type == TupleType(()):
                 raise mistake("DL0313", "this call gives nothing to go on with", (part.span, "a value is needed here"))
             self.bind_name(name, value, False, part.span)
@@ -371,7 +376,7 @@ class Host(Bindings):
         """The value that the body of a `host fn` ends with."""
         decl, names = frame.decl, frame.names
         assert decl is not None and names is not None
-        with self.under_way(frame), self.scope():
+        with self.under_way(frame), self.scope(decl.span):
             for name, size in names.bound.items():
                 if isinstance(size, (int, Poly)):
                     self.bind_size(name, size, decl.name_span)

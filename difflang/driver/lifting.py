@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-from difflang.elaborate.names import child_names, children
+from difflang.elaborate.names import child_names, children, free_names, nodes
 from difflang.syntax import tree
 
 OWN_NAMES = (tree.Lambda, tree.Fn, tree.ArrayComprehension, tree.Comprehension, tree.Checkpoint)  # and names of theirs
@@ -22,8 +22,27 @@ class Lifted:
     parts: tuple[tuple[str, tree.Expr], ...] = ()
 
 
-def lifted(e: tree.Node, is_host: Callable[[tree.Node], bool]) -> Lifted | None:
-    """The work of the host in an expression, as `is_host` tells its calls and strings; None where there is none."""
+class Teller(Protocol):
+    """Who knows the names of an expression."""
+
+    def is_host(self, e: tree.Node) -> bool:
+        """Whether this is a call or a string that the host carries out."""
+        ...
+
+    def varies(self, name: str) -> bool:
+        """Whether it is a variable."""
+        ...
+
+    def changes(self, e: tree.Node) -> bool:
+        """Whether this may give a variable another value."""
+        ...
+
+
+def lifted(e: tree.Node, names: Teller) -> Lifted | None:
+    """The work of the host in an expression; None where there is none.
+
+    A variable that is written before a part that changes it is read before that.
+    """
     order: list[tree.Node] = []
     todo: list[tree.Node] = [e]
     while todo:
@@ -31,25 +50,47 @@ def lifted(e: tree.Node, is_host: Callable[[tree.Node], bool]) -> Lifted | None:
         todo += reversed(inside(order[-1]))
     acting: set[tree.Node] = set()
     for node in reversed(order):
-        if is_host(node) or any(c in acting for c in inside(node)):
+        if names.is_host(node) or any(c in acting for c in inside(node)):
             acting.add(node)
     if e not in acting:
         return None
-    whole = {n for n in acting if is_host(n) or isinstance(n, STEPS) or decides(n, acting)}
+    whole = {n for n in acting if names.is_host(n) or isinstance(n, STEPS) or decides(n, acting)}
     if e in whole:
         return Lifted(None)
-    names: dict[tree.Node, tree.Node] = {}
+    named: dict[tree.Node, tree.Node] = {}
     parts: list[tuple[str, tree.Expr]] = []
+    for node in in_turn(e, whole, acting, names):
+        name = unused(node.span.text.split("\n")[0], [n for n, _ in parts])
+        named[node] = tree.Name(node.span, name)
+        parts.append((name, node))  # type: ignore[arg-type]
+    return Lifted(rebuilt(order, named)[e], tuple(parts))  # type: ignore[arg-type]
+
+
+def in_turn(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node], names: Teller) -> list[tree.Node]:
+    """What is carried out before the rest of an expression, from left to right."""
+    found: list[tree.Node] = []
     todo = [e]
     while todo:
         node = todo.pop()
         if node in whole:
-            name = unused(node.span.text.split("\n")[0], [n for n, _ in parts])
-            names[node] = tree.Name(node.span, name)
-            parts.append((name, node))  # type: ignore[arg-type]
-        elif node in acting:
+            found.append(node)
+        elif isinstance(node, (tree.Assign, tree.Update)):
+            todo += (node.value, *[n for n in inside(node.target) if n in acting])
+        elif node in acting or not reads_at_once(node, names):
             todo += reversed(inside(node))
-    return Lifted(rebuilt(order, names)[e], tuple(parts))  # type: ignore[arg-type]
+        else:
+            found.append(node)
+    last = max([i for i, node in enumerate(found) if node in whole and any(map(names.changes, nodes(node)))], default=0)
+    return [node for i, node in enumerate(found) if node in whole or i < last]
+
+
+def reads_at_once(node: tree.Node, names: Teller) -> bool:
+    """Whether a node without work for the host reads a variable in a way that cannot be told apart from the rest."""
+    if isinstance(node, tree.Name):
+        return names.varies(node.id)
+    closed = isinstance(node, (*OWN_NAMES, *STEPS)) and not isinstance(node, tree.Comprehension)
+    over = isinstance(node, tree.Call) and any(isinstance(arg.value, tree.Comprehension) for arg in node.args)
+    return (closed or over) and any(map(names.varies, free_names(node)))
 
 
 def inside(node: tree.Node) -> list[tree.Node]:

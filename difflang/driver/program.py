@@ -120,16 +120,18 @@ def run(
     return runner
 
 
-def loaded(checked: Checked, path: Path | None, engine: Engine | None = None, words: Sequence[str] = ()) -> Captured:
-    """The top-level values of a file that is not run, and of all that it imports.
+def loaded(
+    checked: Checked, path: Path | None, engine: Engine | None = None, words: Sequence[str] = (), seed: int = 0
+) -> Captured:
+    """The top-level values of a file that is not run, and of all that it imports. What they draw is theirs alone.
 
     `words` are the arguments of the program. Errors: DL1220; without words, once one is asked for that has no default.
     """
     told = arguments.told(words, checked.module) if words else {}
     access = access_to(path)
-    runner = Runner(checked.session, checked.module, engine or Engine(), access, 0, lambda _: None, told=told)
+    runner = Runner(checked.session, checked.module, engine or Engine(), access, seed, lambda _: None, told=told)
     capture(checked.imported, runner)
-    return Captured(runner, checked.items)
+    return Captured(runner.beside(checked.module, access, len(checked.imported)), checked.items)
 
 
 def access_to(path: Path | None, allowed: tuple[Path, ...] = ()) -> Access:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.check.annotations import Annotations
-from difflang.check.modules import Global, Module
+from difflang.check.modules import Global, HostNumber, Module
 from difflang.check.reports import mistake
 from difflang.check.types import TextType, leaf_types, show_type
 from difflang.driver.assertions import failed
@@ -65,16 +66,26 @@ class Runner(Host):
         self.units, self.access, self.write, self.warn = Units(session, engine), access, write, warn
         self.told = told  # the arguments of the program, as the command line spells them
         self.started = time.perf_counter()
-        self.seed = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
-        self.calls = 0  # random units run so far: each draws anew
+        self.key = self.own_key = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
+        self.calls = 0  # random units run so far from that key: each draws anew
 
     def beside(self, module: Module, access: Access, number: int) -> Runner:
-        """Carries out what is asked of an imported module, and draws from a key of its own."""
+        """Carries out what is asked of a module that is not run, and draws from a key of its own."""
         engine = self.units.engine
         other = Runner(self.session, module, engine, access, 0, self.write, self.warn, self.told, self.hosts)
         other.units, other.started = self.units, self.started
-        other.seed = OPS["fold_in"].reference(self.seed, np.uint32(2**32 - 1 - number))
+        other.key = other.own_key = apart(self.own_key, number)
         return other
+
+    @contextmanager
+    def drawing_from(self, number: int) -> Generator[None, None, None]:
+        """Draws come from a key of that number, whatever was drawn before, and count for nothing afterwards."""
+        outer = self.key, self.calls
+        self.key, self.calls = apart(self.own_key, number), 0
+        try:
+            yield
+        finally:
+            self.key, self.calls = outer
 
     def run(self, items: tuple[tree.Item, ...]) -> None:
         """Every statement, up to the first that fails. Errors: DifflangError."""
@@ -106,10 +117,11 @@ class Runner(Host):
 
     def next_key(self) -> np.ndarray:
         self.calls += 1
-        return OPS["fold_in"].reference(self.seed, np.uint32(self.calls - 1))
+        return OPS["fold_in"].reference(self.key, np.uint32(self.calls - 1))
 
-    def demand(self, name: Global) -> Dim:
-        return int(self.read(name).number)
+    def demand(self, number: HostNumber) -> Dim:
+        value = self.read(number.of)
+        return int(value.number if number.leaf is None else np.asarray((value.leaves or ())[number.leaf]))
 
     def read(self, name: Global) -> HostValue:
         """The value of a top-level name, of this module or of one that it imports."""
@@ -146,7 +158,7 @@ class Runner(Host):
 
     def match(self, e: tree.Match, subject: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
         fit, case = next((fit, case) for fit, case in cases_of(self, e, subject) if fitting(fit, subject))
-        with self.scope():
+        with self.scope(case.span):
             bind(self, fit, subject, case.pattern.span)
             return (yield self.do(case.body, last=True, wanted=wanted))
 
@@ -163,7 +175,7 @@ class Runner(Host):
         length = over.length
         assert isinstance(length, int)
         for item in progress(over.items(), length) if shown else over.items():
-            with self.scope():
+            with self.scope(e.span):
                 self.bind(e.pattern, item, False, e.iterable.span)
                 if not (yield self.step(e)):
                     break
@@ -194,7 +206,7 @@ class Runner(Host):
     def asserted(self, e: tree.Assert) -> Walk[None]:
         for part in self.each_alone(e.condition):
             work = self.work(part)
-            with self.scope():
+            with self.scope(e.span):
                 if work is not None:
                     yield self.lift(work)
                 condition = (work and work.rest) or part
@@ -222,6 +234,11 @@ class Runner(Host):
         except Left as left:
             found = left.value
         return forgotten(found)
+
+
+def apart(key: np.ndarray, number: int) -> np.ndarray:
+    """A key that no statement draws from: these are numbered from the other end."""
+    return OPS["fold_in"].reference(key, np.uint32(2**32 - 1 - number))
 
 
 def forgotten(value: HostValue) -> HostValue:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from difflang.base.source import Span
 from difflang.check.modules import Global, HostVar, Module
 from difflang.check.qualified import refused
 from difflang.driver.values import HostValue
@@ -21,12 +22,18 @@ class Scopes:
         self.values: dict[str, HostValue] = {}
         self.depth = 0
         self.shadowed: list[dict[str, Kept]] = []  # for each block, what the names bound in it stood for
+        self.blocks: list[Span] = []
 
     def is_free(self, name: str) -> bool:
         """Whether a name stands for nothing of the file, and so for what every file knows."""
         m = self.module
         declared = (m.fns, m.records, m.variants, m.imported, m.modules, m.later)
         return m.host.get(name) is None and not any(name in names for names in declared)
+
+    def varies(self, name: str) -> bool:
+        """Whether a name stands for a variable."""
+        var = self.module.host.get(name)
+        return var is not None and var.mutable
 
     def module_named(self, e: tree.Node) -> Module | None:
         """The module that an expression names, where no value of that name hides it."""
@@ -54,14 +61,19 @@ class Scopes:
         return found
 
     @contextmanager
-    def scope(self) -> Generator[None, None, None]:
-        """Names bound inside are forgotten at the end; variables around keep what was assigned to them."""
+    def scope(self, block: Span) -> Generator[None, None, None]:
+        """Names bound inside are forgotten at the end; variables around keep what was assigned to them.
+
+        Only what is written in the `block` sees them.
+        """
         self.depth += 1
         self.shadowed.append({})
+        self.blocks.append(block)
         try:
             yield
         finally:
             self.depth -= 1
+            self.blocks.pop()
             for name, kept in self.shadowed.pop().items():
                 self.put_back(name, kept)
 
@@ -74,10 +86,12 @@ class Scopes:
         if value is not None:
             self.values[name] = value
 
-    def shadow(self, name: str) -> None:
-        """A name is about to be bound in the innermost block: what it stands for until then is kept."""
-        if self.shadowed and name not in self.shadowed[-1]:
-            self.shadowed[-1][name] = self.kept(name)
+    def put(self, var: HostVar) -> None:
+        """Bind a name in the innermost block: what it stands for until then is kept."""
+        if self.shadowed:
+            old = self.shadowed[-1].setdefault(var.name, self.kept(var.name))
+            var.block, var.hides = self.blocks[-1], old[0]
+        self.module.host[var.name] = var
 
     def kept(self, name: str) -> Kept:
         """What a name stands for by now. Nothing is evaluated for it, as `Captured.get` does."""
@@ -91,6 +105,7 @@ class Scopes:
     def top_level(self) -> Generator[None, None, None]:
         """Inside stand the names of the file alone, not those of the blocks around a call."""
         blocks, self.shadowed = self.shadowed, []
+        places, self.blocks = self.blocks, []
         first: dict[str, dict[str, Kept]] = {}
         for block in blocks:
             for name in block:
@@ -104,4 +119,4 @@ class Scopes:
             for name, block in first.items():
                 block[name] = self.kept(name)
                 self.put_back(name, here[name])
-            self.shadowed = blocks
+            self.shadowed, self.blocks = blocks, places

@@ -8,7 +8,7 @@ from typing import Any
 
 from difflang.base.collection import paused
 from difflang.check.annotations import Annotations, Binding
-from difflang.check.modules import Global, HostVar, Module
+from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.types import LangType, leaf_types, settled_type
 from difflang.check.unify import Unifier
 from difflang.driver.engine import Engine, Program
@@ -33,7 +33,7 @@ class Staging:
     """A unit while it is walked: its context, and what it asks of the host."""
 
     cx: Context
-    demanded: dict[Global, Dim] = field(default_factory=dict[Global, Dim])
+    demanded: dict[HostNumber, Dim] = field(default_factory=dict[HostNumber, Dim])
     binds: dict[str, Binding] = field(default_factory=dict[str, Any])  # the new names of the type that is asked of it
 
 
@@ -48,7 +48,7 @@ class Unit:
     random: bool
     fails: bool
     seen: tuple[tuple[str, LangType, Any], ...]  # the top-level names it mentions, as they were
-    demanded: tuple[tuple[Global, Dim], ...]
+    demanded: tuple[tuple[HostNumber, Dim], ...]
     binds: tuple[tuple[str, Binding], ...]  # the new names of the type that is asked of it
     program: Elastic[Program] | None = None
 
@@ -56,7 +56,7 @@ class Unit:
 def context(
     session: Session,
     module: Module,
-    demand: Callable[[Global], Dim],
+    demand: Callable[[HostNumber], Dim],
     host: Any,
     *,
     definition: bool,
@@ -85,15 +85,15 @@ def stage(
     node: tree.Node,
     body: Body,
     host: Any,
-    demand: Callable[[Global], Dim],
+    demand: Callable[[HostNumber], Dim],
     *,
     definition: bool,
     signature: Annotations | None = None,
 ) -> Unit:
     """Walk a piece of host code into a unit. Errors: DifflangError, Reported."""
 
-    def ask(name: Global) -> Dim:
-        staging.demanded[name] = size = demand(name)
+    def ask(number: HostNumber) -> Dim:
+        staging.demanded[number] = size = demand(number)
         return size
 
     staging = Staging(context(session, module, ask, None, definition=definition, signature=signature))
@@ -135,7 +135,7 @@ class Units:
         self.session, self.engine = session, engine
         self.known: dict[tuple[tree.Node, Hashable], list[Unit]] = {}
 
-    def find(self, node: tree.Node, key: Hashable, module: Module, demand: Callable[[Global], Dim]) -> Unit | None:
+    def find(self, node: tree.Node, key: Hashable, module: Module, demand: Callable[[HostNumber], Dim]) -> Unit | None:
         """A unit of this syntax made for names of these types, and for these numbers where sizes need them.
 
         `key` is what the type that is asked of it depends on besides.

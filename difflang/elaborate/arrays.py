@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from difflang.elaborate.arguments import Args
 
 
-def shape_of(cx: Context, items: Sequence[tuple[Term, Span]]) -> tuple[Dim, ...]:
-    """Sizes given one by one, `zeros(n, m)`, or as one list or tuple, `zeros([n, m])`."""
+def shape_of(cx: Context, items: Sequence[tuple[Term, Span]], least: int = 0) -> tuple[Dim, ...]:
+    """Sizes given one by one, `zeros(n, m)`, or as one list or tuple, `zeros([n, m])`. Errors: DL0303, DL0305."""
     if len(items) == 1:
         term, span = items[0]
         if isinstance(term, Tuple):
@@ -59,22 +59,16 @@ def shape_of(cx: Context, items: Sequence[tuple[Term, Span]]) -> tuple[Dim, ...]
                 raise cx.error(
                     "DL0305", "a shape must be known before the program runs", span, "write its sizes: `[n, m]`"
                 )
-            return tuple(sized(cx, e, span) for e in term.elements)
-    return tuple(sized(cx, cx.static(t, s, "a size"), s) for t, s in items)
+            return tuple(sized(cx, e, span, least) for e in term.elements)
+    return tuple(sized(cx, cx.static(t, s, "a size"), s, least) for t, s in items)
 
 
-def sized(cx: Context, size: Static, span: Span) -> Dim:
+def sized(cx: Context, size: Static, span: Span, least: int) -> Dim:
     if isinstance(size, bool) or not isinstance(size, (int, Poly)):
         raise cx.error("DL0305", "a size is an integer", span)
-    if isinstance(size, int) and size < -1:
+    if isinstance(size, int) and size < least:
         raise cx.error("DL0303", "a size is not negative", span, f"this is {size}")
     return size
-
-
-def filled(cx: Context, shape: tuple[Dim, ...], value: float, dtype: DType, span: Span) -> Array:
-    if any(isinstance(d, int) and d < 0 for d in shape):
-        raise cx.error("DL0303", "a size is not negative", span, f"the shape is {list(shape)}")
-    return Array(cx.emit("const", span, value=value, type=Tensor(dtype, shape)))
 
 
 @builtin("zeros", "ones")
@@ -83,7 +77,8 @@ def zeros(cx: Context, args: Args, name: str) -> Term:
         raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span)
     dtype = literal_dtype(0, cx.module.default_float)
     dtype.default = cx.module.default_float
-    return filled(cx, shape_of(cx, args.items), 0 if name == "zeros" else 1, dtype, args.span)
+    type = Tensor(dtype, shape_of(cx, args.items))
+    return Array(cx.emit("const", args.span, value=0 if name == "zeros" else 1, type=type))
 
 
 @builtin("fill")
@@ -175,7 +170,7 @@ def linspace(cx: Context, args: Args, name: str) -> Term:
 def reshape(cx: Context, args: Args, name: str) -> Term:
     took = Taken(cx, args, name, "x shape")
     x = took.array("x")
-    shape = shape_of(cx, [took.found["shape"]])
+    shape = shape_of(cx, [took.found["shape"]], least=-1)
     total = product(x.tensor.shape)
     if shape.count(-1) == 1:
         rest = product(tuple(d for d in shape if d != -1))

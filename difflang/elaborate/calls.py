@@ -34,6 +34,7 @@ from difflang.check.types import (
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted, refuse_later
 from difflang.elaborate.context import Context, Reported, Scope, walk, walks
+from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, detached
 from difflang.elaborate.jumps import without_jumps
@@ -122,16 +123,15 @@ def prime(cx: Context, e: tree.Prime) -> Walk[Term]:
 def transformer(cx: Context, fn: tree.Expr) -> tuple[str, tuple[Wrt, ...]] | None:
     """`grad`, `grad[w]`, `grad[0]`, `grad[p.net]` where no variable of that name hides the operator."""
     base, wanted = (fn.base, fn.subscripts) if isinstance(fn, tree.Index) else (fn, ())
-    if not isinstance(base, tree.Name) or base.id not in TRANSFORMS or named_by_the_program(cx, base.id):
+    if not isinstance(base, tree.Name) or base.id not in TRANSFORMS or named_by_the_program(cx, base):
         return None
     return base.id, tuple(written_wrt(cx, w) for w in wanted) or ((0,),)
 
 
-def named_by_the_program(cx: Context, name: str) -> bool:
+def named_by_the_program(cx: Context, e: tree.Name) -> bool:
     """Whether a program gives this name a meaning of its own."""
-    module = cx.module
-    declared = name in module.fns or name in module.records or name in module.imported
-    return declared or cx.scope.find(name) is not None or module.host.get(name) is not None
+    declared = any(e.id in names for names in (cx.module.fns, cx.module.records, cx.module.imported))
+    return declared or cx.scope.find(e.id) is not None or cx.host_value(e.id, e.span) is not None
 
 
 def written_wrt(cx: Context, e: tree.Expr) -> Wrt:
@@ -321,6 +321,7 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
     scope = Scope()
     for name, term in zip(code.names, captures, strict=True):
         scope.bind(name, term)
+    bind_known(cx, scope, code)
     cx.scope, cx.module, cx.lambdas, cx.root.result = Scope(scope), code.module, cx.lambdas + 1, None
     try:
         for param, (term, span) in zip(params, args.items, strict=True):

@@ -10,13 +10,13 @@ from typing import Any
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.modules import Global, Module
+from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.reports import mistake
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.mismatches import advice
 from difflang.elaborate.spelling import spelled
-from difflang.elaborate.terms import Array, Poison, Static, Term, Tuple, rebuild, type_of
+from difflang.elaborate.terms import Array, Closure, Poison, Static, Term, Tuple, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.under_way import UnderWay
 from difflang.ir.builder import Builder
@@ -169,8 +169,8 @@ class Root:
     opened: bool = False  # and all the same the bodies of called functions are looked into
     globals: dict[Global, Term] = field(default_factory=dict[Global, Term])
     global_types: dict[Global, LangType] = field(default_factory=dict[Global, LangType])
-    demand: Callable[[Global], Dim] | None = None  # reads a host number that a size depends on
-    host_numbers: dict[Value, Global] = field(default_factory=dict[Value, Global])
+    demand: Callable[[HostNumber], Dim] | None = None  # reads a host number that a size depends on
+    host_numbers: dict[Value, HostNumber] = field(default_factory=dict[Value, HostNumber])
     key: Value | None = None
     draws: int = 0
     in_range: set[tuple[Builder, Value, Dim]] = field(default_factory=set[Any])  # checked: where, which, below what
@@ -243,12 +243,14 @@ class Context:
             self.builder, self.scope, self.depth = outer, scope, self.depth - 1
 
     def emit(self, name: str, span: Span, *operands: Value, **attrs: Any) -> Value:
-        """The one result of an op. Errors: TypeMismatch, DL1005."""
+        """The one result of an op. Errors: TypeMismatch, DL0303, DL1005."""
         self.builder.span = span
         value = self.builder.one(name, *operands, **attrs)
         if isinstance(value.type, Tensor) and len(value.type.shape) > MOST_AXES:
             way = "put axes together with `reshape`"
             raise self.error("DL1005", f"an array has at most {MOST_AXES} axes", span, "this has more", way)
+        if isinstance(value.type, Tensor) and any([isinstance(n, int) and n < 0 for n in value.type.shape]):
+            raise self.error("DL0303", "a size is not negative", span, f"this is {show_type(value.type)}")
         return value
 
     def op(
@@ -303,6 +305,10 @@ class Context:
         """A construct of the language that is not there yet."""
         return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)
 
+    def host_value(self, name: str, place: Span) -> HostVar | None:
+        """The value of the host that a name written there stands for. Errors: DL0212."""
+        return self.module.value_for(name, place, by_function=self.host is None or self.lambdas > 0)
+
     def global_term(self, name: Global) -> Term:
         """A top-level value inside a graph: a param of the outermost builder, made at its first use."""
         var = name.var
@@ -313,8 +319,10 @@ class Context:
             term = rebuild(var.type, [builder.param(t, var.name) for t in leaf_types(var.type)])
             if isinstance(term, Array):
                 term = Array(term.value, origin=var.span)
-                if term.tensor.dtype.is_integer and not term.tensor.shape:
-                    self.root.host_numbers[term.value] = name
+                self.root.host_numbers |= {v: HostNumber(name) for v in leaves(term) if is_whole(v)}
+            elif isinstance(term, Closure):
+                whole = {v: HostNumber(name, i) for i, v in enumerate(leaves(term)) if is_whole(v)}
+                self.root.host_numbers |= whole
             self.root.globals[name] = term
             self.root.global_types[name] = var.type
         return self.root.globals[name]
@@ -386,3 +394,8 @@ def walks(*nodes: type) -> Callable[[Any], Any]:
 def walk(cx: Context, node: tree.Node) -> Walk[Term]:
     """The walk of any expression or statement."""
     return WALKS[type(node)](cx, node)
+
+
+def is_whole(value: Value) -> bool:
+    """Whether a value is one integer."""
+    return isinstance(value.type, Tensor) and not value.type.shape and value.type.dtype.is_integer

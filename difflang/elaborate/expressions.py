@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from difflang.base.codes import nearest
 from difflang.base.source import Span
-from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, LambdaCode, RecordCode
+from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, Known, LambdaCode, RecordCode
 from difflang.check.modules import Global, HostVar
 from difflang.check.reports import Undecided
 from difflang.check.types import imaginary_dtype, literal_dtype, show_type
 from difflang.elaborate import qualified
 from difflang.elaborate.absent import CONSTANTS, unknown_name
 from difflang.elaborate.builtins import BUILTINS
-from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.context import Binding, Context, Reported, Scope, walk, walks
 from difflang.elaborate.literals import literal_rows
-from difflang.elaborate.names import free_names
+from difflang.elaborate.names import bound_names, free_names
 from difflang.elaborate.operators import array
 from difflang.elaborate.signatures import held_alike
 from difflang.elaborate.sum_arrays import stacked
@@ -81,7 +83,7 @@ def lookup(cx: Context, id: str, span: Span) -> Term:
         return bound_term(cx, binding, span)
     if id in cx.annotations.untold:
         raise cx.annotations.unbound(span, id)
-    var = cx.module.host.get(id)
+    var = cx.host_value(id, span)
     if var is not None:
         return host_term(cx, Global(cx.module, id), var, span)
     found = declared(cx, id, span)
@@ -104,9 +106,8 @@ def host_term(cx: Context, name: Global, var: HostVar, span: Span) -> Term:
         raise Reported
     if cx.root.demand is None:
         name.module.used.setdefault(var.name, span)
-    if var.static is not None and not var.mutable and isinstance(var.type, Tensor):
-        value = cx.emit("const", span, value=var.static, type=var.type)
-        return Array(value, var.static)
+    if (known := known_of(var)) is not None:
+        return known_term(cx, known, span)
     if var.mutable and cx.root.demand is None:
         raise cx.error(
             "DL0211",
@@ -116,6 +117,23 @@ def host_term(cx: Context, name: Global, var: HostVar, span: Span) -> Term:
             "pass it as an argument, or bind it with `let`",
         )
     return cx.global_term(name)
+
+
+def known_of(var: HostVar) -> Known | None:
+    """What specialization may know of a value of the host."""
+    if var.static is None or var.mutable or not isinstance(var.type, Tensor):
+        return None
+    return Known(var.name, var.static, var.type)
+
+
+def known_term(cx: Context, known: Known, span: Span) -> Array:
+    return Array(cx.emit("const", span, value=known.value, type=known.type), known.value)
+
+
+def bind_known(cx: Context, scope: Scope, code: FnCode | LambdaCode) -> None:
+    """The numbers that a function found where it stands, under their names."""
+    for known in code.known:
+        scope.bind(known.name, known_term(cx, known, code.decl.span))
 
 
 def declared(cx: Context, id: str, span: Span) -> Term | None:
@@ -151,17 +169,33 @@ def declared(cx: Context, id: str, span: Span) -> Term | None:
 def lambda_(cx: Context, e: tree.Lambda) -> Walk[Term]:
     from difflang.elaborate import linear
 
-    names, terms = captured(cx, e)
-    made = Closure(LambdaCode(e, cx.module, names), terms)
+    names, terms, known = captured(cx, e)
+    made = Closure(LambdaCode(e, cx.module, names, known), terms)
     if e.linear:
         yield linear.prove_made(cx, made)
     return made
 
 
-def captured(cx: Context, node: tree.Lambda | tree.Fn) -> tuple[tuple[str, ...], tuple[Term, ...]]:
-    """The local names that a function uses from around it, and what they stand for now."""
-    names = [n for n in free_names(node) if (b := cx.scope.find(n)) is not None and not isinstance(b.term, Poison)]
-    return tuple(names), tuple(lookup(cx, n, node.span) for n in names)
+def captured(cx: Context, node: tree.Lambda | tree.Fn) -> tuple[tuple[str, ...], tuple[Term, ...], tuple[Known, ...]]:
+    """The names that a function uses from around it and what they stand for now, and the numbers that are known.
+
+    Of the file's own values only host code has some: those of a `fn` are the same whenever it is called.
+    """
+    own = {name for p in node.params for name in names_of(p)}
+    names: list[str] = []
+    known: list[Known] = []
+    for name in free_names(node):
+        if (binding := cx.scope.find(name)) is not None:
+            names += [] if isinstance(binding.term, Poison) else [name]
+        elif cx.host is not None and name not in own and (var := cx.host_value(name, node.span)) is not None:
+            found = known_of(var)
+            known += [] if found is None else [found]
+            names += [] if found is not None or var.broken else [name]
+    return tuple(names), tuple(lookup(cx, n, node.span) for n in names), tuple(known)
+
+
+def names_of(param: tree.LambdaParam | tree.Param) -> Sequence[str]:
+    return (param.name,) if isinstance(param, tree.Param) else bound_names(param.pattern)
 
 
 # ---- Tuples, arrays, records

@@ -24,6 +24,7 @@ from difflang.check.types import (
 from difflang.check.unify import Unifier
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk
+from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.instances import key_of, type_now
 from difflang.elaborate.jumps import without_jumps
@@ -219,6 +220,7 @@ def built(
         if isinstance(local, Array) and name in origins:
             local = Array(local.value, local.static, origin=origins[name])
         inner.scope.bind(name, local)
+    bind_known(inner, inner.scope, code)
     for name, size in annotations.bound.items():
         if isinstance(size, Dim) and inner.scope.find(name) is None:
             inner.scope.bind(name, size)

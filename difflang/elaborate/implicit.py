@@ -85,8 +85,8 @@ def closure(cx: Context, code: FnCode, rule: tree.Rule, equation: tree.Lambda) -
     mine = [m for m, p in zip(rule.params, code.decl.params, strict=True) if not is_dim(p.type)]
     params = [tree.LambdaParam(p.span, tree.NamePattern(p.span, p.name), None) for p in mine]
     decl = tree.Lambda(equation.span, (*params, *equation.params), equation.body, False)
-    names, terms = captured(cx, decl)
-    return Closure(LambdaCode(decl, cx.module, names), terms), len(params)
+    names, terms, known = captured(cx, decl)
+    return Closure(LambdaCode(decl, cx.module, names, known), terms), len(params)
 
 
 def same_count(residual: Term, x: Term, span: Span) -> None:

@@ -14,7 +14,7 @@ from difflang.syntax import tree
 
 def module_of(cx: Context, e: tree.Node) -> Module | None:
     """The module that an expression names, where no value of that name hides it."""
-    if not isinstance(e, tree.Name) or cx.scope.find(e.id) is not None or e.id in cx.module.host:
+    if not isinstance(e, tree.Name) or cx.scope.find(e.id) is not None or cx.host_value(e.id, e.span) is not None:
         return None
     return cx.module.modules.get(e.id)
 

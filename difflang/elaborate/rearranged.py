@@ -41,6 +41,15 @@ def one_axis(took: Taken, x: Array, otherwise: int | None) -> int | None:
     return axes[0]
 
 
+def one_number(took: Taken, name: str) -> Array:
+    """An argument that is no array. Errors: DL0313."""
+    number = took.array(name)
+    if number.tensor.shape:
+        shown = f"this is {show_type(number.tensor)}"
+        raise took.cx.error("DL0313", f"`{name}` of `{took.name}` is one number", took.span(name), shown)
+    return number
+
+
 def flat(cx: Context, x: Array, span: Span) -> Array:
     return Array(cx.emit("reshape", span, x.value, shape=(product(x.tensor.shape),)))
 
@@ -72,7 +81,7 @@ def cut(cx: Context, x: Array, axis: int, start: Dim, stop: Dim, span: Span) -> 
 def roll(cx: Context, args: Args, name: str) -> Term:
     """`roll(x, shift, axis = …)`: what leaves at one end comes in at the other; without an axis of the whole array."""
     took = Taken(cx, args, name, "x shift axis?")
-    x, shift, span = taken_array(took), took.array("shift"), args.span
+    x, shift, span = taken_array(took), one_number(took, "shift"), args.span
     axis = one_axis(took, x, None)
     if axis is None:
         turned = rolled(cx, flat(cx, x, span), shift, 0, span)
@@ -127,7 +136,8 @@ def repeat(cx: Context, args: Args, name: str) -> Term:
     """`repeat(x, 3, axis = …)`: every item so many times in a row; without an axis every element, in one vector."""
     took = Taken(cx, args, name, "x times axis?")
     x, span = taken_array(took), args.span
-    (times,) = shape_of(cx, [took.found["times"]]) or (1,)
+    one_number(took, "times")
+    (times,) = shape_of(cx, [took.found["times"]])
     axis = one_axis(took, x, None)
     if axis is None:
         x, axis = flat(cx, x, span), 0

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from difflang.base.source import Span
-from difflang.check.reports import mistake
+from difflang.check.reports import in_range
 from difflang.check.types import DTypeVar, settled
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import DType, History, Tensor, Type
@@ -60,20 +59,6 @@ def numbers_in(eqn: Eqn) -> Iterable[int]:
     data = eqn.attrs.get("data")
     whole = [n for n in (data if isinstance(data, Sequence) else [eqn.attrs.get("value")]) if isinstance(n, int)]
     return {min(whole), max(whole)} if whole else ()
-
-
-def in_range(number: int, dtype: DType, span: Span) -> None:
-    """A number as written is one of its type's. Errors: DL0316."""
-    signed = dtype.kind == "int"
-    least, most = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1) if signed else (0, 2**dtype.bits - 1)
-    if not least <= number <= most:
-        way = "say which type it is, as in `i64(…)`" if dtype.bits < 64 and abs(number) < 2**63 else ""
-        label = (span, f"{dtype} holds {least} to {most}")
-        raise mistake("DL0316", f"{short(number)} does not fit in {dtype}", label, help=way)
-
-
-def short(number: int) -> str:
-    return str(number) if abs(number) < 10**30 else "this number"
 
 
 def is_open(type: Type) -> bool:

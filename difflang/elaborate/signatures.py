@@ -111,11 +111,9 @@ def hidden(term: Term) -> bool:
 
 def captured_sizes(code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> dict[str, Any]:
     pairs = zip(code.names, captures, strict=True)
-    return {
-        n: t.static
-        for n, t in pairs
-        if isinstance(t, Array) and t.static is not None and not isinstance(t.static, (bool, float))
-    }
+    found: dict[str, Any] = {n: t.static for n, t in pairs if isinstance(t, Array) and isinstance(t.static, Dim)}
+    found |= {known.name: known.value for known in code.known if isinstance(known.value, Dim)}
+    return {name: size for name, size in found.items() if not isinstance(size, bool)}
 
 
 def has_open_names(decl: tree.Fn) -> bool:

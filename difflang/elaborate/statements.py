@@ -306,11 +306,10 @@ def same_type(cx: Context, old: Term, new: Term, span: Span, what: str, binding:
 @walks(tree.Fn)
 def nested_fn(cx: Context, e: tree.Fn) -> Walk[Term]:
     obey(cx, e.attributes, e.span)
-    names, terms = captured(cx, e)
+    names, terms, known = captured(cx, e)
     mine = tuple((n, t) for n, t in zip(names, terms, strict=True) if n not in {p.name for p in e.params})
-    cx.scope.bind(
-        e.name, Closure(FnCode(e, cx.module, tuple(n for n, _ in mine)), tuple(t for _, t in mine)), span=e.name_span
-    )
+    code = FnCode(e, cx.module, tuple(n for n, _ in mine), known)
+    cx.scope.bind(e.name, Closure(code, tuple(t for _, t in mine)), span=e.name_span)
     return UNIT_TERM
     yield
 

@@ -134,3 +134,19 @@ def test_the_graph_is_shown_at_its_stages() -> None:
         m.f.ir("ir", "f64")
     with pytest.raises(difflang.ArgumentError, match=r"sizes? d"):
         m.g.ir()
+
+
+DRAWN = """let w = normal(2)
+let v = noise()
+fn noise() -> f32[2] = normal(2)
+fn first() -> f32[2] = w
+fn second() -> f32[2] = v
+"""
+
+
+def test_what_a_let_draws_is_of_the_seed_and_of_nothing_else() -> None:
+    """Neither which is asked for first nor the draws of calls change it, and none of them is drawn twice."""
+    one, other, third = (difflang.loads(DRAWN, seed=seed) for seed in (3, 3, 4))
+    draws = [one.first(), one.second(), one.noise()]
+    assert np.array_equal(draws, [other.noise(), other.second(), other.first()][::-1])
+    assert len({float(x) for draw in (*draws, third.first(), third.second()) for x in draw}) == 10

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from difflang.cli import main
+from support.language import codes, ran
 
 ALONE = """\
 float f64
@@ -180,3 +181,23 @@ def test_a_name_of_a_pattern_is_no_variable_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "tested.dfl"
     path.write_text(IN_TEST, encoding="utf-8")
     assert "1 passed" in shown("test", path)
+
+
+def test_a_number_is_matched_as_one_of_its_type() -> None:
+    """0.1 is another number in f32, wherever it is asked for."""
+    source = """fn of(x: f32) -> i32 = match x { 0.1 => 1, _ => 2 }
+var x = 0.1
+let y: f32 = 0.100000001
+let z: f16 = 0.1
+match x { 0.1 => print("same", of(x)), _ => print("other", of(x)) }
+match 1.0 * x { 0.1 => print("same"), _ => print("other") }
+match y { 0.1 => print("same", of(y)), _ => print("other", of(y)) }
+match z { 0.1 => print("same"), _ => print("other") }
+match nan { 0.0 => print("same"), _ => print("other", of(nan)) }
+"""
+    assert ran(source)[1] == ["same 1", "same", "same 1", "same", "other 2"]
+
+
+@pytest.mark.parametrize("case", ["-1", "256"])
+def test_a_number_that_the_type_does_not_hold(case: str) -> None:
+    assert codes(f"let x: u8 = 255\nmatch x {{ {case} => print(1), _ => print(2) }}\n") == [("DL0316", 2)]

@@ -229,16 +229,26 @@ pub fn total() -> f64 = sum(x) * f64(n)
 
 
 def test_which_numbers_a_module_draws(files: Files) -> None:
-    """Those of a session whose key is the program's with 2^32 - 1 - i folded in."""
-    first, second = "pub let x = uniform(2)\n", 'import "a.dfl" (x)\npub let y = uniform(2) + 0 * x\n'
+    """Each `let` those of a session of its own, by the numbers of its module and its own, both from the end."""
+    first = "let other = normal()\npub let x = uniform(2)\n"
+    second = 'import "a.dfl" (x)\npub let y = uniform(2) + 0 * x\n'
     path = files(
         main='import "b.dfl" (y)\nimport "a.dfl" (x)\nprint(x)\nprint(y)\nprint(uniform(2))\n', a=first, b=second
     )
     fold = OPS["fold_in"].reference
-    keys = [fold(np.array([0, 9], np.uint32), np.uint32(2**32 - 1 - i)) for i in (0, 1)]
+    files_of = [fold(np.array([0, 9], np.uint32), np.uint32(2**32 - 1 - i)) for i in (0, 1)]
+    keys = [fold(key, np.uint32(2**32 - 1 - j)) for key, j in zip(files_of, (1, 0), strict=True)]
     seeds = [*[(int(k[0]) << 32) + int(k[1]) for k in keys], 9]
     alone = files(alone="print(uniform(2))\n")
     assert shown(path, "--seed", "9") == "".join(shown(alone, "--seed", str(seed)) for seed in seeds)
+
+
+@pytest.mark.parametrize("order", ["m.x, m.y", "m.y, m.x", "m.drawn(), m.y, m.drawn(), m.x"])
+def test_what_a_module_draws_depends_on_nothing_else(files: Files, order: str) -> None:
+    module = "pub let x = uniform(2)\npub let y = uniform(2)\npub host fn drawn() -> f32 { x[0] + uniform() }\n"
+    path = files(main=f'import "m.dfl" as m\nlet values = ({order})\nprint(m.x)\nprint(m.y)\n', m=module)
+    alone = files(alone='import "m.dfl" as m\nprint(m.x)\nprint(m.y)\n', m=module)
+    assert shown(path, "--seed", "9") == shown(alone, "--seed", "9")
 
 
 def test_what_is_wrong_with_data_is_said_where_it_is_read(files: Files) -> None:

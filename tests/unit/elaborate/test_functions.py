@@ -207,3 +207,11 @@ WRONG_CHOICES = [
 @pytest.mark.parametrize(("source", "code", "line"), WRONG_CHOICES)
 def test_what_the_run_chooses_is_of_one_type(source: str, code: str, line: int) -> None:
     assert codes(f"{source}\n".replace("f64", "f32")) == [(code, line)]
+
+
+@pytest.mark.parametrize(
+    "made", ["zeros(k)", "fill(k, 1.0)", "iota(k)", "eye(k)", "linspace(0.0, 1.0, k)", "uniform(k)", "permutation(k)",
+             "repeat([1.0], k)", "pad([1.0, 2.0], k, 0)", "reshape([1.0], [-2, -1])"],
+)  # fmt: skip
+def test_a_size_that_the_run_tells_is_not_negative(made: str) -> None:
+    assert codes(f"var k = 1\nk -= 2\nprint({made})\n") == [("DL0303", 3)]

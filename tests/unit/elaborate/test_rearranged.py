@@ -94,7 +94,8 @@ def test_compiled_they_are_the_same() -> None:
     ("print(split([1, 2, 3], 2))", "DL0310"), ("print(split([1, 2, 3], 0))", "DL0310"), ("print(split([1, 2, 3], [2, 1]))", "DL0326"),
     ("print(split([1, 2, 3], [4]))", "DL0326"), ("print(diag(2.0))", "DL0313"), ("print(tril([1.0]))", "DL0313"), ("print(roll([1.0], 1, axis = 1))", "DL0335"),
     ("print(roll(eye(2), 1, axis = (0, 1)))", "DL0335"), ("print(gather([1.0], [1]))", "DL0902"), ("print(gather([1.0], [0.5]))", "DL0313"),
-    ("print(repeat([1.0], -2))", "DL0303"), ("print(gather(2.0, 0))", "DL0335"),
+    ("print(repeat([1.0], -2))", "DL0303"), ("print(gather(2.0, 0))", "DL0335"), ("print(roll([1.0, 2.0], [1, 2]))", "DL0313"),
+    ("print(repeat([1.0], -1))", "DL0303"), ("print(repeat([1.0], [1, 2]))", "DL0313"), ("print(tile([1.0], -1))", "DL0303"),
 ])  # fmt: skip
 def test_refused(source: str, code: str) -> None:
     assert [c for c, _ in codes(source)] == [code]
