@@ -103,17 +103,14 @@ class Specialization:
         if room != self.program.room:  # another specialization needed more: inside JAX nobody would find out
             self.program = Elastic(self.compiled, room)
         arrays = self.arrays(leaves, key)
-        return self.value(self.executable(*arrays), arrays)
+        results = self.executable(*arrays)
+        if self.fails and isinstance(results[-1], trees.Tracer):
+            return self.make(iter(trees.poisoned(results[:-1], results[-1])))
+        return self.value(results, arrays)
 
     def value(self, results: list[Any], arrays: Sequence[Any]) -> Any:
-        """The value that the program's results are, if no check failed."""
-        while self.fails:
-            site = results.pop()
-            if isinstance(site, trees.Tracer):
-                results = trees.poisoned(results, site)
-                break
-            if not (number := self.waiter.item(site)):
-                break
+        """The value that the program's results are, JAX's concrete arrays, if no check failed."""
+        while self.fails and (number := self.waiter.item(results.pop())):
             if not self.grows(number):
                 raise explain(self.loaded.checked.session, number, compile(self.graph), arrays)
             results = self.executable(*arrays)
