@@ -9,6 +9,7 @@ from difflang.ir.verify import verified
 from difflang.passes.contract import contract, window_sums
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
+from difflang.passes.defer import defer
 from difflang.passes.fuse import fuse
 from difflang.passes.hoist import hoist, hoist_surely_done
 from difflang.passes.inline import inline
@@ -35,7 +36,7 @@ def tidied(graph: Graph) -> Graph:
 
 def batched(graph: Graph) -> Graph:
     """What maps do on whole arrays, and sums of products as contractions. Sums are added in another order."""
-    for rewrite in (widen, simplify, window_sums, contract):
+    for rewrite in (widen, simplify, window_sums, contract, dce, defer):
         graph = verified(rewrite(graph), after=rewrite.__name__)
     return graph
 
