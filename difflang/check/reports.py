@@ -70,9 +70,7 @@ def unknown_type(
 
 def holds_itself(decl: tree.Record | tree.Enum) -> DifflangError:
     """A value in which there is another one like it has no size that is known before the run."""
-    way = (
-        "keep the values in arrays, a row for each, and in place of another one its row"
-    )
+    way = "keep the values in arrays, a row for each, and in place of another one its row"
     label = (decl.name_span, "a value of it holds another one")
     return mistake(
         "DL0354", f"the {kind_of(decl)} `{decl.name}` holds itself, so that no size is enough", label, help=way

@@ -23,6 +23,7 @@ LIGHT = frozenset(  # less work than writing a number down and reading it again
     | {"add", "sub", "neg", "mul", "div", "integer_pow", "sqrt", "rsqrt", "abs", "max", "min", "clamp", "imag", "conj"}
 )
 MOST = 8  # values that one is made of; what is made of more is kept
+SHORT = 8  # numbers that are added up again
 
 Frontier = frozenset[Value]
 
@@ -39,40 +40,77 @@ def frugal(lin: Linearized, consts: Iterable[Value], items: Iterable[Value], sur
     free = given.union(*[eqn.results for eqn in invariant(lin.primal, consts)])
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     moving = [r for r in lin.residuals if r not in free]
-    kept = chosen(lin.primal, moving, free)
+    kept = chosen(lin, moving, free)
     have = {v for v in kept | (free if surely else given) if v not in maker or maker[v].operands}  # not a constant
     again = steps_to(moving if surely else lin.residuals, have, maker)
     return rebuilt(lin, again) if again else lin
 
 
-def chosen(graph: Graph, moving: list[Value], free: set[Value]) -> Frontier:
+def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]:
     """What to keep so that the `moving` residuals can be had."""
+    quick = {eqn for eqn in lin.primal.eqns if is_quick(eqn)}
+    later = {eqn for eqn in lin.primal.eqns if is_slope(eqn)}.difference(needed(lin))
     frontiers: dict[Value, Frontier] = {v: frozenset() for v in free}
-    for eqn in graph.eqns:
+    for eqn in lin.primal.eqns:
         for result in eqn.results:
             if result not in free:
-                frontiers[result] = frontier(eqn, result, frontiers)
+                frontiers[result] = frontier(eqn, result, frontiers, eqn in quick or eqn in later)
     wanted = {r: frontiers.get(r, frozenset({r})) for r in moving}
     users = Counter(v for found in wanted.values() for v in found)
+    only_later = {r for eqn in later for r in eqn.results}
     kept: set[Value] = set()
     for residual, found in wanted.items():
-        alone = all(users[v] == 1 for v in found)
+        alone = all(users[v] == 1 for v in found) and residual not in only_later
         kept |= {residual} if alone and size(found) >= size([residual]) else found
-    return frozenset(kept)
+    return kept - made_of(kept | free, lin.primal, quick)
 
 
-def frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier]) -> Frontier:
-    """The value itself, or what it is made of if that is no more bytes."""
+def needed(lin: Linearized) -> set[Eqn]:
+    """The equations that the results need, whatever is kept."""
+    used = set(lin.primal.results[: len(lin.active)])
+    found: set[Eqn] = set()
+    for eqn in reversed(lin.primal.eqns):
+        if not used.isdisjoint(eqn.results):
+            used.update(eqn.operands)
+            found.add(eqn)
+    return found
+
+
+def frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier], again: bool) -> Frontier:
+    """The value itself, or what it is made of if that may be done again and is no more bytes."""
     itself = frozenset({result})
-    if not is_light(eqn):
+    if not again:
         return itself
     parts = itself.union(*[frontiers.get(v, frozenset({v})) for v in eqn.operands]) - itself
     return parts if len(parts) <= MOST and size(parts) <= size(itself) else itself
 
 
-def is_light(eqn: Eqn) -> bool:
-    """Whether an equation may be done again: it is quick, and no rounding makes it jump."""
-    return eqn.op.name in LIGHT and all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)])
+def made_of(have: set[Value], graph: Graph, quick: set[Eqn]) -> set[Value]:
+    """What the others among these values determine, by quick equations."""
+    had, found = set(have), set[Value]()
+    for eqn in graph.eqns:
+        if eqn in quick and eqn.operands and had.issuperset(eqn.operands):
+            found.update(eqn.results)
+            had.update(eqn.results)
+    return found
+
+
+def is_quick(eqn: Eqn) -> bool:
+    """Whether an equation may be done twice: it is little work, and no rounding makes it jump."""
+    if not all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)]):
+        return False
+    if eqn.op.name == "reduce_sum":
+        return size(eqn.operands) <= SHORT * size(eqn.results)
+    return eqn.op.name in LIGHT
+
+
+def is_slope(eqn: Eqn) -> bool:
+    """Whether an equation may be left to the tangent where only that reads it: a function, number by number."""
+    return eqn.op.elementwise and eqn.op.jvp is not None and all(is_real(v) for v in (*eqn.operands, *eqn.results))
+
+
+def is_real(value: Value) -> bool:
+    return isinstance(value.type, Tensor) and value.type.dtype.differentiable
 
 
 def size(values: Iterable[Value]) -> int:

@@ -9,6 +9,7 @@ from difflang.ir.verify import verified
 from difflang.passes.contract import contract, window_sums
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
+from difflang.passes.defer import defer
 from difflang.passes.fuse import fuse
 from difflang.passes.hoist import hoist, hoist_surely_done
 from difflang.passes.inline import inline
@@ -18,7 +19,7 @@ from difflang.passes.widen import widen, widen_closed
 Pass = Callable[[Graph], Graph]
 
 ROUND: tuple[Pass, ...] = (inline, simplify, cse, fuse, cse, hoist, dce)
-WHOLE: tuple[Pass, ...] = (widen, inline, simplify, window_sums, contract, cse, fuse, cse, hoist, dce)
+WHOLE: tuple[Pass, ...] = (widen, inline, simplify, window_sums, contract, dce, defer, cse, fuse, cse, hoist, dce)
 ROUNDS = 3
 AT_ONCE: set[Pass] = {cse, dce}  # run again at once they change nothing
 BLIND: set[Pass] = {cse, simplify}  # they see no dead equation, so one dropped gives them nothing to do
