@@ -1,0 +1,98 @@
+"""Where the states of a loop are kept when there are fewer slots than steps: Griewank's binomial checkpoints.
+
+Of `slots` states (that before the first step is one of them) the steps between two are had again from the earlier one,
+in slots that are free by then. With each step taken at most `r` times before its turn, they reach
+β(slots, r) = C(slots + r, slots) steps. All else follows from that table, without a branch, so that the same few lines
+plan a loop on paper, where `np` is NumPy, and decide inside a compiled program, where it is `jax.numpy`.
+
+A loop whose length nobody knows can keep a state only when it comes by, and drops one of those that it has: the one
+without which the way back would be shortest if the loop ended now.
+
+Source: Griewank and Walther 2000, Algorithm 799 (reach, cost and split); Stumm and Walther 2010 (dropping while the end
+is unknown; up to β(slots, 2) steps the rule here decides as their first algorithm does).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import comb
+from typing import Any
+
+import numpy
+
+Array = Any
+
+MOST = 2**31 - 1  # what does not fit is as good as endless
+FARTHEST = 512  # times that a step is taken at most by plan; one or two slots in long loops go beyond, without one
+
+
+@lru_cache(maxsize=256)
+def reaches(slots: int) -> Array:
+    """β(s, r) for s = 0 … slots + 1, one row each, and r = 0, 1, … until all of them reach any number of steps."""
+    times = next((r for r in range(FARTHEST) if comb(slots + r, slots) >= MOST), FARTHEST)
+    rows = [[min(comb(s + r, s), MOST) for r in range(times + 1)] for s in range(slots + 2)]
+    return numpy.array(rows, numpy.int32)
+
+
+def advances(np: Any, steps: Array, reach: Array) -> Array:
+    """The fewest steps to take so that each of `steps` steps can be had from its own state, from the last to the first.
+
+    `reach` is the row of the free slots. A step is not counted where it is taken to be differentiated. The closed form
+    is r steps - β(slots + 1, r - 1) with the least r that reaches; here it is a sum over that row.
+    Shapes: steps[...], reach[..., times] -> [...].
+    """
+    return np.sum(np.maximum(np.expand_dims(steps, -1) - reach, 0), axis=-1, dtype=numpy.int32)
+
+
+def first_advance(np: Any, steps: Array, reach: Array, fewer: Array) -> Array:
+    """How many of `steps` > 1 steps to take before the next state is kept; `fewer` is the row of one slot less."""
+    near = np.max(np.where(reach[1:] < steps, reach[:-1], 0))
+    far = steps - np.min(np.where(reach >= steps, fewer, MOST))
+    return np.clip(np.maximum(near, far), 1, steps - 1)
+
+
+def ahead(slots: int) -> Array:
+    """The row of the slots that are free behind each state: all for the first one, one for the last."""
+    return reaches(slots)[slots:0:-1]
+
+
+def spans(np: Any, kept: Array, end: Array) -> Array:
+    """How many steps follow each state that is kept, up to the next one or the end."""
+    return np.append(kept[1:], end) - kept
+
+
+def left_to_do(np: Any, kept: Array, end: Array) -> Array:
+    """The fewest steps to take on the way back from `end`, where there are as many slots as states are `kept`."""
+    return np.sum(advances(np, spans(np, kept, end), ahead(len(kept))), dtype=numpy.int32)
+
+
+def quickly_dropped(np: Any, kept: Array, end: Array) -> Array:
+    """Which state to drop up to β(slots, 2) steps: the first without which no step is taken twice on the way back."""
+    slots = len(kept) - 1
+    together = spans(np, kept, end)
+    return 1 + np.argmax(together[1:] + together[:-1] <= ahead(slots)[:, 1]).astype(numpy.int32)
+
+
+def dropped(np: Any, kept: Array, end: Array) -> Array:
+    """Which state to drop of one more than there are slots: that without which the way back from `end` is shortest.
+
+    Of several the first. Those behind it have one slot more each.
+    Cost: a few sums over slots times repeats.
+    """
+    slots = len(kept) - 1
+    table, steps = ahead(slots), spans(np, kept, end)
+    as_is = advances(np, steps, numpy.concatenate([table, table[-1:]]))
+    freer = advances(np, steps, numpy.concatenate([reaches(slots)[slots + 1 :], table]))
+    joined = advances(np, steps[1:] + steps[:-1], table)
+    gain = np.cumsum((freer - as_is)[::-1], dtype=numpy.int32)[::-1]
+    behind = np.append(gain[2:], numpy.int32(0))
+    return 1 + np.argmin(joined - as_is[:-1] - as_is[1:] + behind).astype(numpy.int32)
+
+
+def placed(steps: int, slots: int) -> tuple[int, ...]:
+    """The states to keep on the first way through a loop whose length is known, so that the whole takes the fewest."""
+    table, kept, free = reaches(slots), [0], slots
+    while free > 1 and steps - kept[-1] > 1:
+        kept.append(kept[-1] + int(first_advance(numpy, steps - kept[-1], table[free], table[free - 1])))
+        free -= 1
+    return tuple(kept)
