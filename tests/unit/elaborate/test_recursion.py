@@ -322,8 +322,8 @@ def test_what_a_side_of_a_branch_does_not_use_contributes_nothing() -> None:
         name="choices",
     )
     for n in range(3):
-        assert m.f.grad()(0.0, np.int32(n)) == 2.0 * 3 ** (n + 1)
-        assert m.f.jvp()(0.0, np.int32(n), 1.0)[1] == 2.0 * 3 ** (n + 1)
+        assert float(m.f.grad()(0.0, np.int32(n))) == 2.0 * 3 ** (n + 1)
+        assert float(m.f.jvp()(0.0, np.int32(n), 1.0)[1]) == 2.0 * 3 ** (n + 1)
 
 
 SHAPES = """
