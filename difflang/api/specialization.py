@@ -159,11 +159,15 @@ class Table:
 
     def call(self, args: tuple[Any, ...]) -> Any:
         """The value for such arguments; `UNKNOWN` where a closer look is needed."""
-        leaves, structure, concrete = self.taken_apart(args)
+        if self.concrete.issuperset(map(type, args)):
+            leaves, structure, concrete = args, len(args), True
+        else:
+            leaves, structure = trees.tree_flatten(args)
+            concrete = self.concrete.issuperset(map(type, leaves))
         last = self.last.get(structure)
         if last is None:
             return UNKNOWN
-        compiled = last.executable.compiled
+        compiled = last.program.made[1].compiled
         if concrete and last.direct and compiled is not None:
             try:
                 results = compiled(*leaves)
@@ -177,17 +181,11 @@ class Table:
         self.last[structure] = known
         return known.run(leaves)
 
-    def taken_apart(self, args: tuple[Any, ...]) -> tuple[Sequence[Any], Any, bool]:
-        """The leaves, what tells their structure from others, and whether all are JAX's concrete arrays."""
-        if self.concrete.issuperset(map(type, args)):
-            return args, len(args), True
-        leaves, structure = trees.tree_flatten(args)
-        return leaves, structure, self.concrete.issuperset(map(type, leaves))
-
     def learn(self, found: Specialization, args: tuple[Any, ...]) -> None:
         """Let the next call with such arguments take a short way."""
         self.concrete = found.executable.plain
-        leaves, structure, _ = self.taken_apart(args)
+        arrays = self.concrete.issuperset(map(type, args))
+        leaves, structure = (args, len(args)) if arrays else trees.tree_flatten(args)
         quick = trees.quick(leaves, structure)
         if quick is not None and not trees.traced(leaves):
             self.known[quick] = self.last[structure] = found

@@ -14,55 +14,61 @@ from typing import Any
 import numpy as np
 
 LONG = 1e-3  # seconds; what is gained by not sleeping, some 30 µs, is little beside longer programs
-ENOUGH = 3  # trials in a row that the other way must win
-OFTEN, RARELY = 2, 64  # calls from one trial to the next
+STRETCH = 8  # calls in a row that are timed: the first after the other way are slower
+OFTEN, RARELY = 2, 64  # stretches from one trial to the next
+ENOUGH = 2  # by so many trials more than it lost the other way must have won
 
 
 class Waiter:
-    """Reads results of one program, now and then in the way that it does not hold for the faster one."""
+    """Reads results of one program, now and then for a stretch in the way that it does not hold for the faster one."""
 
-    __slots__ = ("awake", "due", "interval", "usual", "wins")
+    __slots__ = ("awake", "calls", "done", "interval", "lead", "times", "usual")
 
     def __init__(self) -> None:
         self.awake = False
-        self.usual = LONG  # seconds that the last call took which was timed and was no trial
-        self.due = self.interval = OFTEN  # calls to the next trial, and between trials
-        self.wins = 0
+        self.interval = OFTEN  # stretches from the end of a trial to the end of the next
+        self.calls = OFTEN * STRETCH  # until then
+        self.lead = 0  # of the other way, in trials
+        self.done = 0.0  # when the last call that was timed was done
+        self.times: list[float] = []  # from there to the next, in this stretch: a program may hold up its own start
+        self.usual = LONG  # the middle one of those before the trial
 
     def item(self, result: Any) -> int:
         """The number in a JAX array of one element, once it is computed."""
-        self.due -= 1
-        if self.due < 2:
-            self.timed(result)
-        elif self.awake:
-            self.awake = is_soon_ready(result)
-        else:
-            result.block_until_ready()
-        return np.asarray(result).item()  # of an array on the CPU a view, in half the time of its own `item`
-
-    def timed(self, result: Any) -> None:
-        """Wait as usual, for the last time before a trial, or in the other way."""
-        trial, start = self.due < 1, perf_counter()
+        self.calls -= 1
+        trial = self.calls < STRETCH
         if self.awake is not trial:
-            is_soon_ready(result)
-        result.block_until_ready()
-        took = perf_counter() - start
+            soon = is_soon_ready(result)
+            self.awake = self.awake and soon
+        # On the CPU a view, which takes half as long as the array's own `item`; that would also be slower to wake up.
+        found = np.asarray(result.block_until_ready()).item()
+        if self.calls < 2 * STRETCH:
+            self.time(trial=trial)
+        return found
+
+    def time(self, *, trial: bool) -> None:
+        """Note when a call is done; at the end of a stretch, how long one took."""
+        before, self.done = self.done, perf_counter()
+        self.times.append(self.done - before)
+        if self.calls % STRETCH:
+            return
+        took = sorted(self.times)[STRETCH // 2]
+        self.times.clear()
         if trial:
             self.judge(took)
         elif took < LONG:
             self.usual = took
         else:
-            self.awake, self.due = False, RARELY
+            self.awake, self.calls = False, RARELY * STRETCH
 
     def judge(self, took: float) -> None:
-        """Change over to the other way once it has won often enough; try it more and more rarely while it loses."""
-        if took >= self.usual:
-            self.wins, self.interval = 0, min(2 * self.interval, RARELY)
-        elif self.wins + 1 < ENOUGH:
-            self.wins += 1
-        else:
-            self.awake, self.wins, self.interval = not self.awake, 0, OFTEN
-        self.due = self.interval
+        """Change over to the other way once it is well ahead; try it more and more rarely while it is not."""
+        self.lead += 1 if took < self.usual else -1
+        if self.lead < 0:
+            self.lead, self.interval = 0, min(2 * self.interval, RARELY)
+        elif self.lead == ENOUGH:
+            self.awake, self.lead, self.interval = not self.awake, 0, OFTEN
+        self.calls = STRETCH * (OFTEN if self.lead else self.interval)
 
 
 def is_soon_ready(result: Any) -> bool:
