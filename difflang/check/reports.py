@@ -45,10 +45,10 @@ def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
     return mistake("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
 
 
-def not_told(name: str, given: Span, declared: Span, used: Span) -> DifflangError:
-    """A size, or a type, that a function uses and that the value given does not have in its variant."""
+def not_told(name: str, given: Span, declared: Span, *used: Span) -> DifflangError:
+    """A size, or a type, that is used and that the value given does not have in its variant."""
     way = f"say it where the value is made, as in `let x: T[3] = …`, or take `{name}` from another parameter"
-    labels = (given, f"this can be of any `{name}`"), (declared, "declared here"), (used, "used here")
+    labels = (given, f"this can be of any `{name}`"), (declared, "declared here"), *[(u, "used here") for u in used]
     return mistake("DL0204", f"`{name}` cannot be told from this value", *labels, help=way)
 
 

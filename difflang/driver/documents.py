@@ -1,4 +1,7 @@
-"""JSON: records are objects, tuples and arrays lists, a complex number is `[re, im]`. Numbers survive exactly."""
+"""JSON: records are objects, tuples and arrays lists, a complex number is `[re, im]`. Numbers survive exactly.
+
+An enum is an object with the name of its variant, which holds its fields, or that name alone where it has none.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from difflang.check.types import KEY_DATA, KeyType, LangType, RecordType, TextType, TupleType, show_type
+from difflang.check.types import (
+    KEY_DATA,
+    KeyType,
+    LangType,
+    RecordType,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    show_type,
+)
 from difflang.driver.decimals import exact
 from difflang.driver.formats import Stored
 from difflang.driver.structure import joined
@@ -51,6 +64,8 @@ def taken(there: Any, type: LangType, path: str) -> list[tuple[str, Any]]:
                 p for n, t in zip(names, fields, strict=True) if n in there for p in taken(there[n], t, joined(path, n))
             ]
             return [*found, *[(joined(path, str(n)), there[n]) for n in there if n not in names]]
+        case VariantType() | SumType():
+            return variant(there, type, path)
         case TupleType(items=items):
             if not isinstance(there, list) or len(there) != len(items):
                 raise Misfit(path, kind(there), f"a list of {len(items)}")
@@ -61,6 +76,24 @@ def taken(there: Any, type: LangType, path: str) -> list[tuple[str, Any]]:
             return [(path, there)]
         case _:
             raise Misfit(path, kind(there), show_type(type))
+
+
+def variant(there: Any, type: VariantType | SumType, path: str) -> list[tuple[str, Any]]:
+    """The name of a variant, and its fields below it."""
+    if isinstance(there, str):
+        return [(path, there)]
+    if not isinstance(there, dict) or len(there) != 1:
+        raise Misfit(path, kind(there), "an object with the name of a variant")
+    ((name, fields),) = there.items()
+    option = next((t for t in (type.variants if isinstance(type, SumType) else (type,)) if t.name == name), None)
+    if option is None:
+        return [(path, name)]
+    if not isinstance(fields, dict):
+        raise Misfit(joined(path, name), kind(fields), "an object")
+    pairs = zip(option.names, option.fields, strict=True)
+    inside = [p for n, t in pairs if n in fields for p in taken(fields[n], t, joined(joined(path, name), n))]
+    more = [(joined(joined(path, name), str(n)), fields[n]) for n in fields if n not in option.names]
+    return [(path, name), *inside, *more]
 
 
 def array(there: Any, type: Tensor, path: str) -> np.ndarray:
@@ -127,6 +160,10 @@ def built(type: LangType, stored: Stored, path: str) -> Any:
     match type:
         case RecordType(names=names, fields=fields):
             return {n: built(t, stored, joined(path, n)) for n, t in zip(names, fields, strict=True)}
+        case VariantType(name=name, names=names, fields=fields):
+            pairs = zip(names, fields, strict=True)
+            inside = {n: built(t, stored, joined(joined(path, name), n)) for n, t in pairs}
+            return {name: inside} if inside else name
         case TupleType(items=items):
             return [built(t, stored, joined(path, str(i))) for i, t in enumerate(items)]
         case TextType():

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from difflang.check.reports import mistake
-from difflang.check.types import LangType, show_type
+from difflang.check.reports import mistake, not_told
+from difflang.check.types import KeyType, LangType, SumType, TextType, VariantType, show_type
 from difflang.driver import documents
 from difflang.driver.extras import needs
 from difflang.driver.formats import ALONE, READ, SUFFIXES, Stored
 from difflang.driver.hosted import Given, hosted
-from difflang.driver.structure import Loading, parts
+from difflang.driver.specs import sizes_in
+from difflang.driver.structure import Loading, NotHeld, parts
 from difflang.driver.tables import read_csv
 from difflang.driver.values import HostValue
 from difflang.ir.types import Tensor
@@ -54,8 +55,9 @@ def declared(host: Bindings, given: Given) -> LangType:
         needs(host.module, "safetensors", given.span)
     try:
         list(parts(type))
-    except TypeError as error:
-        raise mistake("DL0704", f"a file cannot hold this: {error}", (given.wanted.written.span, "")) from None
+    except NotHeld as error:
+        label = given.wanted.written.span, ""
+        raise mistake("DL0704", f"a file cannot hold this: {error}", label, help=error.way) from None
     return type
 
 
@@ -116,10 +118,11 @@ class Reading:
 
     def value(self, host: Bindings, holds: Stored, member: str | None) -> HostValue:
         """Errors: DL0704 to DL0706."""
-        (first, _), *others = parts(self.type) if list(parts(self.type)) else [("", None)]
-        alone = first == "" and not others
+        alone = isinstance(self.type, (Tensor, TextType, KeyType))
         if member is not None or (alone and "" not in holds):
             holds = {"": self.member(holds, member)} if alone else self.below(holds, member or "")
+        elif isinstance(self.type, (SumType, VariantType)) and "" not in holds:
+            holds = {"" if n == ALONE else n: holds[n] for n in holds}
         found = Loading(self.name, holds, self.wanted.written.span, self.given.span).value(
             self.type, host.module.records.get
         )
@@ -131,6 +134,9 @@ class Reading:
                 (self.given.span, f"the file holds {show_type(found.type)}"),
                 (self.wanted.written.span, f"declared {self.wanted.written.span.text}"),
             )
+        for size in sizes_in(self.wanted.written, names):
+            if size not in names.bound:
+                raise not_told(size, self.given.span, self.wanted.written.span)
         return found
 
     def member(self, holds: Stored, member: str | None) -> Any:
@@ -149,8 +155,10 @@ class Reading:
         return holds[member]
 
     def below(self, holds: Stored, prefix: str) -> Stored:
-        """The parts of a record that an archive holds under a name."""
+        """The parts of a record or an enum that an archive holds under a name."""
         found = {n.removeprefix(f"{prefix}."): x for n, x in holds.items() if n.startswith(f"{prefix}.")}
+        if isinstance(self.type, (SumType, VariantType)) and prefix in holds:
+            found[""] = holds[prefix]
         return found or {n: np.asarray(x) if not isinstance(x, str) else x for n, x in holds.items()}
 
 

@@ -1,11 +1,12 @@
 """Values and their parts: from records and tuples to arrays and texts by path, and back, verified by the types.
 
-The path of a field is its name, of an item of a tuple its number: `layers.0.w`.
+The path of a field is its name, of an item of a tuple its number: `layers.0.w`. An enum is a text, the name of its
+variant, and below that name the fields of the variant: `shape` is `"Circle"`, and `shape.Circle.r` its radius.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,11 +15,24 @@ import numpy as np
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations, generics_of
-from difflang.check.types import KEY_DATA, KeyType, LangType, RecordType, TextType, TupleType, show_type
+from difflang.check.types import (
+    KEY_DATA,
+    ClosureType,
+    FnType,
+    KeyType,
+    LangType,
+    RecordType,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    show_type,
+)
 from difflang.check.unify import Unifier
 from difflang.driver.formats import ALONE, Stored
 from difflang.driver.values import HostValue
 from difflang.ir import dims
+from difflang.ir.dims import Poly
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.types import DTYPES, Dim, Tensor
 from difflang.syntax import tree
@@ -26,9 +40,28 @@ from difflang.syntax import tree
 Leaf = Tensor | TextType | KeyType
 
 
+class NotHeld(Exception):
+    """Something that no file holds, and what to do instead."""
+
+    def __init__(self, path: str, type: LangType) -> None:
+        what, self.way = show_type(type), ""
+        if isinstance(type, (ClosureType, FnType)) or (isinstance(type, SumType) and not type.variants):
+            what, self.way = "a function", "write what it captured, and make it again when that has been read"
+        elif isinstance(type, SumType):
+            what, self.way = f"an array of enums, {what}", "write arrays of what is in them"
+        super().__init__(f"`{path}` is {what}" if path else f"it is {what}")
+
+
 def parts(type: LangType, path: str = "") -> Iterator[tuple[str, Leaf]]:
-    """The arrays and texts in a value of a type, by path. Errors: TypeError where it holds something else."""
+    """The arrays and texts in a value of a type, by path, of enums in every variant. Errors: NotHeld."""
     match type:
+        case VariantType(names=names, fields=fields):
+            yield path, TextType(type.name)
+            for name, inner in zip(names, fields, strict=True):
+                yield from parts(inner, joined(joined(path, type.name), name))
+        case SumType(options=options) if type.variants and not type.tag.shape:
+            for option in options:
+                yield from parts(option, path)
         case RecordType(names=names, fields=fields):
             for name, inner in zip(names, fields, strict=True):
                 yield from parts(inner, joined(path, name))
@@ -38,15 +71,31 @@ def parts(type: LangType, path: str = "") -> Iterator[tuple[str, Leaf]]:
         case Tensor() | TextType() | KeyType():
             yield path, type
         case _:
-            raise TypeError(f"{path or 'it'} is {show_type(type)}")
+            raise NotHeld(path, type)
 
 
 def joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
+def known(value: HostValue) -> HostValue:
+    """A value with each enum in it of the variant that it is."""
+    value = value.chosen()
+    if not isinstance(value.type, (RecordType, VariantType, TupleType)):
+        return value
+    types = value.type.items if isinstance(value.type, TupleType) else value.type.fields
+    inside = [known(value.part(i)) for i in range(len(types))]
+    leaves = tuple(leaf for part in inside for leaf in part.leaves or ())
+    return HostValue(with_parts(value.type, tuple(part.type for part in inside)), leaves)
+
+
+def with_parts(type: RecordType | VariantType | TupleType, parts: tuple[LangType, ...]) -> LangType:
+    return replace(type, items=parts) if isinstance(type, TupleType) else replace(type, fields=parts)
+
+
 def stored(value: HostValue, path: str = "") -> dict[str, Any]:
-    """The parts of a value as they are written to a file. Errors: TypeError as `parts`."""
+    """The parts of a value as they are written to a file. Errors: NotHeld."""
+    value = known(value)
     leaves = iter(value.leaves or ())
     found: dict[str, Any] = {}
     for name, type in parts(value.type, path):
@@ -66,6 +115,7 @@ class Loading:
 
     def value(self, type: LangType, records: Callable[[str], tree.Record | tree.Enum | None]) -> HostValue:
         """Errors: DL0704 to DL0706, with the part that does not fit, as the file has it and as the program has it."""
+        type = self.of_variants(type, "")
         wanted = list(parts(type))
         self.same_parts([path for path, _ in wanted])
         leaves: list[np.ndarray] = []
@@ -80,6 +130,35 @@ class Loading:
             leaves.append(found)
             types.append(leaf if isinstance(leaf, KeyType) else Tensor(tensor.dtype, found.shape))
         return HostValue(retyped(type, iter(types), records), tuple(leaves))
+
+    def of_variants(self, type: LangType, path: str) -> LangType:
+        """The type with each enum of the variant that the file names. Errors: DL0704, DL0706."""
+        match type:
+            case VariantType() | SumType():
+                option = self.variant(type, path)
+                inside = joined(path, option.name)
+                return replace(option, fields=tuple(self.each(option.names, option.fields, inside)))
+            case RecordType(names=names, fields=fields):
+                return replace(type, fields=tuple(self.each(names, fields, path)))
+            case TupleType(items=items):
+                return replace(type, items=tuple(self.each(map(str, range(len(items))), items, path)))
+            case _:
+                return type
+
+    def each(self, names: Iterable[str], types: Iterable[LangType], path: str) -> Iterator[LangType]:
+        return (self.of_variants(t, joined(path, n)) for n, t in zip(names, types, strict=True))
+
+    def variant(self, type: VariantType | SumType, path: str) -> VariantType:
+        options = {t.name: t for t in (type.variants if isinstance(type, SumType) else (type,))}
+        if path not in self.holds:
+            self.same_parts([path])
+        found = self.holds[path]
+        if not isinstance(found, str):
+            raise self.differs("DL0704", path, held(found), show_type(type))
+        if found not in options:
+            what = f"the variant `{found}`" if found.isidentifier() else "a text"
+            raise self.differs("DL0704", path, what, f"a variant of {show_type(type)}: {', '.join(options)}")
+        return options[found]
 
     def same_parts(self, wanted: list[str]) -> None:
         missing = [path for path in wanted if path not in self.holds]
@@ -146,16 +225,19 @@ def retyped(
 ) -> LangType:
     """The type with the leaves given, and its records applied to the sizes that these have."""
     match type:
-        case RecordType():
+        case RecordType() | VariantType():
+            if isinstance(type, VariantType):
+                next(leaves)  # its name
             fields = tuple(retyped(t, leaves, records) for t in type.fields)
             found = replace(type, fields=fields)
             home = Annotations(Unifier(), records).at_home(type.decl)
             names = Annotations(Unifier(), home, {}, generics_of(type.decl))
-            written = {f.name: f.type for f in type.decl.fields}
+            declared = type.decl.variants[type.index] if isinstance(type, VariantType) else type.decl
+            written = {f.name: f.type for f in declared.fields}
             fits = [names.match(written[n], t) for n, t in zip(type.names, fields, strict=True)]
             told: Mapping[str, Any] = names.bound
             known = dict(zip(generics_of(type.decl), type.args, strict=True))
-            args = tuple(told.get(name, known[name]) for name in known)
+            args = tuple(told.get(name, None if isinstance(a, Poly) else a) for name, a in known.items())
             return replace(found, args=args) if all(fits) else found
         case TupleType(items=items):
             return TupleType(tuple(retyped(t, leaves, records) for t in items))

@@ -14,7 +14,7 @@ from difflang.driver.files import write
 from difflang.driver.formats import SUFFIXES, WRITTEN, Stored
 from difflang.driver.hosted import UNIT_VALUE, Given, hosted
 from difflang.driver.reading import format_of
-from difflang.driver.structure import parts, stored
+from difflang.driver.structure import NotHeld, known, parts, stored
 from difflang.driver.tables import csv_text
 from difflang.driver.values import HostValue
 from difflang.ir.types import Tensor
@@ -42,8 +42,8 @@ def checks(format: str | None) -> Callable[[Bindings, Given], LangType]:
         for value, span in [*given.items[1:], *values]:
             try:
                 kinds = [leaf for _, leaf in parts(value.type)]
-            except TypeError as error:
-                raise mistake("DL0711", f"a file cannot hold this: {error}", (span, "")) from None
+            except NotHeld as error:
+                raise mistake("DL0711", f"a file cannot hold this: {error}", (span, ""), help=error.way) from None
             if used in ("csv", "npy") and (not isinstance(value.type, Tensor) or len(kinds) != 1):
                 raise mistake("DL0711", f"{used} holds one array", (span, f"this is {show_type(value.type)}"))
             if used == "csv" and not table(value.type):
@@ -78,7 +78,7 @@ def encoded(format: str, given: Given) -> bytes:
     """The bytes of a file. Errors: DL0709."""
     if format == "json":
         value, _ = given.items[1]
-        return documents.text(value.type, stored(value)).encode()
+        return documents.text(known(value).type, stored(value)).encode()
     if format == "csv" and "header" in given.named:
         value, _ = given.items[1]
         return csv_text(stored(value)[""], header_of(given, value)).encode()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.check.annotations import Annotations
-from difflang.check.types import LangType, RecordType, TextType, TupleType, leaf_types
+from difflang.check.types import LangType, RecordType, TextType, TupleType, VariantType, leaf_types
 from difflang.check.unify import Unifier
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access
@@ -71,6 +71,71 @@ def test_a_model_comes_back(format: str, tmp_path: Path) -> None:
     assert first == second and size == "4"
 
 
+ENUMS = """enum Kind[n] { On(w: f32[n]), Off }
+enum Shape { Circle(r: f32), Box(w: f32, tag: (i32, str)), Empty, Both(a: Kind[3], b: Kind[2]) }
+record P[n] { shape: Shape, k: f32, kind: Kind[n] }
+fn chosen(i: i32, x: f32) -> Shape = if i == 0 { Circle(x) } else { Empty }
+"""
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    "shape", ["Circle(0.1)", "chosen(0, 0.1)", "chosen(1, 0.1)", 'Box(2.0, (3, "α"))', "Both(On([1.0, 2.0, 3.0]), Off)"]
+)
+def test_enums_come_back(format: str, shape: str, tmp_path: Path) -> None:
+    """By the names of their variants: alone, in a record, under a name."""
+    installed(format)
+    lines = ran(
+        tmp_path,
+        f'{ENUMS}let p = P({shape}, 2.0, On([5.0, 6.0]))\nsave("p.{format}", p)\nsave("s.{format}", p.shape)\n'
+        f'let q: P[d] = load("p.{format}")\nlet s: Shape = load("s.{format}")\nprint(p)\nprint(q)\nprint(p.shape)\nprint(s)\nprint(d)\n'
+        "fn size(p: P[n]) -> i32 = n\nprint(size(q))\n",
+    )
+    assert lines[0] == lines[1] and lines[2] == lines[3] and lines[4:] == ["2", "2"]
+
+
+def test_enums_under_names_and_as_documents(tmp_path: Path) -> None:
+    several = f'{ENUMS}write_npz("a.npz", x = Circle(1.0), y = P(Empty, 1.0, Off))\n'
+    read = 'let x: Shape = load("a.npz", "x")\nlet y: P[4] = load("a.npz", "y")\nprint(x, y)\n'
+    assert ran(tmp_path, several + read) == ["Circle(r = 1.0) P(shape = Empty, k = 1.0, kind = Off)"]
+    ran(tmp_path, f'{ENUMS}save("p.json", P(Box(2.0, (3, "b")), 1.0, Off))\n')
+    document = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))
+    assert document == {"shape": {"Box": {"w": 2.0, "tag": [3, "b"]}}, "k": 1.0, "kind": "Off"}
+
+
+ENUM_DOCUMENTS = {
+    '{"Circel": {"r": 1}}': ("DL0704", "the variant `Circel`, not a variant of Shape: Circle, Box, Empty, Both"),
+    '"Circle"': ("DL0706", "has no `Circle.r`"),
+    '{"Circle": {"r": 1, "s": 2}}': ("DL0706", "has `Circle.s`"),
+    '{"Circle": 1}': ("DL0704", "`Circle` is 1, not an object"),
+    '{"Circle": {"r": 1}, "Empty": {}}': ("DL0704", "an object with the name of a variant"),
+    '{"Both": {"a": {"On": {"w": [1, 2]}}, "b": "Off"}}': ("DL0705", "f32[2] for `Both.a.On.w`, not f32[3]"),
+    "3": ("DL0704", "it is 3"),
+}
+
+
+@pytest.mark.parametrize("text", ENUM_DOCUMENTS)
+def test_documents_of_no_variant(text: str, tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text(text, encoding="utf-8")
+    code, report = said(tmp_path, ENUMS + 'let s: Shape = load("s.json")\n')
+    assert code == ENUM_DOCUMENTS[text][0] and ENUM_DOCUMENTS[text][1] in report, report
+
+
+def test_a_size_that_the_variant_in_a_file_does_not_tell(tmp_path: Path) -> None:
+    ran(tmp_path, f'{ENUMS}save("k.npz", P(Empty, 1.0, Off))\n')
+    assert said(tmp_path, f'{ENUMS}let p: P[d] = load("k.npz")\n')[0] == "DL0204"
+    assert ran(tmp_path, f'{ENUMS}let p: P[3] = load("k.npz")\nfn size(p: P[n]) -> i32 = n\nprint(size(p))\n') == ["3"]
+
+
+def test_files_hold_no_functions(tmp_path: Path) -> None:
+    layer = "record L { act: (f32) -> f32, w: f32 }\n"
+    for program, code in (('save("l.npz", L(tanh, 1.0))', "DL0711"), ('let l: L = load("l.npz")', "DL0704")):
+        found, report = said(tmp_path, layer + program + "\n")
+        assert found == code and "`act` is a function" in report and "make it again" in report
+    found, report = said(tmp_path, f'{ENUMS}save("a.npz", [Circle(1.0), Empty])\n')
+    assert found == "DL0711" and "array of enums" in report
+
+
 # ---- Random records
 
 
@@ -92,7 +157,7 @@ def plain_nans(x: np.ndarray) -> np.ndarray:
 
 @st.composite
 def values(draw: st.DrawFn, depth: int = 2) -> tuple[LangType, list[Any]]:
-    kind = draw(st.sampled_from(["array", "array", "text", "tuple", "record"] if depth else ["array", "text"]))
+    kind = draw(st.sampled_from(["array", "array", "text", "tuple", "record", "enum"] if depth else ["array", "text"]))
     if kind == "text":
         return TextType(draw(st.text(max_size=8).filter(lambda t: "\x00" not in t and t.isprintable()))), []
     if kind == "array":
@@ -104,6 +169,8 @@ def values(draw: st.DrawFn, depth: int = 2) -> tuple[LangType, list[Any]]:
     if kind == "tuple":
         return TupleType(types), leaves
     names = tuple(f"f{i}" for i in range(len(parts)))
+    if kind == "enum":
+        return VariantType(enum(Source("r.dfl", "R"), names, types), 1, names, types), leaves
     decl = record(Source("r.dfl", "R"), names, types)
     return RecordType(decl, names, types), leaves
 
@@ -116,6 +183,13 @@ def record(source: Any, names: tuple[str, ...], types: tuple[LangType, ...]) -> 
     return tree.Record(at, f"R{abs(hash(names + types))}", at, (), fields)
 
 
+def enum(source: Any, names: tuple[str, ...], types: tuple[LangType, ...]) -> tree.Enum:
+    """An enum with these fields in the second of its variants."""
+    fields = record(source, names, types)
+    at = fields.span
+    return tree.Enum(at, f"E{fields.name}", at, (), (tree.Variant(at, "A", ()), tree.Variant(at, "B", fields.fields)))
+
+
 def written(at: Any, type: LangType) -> tree.TypeExpr:
     match type:
         case Tensor(shape=()):
@@ -124,7 +198,7 @@ def written(at: Any, type: LangType) -> tree.TypeExpr:
             return tree.TypeApply(at, (type.dtype.name,), tuple(tree.TypeInt(at, n) for n in type.shape))
         case TupleType(items=items):
             return tree.TypeTuple(at, tuple(written(at, t) for t in items))
-        case RecordType(decl=decl):
+        case RecordType(decl=decl) | VariantType(decl=decl):
             return tree.TypeName(at, (decl.name,))
         case _:
             return tree.TypeName(at, ("str",))
@@ -142,15 +216,15 @@ def through(format: str, folder: Path, value: HostValue) -> HostValue:
     path, held, wanted = folder / f"a.{format}", stored(value), without_texts(value.type)
     path.write_bytes(documents.text(value.type, held).encode() if format == "json" else WRITTEN[format](held, at))
     holds = dict(documents.read(path.read_bytes(), wanted) if format == "json" else READ[format](path, at))
-    if [p for p, _ in parts(value.type)] == [""] and ALONE in holds:
-        holds = {"": holds[ALONE]}
+    if "" in [p for p, _ in parts(value.type)] and ALONE in holds:
+        holds = {"" if p == ALONE else p: x for p, x in holds.items()}
     decls = {d.name: d for d in declared(value.type)}
     return Loading("a", holds, at, at).value(wanted, Annotations(Unifier(), decls.get).records)
 
 
-def declared(type: LangType) -> list[tree.Record]:
+def declared(type: LangType) -> list[tree.Record | tree.Enum]:
     match type:
-        case RecordType(decl=decl, fields=parts):
+        case RecordType(decl=decl, fields=parts) | VariantType(decl=decl, fields=parts):
             return [decl, *[d for t in parts for d in declared(t)]]
         case TupleType(items=parts):
             return [d for t in parts for d in declared(t)]
