@@ -136,7 +136,7 @@ def with_cotangents(graph: Graph, transposed: Transposed, wanted: Mask, marked: 
     chosen = tuple([c or m for c, m in zip(transposed.chosen, marked, strict=True)])
     results = [or_zeros(builder, ct, p.type) for ct, p, a in zip(cts, graph.params, active, strict=True) if a]
     kept = [
-        choice if choice is not None else builder.const(ct is not None, truths(p.type))
+        or_zeros(builder, choice, truths(p.type)) if choice or ct is None else builder.const(True, truths(p.type))
         for choice, ct, p, c in zip(choices, cts, graph.params, chosen, strict=True)
         if c
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import (
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 
 DEEPEST = 200  # functions under way, one in another
+MOST_PASSES = 50  # through functions that call each other, until it is known what they give: a few at most
 
 # ---- Declared functions
 
@@ -164,7 +165,7 @@ def instantiate(
     cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
 ) -> Walk[Instance]:
     """The function specialized to these types, sizes and static values; made once."""
-    from difflang.elaborate.recursion import complete
+    from difflang.elaborate.recursion import complete, text_decides
 
     session = cx.session
     if session.checked.get(code.decl) is False:
@@ -183,15 +184,22 @@ def instantiate(
             f"… → {chain}",
             "a recursion on a size must reach an `if` that ends it",
         )
-    while True:
+    session.under_way.forget()
+    for _ in range(MOST_PASSES):
         making = session.under_way.begin(key, code, span, definition=cx.root.definition)
         try:
             made: Instance = yield built(cx, code, captures, terms, annotations, types, span)
             instance = complete(session, making, made)
+        except Undecided:
+            if not cx.root.definition and (error := text_decides(cx, making, span)) is not None:
+                raise error from None
+            raise
         finally:
             session.under_way.end(making)
         if instance is not None:
             break
+    else:
+        raise InternalError(f"what `{code.decl.name}` and the functions that it calls give is never settled")
     if making not in session.under_way.open and not any(
         isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)
     ):

@@ -95,6 +95,8 @@ class Writer:
                 jumped(stmt, Flags())
             if tree.Return not in self.jumps.get(stmt, ()):
                 done += yield self.kept(stmt)
+            elif isinstance(stmt, tree.Block) and not rest:
+                return tree.Block(span, (*done, (yield self.whole(stmt.stmts, stmt.span))))
             elif isinstance(stmt, tree.If) and (moved := self.moved(stmt, rest)):
                 then = yield self.whole(moved[0], stmt.then.span)
                 other = yield self.whole(moved[1], (stmt.orelse or stmt).span)
@@ -121,6 +123,7 @@ class Writer:
         then, other = stmt.then.stmts, sides(stmt.orelse)
         if ends(then) and ends(other):
             refuse_rest(stmt, rest)
+        if not rest or (ends(then) and ends(other)):
             return then, other
         if ends(then):
             longer = self.after(other, rest)

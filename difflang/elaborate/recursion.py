@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
 from difflang.check.modules import Global
 from difflang.check.reports import mistake
-from difflang.check.types import ClosureType, FnType, LangType, RecordType, TupleType, leaf_types, settled_type
+from difflang.check.sums import holds
+from difflang.check.types import ClosureType, FnType, LangType, TextType, leaf_types, settled_type
 from difflang.elaborate.context import Context, Instance, Session
 from difflang.elaborate.failure import Site, is_fresh
 from difflang.elaborate.settle import settle
@@ -38,31 +40,20 @@ def result_type(cx: Context, code: FnCode, annotations: Annotations, span: Span)
             help=f"write the type of its result: `fn {decl.name}(…) -> f32`",
         )
     type = annotations.type(decl.result)
-    if holds_function(type):
+    if holds(type, (FnType, ClosureType)):
         raise cx.not_yet("recursion that gives a function is", span, "give what the function would be made of")
     return type
 
 
-def holds_function(type: LangType) -> bool:
-    match type:
-        case FnType() | ClosureType():
-            return True
-        case TupleType(items):
-            return any(map(holds_function, items))
-        case RecordType():
-            return any(map(holds_function, type.fields))
-        case _:
-            return False
-
-
 def called_again(cx: Context, making: Making, terms: Sequence[Term], annotations: Annotations, span: Span) -> Term:
     """A call that stays open until the group of functions that it belongs to is complete."""
-    cx.session.under_way.reach(making)
-    type = result_type(cx, making.code, annotations, span)
+    under_way = cx.session.under_way
+    under_way.reach(making)
+    making.taken = type = under_way.gives.get(making.key) or result_type(cx, making.code, annotations, span)
     operands = [v for t in terms for v in leaves(t)]
     for term in terms:
         settled_type(type_of(term))
-    if making.key in cx.session.under_way.random:
+    if making.key in under_way.random:
         operands.append(cx.draw(span))
     word = not is_fresh(cx)
     operands += leaves(cx.failure) if word else []
@@ -78,7 +69,8 @@ def called_again(cx: Context, making: Making, terms: Sequence[Term], annotations
 def complete(session: Session, making: Making, instance: Instance) -> Instance | None:
     """The innermost function under way when its body is there: left open, alone, or with its group as one loop.
 
-    `None` where it must be elaborated once more, now that it is known which functions of the group draw.
+    `None` where it must be elaborated once more, now that it is known which functions of the group draw, and what they
+    give: which variants, and which texts.
     """
     under_way = session.under_way
     if making.outermost < len(under_way.stack) - 1:
@@ -89,10 +81,30 @@ def complete(session: Session, making: Making, instance: Instance) -> Instance |
     making.instance = instance
     group = [making, *under_way.inside(making)]
     drawing = {m.key for m in group if m.instance is not None and m.instance.random}
-    if not drawing <= under_way.random:
+    other = gives_other(group)
+    if not drawing <= under_way.random or other:
         under_way.random |= drawing
+        under_way.gives |= other
         return None
     return joined(session, group)
+
+
+def gives_other(group: Sequence[Making]) -> dict[Hashable, LangType]:
+    """What functions give whose calls were taken to give something else: at first all that is declared, then less.
+
+    So there is an end to it: of what a call gives, its function knows no less than before.
+    """
+    made = [(m, m.instance.type) for m in group if m.instance is not None]
+    return {m.key: type for m, type in made if m.taken is not None and settled_type(m.taken) != settled_type(type)}
+
+
+def text_decides(cx: Context, making: Making, span: Span) -> DifflangError | None:
+    """The reason why a body is undecided, if that is a text that a call within its own group gives."""
+    group = [making, *cx.session.under_way.inside(making)]
+    if not any(m.taken is not None and holds(m.taken, (TextType,)) for m in group):
+        return None
+    name = making.code.decl.name
+    return cx.not_yet(f"a text that recursion gives decides within `{name}`: that is", span, "decide by what it takes")
 
 
 def joined(session: Session, group: Sequence[Making]) -> Instance:

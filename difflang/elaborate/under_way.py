@@ -10,6 +10,7 @@ from difflang.base.source import Span
 
 if TYPE_CHECKING:
     from difflang.check.closures import FnCode
+    from difflang.check.types import LangType
     from difflang.elaborate.context import Instance
 
 
@@ -24,6 +25,7 @@ class Making:
     outermost: int  # how far out the functions are that it calls, itself or through others: at most its own place
     called: bool = False  # by itself or from inside
     definition: bool = False
+    taken: LangType | None = None  # what a call of it was taken to give, before that was known
     instance: Instance | None = None
 
     def reaches(self, place: int) -> None:
@@ -37,6 +39,7 @@ class UnderWay:
     stack: list[Making] = field(default_factory=list[Making])
     open: list[Making] = field(default_factory=list[Making])
     random: set[Hashable] = field(default_factory=set[Hashable])  # members of a group that turned out to draw
+    gives: dict[Hashable, LangType] = field(default_factory=dict[Hashable, "LangType"])  # what they turned out to give
     begun: int = 0
 
     def begin(self, key: Hashable, code: FnCode, span: Span, *, definition: bool) -> Making:
@@ -44,6 +47,11 @@ class UnderWay:
         making = Making(key, code, span, self.begun, len(self.stack), definition=definition)
         self.stack.append(making)
         return making
+
+    def forget(self) -> None:
+        """Nothing is known of what functions give where none is under way: the values of the file may be others."""
+        if not self.stack:
+            self.gives.clear()
 
     def end(self, making: Making) -> None:
         """Go back to what was under way around it."""

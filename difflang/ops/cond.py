@@ -20,6 +20,7 @@ from difflang.ops.regions import (
     Tangents,
     alike,
     choices_of,
+    choosing,
     known_where,
     leaving,
     on,
@@ -154,7 +155,10 @@ def transpose(
     known: MaybeValues,
     choices: dict[Value, Value],
 ) -> list[MaybeValue]:
-    """The same branch turned round; where it gives an operand nothing and the other does, zeros: a choice."""
+    """The same branch turned round; where it gives an operand nothing and the other does, zeros: a choice.
+
+    A history has a choice only where every branch says of it which of it counts, or gives none.
+    """
     pred, rest = known[0], linear[1:]
     if pred is None:
         raise InternalError("a cond cannot be linear in its condition")
@@ -164,10 +168,11 @@ def transpose(
     if not any(active):
         return [None] * len(linear)
     chosen = tuple([
-        here and isinstance(x.type, Tensor) and any(back.chosen[i] or not back.active[i] for back in backs)
+        here and (any if isinstance(x.type, Tensor) else all)(back.chosen[i] or not back.active[i] for back in backs)
         for i, (here, x) in enumerate(zip(active, eqn.operands[1:], strict=True))
     ])  # fmt: skip
-    branches = [ad.transpose(r, rest, on(cts), active, given=on(given), marked=chosen).graph for r in eqn.regions]
+    backs = [ad.transpose(r, rest, on(cts), active, given=on(given), marked=chosen) for r in eqn.regions]
+    branches = [choosing(back, chosen).graph for back in backs]
     operands = [pred, *known_where(known[1:], rest), *present(cts), *present(given)]
     return [None, *leaving(builder.emit(cond, operands, tuple(branches)), active, chosen, choices)]
 

@@ -7,7 +7,7 @@ cotangent would, from step to step or item by item; of the cotangents that steps
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from difflang.ir.builder import Builder
@@ -19,12 +19,12 @@ from difflang.ops.regions import (
     MaybeValues,
     Transposed,
     add,
+    both,
+    choosing,
     either,
     on,
     or_zeros,
-    present,
     reordered,
-    spread,
     truths,
 )
 
@@ -95,22 +95,6 @@ def turned(ad: Ad, step: Graph, linear: Mask, at: Arriving) -> Transposed:
     )  # fmt: skip
     others = (True,) * at.carries.start, (True,) * (len(step.params) - at.carries.stop)
     return choosing(back, (*others[0], *marked, *others[1]))
-
-
-def both(mask: Mask, other: Mask) -> Mask:
-    return tuple([a and b for a, b in zip(mask, other, strict=True)])
-
-
-def choosing(back: Transposed, kept: Mask) -> Transposed:
-    """The same with the choices of these params only."""
-    chosen = both(back.chosen, kept)
-    if chosen == back.chosen:
-        return back
-    count = sum(back.active)
-    choices = present(
-        [c if k else None for c, k in zip(spread(back.graph.results[count:], back.chosen), kept, strict=True)]
-    )
-    return replace(back, graph=back.graph.with_results([*back.graph.results[:count], *choices]), chosen=chosen)
 
 
 def first_carry(builder: Builder, back: Transposed, step: Graph, at: Arriving) -> list[Value]:

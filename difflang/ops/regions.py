@@ -13,7 +13,7 @@ The derivative rules of such an op are functions of an `Ad`, which differentiate
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from difflang.base.diagnostics import InternalError
@@ -180,6 +180,22 @@ def leaving(outs: Sequence[Value], active: Mask, chosen: Mask, choices: dict[Val
         if ct is not None and choice is not None:
             choices[ct] = choice
     return cts
+
+
+def both(mask: Mask, other: Mask) -> Mask:
+    return tuple([a and b for a, b in zip(mask, other, strict=True)])
+
+
+def choosing(back: Transposed, kept: Mask) -> Transposed:
+    """The same with the choices of these params only."""
+    chosen = both(back.chosen, kept)
+    if chosen == back.chosen:
+        return back
+    count = sum(back.active)
+    choices = present(
+        [c if k else None for c, k in zip(spread(back.graph.results[count:], back.chosen), kept, strict=True)]
+    )
+    return replace(back, graph=back.graph.with_results([*back.graph.results[:count], *choices]), chosen=chosen)
 
 
 def known_where(known: MaybeValues, linear: Iterable[bool]) -> list[Value]:

@@ -31,6 +31,11 @@ class Member:
     def given(self) -> Values:
         return self.graph.params[: len(self.graph.params) - len(self.shared)]
 
+    @property
+    def results(self) -> Values:
+        """What it gives, without its failure."""
+        return self.graph.results[: len(self.graph.results) - WORD * self.fails]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Return:
@@ -116,7 +121,7 @@ class Blocks:
         fresh = [self.constants.get((number, i)) or Value(p.type, home, p.hint) for i, p in enumerate(params)]
 
         def leave(results: Values) -> Piece:
-            values = len(results) - WORD * member.fails
+            values = len(member.results)
             return Piece((), Return(results[:values], results[values:]))
 
         piece = self.cut(member.graph, fresh, leave)
@@ -168,6 +173,8 @@ class Blocks:
                 operands, word = operands[:-WORD], operands[-WORD:]
             then = None if self.is_last(eqn, rest) else self.add(eqn.results, rest, after_call=True)
             function = eqn.attrs["function"]
+            if [v.type for v in eqn.results] != [v.type for v in self.members[function].results]:
+                raise InternalError("a call takes its function to give something else than it gives")
             return Call(function, self.passed(function, operands), word, then)
         if eqn.op.name != "cond":
             raise not_alone(eqn.span, f"a function that calls itself inside {STANDING.get(eqn.op.name, eqn.op.name)}")

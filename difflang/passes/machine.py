@@ -71,14 +71,8 @@ class Machine:
         self.word = WORD * (self.deep or any(m.fails for m in blocks.members.values()))
         self.frame = Slots.enough([types_of(b.live) for b in after])
         demands = [types_of(b.received if b.after_call else (*b.received, *b.live)) for b in blocks.all]
-        demands += [types_of(self.results(n)) for n in blocks.members]
+        demands += [types_of(m.results) for m in blocks.members.values()]
         self.registers = Slots.enough(demands)
-
-    def results(self, function: int) -> Values:
-        """What a function gives, without its failure."""
-        member = self.blocks.members[function]
-        results = member.graph.results
-        return results[: len(results) - WORD * member.fails]
 
     # ---- the loop
 
@@ -97,7 +91,7 @@ class Machine:
             length=STEPS if self.deep else None, exact=False, reverse=False,
         )  # fmt: skip
         end = self.taken_apart(outs[1:])
-        results = types_of(self.results(first))
+        results = types_of(self.blocks.members[first].results)
         word = self.unless_stopped(builder, end) if self.deep else end.word
         return [*[end.registers[i] for i in self.registers.places(results)], *word]
 

@@ -188,6 +188,39 @@ fn third(x: f64) -> f64 = grad(grad(grad(f)))(x)
     assert float(module.f.hvp("x").interpret(x, 1.0)) == 2.0
 
 
+IN_BRANCHES = """
+float f64
+fn left(x: f64, y: f64, k: i32) -> f64 {
+  if k > 1 {
+    var s = x
+    var c = 0
+    while s < 2.0 and c < k {
+      s = 1.2 * clamp(s, -0.9, 1.9) * y^2 + 0.5
+      c += 1
+    }
+    s
+  } else { x * y }
+}
+fn stepped(x: f64, y: f64, k: i32) -> f64 {
+  var s = x
+  for i in 0..k {
+    if s < y { for j in 0..k { s = 0.7 * sin(s) + clamp(s * y, -0.9, 0.8) } } else { s *= 0.9 * y }
+  }
+  s
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["left", "stepped"])
+def test_choices_at_each_step_of_a_loop_in_one_branch(name: str) -> None:
+    """Reverse mode of reverse mode: the other branch gives nothing to what the loop kept, and no choice."""
+    f = getattr(difflang.loads(IN_BRANCHES, name="branches"), name)
+    for k in (1, 3):
+        at = 0.3, 0.9, np.int32(k)
+        twice = f.grad("x").grad("x").interpret(*at)
+        np.testing.assert_allclose(twice, f.hvp("x").interpret(*at, 1.0), rtol=1e-14, atol=1e-15)
+
+
 @pytest.mark.parametrize("op", [op for op in DIFFERENTIABLE if op.transpose], ids=str)
 def test_every_linear_op_keeps_choices(op: Op) -> None:
     """Where the choice that leaves does not hold, the cotangent is exactly zero; of nothing chosen, nothing is."""

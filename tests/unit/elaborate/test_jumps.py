@@ -37,6 +37,10 @@ CASES: dict[str, tuple[str, float, list[float]]] = {
     "what follows sees its own names": (
         "let y = x[4]\n if x[0] < 0.0 { let y = 1.0\n  if y > x[0] { return y } }\n y", 4.0, [0, 0, 0, 0, 1],
     ),
+    "beside the value of a branch": (
+        "if x[0] < 0.0 { 1.0 } else {\n  if x[1] < 0.0 { return x[1]^2 }\n  x[2]\n }", 25.0, [0, -10, 0, 0, 0],
+    ),
+    "beside the value of a block": ("{\n  if x[1] > 0.0 { return x[1]^2 }\n  x[2]\n }", 2.0, [0, 0, 1, 0, 0]),
     "a loop in an expression": (
         "sum([for i => {\n  var t = 0.0\n  for v in x {\n   if v > x[i] { break }\n   t += v\n  }\n  t }])", 0.0, None,
     ),

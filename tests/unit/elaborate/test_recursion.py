@@ -373,6 +373,41 @@ def test_records_arrays_and_values_of_the_file_pass_through() -> None:
     np.testing.assert_allclose(m.noise.interpret(1.0, np.int32(4), key=3), draw, rtol=1e-14)
 
 
+VARIANTS = """
+enum Shape { Dot, Disc(r: f64), Box(w: f64, h: f64) }
+fn area(s: Shape) -> f64 = match s { Dot => 7, Disc(r) => r^2, Box(w, h) => w * h }
+fn boxed(x: f64, n: i32) -> Shape = if n <= 0 { Box(x, 2) } else { Box(halved(0.5 * x, n - 1), 3) }
+fn halved(x: f64, n: i32) -> f64 = if n <= 0 { x } else { area(boxed(x, n - 1)) }
+"""
+
+
+def test_what_a_call_gives_is_held_as_its_function_gives_it() -> None:
+    """`boxed` gives one variant of all that its declared type has, which is known after its body."""
+    m = difflang.loads("float f64\n" + VARIANTS, name="variants")
+    for n, factor in enumerate([1.0, 2.0, 1.5, 3.0, 2.25]):
+        at = 0.7, np.int32(n)
+        for value in (m.halved(*at), m.halved.interpret(*at)):
+            np.testing.assert_allclose(value, 0.7 * factor, rtol=1e-14)
+        for slope in (m.halved.grad("x")(*at), m.halved.grad("x").interpret(*at), m.halved.jvp("x")(*at, 1.0)[1]):
+            np.testing.assert_allclose(slope, factor, rtol=1e-14)
+
+
+NAMED = """
+record Ball { r: f64, name: str }
+fn grown(b: Ball, n: i32) -> Ball = if n <= 0 { b } else { grown(b with (r = 2.0 * b.r), n - 1) }
+fn weight(r: f64, n: i32) -> f64 {
+  let (big, small) = (grown(Ball(r = r, name = "lead"), n), grown(Ball(r = r, name = "cork"), n))
+  (if big.name == "lead" { 11.0 } else { 0.2 }) * big.r + (if small.name == "lead" { 11.0 } else { 0.2 }) * small.r
+}
+"""
+
+
+def test_a_text_comes_back_as_it_was_passed_on() -> None:
+    weight = difflang.loads("float f64\n" + NAMED, name="named").weight
+    np.testing.assert_allclose(weight(0.5, np.int32(3)), 11.2 * 4.0, rtol=1e-14)
+    np.testing.assert_allclose(weight.grad()(0.5, np.int32(3)), 11.2 * 8.0, rtol=1e-14)
+
+
 LOOPS = """
 fn trees(x: f64, n: i32) -> f64 {
   if n == 0 { return x }
