@@ -395,4 +395,4 @@ def emit_loop(
         *found, here = (*results, None) if yielded.here is None else results
         asks = e.iterable if isinstance(e, tree.For) else e.condition
         results, steps = iter(found), Steps(count, over.rows, here, asks.span)
-    return collected(type_of(yielded.value), list(results), over, steps)
+    return collected(type_of(yielded.value), list(results), over, steps, e.span)
