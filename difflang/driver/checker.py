@@ -12,7 +12,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.check.annotations import Annotations
 from difflang.check.modules import HostNumber, HostVar, Module
 from difflang.check.reports import Undecided, mistake, too_deep
-from difflang.check.sums import joint, kin, without_texts
+from difflang.check.sums import joint, without_texts
 from difflang.check.types import UNIT, TextType, TupleType, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.choices import bind, cases_of, fitting
@@ -20,7 +20,7 @@ from difflang.driver.frames import Frame
 from difflang.driver.host import Host
 from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
 from difflang.driver.load import check_definition, check_enum, check_rule
-from difflang.driver.loops import Over, yielded_type
+from difflang.driver.loops import Over, item_type, yielded_type
 from difflang.driver.needed import refuse_variables, sizes_in
 from difflang.driver.units import Unit
 from difflang.driver.values import HostValue, check_format
@@ -213,16 +213,13 @@ class Checker(Host):
     def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: Over | None) -> HostValue:
         if not items:
             raise Reported  # what it yields is wrong
-        for item in items[1:]:
-            if not kin(Unifier(), items[0].type, item.type):
-                sizes = f"{show_type(items[0].type)} and {show_type(item.type)}"
-                raise mistake("DL0317", "the values that a loop yields have one type", (e.span, sizes))
+        type = item_type([without_texts(item.type) for item in items], e.span)
         line, column = e.span.position
         length = over.length if over is not None and steady(e) else None
-        self.module.yielded[e] = items[0].type
+        self.module.yielded[e] = type
         if length is None:
             length = dims.name(f"steps of line {line}:{column}")
-        return HostValue(yielded_type(items[0].type, length, e.body.span), None)
+        return HostValue(yielded_type(type, length, e.body.span), None)
 
     def asserted(self, e: tree.Assert) -> Walk[None]:
         yield self.condition(e.condition)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,21 @@ import numpy as np
 
 from difflang.base.source import Span
 from difflang.check.reports import mistake
-from difflang.check.types import LangType, RangeType, TupleType, mapped, show_type
+from difflang.check.sums import holds, joint, tagged
+from difflang.check.types import (
+    ClosureType,
+    KeyType,
+    LangType,
+    RangeType,
+    SumType,
+    TupleType,
+    leaf_types,
+    mapped,
+    show_type,
+)
+from difflang.check.unify import Unifier
 from difflang.driver.values import HostValue
+from difflang.elaborate.sources import fields_way
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.types import I32, Tensor
@@ -35,8 +48,8 @@ class Over:
         """How many items there are, None where only the run knows."""
         if self.value is None:
             return next((n for n in (p.length for p in self.parts) if n is not None), None)
-        if isinstance(self.value.type, Tensor):
-            return self.value.type.shape[0]
+        if isinstance(self.value.type, (Tensor, SumType)):
+            return axes_of(self.value.type)[0]
         if self.value.leaves is not None:
             return len(numbers(self.value))
         assert isinstance(self.value.type, RangeType)
@@ -58,18 +71,25 @@ class Over:
             for i in numbers(self.value):
                 yield HostValue(self.type, (np.int32(i),))
         else:
-            assert isinstance(self.type, Tensor) and self.value.leaves is not None
-            for row in np.asarray(self.value.leaves[0]):
-                yield HostValue(self.type, (np.asarray(row, numpy_dtype(self.type.dtype)),))
+            assert self.value.leaves is not None
+            kinds = [numpy_dtype(t.dtype) for t in leaf_types(self.type)]
+            for row in zip(*map(np.asarray, self.value.leaves), strict=True):
+                yield HostValue(self.type, tuple(map(np.asarray, row, kinds)))
 
 
 def over_value(value: HostValue, span: Span) -> Over:
     """A value that a loop goes through. Errors: DL0329."""
     if isinstance(value.type, RangeType):
         return Over(Tensor(I32), value)
-    if isinstance(value.type, Tensor) and value.type.shape:
-        return Over(Tensor(value.type.dtype, value.type.shape[1:]), value)
-    raise mistake("DL0329", "a host loop goes through a range or an array", (span, f"this is {show_type(value.type)}"))
+    if isinstance(value.type, (Tensor, SumType)) and axes_of(value.type):
+        return Over(mapped(value.type, lambda t: Tensor(t.dtype, t.shape[1:])), value)
+    found = f"this is {show_type(value.type)}"
+    raise mistake("DL0329", "a host loop goes through a range or an array", (span, found), help=fields_way(value.type))
+
+
+def axes_of(type: Tensor | SumType) -> tuple[Dim, ...]:
+    """The axes of an array; those of an array of enums or functions are the axes of its tags."""
+    return type.shape if isinstance(type, Tensor) else type.tag.shape
 
 
 def numbers(value: HostValue) -> range:
@@ -84,17 +104,27 @@ def beside(items: Any) -> HostValue:
     return HostValue(TupleType(tuple(i.type for i in items)), tuple(leaf for i in items for leaf in i.leaves or ()))
 
 
+def item_type(types: Sequence[LangType], span: Span) -> LangType:
+    """The type that all items of a loop are held as. Errors: DL0317 for items of other types, DL0801 for functions."""
+    type = types[0]
+    for other in types[1:]:
+        both = joint(Unifier(), type, other)
+        if both is None:
+            found = f"this is {show_type(other)}, and the first was {show_type(type)}"
+            raise mistake("DL0317", "the values that a loop yields have one type", (span, found))
+        type = both
+    if holds(type, (ClosureType,)):
+        way = "choose among them inside a function"
+        label = (span, f"this is {show_type(type)}")
+        raise mistake("DL0801", "a host loop that yields functions is not there yet", label, help=way)
+    return tagged(type)
+
+
 def yielded_type(item: LangType, length: Dim, span: Span) -> LangType:
-    """The type of a loop that yields items of a type. Errors: DL0801 for what no array holds."""
-    if not all_arrays(item):
-        way = "yield its parts as a tuple, and make the value from the arrays"
-        raise mistake("DL0801", "a host loop that yields this is not there yet",
-                      (span, f"this is {show_type(item)}"), help=way)  # fmt: skip
+    """The type of a loop that yields items of a type: of a record, that of its arrays. Errors: DL0313 for keys."""
+    if holds(item, (KeyType, RangeType)):
+        raise mistake("DL0313", "no array holds what this loop yields", (span, f"this is {show_type(item)}"))
     return mapped(item, lambda t: Tensor(t.dtype, (length, *t.shape)))
-
-
-def all_arrays(type: LangType) -> bool:
-    return isinstance(type, Tensor) or (isinstance(type, TupleType) and all(map(all_arrays, type.items)))
 
 
 def stacked(items: list[HostValue], type: LangType) -> HostValue:

@@ -23,7 +23,7 @@ from difflang.driver.files import Access
 from difflang.driver.frames import Frame
 from difflang.driver.host import Host
 from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
-from difflang.driver.loops import Over, stacked, yielded_type
+from difflang.driver.loops import Over, item_type, stacked, yielded_type
 from difflang.driver.progress import progress
 from difflang.driver.units import Unit, Units
 from difflang.driver.values import HostValue, show
@@ -191,12 +191,10 @@ class Runner(Host):
         return True
 
     def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: Over | None) -> HostValue:
-        for item in items[1:]:
-            if item.type != items[0].type:
-                sizes = f"this is {show_type(item.type)}, and the first was {show_type(items[0].type)}"
-                raise mistake("DL0317", "the values that a loop yields have one type", (e.body.span, sizes))
         if items:
-            return stacked(items, yielded_type(items[0].type, len(items), e.body.span))
+            held = item_type([item.type for item in items], e.body.span)
+            rows = [self.held(e.body, item, held) for item in items]
+            return stacked(rows, yielded_type(held, len(items), e.body.span))
         type = yielded_type(self.module.yielded[e], 0, e.body.span)
         if any(not isinstance(n, int) for t in leaf_types(type) for n in t.shape):
             raise mistake("DL0305", "this loop took no step, and what it yields has a size that only a step tells",

@@ -22,6 +22,7 @@ from difflang.elaborate.sources import Source, source
 from difflang.elaborate.sum_arrays import is_array_of_sums, tags
 from difflang.elaborate.sums import held_as
 from difflang.elaborate.terms import Array, Closure, Lane, Poison, Term, leaves, rebuild, type_of
+from difflang.elaborate.totals import STEPS, total
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Graph, Value
@@ -31,6 +32,14 @@ from difflang.syntax import tree
 
 # What each reduction gives for nothing: the value of a place that a filter leaves out.
 IDENTITIES: dict[str, float] = {"sum": 0, "prod": 1, "max": -math.inf, "min": math.inf, "any": False, "all": True}
+
+
+class OnlyTheRun(Exception):
+    """How far an index goes is known only to the run, as it says at this place."""
+
+    def __init__(self, span: Span) -> None:
+        super().__init__(span)
+        self.span = span
 
 
 @walks(tree.ArrayComprehension)
@@ -43,7 +52,11 @@ def array_comprehension(cx: Context, e: tree.ArrayComprehension) -> Walk[Term]:
             "",
             "filter inside a reduction: `sum(for i if p(i) => …)`, or choose with `where`",
         )
-    return (yield level(cx, e.comprehension, 0, None))
+    try:
+        return (yield level(cx, e.comprehension, 0, None))
+    except OnlyTheRun as found:
+        way = "make its length a `dim` parameter, reduce it as in `sum(for …)`, or go through it in a loop that yields"
+        raise cx.error("DL0305", "the length of an array is known before the run", found.span, "", way) from None
 
 
 def reduced(cx: Context, e: tree.Comprehension, fn: Term) -> Walk[tuple[Term, int]]:
@@ -51,7 +64,17 @@ def reduced(cx: Context, e: tree.Comprehension, fn: Term) -> Walk[tuple[Term, in
     name = fn.code.name if isinstance(fn, Closure) and isinstance(fn.code, BuiltinCode) else ""
     if e.condition is not None and name not in IDENTITIES:
         raise cx.error("DL0331", "only sum, prod, max, min, any and all take a filter", e.condition.span)
-    term = yield level(cx, e, 0, IDENTITIES.get(name))
+    draws = cx.root.draws
+    try:
+        term = yield level(cx, e, 0, IDENTITIES.get(name))
+    except OnlyTheRun as found:
+        cx.root.draws = draws
+        if name not in STEPS:
+            way = "use a `for` loop, or go over a size and filter: `max(for j in 0..n if j < i => …)`"
+            message = f"`{name or 'this function'}` of as many values as only the run knows"
+            raise cx.error("DL0305", message, found.span, "", way) from None
+        term = yield total(cx, e, name)
+        return Array(cx.emit("reshape", e.span, term.value, shape=(1, *term.tensor.shape))), 1
     return term, len(e.iterators)
 
 
@@ -149,11 +172,7 @@ def extent(cx: Context, e: tree.Comprehension, iterator: tree.Iterator) -> Walk[
     if iterator.source is not None:
         over = source(cx, (yield walk(cx, iterator.source)), iterator.source.span)
         if over.length is None:
-            raise cx.not_yet(
-                "a comprehension whose length only the run knows is",
-                iterator.source.span,
-                "go over a size and filter: `sum(for j in 0..n if j < i => …)`",
-            )
+            raise OnlyTheRun(iterator.source.span)
         return over
     names = bound_names(iterator.pattern)
     if len(names) != 1 or not isinstance(iterator.pattern, tree.NamePattern):

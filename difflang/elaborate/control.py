@@ -312,7 +312,7 @@ def through(cx: Context, e: tree.For, over: Source) -> Walk[Term]:
             over = replace(over, limit=Array(cx.emit("max", e.span, over.limit.value, cx.integer(0, e.span).value)))
     consts, graphs = closed(builders, results, params, split)
     over = replace(over, arrays=[*over.arrays, *body.arrays])
-    return emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
+    return emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)[0]
 
 
 def not_stopped(cx: Context, e: Until, variables: list[Binding]) -> tuple[Builder, Value]:
@@ -347,8 +347,6 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
             condition = array(cx, (yield walk(cx, e.condition)), e.condition.span, "a condition")
             checked = cx.word.term is not fresh
             go = still_well(cx, condition, e.condition.span) if failing or checked else condition.value
-            if checked and cx.root.draws > draws:
-                raise cx.not_yet("a draw in a condition that may fail is", e.condition.span, "draw in the loop's body")
         finally:
             cx.keys.pop()
             for binding, term in zip(variables, before, strict=True):
@@ -359,9 +357,12 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
         raise cx.error("DL0504", "this loop never ends", e.condition.span, "this is always true")
     consts, graphs = closed([body.builder, builder], [body.results, [go]], [body.params, builder.params], [1, 1])
     over = Source(None, cx.integer(FOREVER, e.span), [], lambda i, _: i)
-    result = emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
-    if checked:
-        yield walk(cx, e.condition)  # once more after the loop, for the failure that ended it
+    result, count = emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
+    if checked:  # once more after the loop, with what it drew last, for the failure that ended it
+        cx.root.draws = draws
+        cx.keys.append((cx.builder, count))
+        yield walk(cx, e.condition)
+        cx.keys.pop()
     return result
 
 
@@ -373,8 +374,8 @@ def emit_loop(
     consts: list[Value],
     graphs: list[Graph],
     yielded: Yielded | None,
-) -> Term:
-    """The equation of a loop; the variables stand for its results from here on."""
+) -> tuple[Term, Value]:
+    """The equation of a loop: what it yields, and how many steps it took. The variables stand for its results now."""
     carry = [v for b in variables if not isinstance(b.term, (int, Poly)) for v in leaves(b.term)]
     cx.builder.span = e.span
     operands = tuple(map(cx.builder.own, [over.limit.value, *consts, *carry, *over.arrays]))
@@ -389,10 +390,10 @@ def emit_loop(
         assert not isinstance(old, (int, Poly))
         binding.term = again(old, rebuilt(type_of(old), results))
     if yielded is None:
-        return UNIT_TERM
+        return UNIT_TERM, count
     steps = None
     if not exact or yielded.here is not None:
         *found, here = (*results, None) if yielded.here is None else results
         asks = e.iterable if isinstance(e, tree.For) else e.condition
         results, steps = iter(found), Steps(count, over.rows, here, asks.span)
-    return collected(type_of(yielded.value), list(results), over, steps)
+    return collected(type_of(yielded.value), list(results), over, steps, e.span), count

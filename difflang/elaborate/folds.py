@@ -1,8 +1,8 @@
 """`reduce` and `scan` with an operation of the program's own: one item after the other, or grouped as a tree.
 
-From left to right they are a loop, and the running value may be of another type than the items. An operation that the
-program declares associative is applied to whole levels of a tree at once: its depth grows with the logarithm of the
-number of items. Either way derivatives need to know nothing of it.
+From left to right they are a loop, and the running value may be of another type than the items, or of one variant of an
+enum after another. An operation that the program declares associative is applied to whole levels of a tree at once, if
+the number of items is known: its depth grows with the logarithm of that number. Derivatives need to know nothing of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.check.reports import mistake
-from difflang.check.types import LangType, mapped, show_type
+from difflang.check.sums import holds, joint
+from difflang.check.types import ClosureType, LangType, SumType, VariantType, mapped, show_type
 from difflang.elaborate.builtins import BUILTINS, Taken
 from difflang.elaborate.calls import apply
 from difflang.elaborate.comprehension import mapping
@@ -21,7 +22,6 @@ from difflang.elaborate.control import loop_expression
 from difflang.elaborate.functions import detached
 from difflang.elaborate.sources import Source, source
 from difflang.elaborate.statements import forgetting
-from difflang.elaborate.sums import takes_place
 from difflang.elaborate.terms import Array, Poison, Term, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly
@@ -50,8 +50,11 @@ def fold(cx: Context, args: Args, name: str) -> Walk[Term]:
     took = Taken(cx, args, name, "op init xs associative?")
     for part in ("op", "init", "xs"):
         took.term(part)
-    if took.flag("associative"):
-        return (yield Tree(cx, took, args.span, name).value())
+    chosen = (VariantType, SumType, ClosureType)
+    if took.flag("associative") and not holds(type_of(took.term("init")), chosen):
+        grouped = Tree(cx, took, args.span, name)
+        if grouped.over.length is not None:
+            return (yield grouped.value(grouped.over.length))
     return (yield from_the_left(cx, took, args.span, name))
 
 
@@ -96,9 +99,7 @@ def keeps_type(cx: Context, name: str, running: LangType, value: Term, init: Spa
     """Errors: DL0304 for an operation that gives another type than that of the running value."""
     if isinstance(value, Poison):
         raise Reported
-    if not cx.unifier.same(running, type_of(value)):
-        if takes_place(cx, running, type_of(value)):
-            raise cx.not_yet(f"a `{name}` that goes from one variant or function to another is", op, "use a `for` loop")
+    if joint(cx.unifier, running, type_of(value)) is None:
         raise mistake(
             "DL0304",
             f"what `{name}` carries on is {show_type(running)} and keeps that type",
@@ -120,13 +121,7 @@ class Tree:
         self.over = source(cx, took.term("xs"), self.items_span)
         self.type = type_of(forgetting(self.init))
 
-    def value(self) -> Walk[Term]:
-        length = self.over.length
-        if length is None:
-            way = "go over a size, or leave `associative` away"
-            raise self.cx.not_yet(
-                f"an associative `{self.name}` of a length that only the run knows is", self.span, way
-            )
+    def value(self, length: Dim) -> Walk[Term]:
         items = yield mapping(self.cx, self.items_span, self.over, self.item)
         one = mapped(type_of(items), lambda t: Tensor(t.dtype, t.shape[1:]))
         if not self.cx.unifier.same(self.type, one):

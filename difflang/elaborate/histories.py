@@ -13,7 +13,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.check.types import LangType, TupleType, leaf_types, mapped
+from difflang.check.reports import mistake
+from difflang.check.sums import holds
+from difflang.check.types import KeyType, LangType, RangeType, TupleType, leaf_types, mapped, show_type
 from difflang.elaborate.context import Context
 from difflang.elaborate.jumps import Until
 from difflang.elaborate.sums import nothing
@@ -78,12 +80,14 @@ def taken_out(cx: Context, decided: Term, span: Span) -> Term:
     return value
 
 
-def collected(type: LangType, values: Sequence[Value], over: Source, steps: Steps | None) -> Term:
-    """The value of a loop that yields items of a type: arrays, or histories where it has `steps`."""
+def collected(type: LangType, values: Sequence[Value], over: Source, steps: Steps | None, span: Span) -> Term:
+    """The value of a loop that yields items of a type: arrays, or histories where it has `steps`. Errors: DL0313."""
     length = over.length
     if steps is not None:
         return histories(type, iter(values), steps, backwards=over.backwards)
     assert length is not None
+    if holds(type, (KeyType, RangeType)):
+        raise mistake("DL0313", "no array holds what this loop yields", (span, f"this is {show_type(type)}"))
     return rebuild(mapped(type, lambda t: Tensor(t.dtype, (length, *t.shape))), values)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from difflang.base.source import Span
-from difflang.check.types import mapped, show_type
+from difflang.check.types import LangType, RecordType, mapped, show_type
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.histories import history_source
 from difflang.elaborate.operators import array, elementwise
@@ -95,9 +95,16 @@ def source(cx: Context, term: Term, span: Span) -> Source:
         case Poison():
             raise Reported
         case _:
-            raise cx.error(
-                "DL0329", "a loop goes through a range or an array", span, f"this is {show_type(type_of(term))}"
-            )
+            found, way = f"this is {show_type(type_of(term))}", fields_way(type_of(term))
+            raise cx.error("DL0329", "a loop goes through a range or an array", span, found, way)
+
+
+def fields_way(type: LangType) -> str:
+    """How to go through a record of arrays."""
+    if not isinstance(type, RecordType) or len(type.names) < 2:
+        return ""
+    (a, b, *_) = type.names
+    return f"go through its fields: `for ({a}, {b}) in zip(r.{a}, r.{b})`"
 
 
 def range_source(cx: Context, term: Range, span: Span) -> Source:

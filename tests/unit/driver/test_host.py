@@ -10,6 +10,9 @@ from difflang.driver.library import HOSTED
 from difflang.elaborate.foreign import HOST_ONLY
 from support.language import codes, ran
 
+SHAPES = """enum Shape { Circle(r: f32), Box(w: f32, h: f32), Empty }
+fn area(s: Shape) -> f32 = match s { Circle(r) => r, Box(w, h) => w * h, Empty => 0.0 }
+"""
 PROGRAMS: dict[str, tuple[str, list[str]]] = {
     "early return": (
         """host fn sign(x: f32) -> str {
@@ -192,6 +195,19 @@ print(P(x = h(1.0), s = t(5)) with (x = h(2.0)))
 """,
         ['3 -2.0 3.0 true true (2.0, "n1")', "2.0 7.0 true", 'P(x = 3.0, s = "n5")'],
     ),
+    "yields of records": (
+        'record P { x: f32, tag: str }\nlet p = for i in 0..3 { yield P(x = f32(i), tag = "a") }\nprint(p, sum(p.x))\n',
+        ['P(x = [0.0, 1.0, 2.0], tag = "a") 3.0'],
+    ),
+    "yields of enums": (
+        f"{SHAPES}let s = for i in 0..4 {{\n  if i == 3 {{ break }}\n  if i == 0 {{ yield Circle(1.0) }} else {{ yield Box(f32(i), 2.0) }}\n}}\n"
+        "print(sum(for x in s => area(x)))\nlet none = for i in 0..0 { yield Circle(1.0) }\nprint(sum(for x in none => area(x)))\n",
+        ["7.0", "0.0"],
+    ),
+    "through enums": (
+        f"{SHAPES}for (i, s) in enumerate([Empty, Circle(2.0), Box(1.0, 3.0)]) {{\n  match s {{\n    Circle(r) => print(i, r)\n    _ => print(i, s, area(s))\n  }}\n}}\n",
+        ["0 Empty 0.0", "1 2.0", "2 Box(w = 1.0, h = 3.0) 3.0"],
+    ),
     "piped": ("host fn show(x: f32) { print(x) }\n3.0 |> show\n[1.0, 2.0] |> sum |> show\n", ["3.0", "3.0"]),
     "called like a method": (
         "host fn plus(x: f32, y: f32) -> f32 { x + y }\nprint(1.0.plus(2.0).plus(3.0) + 1.0)\n",
@@ -227,7 +243,9 @@ WRONG: dict[str, tuple[str, list[tuple[str, int]]]] = {
     "return outside": ("return 1\n", [("DL0501", 1)]),
     "after a return": ("host fn f() -> i32 {\n  return 1\n  print(2)\n}\n", [("DL0506", 3)]),
     "yields of two types": ("let a = for i in 0..2 {\n  if i == 0 { yield 1 } else { yield true }\n}\n", [("DL0317", 1)]),
-    "yields of records": ("record P { x: f32 }\nlet a = for i in 0..2 { yield P(x = 1.0) }\n", [("DL0801", 2)]),
+    "yields of ranges": ("let a = for i in 0..2 { yield 0..i }\n", [("DL0313", 1)]),
+    "yields of functions": ("let a = for i in 0..2 { yield sin }\n", [("DL0801", 1)]),
+    "a loop through a record": ("record P { x: f32[2], y: f32[2] }\nfor a in P(x = zeros(2), y = zeros(2)) { print(a) }\n", [("DL0329", 2)]),
     "a host function in a lambda": ("host fn h(x: f32) -> f32 = x\nprint(vmap(|x| h(x))([1.0]))\n", [("DL0322", 2)]),
     "a host function in a comprehension": ("host fn h(x: f32) -> f32 = x\nprint([for i in 0..2 => h(1.0)])\n", [("DL0322", 2)]),
     "its derivative": ("host fn h(x: f32) -> f32 = x\nprint(grad(h)(1.0))\n", [("DL0322", 2)]),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import difflang
+from support.language import codes
 
 RISING = "var t = x\n let h = while t < 9.0 { t = t * 1.3\n yield t }\n"
 
@@ -147,6 +148,13 @@ def test_where_the_reader_stands_in_a_branch_reverse_mode_is_refused() -> None:
         assert float(f(X)) == pytest.approx(float(f.interpret(X)), rel=1e-12)
     with pytest.raises(difflang.DifflangError, match="DL0801"):
         program.back(X)
+
+
+@pytest.mark.parametrize("value", ["0..i", "fold_in(k, i)", "(x, 0..i)"])
+def test_what_no_array_holds(value: str) -> None:
+    assert codes(f"fn f(k: key, x: f32) {{\n  for i in 0..3 {{ yield {value} }}\n}}\nprint(f(key(1), 1.0))\n") == [
+        ("DL0313", 2)
+    ]
 
 
 def test_nothing_is_yielded() -> None:

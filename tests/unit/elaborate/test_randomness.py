@@ -189,3 +189,47 @@ def test_a_seed_is_the_key_of_a_session() -> None:
 )
 def test_what_is_no_key(text: str, code: str) -> None:
     assert [c for c, _ in codes(f"let a = {text}\n")] == [code]
+
+
+CHECKED = """float f64
+fn drawn(x: f64) -> (i32, f64) {
+  var (i, s) = (0, 0.0)
+  while i < 3 and i32(uniform() * 5.0) < 4 {
+    i += 1
+    s += normal() * x
+  }
+  (i, s)
+}
+fn checked(v: f64[4], x: f64) -> f64 {
+  var (i, s) = (0, 0.0)
+  while i < 3 and v[i32(uniform() * 5.0)] < 1.5 {
+    i += 1
+    s += normal() * x
+  }
+  s
+}
+fn called(x: f64) -> (i32, f64) = drawn(x)
+fn slope(v: f64[4], x: f64) -> f64 = x * grad[x](checked)(v, x)
+"""
+
+
+def test_a_condition_that_draws_fails_where_its_last_draw_does() -> None:
+    """The loop of `drawn` ends early where the index of `checked`, which is drawn alike, is out of range."""
+    module: Any = difflang.loads(CHECKED, name="checked")
+    ways = [
+        (module.drawn, module.checked.interpret),
+        (module.drawn, module.checked),
+        (module.called, module.slope.interpret),
+    ]
+    early = 0
+    for twin, f in ways:
+        for seed in range(8):
+            key = np.array([0, seed], np.uint32)
+            count, total = twin.interpret(2.0, key=key)
+            if int(count) < 3:
+                early += 1
+                with pytest.raises(difflang.IndexFailure, match="index 4 is out of range"):
+                    f(np.ones(4), 2.0, key=key)
+            else:
+                assert float(f(np.ones(4), 2.0, key=key)) == pytest.approx(float(total), rel=1e-12)
+    assert 0 < early < 24
