@@ -35,7 +35,10 @@ def tidied(graph: Graph) -> Graph:
 
 
 def batched(graph: Graph) -> Graph:
-    """What maps do on whole arrays, and sums of products as contractions. Sums are added in another order."""
+    """What maps do on whole arrays, sums of products as contractions, those of derivatives' loops after the loops.
+
+    Sums are added in another order.
+    """
     for rewrite in (widen, simplify, window_sums, contract, dce, defer):
         graph = verified(rewrite(graph), after=rewrite.__name__)
     return graph
