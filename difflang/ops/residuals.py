@@ -2,7 +2,7 @@
 
 What a step computes from its loop's constants is at hand, and so are the items it reads. Of the rest a value may be
 kept itself, or what it is made of, whichever takes fewer bytes: of bodies that pull each other, the positions and not
-all their distances.
+all their distances. Slopes that only the tangent reads are computed there, of the argument, if that takes no more.
 
 Where the loop may take no step, what comes from its constants is computed again in each step of the tangent too, not
 once outside: there a slope that no step needs, but is infinite, would meet the zeros of a derivative taken once more.
@@ -49,7 +49,7 @@ def frugal(lin: Linearized, consts: Iterable[Value], items: Iterable[Value], sur
 def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]:
     """What to keep so that the `moving` residuals can be had."""
     quick = {eqn for eqn in lin.primal.eqns if is_quick(eqn)}
-    later = {eqn for eqn in lin.primal.eqns if is_slope(eqn)}.difference(needed(lin))
+    later = {eqn for eqn in lin.primal.eqns if eqn in quick or is_slope(eqn)}.difference(needed(lin))
     frontiers: dict[Value, Frontier] = {v: frozenset() for v in free}
     for eqn in lin.primal.eqns:
         for result in eqn.results:
@@ -105,7 +105,7 @@ def is_quick(eqn: Eqn) -> bool:
 
 
 def is_slope(eqn: Eqn) -> bool:
-    """Whether an equation may be left to the tangent where only that reads it: a function, number by number."""
+    """Whether an equation may be left to the tangent if only that reads it: it is a function, number by number."""
     return eqn.op.elementwise and eqn.op.jvp is not None and all(is_real(v) for v in (*eqn.operands, *eqn.results))
 
 

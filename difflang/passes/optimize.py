@@ -48,7 +48,10 @@ def optimize(graph: Graph) -> Graph:
 
 
 def optimized_whole(graph: Graph) -> Graph:
-    """The same, what maps do done on whole arrays and sums of products as contractions: added in another order."""
+    """The same, with maps done on whole arrays and sums of products as contractions, for derivatives' loops after them.
+
+    Sums are added in another order.
+    """
     return settled(graph, dce, *WHOLE, *ROUND * (ROUNDS - 1))
 
 

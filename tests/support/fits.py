@@ -73,6 +73,11 @@ def gelu_quotient(s: Any) -> Any:
     return quotient(gelu_slope, root, slope)(mp.mpf("-1.075") + mp.mpf("0.725") * s)
 
 
+def gelu_tail(s: Any) -> Any:
+    x = 5 * (1 + s) / (1 - s)
+    return below(-x) * mp.exp(x * x / 2) * (1 + x)
+
+
 def scaled_complement(s: Any) -> Any:
     x = (3 + s) / 4
     return mp.erfc(x) * mp.exp(x * x)
@@ -107,5 +112,6 @@ FITS = [
     Fit("lgamma near its roots", gamma.BETWEEN_ZEROS, lgamma_between, "-1", "0.5"),
     Fit("lgamma far out", gamma.STIRLING_TAIL, stirling_tail, "0", "0.16"),
     Fit("gelu's slope near its root", gelu.ROOT_QUOTIENT, gelu_quotient),
+    Fit("beyond x, over the bell curve", gelu.TAIL, gelu_tail, "-1", "0.78"),
     Fit("erfc below 1", special.SCALED_COMPLEMENT, scaled_complement),
 ]
