@@ -96,7 +96,7 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
     if operator not in TAGGED:
         for position, path in wrt:
             item = args.items[position]
-            of_known_variants(cx, operator, type_of(differentiable_part(cx, item, path)), item[1])
+            of_known_variants(cx, str(code), type_of(differentiable_part(cx, item, path)), item[1])
     if operator in ("vjp", "linearize"):
         return (yield linear.linearized(cx, code, f, args, wrt))
     if operator in ("jacobian", "jacfwd", "jacrev"):

@@ -65,7 +65,7 @@ def hessian(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term
             what = f"this is {show_type(type_of(item[0]))}"
             raise cx.error("DL0408", message, item[1], what, "`hvp` gives the change of the gradient along a direction")
     gradient = Closure(DerivativeCode("grad", code.wrt, asked=code.operator), (f,))
-    return (yield apply(cx, Closure(DerivativeCode("jacfwd", code.wrt), (gradient,)), args))
+    return (yield apply(cx, Closure(DerivativeCode("jacfwd", code.wrt, asked=code.operator), (gradient,)), args))
 
 
 def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
@@ -82,7 +82,7 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
             narrow(dtype, [c for c in dtype.candidates if c.is_float])  # a number as written
     value, key = yield drawn_once(cx, f, args)
     settle_results(cx, value)
-    of_known_variants(cx, code.operator, type_of(value), args.span)
+    of_known_variants(cx, str(code), type_of(value), args.span)
     values = leaf_types(tangent_type(type_of(value)))
     if not points:
         raise without_tangent(f, wrt[0], parts[0], args.items[wrt[0][0]][1])
