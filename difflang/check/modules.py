@@ -122,7 +122,7 @@ class Module:
     def value_for(self, name: str, place: Span, *, by_function: bool) -> HostVar | None:
         """The value of the host that a name written there stands for. Errors: DL0212 where a block now hides it."""
         var = inner = self.host.get(name)
-        while var is not None and not var.seen_from(place, by_function=by_function):
+        while var is not None and not var.broken and not var.seen_from(place, by_function=by_function):
             var = var.hides
         known = var is not None and var.static is not None and not var.mutable
         if var is None or inner is None or var is inner or var.broken or known:

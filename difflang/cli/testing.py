@@ -59,6 +59,7 @@ def options_of(
 @click.option("-j", "--jobs", type=click.IntRange(1), help="Processes; as many as pay off, if not said.")
 @click.option("-x", "--fail-fast", is_flag=True, help="Stop at the first failure.")
 @click.option("-q", "--quiet", is_flag=True, help="Show failures and the last line only.")
+@click.option("--json", "as_json", is_flag=True, help="How each went, as data.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write JUnit XML to this file too.")
 @ENGINE
 @DEVICE
@@ -69,8 +70,8 @@ def options_of(
 @full_traceback
 def test(
     paths: tuple[str, ...], words: tuple[str, ...], only_list: bool, jobs: int | None, fail_fast: bool, quiet: bool,
-    junit: Path | None, engine: str, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...],
-    folders: tuple[Path, ...],
+    as_json: bool, junit: Path | None, engine: str, device: str | None, seed: int, default_float: str | None,
+    allow: tuple[Path, ...], folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Run the `test` blocks, doc-comment examples and rules of files, or of all `*.dfl` files in folders.
 
@@ -93,7 +94,7 @@ def test(
                 click.echo(f"{suite.cases[n].place}  {suite.cases[n].title}")
         return
     report([d for suite in suites for d in suite.checked.diagnostics if d.severity == "warning"])
-    shown = Shown(sum(map(len, numbers)), quiet)
+    shown = (Silent if as_json else Shown)(sum(map(len, numbers)), quiet)
     with closing(outcomes(suites, numbers, options, jobs)) as running:
         for outcome in running:
             shown.one(outcome)
@@ -192,6 +193,18 @@ class Shown:
         click.echo(f"{', '.join(parts)} in {seconds(took)}")
 
 
+class Silent(Shown):
+    """Outcomes as data, all at the end."""
+
+    def one(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def end(self, took: float) -> None:
+        self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
+        tests, left = [o.to_json() for o in self.outcomes], self.total - len(self.outcomes)
+        click.echo(json.dumps({"format": 1, "seconds": took, "not_run": left, "tests": tests}, indent=2))
+
+
 def seconds(took: float) -> str:
     """A time with three digits and its unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
@@ -246,6 +259,7 @@ def bench(
         try:
             found.append(file.measured(n, budget))
         except DifflangError as error:
+            click.echo(f"{file.file}:{item.span.position[0]}  bench {item.name_span.text} failed", err=True)
             report(error.diagnostics)
             failed = True
             continue

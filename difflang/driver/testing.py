@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -58,6 +58,9 @@ class Outcome:
     output: str = ""
     codes: tuple[str, ...] = ()
     crashed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self.case), **{n: v for n, v in asdict(self).items() if n != "case"}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def subscripts(cx: Context, e: tree.Index, base: Term) -> Walk[Subscripts]:
     if isinstance(base, Poison):
         raise Reported
     if not isinstance(base, Array):
-        raise not_indexed(e.base.span, base)
+        raise not_indexed(e, base)
     shape = base.tensor.shape
     if any(isinstance(d, Spread) for d in shape):
         raise Undecided

@@ -66,7 +66,7 @@ def hessian(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term
             what = f"this is {show_type(type_of(item[0]))}"
             raise cx.error("DL0408", message, item[1], what, "`hvp` gives the change of the gradient along a direction")
     gradient = Closure(DerivativeCode("grad", code.wrt, asked=code.operator), (f,))
-    return (yield apply(cx, Closure(DerivativeCode("jacfwd", code.wrt), (gradient,)), args))
+    return (yield apply(cx, Closure(DerivativeCode("jacfwd", code.wrt, asked=code.operator), (gradient,)), args))
 
 
 def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
@@ -86,7 +86,7 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
     settle_results(cx, value)
     values = number_types(tangent_type(type_of(value)))
     if any(isinstance(tag.type, Tensor) and tag.type.shape for tag in (*tags, *tags_of(value))):
-        what = f"`{code.operator}` in or of an array of enums or functions is"
+        what = f"`{code}` in or of an array of enums or functions is"
         raise cx.not_yet(what, args.span, "take it of one of them at a time, `[for s in shapes => …]`")
     if not points:
         raise without_tangent(f, wrt[0], parts[0], args.items[wrt[0][0]][1])

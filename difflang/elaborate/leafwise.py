@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import Undecided, kind_of
 from difflang.check.sums import joint, of_one_option
@@ -50,6 +51,8 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
         and any(t != u for t, u in zip(whole.type.fields, map(type_of, whole.fields), strict=True))
     ):
         raise Reported
+    if isinstance(whole, (Record, Variant)) and not whole.type.tangent and name in COMPARISONS.values():
+        raise undefined(cx, name, span, whole)
     for term, at in zip(terms, spans or [span] * len(terms), strict=True):
         if not isinstance(term, Array) and not of_one_structure(cx, whole, term):
             raise cx.error(
@@ -63,16 +66,7 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
                 "DL0314", "only a number goes with a record or a tuple", at, f"this is {show_type(term.tensor)}"
             )
     if isinstance(whole, (Record, Variant)) and not whole.type.tangent:
-        kind = kind_of(whole.type.decl)
-        raise cx.error(
-            "DL0314",
-            f"`{spelled(name)}` is not defined on the {kind} {whole.type}",
-            span,
-            "",
-            "ask with `match`"
-            if isinstance(whole, Variant) and name in COMPARISONS.values()
-            else f"a change of {with_article(kind)}, D(…), is a vector: `value + change` gives a value",
-        )
+        raise undefined(cx, name, span, whole)
 
     def child(index: int) -> Term:
         leaf = children(whole)[index]
@@ -91,6 +85,16 @@ def of_one_structure(cx: Context, a: Term, b: Term) -> bool:
     if both is None:
         to_be_told(cx, type_of(a), type_of(b))
     return both is not None and not isinstance(both, SumType)
+
+
+def undefined(cx: Context, name: str, span: Span, whole: Record | Variant) -> DifflangError:
+    """An operation on values of which only the changes are vectors, and which have neither order nor equality."""
+    kind, names = kind_of(whole.type.decl), whole.type.names
+    way = f"a change of {with_article(kind)}, D(…), is a vector: `value + change` gives a value"
+    if name in COMPARISONS.values():
+        field = f"`a.{names[0]} {spelled(name)} b.{names[0]}`" if names else "its fields"
+        way = "ask with `match`" if isinstance(whole, Variant) else f"compare what it holds: {field}"
+    return cx.error("DL0314", f"`{spelled(name)}` is not defined on the {kind} {whole.type}", span, "", way)
 
 
 def with_article(noun: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.reports import mistake
 from difflang.check.types import DTypeVar, dtype_text, pruned, show_type
 from difflang.elaborate.spelling import quoted, way_out
@@ -61,9 +62,9 @@ def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans
     return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way)
 
 
-def not_indexed(span: Span, base: Term) -> DifflangError:
+def not_indexed(e: tree.Index, base: Term) -> DifflangError:
     """What a person may have meant who indexes something else than an array."""
-    text, way = quoted(span), ""
+    span, text, way = e.base.span, quoted(e.base.span), ""
     match base:
         case Tuple(items=items) if len(items) > 1:
             names = ", ".join("abcdefgh"[: len(items)]) + ", …" * (len(items) > 8)
@@ -72,11 +73,19 @@ def not_indexed(span: Span, base: Term) -> DifflangError:
             way = f"a field is taken by its name: `{text}.{type.names[0]}`"
         case Variant() | Sum() if not isinstance(base, Sum) or base.type.variants:
             way = f"what an enum holds is taken out by `match {text} {{ … }}`"
+        case Closure(code=DerivativeCode(operator=operator), captures=(f,)):
+            taken_in = ", ".join(quoted(s.span) for s in e.subscripts)
+            way = f"what a derivative is taken in stands before the function: `{operator}[{taken_in}]({called(f)})`"
         case Closure() | Opaque() | Sum():
-            way = f"a function is called in parentheses: `{text}(…)`"
+            way = f"a function is called in parentheses, without sizes and types: `{text}(…)`"
         case _:
             pass
     return mistake("DL0313", "only arrays are indexed", (span, f"this is {show_type(type_of(base))}"), help=way)
+
+
+def called(f: Term) -> str:
+    """What a program calls a function."""
+    return str(f.code) if isinstance(f, Closure) and isinstance(f.code, FnCode) else "f"
 
 
 def advice(name: str, refused: str, arrays: Sequence[Array], spans: Sequence[Span], span: Span) -> str:

@@ -154,6 +154,23 @@ def test_warnings_go_to_stderr(folder: Path) -> None:
 # ---- JUnit
 
 
+def test_outcomes_as_data(folder: Path) -> None:
+    result = call("--json", ".")
+    data = json.loads(result.stdout)
+    assert result.exit_code == 1 and (data["format"], data["not_run"]) == (1, 0)
+    found = [(t["file"], t["line"], t["kind"], t["name"], t["result"], t["codes"]) for t in data["tests"]]
+    assert found == [
+        ("good.dfl", 2, "test", "doubles", "passed", []),
+        ("good.dfl", 3, "test", "zero", "passed", []),
+        ("sub/bad.dfl", 1, "example", "f", "failed", ["DL0907"]),
+        ("sub/bad.dfl", 4, "test", "wrong", "failed", ["DL0901"]),
+        ("sub/broken.dfl", 1, "check", "sub/broken.dfl", "failed", ["DL0201"]),
+    ]
+    wrong = data["tests"][3]
+    assert wrong["output"] == "so far" and "this assertion does not hold" in wrong["report"] and not wrong["crashed"]
+    assert json.loads(call("--json", "-x", "sub/bad.dfl").stdout)["not_run"] == 1
+
+
 def test_junit(folder: Path) -> None:
     call("--junit", "out.xml", ".")
     root = ElementTree.parse("out.xml").getroot()
@@ -281,7 +298,8 @@ def test_times_as_data_and_compared(folder: Path) -> None:
 def test_benchmarks_that_fail_or_are_not_there(folder: Path) -> None:
     (folder / "fails.dfl").write_text('bench "bad" { assert 1 > 2 }\nbench "good" { print(1) }\n')
     result = timed("fails.dfl")
-    assert result.exit_code == 1 and "error[DL0901]" in result.stderr and '"good"' in result.stdout
+    assert result.exit_code == 1 and '"good"' in result.stdout
+    assert result.stderr.startswith('fails.dfl:1  bench "bad" failed\nerror[DL0901]')
     assert timed("sub/broken.dfl").exit_code == 1
     assert timed("none.dfl").exit_code == 5
     assert timed("fails.dfl", "-k", "goof").exit_code == 5
