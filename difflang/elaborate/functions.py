@@ -41,6 +41,7 @@ from difflang.elaborate.signatures import (
 )
 from difflang.elaborate.terms import (
     Array,
+    Closure,
     Poison,
     Term,
     leaf_hints,
@@ -224,7 +225,8 @@ def built(
     for name, term, type in zip(names, (*captures, *terms.values()), types, strict=True):
         values = [builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
         params += values
-        local = like(term, iter(values)) if name in code.names else rebuild(type, values)
+        known = name in code.names or isinstance(term, Closure)
+        local = like(term, iter(values)) if known else rebuild(type, values)
         if isinstance(local, Array) and name in origins:
             local = Array(local.value, local.static, origin=origins[name])
         inner.scope.bind(name, local)

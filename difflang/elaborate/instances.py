@@ -19,11 +19,14 @@ def key_of(
     """What an instance of a function is found by."""
     types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
     sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
-    return code, types, tuple(map(known_of, captures)), sizes, cx.root.definition
+    functions = [t for t in terms.values() if isinstance(t, Closure)]
+    return code, types, tuple(map(known_of, (*captures, *functions))), sizes, cx.root.definition
 
 
 def known_of(term: Term) -> Hashable:
-    """What specialization knows of a captured value, leaf by leaf: all that `like` keeps of it inside the function."""
+    """What specialization knows of a value that is captured, by the function or by one that is passed to it: all that
+    `like` keeps of it inside.
+    """
     match term:
         case Array():
             return type(term.static), repr(term.static), term.below

@@ -5,9 +5,10 @@ The seed rotates and is printed; DIFFLANG_SEED fixes it, DIFFLANG_FUZZ says how 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from difflang.check.closures import FnCode
 from difflang.check.types import ClosureType
 from difflang.driver.entry import Argument, elaborated
 from difflang.driver.pipeline import finished
+from difflang.driver.room import Room, with_room
 from difflang.ir.builder import region
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
@@ -35,12 +37,14 @@ from difflang.ir.text import to_text
 from difflang.ir.types import F64, I32, Tensor
 from difflang.ir.verify import verify
 from support.language import checked
+from support.random_modules import split
 from support.random_programs import HEADER, random_program
 from support.reference import Reference
 from support.seeds import COUNT, SEED, SEEDS
 
 TOGETHER = 20  # programs compiled as one executable
 ARGUMENTS = [Argument(n, Tensor(F64)) for n in "xyz"] + [Argument("k", Tensor(I32))]
+ROOM = Room(16, 512)  # functions that call themselves: what these programs need
 WRT = (True, True, True, False)
 EPS = float(np.finfo(float).eps)
 
@@ -63,10 +67,10 @@ def point(seed: int) -> Point:
     return Point(list(rng.uniform(-1.2, 1.2, 3)), int(rng.integers(0, 5)), list(rng.normal(size=3)))
 
 
-def graph_of(source: str, name: str = "f") -> Graph:
-    found = checked(source)
+def graph_of(source: str, name: str = "f", path: Path | None = None) -> Graph:
+    found = checked(source, path)
     function = ClosureType(FnCode(found.module.fns[name], found.module), ())
-    return elaborated(found.session, found.module, name, function, ARGUMENTS).graph
+    return with_room(elaborated(found.session, found.module, name, function, ARGUMENTS).graph, ROOM)
 
 
 @lru_cache(maxsize=4)
@@ -83,14 +87,14 @@ def close(a: float, b: float, scale: float, bound: float) -> bool:
     return abs(a - b) <= bound * max(scale, abs(a), abs(b)) or a == b
 
 
-def slopes(f: Graph, at: Point) -> list[float]:
+def slopes(f: Graph, at: Point) -> Iterator[float]:
     """Central differences of fourth order with three steps: away from kinks they agree."""
 
     def one(h: float) -> float:
         far, near, ahead, beyond = (value(f, at, s * h) for s in (-2, -1, 1, 2))
         return (far - beyond + 8 * (ahead - near)) / (12 * h)
 
-    return [one(h) for h in (3e-3, 4e-4, 5e-5)]
+    return map(one, (4e-4, 3e-3, 5e-5))
 
 
 SKIPPED: list[int] = []
@@ -121,9 +125,11 @@ def test_forward_reverse_and_differences_agree(seed: int) -> None:
     assert np.isfinite(plain), "programs are made to be finite"
     scale = max(1e-6, sum(map(abs, terms)))
     assert close(dy, sum(terms), scale, 32 * EPS) or close(*in_extended(forward, reverse, at), scale, EPS), (dy, terms)
-    estimates = slopes(whole, at)
-    if any(close(dy, e, scale, 1e-6) for e in estimates):
-        return
+    estimates: list[float] = []
+    for estimate in slopes(whole, at):
+        if close(dy, estimate, scale, 1e-6):
+            return
+        estimates.append(estimate)
     spread = max(estimates) - min(estimates)
     assert spread > 1e-6 * max(scale, abs(dy)), (dy, estimates)
     SKIPPED.append(seed)
@@ -192,9 +198,12 @@ def test_passes_change_nothing(seed: int) -> None:
 
 def same_numbers(want: Sequence[Any], got: Sequence[Any], bound: float = 1e-11) -> None:
     """Those that are floats: which index is checked may depend on what is named, whether one fails does not."""
-    floats = [[x for x in found if np.asarray(x).dtype.kind == "f"] for found in (want, got)]
-    for a, b in zip(*floats, strict=True):
-        assert close(float(np.max(a)), float(np.max(b)), 1.0, bound), (a, b)
+    for a, b in zip(floats(want), floats(got), strict=True):
+        assert close(a, b, 1.0, bound), (a, b)
+
+
+def floats(found: Sequence[Any]) -> list[float]:
+    return [float(np.max(x)) for x in found if np.asarray(x).dtype.kind == "f"]
 
 
 @pytest.mark.parametrize("seed", SEEDS[::5])
@@ -212,6 +221,19 @@ def test_names_dead_code_and_lets_change_nothing(seed: int) -> None:
         other = graph_of(HEADER + random_program(seed, **how))
         got = evaluate(composed("V", other), *at.arrays, np.float64(1))
         same_numbers(want, got, 1e-13)
+
+
+@pytest.mark.parametrize("seed", SEEDS[::5])
+def test_in_several_files_it_is_the_same_program(seed: int, tmp_path: Path) -> None:
+    """The value and the gradient, to the last bit."""
+    texts, at = split(HEADER + random_program(seed), seed), point(seed).arrays
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.dfl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    parted = graph_of(texts["main"], path=tmp_path / "main.dfl")
+    want, got = (evaluate(composed("V", f), *at, np.float64(1)) for f in (graph(seed), parted))
+    assert floats(want) == floats(got)
 
 
 @pytest.mark.slow
@@ -245,11 +267,11 @@ def test_compiled_is_interpreted(first: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_second_implementation_gives_the_same(seed: int) -> None:
     """The syntax tree, walked with NumPy; where the program takes derivatives, those are differences there."""
-    source, at = HEADER + random_program(seed), point(seed)
+    program, at = random_program(seed), point(seed)
     with np.errstate(all="ignore"):
-        want = float(Reference(source).top["f"](*at.arrays))
+        want = float(Reference(HEADER + program).top["f"](*at.arrays))
     got = value(differentiate(graph(seed)), at)
-    exact = not any(word in source.split("fn f(")[1] for word in ("grad", "jvp", "vjp", "'"))
+    exact = not any(word in program for word in ("grad", "jvp", "vjp", "hvp", "hessian", "'"))
     if exact or close(want, got, 1.0, 1e-5):
         assert close(want, got, 1.0, 1e-12 if exact else 1e-5), (want, got)
         return

@@ -54,9 +54,9 @@ class Twice(Engine):
 INTERPRETER = Twice("interpret")
 
 
-def checked(source: str) -> Checked:
-    """A program that was checked. Errors: DifflangError with everything that is wrong."""
-    found = check(Source("test.dfl", source))
+def checked(source: str, path: Path | None = None) -> Checked:
+    """A program that was checked; `path` is its file. Errors: DifflangError with everything that is wrong."""
+    found = check(Source("test.dfl", source), path=path)
     if found.errors:
         raise DifflangError(*found.errors)
     return found

@@ -43,6 +43,17 @@ def matrix(n: int, m: int) -> str:
     return f"f64[{n}, {m}]"
 
 
+@dataclass(frozen=True, slots=True)
+class Recursive:
+    """A function that calls itself: the types of what it takes before the count, if it counts, and of its result."""
+
+    name: str
+    params: tuple[str, ...]
+    result: str
+    known: bool  # how deep it goes is known beforehand
+    most: int  # how deep at most, without a count -1
+
+
 class Expressions:
     """Writes expressions of every type over the variables in scope."""
 
@@ -56,6 +67,9 @@ class Expressions:
         self.level = 0  # nested loops and branches
         self.loops: list[str] = []  # what loops stand around
         self.order = 0  # of the derivatives around
+        self.result = F  # of the function around
+        self.recursive: list[Recursive] = []
+        self.calls = 0  # how many more of them there may be
 
     # ---- helpers
 
@@ -115,6 +129,8 @@ class Expressions:
             lambda: f"stop({one()}) * 0 + {one()}", lambda: f"0.1 * f64({self.integer()}) * {one()}",
             lambda: self.from_sum(depth),
         ]  # fmt: skip
+        if self.recursive and self.calls and self.order < 2:
+            forms += [lambda: self.recursion(depth)] * 3
         text = self.draw.choice(forms)()
         return f"({text})"
 
@@ -301,7 +317,7 @@ class Expressions:
         return text
 
     def from_record(self, depth: int) -> str:
-        known = [(n, t) for t in self.names.known if t.startswith("P") for n in self.names.of(t)]
+        known = [(n, t) for t in self.names.known if t.startswith("P[") for n in self.names.of(t)]
         if not known:
             return self.scalar(depth - 1)
         name, _ = self.draw.choice(known)
@@ -309,3 +325,56 @@ class Expressions:
             lambda: f"{name}.x", lambda: f"mean({name}.v)", lambda: f"moved({name}, {self.scalar(depth - 1)}).x", lambda: f"({name} with (x = {self.scalar(depth - 1)})).x",
             lambda: f"({name} + 0.1 * grad(|q| 0.5 * q.x^2 + energy(q.v))({name})).x",
         )  # fmt: skip
+
+    # ---- functions that call themselves
+
+    def recursion(self, depth: int) -> str:
+        """A call from outside, as a number."""
+        self.calls -= 1
+        return self.called(self.draw.choice(self.recursive), depth - 1)
+
+    def called(self, function: Recursive, depth: int) -> str:
+        args = [self.value(t, depth) for t in function.params]
+        if function.most >= 0:
+            known = str(self.draw.randint(0, function.most))
+            args.append(
+                known if function.known or self.draw.random() < 0.3 else f"{self.integer()} % {function.most + 1}"
+            )
+        return self.measured(function.result, f"{function.name}({', '.join(args)})")
+
+    def value(self, type: str, depth: int) -> str:
+        """An expression of any type: also of a pair."""
+        match type:
+            case "f64":
+                return self.scalar(depth)
+            case "i32":
+                return self.integer()
+            case "S":
+                return self.sum(depth)
+            case "fn":
+                return self.function(depth)
+            case "pair":
+                return f"({self.scalar(depth)}, 0.5 * {self.scalar(0)})"
+            case "Q":
+                known = self.names.of("Q")
+                made = f"Q(x = {self.scalar(depth)}, v = {self.array(depth, 2)}, k = {self.integer()})"
+                return self.draw.choice([*known, made, f"turning({made}, {self.scalar(0)})"])
+            case "P[2]":
+                tag = self.draw.choice(["once", "twice"])
+                return f'P(x = {self.scalar(depth)}, v = {self.array(depth, 2)}, k = {self.integer()}, tag = "{tag}")'
+            case _:
+                return self.array(depth, int(type[4:-1]))
+
+    def measured(self, type: str, text: str) -> str:
+        """A number that depends on all of a value."""
+        match type:
+            case "f64":
+                return text
+            case "S":
+                return f"reading({text})"
+            case "pair":
+                return f"({text} |> |(p, q)| 0.7 * p - 0.4 * q)"
+            case "Q":
+                return f"weighed({text})"
+            case _:
+                return f"mean({text})"

@@ -24,6 +24,11 @@ from support.values import compare
     ("program", "shown"),
     [
         ("fn twice(f: (f64) -> f64, x: f64) -> f64 = grad(f)(x)\nprint(twice(|x| x^3, 2))\n", "12.0"),
+        (
+            "fn a(f: (f64) -> f64, x: f64) -> f64 = f(x)\nfn b(f: (f64) -> f64, x: f64) -> f64 = a(|t| f(t), a(f, x))\n"
+            "fn c(x: f64, k: dim) -> f64 = b(|t| t * sum(ones(k)), x)\nprint(c(2, 3), c(2, 4), grad(c)(2, 3))\n",
+            "18.0 32.0 9.0",
+        ),
         ("fn a(f: (f64) -> f64, x: f64) -> f64 = f(x)\nfn b(f: (f64) -> f64) -> f64 = a(f, 2)\nprint(b(sin))\n", "0.9"),
         ("fn f(g: D(f32[n])) -> f32[n] = 2.0 * g\nprint(f([1.0, 2.0]))\n", "[2.0, 4.0]"),
         (
