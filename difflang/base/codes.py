@@ -121,6 +121,7 @@ CODES: dict[str, str] = {
     "DL0407": "a point without a derivative",
     "DL0408": "a complex derivative where there is none",
     "DL0409": "a derivative that is always zero",
+    "DL0410": "a derivative of an order that only the run knows",
     # ---- 05: control flow
     "DL0501": "`yield`, `break` or `continue` outside a loop",
     "DL0502": "a second `yield`",

@@ -29,8 +29,15 @@ def not_alone(span: Span, what: str) -> DifflangError:
     return DifflangError(Diagnostic("DL0801", f"{what} is not there yet", (Label(span, "this calls it"),), (way,)))
 
 
+def of_no_order(span: Span) -> DifflangError:
+    """A call inside a derivative of the function that is called. Errors: DL0410."""
+    message = "a function calls itself inside a derivative: of what order it is, only the run would know"
+    ways = "call it outside the derivative, and pass its value on", "let a size, `n: dim`, say how deep it goes"
+    return DifflangError(Diagnostic("DL0410", message, (Label(span, "this calls it"),), ways))
+
+
 def underived(ad: Any, eqn: Eqn, *_: Any) -> NoReturn:
-    raise not_alone(eqn.span, "the derivative of a function that calls itself, taken inside it,")
+    raise of_no_order(eqn.span)
 
 
 recur = Op(

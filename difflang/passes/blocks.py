@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from difflang.base.diagnostics import InternalError
+from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values, inner_first
-from difflang.ops.recur import not_alone, recur
+from difflang.ops.recur import not_alone, of_no_order, recur
 from difflang.passes.cycles import cycle
 
 WORD = 3  # the values of a failure
@@ -114,8 +114,7 @@ class Blocks:
     def function(self, number: int) -> None:
         """Cut a function into blocks. Errors: DL0801 for a call where a function cannot be cut."""
         member = self.members[number]
-        for graph in inner_first(member.graph)[0]:
-            self.calling[graph] = any(map(self.calls, graph.eqns))
+        self.look_into(member.graph)
         params = member.graph.params
         home = Builder()
         fresh = [self.constants.get((number, i)) or Value(p.type, home, p.hint) for i, p in enumerate(params)]
@@ -128,6 +127,11 @@ class Blocks:
         self.entries[number] = self.add(self.passed(number, fresh[: len(member.given)]), piece)
         if self.entries[number].live:
             raise InternalError("the first block of a function needs what nothing gives it")
+
+    def look_into(self, graph: Graph) -> None:
+        """See which regions of a graph call within the group."""
+        for inner in inner_first(graph)[0]:
+            self.calling[inner] = any(map(self.calls, inner.eqns))
 
     def cut(self, graph: Graph, operands: Sequence[Value], after: Callable[[Values], Piece]) -> Piece:
         """The code of a graph, and `after` it on its results, up to the first cut: from the last one backwards."""
@@ -177,7 +181,7 @@ class Blocks:
                 raise InternalError("a call takes its function to give something else than it gives")
             return Call(function, self.passed(function, operands), word, then)
         if eqn.op.name != "cond":
-            raise not_alone(eqn.span, f"a function that calls itself inside {STANDING.get(eqn.op.name, eqn.op.name)}")
+            raise refused(eqn)
         after = self.after(eqn, rest)
         condition, *operands = eqn.operands
         then, other = [pruned(self.cut(region, operands, after)) for region in eqn.regions]
@@ -204,7 +208,14 @@ class Blocks:
         return value in self.numbers and self.numbers[value].attrs.get("value") == 0
 
 
-STANDING = {"jvp": "a derivative", "vjp": "a derivative", "ruled": "a rule"}
+def refused(eqn: Eqn) -> DifflangError:
+    """A call that stands in what is no piece of code. Errors: DL0410 in a derivative, DL0801 in a rule."""
+    if eqn.op.expand is not None:
+        return of_no_order(eqn.span)
+    return not_alone(eqn.span, f"a function that calls itself inside {STANDING.get(eqn.op.name, eqn.op.name)}")
+
+
+STANDING = {"ruled": "a rule", "solved": "a rule"}
 
 
 def free(piece: Piece) -> dict[Value, None]:

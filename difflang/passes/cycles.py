@@ -14,6 +14,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, I32, History, Tensor, Type, item_of
+from difflang.ops.loop_back import cut
 from difflang.ops.recur import not_alone
 from difflang.ops.regions import zeros
 
@@ -84,7 +85,9 @@ def cycle(blocks: Blocks, eqn: Eqn, rest: Piece) -> Piece:
 
     it = Cycle.of(eqn)
     if any(map(blocks.calls, [e for go in it.regions[1:] for e in go.eqns])):
-        raise not_alone(eqn.span, "a function that calls itself inside the condition of a loop")
+        ahead = asking_ahead(eqn)
+        blocks.look_into(ahead)
+        return blocks.cut(ahead, eqn.operands, blocks.after(eqn, rest))
     start, home = Writer(eqn), Builder()
     kept = eqn.results[int(it.indexed) + len(it.carry) :]
     first = [start.number(0), *it.carry, *[zeros(start.builder, v.type) for v in kept]]
@@ -108,6 +111,45 @@ def cycle(blocks: Blocks, eqn: Eqn, rest: Piece) -> Piece:
     step = pruned(Piece((*reads.eqns, *body.eqns), body.end))
     head.piece = Piece(head.piece.eqns, Branch(running, (step, done)))
     return Piece(start.eqns, Jump(head, (*first, *head.live)))
+
+
+def asking_ahead(eqn: Eqn) -> Graph:
+    """A loop whose condition calls, as one whose steps do: they carry what the condition will say.
+
+    It is asked before the loop and at the end of each step, so as often as before.
+    """
+    step, go = eqn.regions
+    builder = Builder(span=eqn.span)
+    operands = [builder.param(v.type, v.hint) for v in eqn.operands]
+    consts, carry = eqn.attrs["consts"], eqn.attrs["carry"]
+    limit, fixed, state, xs = cut(operands, 1, 1 + consts, 1 + consts + carry)
+    (on,) = builder.inline(go, builder.const(0, INDEX), *fixed, *state)
+    types = [r.type for r in eqn.results]
+    regions = (with_condition(step, go, consts, carry), condition_carried(go))
+    outs = builder.append(
+        eqn.op, (*limit, *fixed, *state, on, *xs), (*types[: 1 + carry], TRUTH, *types[1 + carry :]), regions,
+        **{**eqn.attrs, "carry": carry + 1},
+    )  # fmt: skip
+    return builder.finish([*outs[: 1 + carry], *outs[2 + carry :]])
+
+
+def with_condition(step: Graph, go: Graph, consts: int, carry: int) -> Graph:
+    """A step that ends by asking whether there is another."""
+    builder = Builder()
+    index, *rest = [builder.param(p.type, p.hint) for p in step.params[: 1 + consts + carry]]
+    builder.param(TRUTH)
+    items = [builder.param(p.type, p.hint) for p in step.params[1 + consts + carry :]]
+    results = builder.inline(step, index, *rest, *items)
+    after = builder.one("add", index, builder.const(1, INDEX))
+    (on,) = builder.inline(go, after, *rest[:consts], *results[:carry])
+    return builder.finish([*results[:carry], on, *results[carry:]])
+
+
+def condition_carried(go: Graph) -> Graph:
+    builder = Builder()
+    for param in go.params:
+        builder.param(param.type, param.hint)
+    return builder.finish([builder.param(TRUTH)])
 
 
 def another(blocks: Blocks, it: Cycle, eqn: Eqn, index: Value, carry: Sequence[Value]) -> tuple[tuple[Eqn, ...], Value]:
