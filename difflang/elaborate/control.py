@@ -9,7 +9,7 @@ from typing import Any
 from difflang.base.source import Span
 from difflang.check.sums import tagged
 from difflang.check.types import leaf_types, mapped, show_type
-from difflang.elaborate.attributes import obey
+from difflang.elaborate.attributes import ALL_AS_USUAL, keep, obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.failure import all_is_well
@@ -375,6 +375,8 @@ def emit_loop(
     ys = leaf_types(type_of(yielded)) if yielded is not None else []
     types = (INDEX, *[v.type for v in carry], *[stacked(t, over.length) for t in ys])
     attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.length}
+    if (kept := keep(cx, e.span, over.length)) != ALL_AS_USUAL:
+        attrs["keep"] = kept
     exact = over.length is not None and len(graphs) == 1
     results = iter(cx.builder.append(OPS["loop"], operands, types, tuple(graphs), **attrs, exact=exact, reverse=False))
     next(results)
