@@ -70,6 +70,7 @@ CODES: dict[str, str] = {
     "DL0210": "a name declared twice",
     "DL0211": "a function that reads a variable of the file",
     "DL0212": "a name bound again that a function uses",
+    "DL0219": "a strategy that means nothing",
     # ---- 03: types and shapes
     "DL0301": "a size for a type, or a type for a size",
     "DL0302": "a record without its arguments",

@@ -1,6 +1,12 @@
-"""Attributes before a function or a loop: `@unchecked`, and those to come. They choose a strategy, never a meaning."""
+"""Attributes before a function or a loop: `@unchecked`, `@checkpoint`, and those to come.
+
+They choose a strategy, never a meaning. What `@checkpoint` says of a loop goes into the graph as two numbers: for how
+many states there is room, and how many steps lie between them; 0 where it says nothing.
+"""
 
 from __future__ import annotations
+
+from math import isqrt
 
 from difflang.base.codes import nearest
 from difflang.base.source import Span
@@ -8,17 +14,86 @@ from difflang.elaborate.context import Context
 from difflang.syntax import tree
 
 KNOWN = ("checkpoint", "memory", "unchecked", "deterministic")
+STRATEGIES = {  # and the number that each takes
+    "full": ("cap",),
+    "sqrt": (),
+    "every": ("steps",),
+    "revolve": ("slots",),
+    "offload": (),
+    "auto": (),
+}
+Keep = tuple[int, int]
+ALL_AS_USUAL: Keep = (0, 0)
+FULL = 4096  # states that `full` has room for where only the run knows how many there are
 
 
 def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span) -> None:
-    """Do what the attributes of what stands there say. Errors: DL0209, DL0801 for those that are not there yet."""
+    """Do what the attributes of what stands there say. Errors: DL0209, DL0219; DL0801 for those not there yet."""
     for attribute in attributes:
-        if attribute.name not in KNOWN:
-            near = nearest(attribute.name, KNOWN)
-            way = f"did you mean `@{near}`?" if near else f"there are @{', @'.join(KNOWN)}"
-            raise cx.error("DL0209", f"there is no attribute `@{attribute.name}`", attribute.span, "", way)
-        if attribute.name != "unchecked":
-            raise cx.not_yet(f"`@{attribute.name}` is", attribute.span, "leave it away: it never changes a result")
-        if attribute.args:
-            raise cx.error("DL0209", "`@unchecked` takes nothing in parentheses", attribute.span)
-        cx.session.unchecked.add(span)
+        match attribute.name:
+            case "unchecked":
+                if attribute.args:
+                    raise cx.error("DL0209", "`@unchecked` takes nothing in parentheses", attribute.span)
+                cx.session.unchecked.add(span)
+            case "checkpoint":
+                cx.session.strategies[span] = strategy(cx, attribute)
+            case name if name in KNOWN:
+                raise cx.not_yet(f"`@{name}` is", attribute.span, "leave it away: it never changes a result")
+            case name:
+                near = nearest(name, KNOWN)
+                way = f"did you mean `@{near}`?" if near else f"there are @{', @'.join(KNOWN)}"
+                raise cx.error("DL0209", f"there is no attribute `@{name}`", attribute.span, "", way)
+
+
+def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
+    """The word and the number of `@checkpoint(…)`, 0 if it has none. Errors: DL0219; DL0801 for `offload`."""
+    first, *rest = attribute.args or (None,)
+    word = first.value.id if isinstance(first, tree.Arg) and isinstance(first.value, tree.Name) else ""
+    if word not in STRATEGIES or first is None or (isinstance(first, tree.Arg) and first.name is not None):
+        near = nearest(word, STRATEGIES)
+        ways = f"did you mean `{near}`?" if near else f"there are {', '.join(STRATEGIES)}"
+        raise cx.error("DL0219", "`@checkpoint` takes a strategy first", (first or attribute).span, "", ways)
+    if word == "offload":
+        raise cx.not_yet("`@checkpoint(offload)` is", attribute.span, "`revolve` keeps few states, on any device")
+    needs, number = STRATEGIES[word], 0
+    for arg in rest:
+        if not isinstance(arg, tree.Arg) or arg.name is None or arg.name not in needs:
+            takes = f"`{word}` takes {needs[0]} = a whole number" if needs else f"`{word}` takes nothing more"
+            raise cx.error("DL0219", f"this means nothing to `{word}`", arg.span, "", takes)
+        number = arg.value.value if isinstance(arg.value, tree.Int) else 0
+        if number < 1:
+            way = f"such as `{arg.name} = 32`"
+            raise cx.error("DL0219", f"`{arg.name}` is a whole number from 1 on, written here", arg.span, "", way)
+    if needs and not number and word != "full":
+        way = f"`@checkpoint({word}, {needs[0]} = 32)`"
+        raise cx.error("DL0219", f"`{word}` needs {needs[0]}", attribute.span, "", way)
+    return word, number
+
+
+def keep(cx: Context, loop: Span, length: object) -> Keep:
+    """What is kept of a loop's states for reverse mode: as it says itself, or the function that it stands in.
+
+    Errors: DL0801 for `sqrt` where only the run knows the length.
+    """
+    around = [
+        s for s in cx.session.strategies if s.source is loop.source and s.start <= loop.start <= loop.end <= s.end
+    ]
+    if not around:
+        return ALL_AS_USUAL
+    nearest_around = max(around, key=lambda s: (s.start, -s.end))
+    word, number = cx.session.strategies[nearest_around]
+    match word:
+        case "full":
+            return (number or FULL, 1) if number or length is None else ALL_AS_USUAL
+        case "sqrt" if length is None:
+            way = "`revolve, slots = n` keeps n states, whatever the length"
+            raise cx.not_yet("`sqrt` for a loop whose length only the run knows is", loop, way)
+        case "sqrt" if isinstance(length, int) and length > 0:
+            slots = isqrt(length - 1) + 1
+            return slots, -(-length // slots)
+        case "every":
+            return 0, number
+        case "revolve":
+            return number, 0
+        case _:
+            return ALL_AS_USUAL

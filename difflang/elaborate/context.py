@@ -136,6 +136,7 @@ class Session:
     ruling: list[Graph] = field(default_factory=list[Graph])  # the instances whose rules are being elaborated
     warned: set[Any] = field(default_factory=set[Any])  # the codes and places of warnings
     unchecked: set[Span] = field(default_factory=set[Span])  # where no index is checked
+    strategies: dict[Span, tuple[str, int]] = field(default_factory=dict[Span, Any])  # which states loops there keep
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
 
     def site(self, site: Any) -> int:

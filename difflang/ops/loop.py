@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.graph import Attrs, Eqn, Graph, Value, Values
 from difflang.ir.layout import loop_layout
 from difflang.ir.op import OPS, MaybeValue, Op, Solver
 from difflang.ir.types import History, Type, item_of, stacked
@@ -51,6 +51,8 @@ class Form(NamedTuple):
     length: Dim | None
     exact: bool
     reverse: bool
+    keep: tuple[int, int] = (0, 0)  # states that reverse mode keeps, and steps between them; 0: as many as seems good
+    again: bool = False  # what its steps give are histories, though their number is known
 
     @classmethod
     def of(cls, eqn: Eqn) -> Form:
@@ -82,6 +84,8 @@ def loop_type(
     length: Dim | None,
     exact: bool,
     reverse: bool,
+    keep: tuple[int, int] = (0, 0),
+    again: bool = False,
 ) -> tuple[Type, ...]:
     """loop(limit, *consts, *carry, *xs) {step} [{go}] -> count, *carry, *ys."""
     step, *go = regions
@@ -97,7 +101,7 @@ def loop_type(
     if go:
         alike(same, "the condition of a loop", [INDEX, *at.consts, *at.carry], go[0].type[0])
         alike(same, "the condition of a loop", go[0].type[1], [TRUTH])
-    return INDEX, *at.carry, *[stacked(y, length) for y in results[carry:]]
+    return INDEX, *at.carry, *[stacked(y, None if again else length) for y in results[carry:]]
 
 
 def sequence_of_steps(same: Solver, x: Type, length: Dim | None) -> None:
@@ -111,7 +115,7 @@ def sequence_of_steps(same: Solver, x: Type, length: Dim | None) -> None:
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """Primal: the same loop, giving what its step's tangent captures. Tangent: `count` steps that read it."""
-    form, (step, *go) = Form.of(eqn), eqn.regions
+    form, step = Form.of(eqn), eqn.regions[0]
     p, d, nk = form.parts(xs), form.parts(dxs.values), form.carry
 
     def active(carry: Mask) -> Mask:
@@ -131,8 +135,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
         skip=inner.first,
         surely=surely,
     )
-    primal = lin.primal.with_results([*lin.primal.results[: len(step.results)], *kept.made])
-    count, *outs = home.emit(loop, xs, (primal, *go), **eqn.attrs)
+    count, *outs = saving(eqn, xs, lin.primal.with_results([*lin.primal.results[: len(step.results)], *kept.made]))
     saved = outs[len(step.results) :]
     ys = [count, *outs[: len(step.results)]]
     if not any(lin.active):
@@ -146,6 +149,21 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts), "carry": len(start)}
     dys = dxs.builder.emit(loop, operands, (tangent,), **attrs)
     return ys, [None, *spread(dys[1:], lin.active)]
+
+
+def saving(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
+    """The loop, its steps giving more: as histories, where the program says which states are kept.
+
+    Where it gives arrays besides, these come from a loop of their own.
+    """
+    form, n, home = Form.of(eqn), len(eqn.regions[0].results), xs[0].home
+    if form.length is None or form.again or form.keep == (0, 0) or n == len(step.results):
+        return list(home.emit(loop, xs, (step, *eqn.regions[1:]), **eqn.attrs))
+    arrays, more = step.results[form.carry : n], step.results[n:]
+    alone = step.with_results([*step.results[: form.carry], *more])
+    count, *outs = home.emit(loop, xs, (alone, *eqn.regions[1:]), **with_outputs(eqn.attrs, again=True))
+    own = home.emit(loop, xs, (step.with_results(step.results[:n]), *eqn.regions[1:]), **eqn.attrs) if arrays else ()
+    return [count, *outs[: form.carry], *own[1 + form.carry :], *outs[form.carry :]]
 
 
 def tangent_step(lin: Linearized, kept: Sorted, index: Value, consts: Mask, carry: int) -> Graph:
@@ -224,8 +242,33 @@ def transpose(
         "carry": sums + len(start),
         "reverse": not form.reverse,
     }
-    _, *outs = builder.emit(loop, [limit, *consts, *totals, *start, *xs, *ys], (whole,), **attrs)
+    operands = [limit, *consts, *totals, *start, *xs, *ys]
+    items = [isinstance(x.type, History) for x in form.parts(eqn.operands).xs]
+    again = [h for mask in (back.active, back.chosen) for h, m in zip(items, mask[at.carries.stop :], strict=True) if m]
+    outs = turned_loop(builder, operands, whole, attrs, again)
     return leaving(apart(outs, back, at), back.active, back.chosen, choices)
+
+
+def with_outputs(attrs: Attrs, again: bool) -> dict[str, Any]:
+    """The attributes of a loop whose outputs are `again` histories though its length is known, or arrays."""
+    others = {k: v for k, v in attrs.items() if k != "again"}
+    return {**others, "again": True} if again and attrs["length"] is not None else others
+
+
+def turned_loop(
+    builder: Builder, operands: list[Value], step: Graph, attrs: dict[str, Any], again: list[bool]
+) -> list[Value]:
+    """A loop whose outputs are `again` histories, or arrays; one loop for each where its length is known."""
+    kinds = sorted(set(again)) or [False]
+    if attrs["length"] is None or len(kinds) == 1:
+        return list(builder.emit(loop, operands, (step,), **with_outputs(attrs, kinds[-1]))[1:])
+    carry, ys = cut(step.results, attrs["carry"])
+    found: dict[Value, Value] = {}
+    for kind in kinds:
+        mine = [*carry, *[y for y, h in zip(ys, again, strict=True) if h is kind]]
+        outs = builder.emit(loop, operands, (step.with_results(mine),), **with_outputs(attrs, kind))
+        found.update(zip(mine, outs[1:], strict=True))
+    return [found[r] for r in step.results]
 
 
 loop = OPS.declare(

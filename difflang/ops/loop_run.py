@@ -13,7 +13,8 @@ from difflang.ir.graph import Graph
 from difflang.ir.types import History, Tensor, Type, stacked
 from difflang.ops.reader import Reader, View, last, sources
 from difflang.ops.saved import Given, Saved, merged, no_history, split
-from difflang.ops.tape import Source, Steps, Tape, one, put, zero
+from difflang.ops.schedule import MOST
+from difflang.ops.tape import Asked, Source, Steps, Tape, put, zero
 
 Array = Any
 
@@ -28,6 +29,8 @@ def loop_reference(
     length: Dim | None,
     exact: bool,
     reverse: bool,
+    keep: tuple[int, int] = (0, 0),
+    again: bool = False,
 ) -> list[Array]:
     step, *go = regions
     fixed, state, xs = arrays[:consts], list(arrays[consts : consts + carry]), arrays[consts + carry :]
@@ -49,7 +52,8 @@ def loop_reference(
         count += 1
     columns = [y[::-1] if reverse else y for y in ys]
     results = zip(columns, step.results[carry:], strict=True)
-    return [np.asarray(count, np.int32), *state, *[collected(y, r.type, length) for y, r in results]]
+    kept = None if again else length
+    return [np.asarray(count, np.int32), *state, *[collected(y, r.type, kept) for y, r in results]]
 
 
 def collected(items: list[Array], item: Type, length: Dim | None) -> Array:
@@ -72,13 +76,16 @@ def loop_lower(
     length: Dim | None,
     exact: bool,
     reverse: bool,
+    keep: tuple[int, int] = (0, 0),
+    again: bool = False,
 ) -> list[Array]:
     fixed, state, xs = arrays[:consts], arrays[consts : consts + carry], arrays[consts + carry :]
     if any(isinstance(x, Saved) for x in state):
         raise no_history()
     if exact:
         limit = np.asarray(length, np.int32)
-    looped = Looped(lowering, limit, regions, (fixed, state, xs), length, reverse, exact)
+    size = Asked(*keep, length if exact and isinstance(length, int) else None) if again or length is None else None
+    looped = Looped(lowering, limit, regions, (fixed, state, xs), None if again else length, reverse, exact, size)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
     return looped.run()
@@ -93,7 +100,7 @@ class Looped:
 
     def __init__(
         self, lowering: Any, limit: Array, regions: tuple[Graph, ...], given: tuple[Any, Any, Any],
-        length: Dim | None, reverse: bool, exact: bool,
+        length: Dim | None, reverse: bool, exact: bool, asked: Asked | None,
     ) -> None:  # fmt: skip
         self.lowering, self.limit, self.exact, self.reverse = lowering, limit, exact, reverse
         self.fixed, state, self.xs = given
@@ -113,40 +120,47 @@ class Looped:
         if saved:
             source = Source.of(
                 lowering, step, len(self.fixed), self.carry, [self.carry + i for i in saved],
-                (list(self.fixed), list(self.xs)), reverse, length is not None,
+                (list(self.fixed), list(self.xs)), reverse, asked,
             )  # fmt: skip
             self.tape = Tape(lowering, source, list(state), length if isinstance(length, int) else None)
             kept = self.tape.start
         self.start = (tuple(state), tuple(room), kept)
 
+    @property
+    def steps(self) -> int:
+        """How many lie between the states of its tape, where not all are kept."""
+        return self.tape.source.size.steps if self.tape and self.tape.source.size else 0
+
     def run(self) -> list[Array]:
-        lax, reader = self.lowering.jax.lax, Reader(self.lowering, self.xs)
-        if self.go:
-            count, state = lax.while_loop(
-                self.goes_on,
-                lambda at: (lax.add(at[0], one()), self.taken(at[0], reader.view(at[0]), at[1])),
-                (zero(), self.start),
-            )
-        else:
-            state = reader.through(self.limit, self.reverse, self.start, self.taken)
-            count = self.limit if self.exact else lax.max(self.limit, zero())
+        count, state = Reader(self.lowering, self.xs, self).through(self.start)
+        if not self.go:
+            count = self.limit if self.exact else self.lowering.jax.lax.max(self.limit, zero())
         return [count, *state[0], *self.outputs(state, count)]
 
-    def goes_on(self, at: Any) -> Array:
-        lax, (count, (carried, _, _)) = self.lowering.jax.lax, at
+    def goes_on(self, count: Array, state: Any) -> Array:
+        lax = self.lowering.jax.lax
+        if not self.go:
+            return lax.lt(count, self.limit)
         within = lax.bitwise_or(lax.lt(count, self.limit), lax.lt(self.limit, zero()))
-        return lax.bitwise_and(within, self.lowering.graph(self.go[0], count, *self.fixed, *carried)[0])
+        return lax.bitwise_and(within, self.lowering.graph(self.go[0], count, *self.fixed, *state[0])[0])
 
-    def taken(self, i: Array, view: View, state: Any) -> Any:
+    def piece(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
+        """What is done before some steps are taken; see `Tape.piece`."""
+        carried, ys, kept = state
+        if not self.tape:
+            return state, np.asarray(MOST, np.int32)
+        kept, latest = self.tape.piece(kept, count, apart, boundary)
+        return (carried, ys, kept), latest
+
+    def taken(self, count: Array, index: Array, view: View, state: Any) -> Any:
         """One step."""
         lax, (carried, ys, kept) = self.lowering.jax.lax, state
         if self.tape:
-            ordinal = lax.sub(lax.sub(self.limit, one()), i) if self.reverse else i
-            kept = self.tape.written(kept, ordinal, list(carried))
+            kept = self.tape.written(kept, count, list(carried))
         items = last(self.step.params, len(self.xs))
         reads = [view.item(x, p.type) for x, p in zip(self.xs, items, strict=True)]
-        outs = self.lowering.graph(self.step, i, *self.fixed, *carried, *reads)
-        ys = tuple([put(lax, y, v, i) for y, v in zip(ys, outs[self.carry :], strict=True)])
+        outs = self.lowering.graph(self.step, index, *self.fixed, *carried, *reads)
+        ys = tuple([put(lax, y, v, index) for y, v in zip(ys, outs[self.carry :], strict=True)])
         return tuple(outs[: self.carry]), ys, kept
 
     def outputs(self, state: Any, count: Array) -> list[Any]:
@@ -154,6 +168,6 @@ class Looped:
         _, ys, kept = state
         histories: list[Any] = []
         if self.tape:
-            run = Steps(self.tape.source, kept[0], list(kept[1]), count)
+            run = Steps(self.tape.source, kept.order, list(kept.slots), count)
             histories = [Given(run, i) for i in range(len(self.types) - len(ys))]
         return merged(ys, histories, self.types)

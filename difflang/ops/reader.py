@@ -1,23 +1,26 @@
 """Reading the histories of loops that have run: their states are had again where the reader is, chunk by chunk.
 
 A reader needs the states of a chunk of steps of each loop that it reads, computed from the last one kept before them.
-Where such a loop read histories itself, the same holds all the way there. `Chunks` does all this in one loop, with a
-frame for each of the loops: one that is not where it is due opens a frame and takes a chunk of steps towards it, for
+On the way there states are kept in the slots that are free by then, those of states that lie beyond: `schedule` says at
+which steps. Where such a loop read histories itself, the same holds all the way there. `Chunks` does all this in one
+loop, with a frame for each of the loops: one that is not where it is due opens a frame and takes steps towards it, for
 which those that it reads are brought there first. So a step stands once in a program, however many loops read others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from difflang.ir.graph import Graph, Value
 from difflang.ir.types import Type
+from difflang.ops import schedule
 from difflang.ops.saved import Empty, Given, Run, Saved, Sum, no_history, plus, zero_item
-from difflang.ops.tape import Array, Arrays, Steps, get, one, put, zero
+from difflang.ops.tape import Array, Arrays, Steps, below, get, once, one, put, put_each, zero
 
 MOST_RUNS = 31  # reverse mode five deep
 
@@ -29,7 +32,8 @@ class View:
     lowering: Any
     index: Array
     low: Array  # the first index of the chunk
-    chunks: dict[Steps, Arrays]  # the states in the chunk
+    tapes: dict[Steps, Sequence[Array]]  # the slots, where the reader has them
+    rooms: dict[Steps, Sequence[Array]]  # the states in the chunk
     given: dict[Run, Sequence[Any]]
 
     def item(self, x: Any, type: Type) -> Any:
@@ -51,11 +55,12 @@ class View:
     def state(self, run: Steps) -> Arrays:
         """Before this step: in the tape if all are there, else in the chunk."""
         lax = self.lowering.jax.lax
-        kept = run.kept(lax, run.ordinal(lax, self.index))
-        if run not in self.chunks:
+        ordinal = run.ordinal(lax, self.index)
+        kept = [get(lax, s, ordinal) for s in self.tapes.get(run, run.slots)]
+        if run not in self.rooms:
             return kept
-        whole, at = lax.eq(run.level, zero()), lax.sub(self.index, self.low)
-        return [lax.select(whole, k, get(lax, c, at)) for k, c in zip(kept, self.chunks[run], strict=True)]
+        at = lax.sub(self.index, self.low)
+        return [lax.select(run.whole(lax), k, get(lax, r, at)) for k, r in zip(kept, self.rooms[run], strict=True)]
 
     def run_again(self, run: Steps, graph: Graph, state: Arrays | None = None) -> list[Any]:
         source = run.source
@@ -66,21 +71,32 @@ class View:
 
 
 class Held(NamedTuple):
-    """How far the loops that are read have come, and their states in the chunk: part of the state of their reader."""
+    """How far the loops that are read have come, and what there is of their states: carried by their reader."""
 
     at: tuple[Array, ...]  # how many steps each has taken
-    states: tuple[tuple[Array, ...], ...]
-    rooms: tuple[tuple[Array, ...], ...]
+    until: tuple[Array, ...]  # after how many it stops, on its way, for its state to be kept
+    states: tuple[Any, ...]
+    tapes: tuple[Any, ...]  # which states are kept in which slots, and the slots
+    rooms: tuple[Any, ...]  # the states in the chunk, and one place for those that are not
+
+
+class Leg(NamedTuple):
+    """One of the loops that are read, on its way."""
+
+    at: Array
+    until: Array
+    state: Any
+    tape: Any
 
 
 class Chunks:
     """Has the states of loops again that their tapes have not got, in one chunk of steps after another."""
 
-    def __init__(self, lowering: Any, runs: Sequence[Steps]) -> None:
-        self.lowering, self.lax, self.runs = lowering, lowering.jax.lax, runs
-        self.steps = min([r.source.size.steps for r in runs if r.source.size])
+    def __init__(self, lowering: Any, runs: Sequence[Steps], steps: int, reverse: bool) -> None:
+        self.lowering, self.lax, self.runs, self.reverse = lowering, lowering.jax.lax, runs, reverse
+        self.sizes = [r.source.size for r in runs if r.source.size]
+        self.steps = steps  # of a chunk
         self.reads = [[r in sources(owner.source.xs) for r in runs] for owner in runs]
-        self.whole = [self.lax.eq(r.level, zero()) for r in runs]
 
     def start(self) -> Held:
         """Nobody is anywhere yet."""
@@ -88,15 +104,22 @@ class Chunks:
         def blank(run: Steps, *first: int) -> tuple[Array, ...]:
             return tuple([self.lax.full((*first, *s.shape[1:]), np.zeros((), s.dtype)) for s in run.slots])
 
-        states, rooms = [blank(r) for r in self.runs], [blank(r, self.steps) for r in self.runs]
-        return Held((np.asarray(-1, np.int32),) * len(self.runs), tuple(states), tuple(rooms))
+        nowhere = (np.asarray(-1, np.int32),) * len(self.runs)
+        tapes = [(*r.order, tuple(r.slots)) for r in self.runs]
+        rooms = [blank(r, self.steps + 1) for r in self.runs]
+        return Held(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(tapes), tuple(rooms))
 
     def filled(self, low: Array, high: Array, held: Held) -> Held:
-        """With the states before the steps from `low` to `high` in the rooms."""
+        """With the states before the steps from `low` to `high` in the rooms, where the tapes have not got them."""
         lax, reader = self.lax, np.int32(len(self.runs))
         frames = lax.full((len(self.runs) + 1, 3), np.int32(0))
         frames = put(lax, frames, self.frame(low, high, np.int32(reader + 1)), reader)
-        return lax.while_loop(lambda at: lax.le(at[0], reader), lambda at: self.turn(*at), (reader, frames, held))[2]
+        first = lax.add(reader, lax.convert_element_type(self.whole(), np.int32))
+        return lax.while_loop(lambda at: lax.le(at[0], reader), lambda at: self.turn(*at), (first, frames, held))[2]
+
+    def whole(self) -> Array:
+        """Whether the tapes have every state."""
+        return reduce(self.lax.bitwise_and, [r.whole(self.lax) for r in self.runs])
 
     def frame(self, low: Array, high: Array, waiting: Array) -> Array:
         """The steps for which a loop needs those that it reads, and whose frame is next when it has taken them."""
@@ -108,100 +131,198 @@ class Chunks:
         lax, numbers = self.lax, range(len(self.runs))
         low, high, waiting = [get(lax, get(lax, frames, owner), np.int32(i)) for i in range(3)]
         needed = [self.needed(owner, i) for i in numbers]
-        at, states, rooms = list(held.at), list(held.states), list(held.rooms)
+        legs, rooms = [Leg(*parts) for parts in zip(*held[:4], strict=True)], list(held.rooms)
         ready, following = np.asarray(True), owner
         for i in reversed(numbers):
             run = self.runs[i]
             due = lax.sub(run.count, high) if run.source.reverse else low
-            mine = lax.bitwise_and(ready, lax.bitwise_and(needed[i], lax.ne(at[i], due)))
-            at[i], states[i] = self.loaded(run, due, mine, (at[i], states[i]))
-            opens = lax.bitwise_and(mine, lax.ne(at[i], due))
-            frame = self.frame(*self.towards(run, at[i], due), owner)
+            mine = lax.bitwise_and(ready, lax.bitwise_and(needed[i], lax.ne(legs[i].at, due)))
+            legs[i] = once(lax, mine, partial(self.planned, i, due), legs[i])
+            opens = lax.bitwise_and(mine, lax.ne(legs[i].at, due))
+            frame = self.frame(*self.towards(i, legs[i]), owner)
             frames = put(lax, frames, lax.select(opens, frame, get(lax, frames, np.int32(i))), np.int32(i))
             following = lax.select(opens, np.int32(i), following)
             ready = lax.bitwise_and(ready, lax.bitwise_not(mine))
         for i in numbers:
-            moves = lax.bitwise_and(ready, lax.bitwise_or(needed[i], lax.eq(owner, np.int32(i))))
-            count = lax.select(moves, lax.sub(high, low), zero())
-            states[i], rooms[i] = self.advanced(i, (low, high, count), states[i], rooms)
-            at[i] = lax.add(at[i], count)
-        return lax.select(ready, waiting, following), frames, Held(tuple(at), tuple(states), tuple(rooms))
+            asked, own = lax.bitwise_and(ready, needed[i]), lax.bitwise_and(ready, lax.eq(owner, np.int32(i)))
+            legs[i], rooms[i] = self.advanced(i, owner, (low, high), (asked, own), legs, rooms)
+        at, until, states, tapes = zip(*legs, strict=True)
+        return lax.select(ready, waiting, following), frames, Held(at, until, states, tapes, tuple(rooms))
 
     def needed(self, owner: Array, number: int) -> Array:
         """Whether a loop, or the reader, reads that one, and its tape has not got every state."""
         owners = np.asarray([*[row[number] for row in self.reads], True])
-        return self.lax.bitwise_and(get(self.lax, owners, owner), self.lax.bitwise_not(self.whole[number]))
+        return self.lax.bitwise_and(
+            get(self.lax, owners, owner), self.lax.bitwise_not(self.runs[number].whole(self.lax))
+        )
 
-    def towards(self, run: Steps, at: Array, due: Array) -> tuple[Array, Array]:
-        """The next chunk of its steps on the way there."""
-        lax = self.lax
-        count = lax.min(lax.sub(due, at), np.int32(self.steps))
-        low = lax.sub(lax.sub(run.count, at), count) if run.source.reverse else at
+    def towards(self, number: int, leg: Leg) -> tuple[Array, Array]:
+        """Its next steps on the way: those of a chunk where it needs others for them."""
+        lax, run = self.lax, self.runs[number]
+        count = lax.sub(leg.until, leg.at)
+        if any(self.reads[number]):
+            count = lax.min(count, np.int32(self.steps))
+        low = lax.sub(lax.sub(run.count, leg.at), count) if run.source.reverse else leg.at
         return low, lax.add(low, count)
 
-    def loaded(self, run: Steps, due: Array, asked: Array, here: Any) -> Any:
-        """From the last state kept up to a step, if it is asked for and what is there is not on the way."""
-        lax = self.lax
-        kept = lax.shift_left(lax.shift_right_logical(due, run.level), run.level)
-        near = lax.bitwise_and(lax.le(kept, here[0]), lax.le(here[0], due))
-        start = (lax.bitwise_and(asked, lax.bitwise_not(near)), *here)
-        # At most once, and no branch: that would copy the tape.
-        return lax.while_loop(lambda at: at[0], lambda _: (np.asarray(False), kept, tuple(run.kept(lax, due))), start)[
-            1:
-        ]
+    def planned(self, number: int, due: Array, leg: Leg) -> Leg:
+        """With the state at which a leg ended kept, or at the last state kept up to `due`, and the next leg planned."""
+        jax, lax, size = self.lowering.jax, self.lax, self.sizes[number]
+        last = np.int32(size.slots)
+        kept, slots, states = leg.tape
+        held = below(jax, kept, due)
+        newest = get(lax, kept, held - one())
+        if self.runs[number].source.reverse == self.reverse and size.slots > 2:
+            far = due - newest > size.steps
+            kept, slots, held = started_afresh(jax.numpy, kept, slots, (held, newest), far)
+        near = (newest <= leg.at) & (leg.at <= due)
+        ended = near & (leg.at == leg.until) & (newest < leg.at) & (held < last)
+        start = get(lax, slots, held - one())
+        state = once(lax, ~near, lambda _: tuple([get(lax, s, start) for s in states]), leg.state)
+        at = lax.select(near, leg.at, newest)
+        place = get(lax, slots, held)
+        states = once(
+            lax, ended, lambda s: tuple([put(lax, x, y, place) for x, y in zip(s, state, strict=True)]), states
+        )
+        kept = jax.numpy.where(ended & (np.arange(size.slots) == held), at, kept)
+        free, apart = last + one() - held - ended.astype(np.int32), np.int32(size.steps)
+        table, chunks = schedule.reaches(size.slots), lax.div(due - at + np.int32(size.steps - 1), apart) + one()
+        far = schedule.first_advance(jax.numpy, chunks, get(lax, table, free), get(lax, table, free - one()))
+        goes_on = near & ~ended & (newest < leg.at) & (leg.at < leg.until) & (leg.until <= due)
+        until = lax.select(goes_on, leg.until, lax.min(due, at + far * apart))
+        return Leg(at, until, state, (kept, slots, states))
 
-    def advanced(self, number: int, steps: tuple[Array, Array, Array], state: Any, rooms: Sequence[Any]) -> Any:
-        """A loop's state after some steps, with those before each of them in its room."""
-        lax, run, (low, high, count) = self.lax, self.runs[number], steps
+    def advanced(
+        self,
+        number: int,
+        owner: Array,
+        steps: tuple[Array, Array],
+        why: tuple[Array, Array],
+        legs: list[Leg],
+        rooms: Any,
+    ) -> tuple[Leg, Any]:
+        """A loop after the steps that an owner asks for, with its state before each in its room, or after its own.
+
+        Who goes the other way comes by the last state of a chunk first, and has no need of the one behind it.
+        """
+        lax, run, leg, (low, high), (asked, own) = self.lax, self.runs[number], legs[number], steps, why
+        size, spare = lax.sub(high, low), np.int32(self.steps)
+        tapes = {r: other.tape[2] for r, other in zip(self.runs, legs, strict=True)}
         chunks = {r: room for r, room, reads in zip(self.runs, rooms, self.reads[number], strict=True) if reads}
+        along = [r.source.reverse == run.source.reverse for r in self.runs] + [self.reverse == run.source.reverse]
+        others = lax.sub(size, lax.select(get(lax, np.asarray(along), owner), zero(), one()))
+        count = lax.select(own, size, lax.select(asked, others, zero()))
+
+        def stored(k: Array, state: Any, room: Any) -> Any:
+            place = lax.sub(lax.sub(size, one()), k) if run.source.reverse else k
+            place = lax.select(lax.bitwise_and(asked, lax.lt(k, size)), place, spare)
+            return put_each(lax, room, state, place)
 
         def body(at: Any) -> Any:
             k, state, room = at
             i = lax.sub(lax.sub(high, one()), k) if run.source.reverse else lax.add(low, k)
-            room = tuple([put(lax, r, s, lax.sub(i, low)) for r, s in zip(room, state, strict=True)])
-            view = View(self.lowering, i, low, chunks, {})
-            return lax.add(k, one()), tuple(view.run_again(run, run.source.advance, list(state))), room
+            view = View(self.lowering, i, low, tapes, chunks, {})
+            state, k = tuple(view.run_again(run, run.source.advance, list(state))), lax.add(k, one())
+            return k, state, stored(k, state, room)
 
-        return lax.while_loop(lambda at: lax.lt(at[0], count), body, (zero(), state, rooms[number]))[1:]
+        start = (zero(), leg.state, stored(zero(), leg.state, rooms[number]))
+        _, state, room = lax.while_loop(lambda at: lax.lt(at[0], count), body, start)
+        return leg._replace(at=lax.add(leg.at, count), state=state), room
+
+
+def started_afresh(jnp: Any, kept: Array, slots: Array, last: Any, far: Array) -> tuple[Array, Array, Array]:
+    """Without the states between the first and the last one up to where a loop is due, where these fill the slots.
+
+    For a loop that goes the same way as the reader: they lie behind both.
+    """
+    (held, newest), end, number = last, len(kept) - 1, np.arange(len(kept), dtype=np.int32)
+    afresh = far & (held == end + 1)
+    front = jnp.where(number == 0, 0, jnp.where(number == 1, newest, schedule.MOST)).astype(np.int32)
+    swapped = jnp.where(number == 1, slots[-1], jnp.where(number == end, slots[1], slots))
+    return jnp.where(afresh, front, kept), jnp.where(afresh, swapped, slots), jnp.where(afresh, np.int32(2), held)
+
+
+class Walk(Protocol):
+    """A loop whose steps are gone through. `state` is all that it carries."""
+
+    @property
+    def limit(self) -> Array: ...
+    @property
+    def reverse(self) -> bool: ...
+    @property
+    def steps(self) -> int: ...  # how many lie between the states of its tape, 0 where it decides nothing on its way
+
+    def goes_on(self, count: Array, state: Any) -> Array: ...
+    def taken(self, count: Array, index: Array, view: View, state: Any) -> Any: ...
+    def piece(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]: ...  # see `Tape`
 
 
 class Reader:
-    """Goes through the steps of loops that have run, in chunks."""
+    """Goes through the steps of a loop: in pieces where it writes a tape, or reads one that has not got every state."""
 
-    def __init__(self, lowering: Any, xs: Sequence[Any]) -> None:
-        self.lowering, self.lax = lowering, lowering.jax.lax
+    def __init__(self, lowering: Any, xs: Sequence[Any], walk: Walk) -> None:
+        self.lowering, self.lax, self.walk = lowering, lowering.jax.lax, walk
         runs = sources(xs)
         if len(runs) > MOST_RUNS:
             raise no_history()
         self.chunked = [r for r in runs if r.source.size]
+        sizes = [*[r.source.size.steps for r in self.chunked if r.source.size], walk.steps]
+        self.steps = min([steps for steps in sizes if steps], default=0)
+        self.chunks = Chunks(lowering, self.chunked, self.steps, walk.reverse) if self.chunked else None
 
-    def view(self, index: Array, low: Array | None = None, rooms: Sequence[Any] = ()) -> View:
-        chunks = dict(zip(self.chunked, rooms, strict=True)) if rooms else {}
-        return View(self.lowering, index, zero() if low is None else low, chunks, {})
+    def through(self, state: Any) -> tuple[Array, Any]:
+        """How many steps are taken, and the state after them."""
+        if not self.steps:
+            return self.stepwise(None, None, (zero(), state))
+        start = (zero(), self.chunks.start() if self.chunks else None, state)
+        k, _, state = self.lax.while_loop(lambda at: self.walk.goes_on(at[0], at[2]), lambda at: self.piece(*at), start)
+        return k, state
 
-    def through(self, count: Array, reverse: bool, state: Any, step: Callable[[Array, View, Any], Any]) -> Any:
-        """`step(index, view, state)` for each of `count` steps, from the last to the first in reverse."""
-        lax = self.lax
+    def piece(self, k: Array, held: Held | None, state: Any) -> Any:
+        """The steps up to the next at which something is to be decided."""
+        lax, walk, chunks = self.lax, self.walk, self.chunks
+        apart, boundary = self.boundary(k)
+        state, until = walk.piece(k, state, apart, boundary)
+        if chunks is None or held is None:
+            k, state = self.stepwise(until, None, (k, state))
+            return k, held, state
+        until = lax.min(until, lax.select(chunks.whole(), walk.limit, lax.min(boundary, walk.limit)))
+        low, high = (lax.sub(walk.limit, until), lax.sub(walk.limit, k)) if walk.reverse else (k, until)
+        held = chunks.filled(low, high, held)
+        k, state = self.stepwise(until, (low, held), (k, state))
+        return k, held, state
 
-        def piece(k: Array, until: Array, low: Array | None, rooms: Sequence[Any], state: Any) -> Any:
-            def body(at: Any) -> Any:
-                i = lax.sub(lax.sub(count, one()), at[0]) if reverse else at[0]
-                return lax.add(at[0], one()), step(i, self.view(i, low, rooms), at[1])
+    def boundary(self, k: Array) -> tuple[Array, Array]:
+        """Whether the step after so many is the first of some that lie together, and after how many these end."""
+        lax, apart = self.lax, np.int32(self.steps)
+        if self.walk.reverse:
+            left = lax.sub(self.walk.limit, k)
+            before = lax.mul(lax.div(lax.sub(left, one()), apart), apart)
+            return lax.eq(lax.rem(left, apart), zero()), lax.sub(self.walk.limit, before)
+        before = lax.mul(lax.div(k, apart), apart)
+        return lax.eq(k, before), lax.add(before, apart)
 
-            return lax.while_loop(lambda at: lax.lt(at[0], until), body, (k, state))[1]
+    def stepwise(self, until: Array | None, chunk: tuple[Array, Held] | None, at: tuple[Array, Any]) -> Any:
+        """The steps up to there, or to the end."""
+        lax, walk = self.lax, self.walk
 
-        if not self.chunked:
-            return piece(zero(), count, None, (), state)
-        chunks = Chunks(self.lowering, self.chunked)
+        def goes_on(at: Any) -> Array:
+            more = walk.goes_on(*at)
+            return more if until is None else lax.bitwise_and(lax.lt(at[0], until), more)
 
-        def chunk(at: Any) -> Any:
-            k, held, state = at
-            until = lax.min(lax.add(k, np.int32(chunks.steps)), count)
-            low, high = (lax.sub(count, until), lax.sub(count, k)) if reverse else (k, until)
-            held = chunks.filled(low, high, held)
-            return until, held, piece(k, until, low, held.rooms, state)
+        def body(at: Any) -> Any:
+            k, state = at
+            i = lax.sub(lax.sub(walk.limit, one()), k) if walk.reverse else k
+            return lax.add(k, one()), walk.taken(k, i, self.view(i, chunk), state)
 
-        return lax.while_loop(lambda at: lax.lt(at[0], count), chunk, (zero(), chunks.start(), state))[2]
+        return lax.while_loop(goes_on, body, at)
+
+    def view(self, index: Array, chunk: tuple[Array, Held] | None) -> View:
+        if chunk is None:
+            return View(self.lowering, index, zero(), {}, {}, {})
+        low, held = chunk
+        tapes = {run: tape[2] for run, tape in zip(self.chunked, held.tapes, strict=True)}
+        return View(self.lowering, index, low, tapes, dict(zip(self.chunked, held.rooms, strict=True)), {})
 
 
 def sources(xs: Sequence[Any]) -> list[Steps]:

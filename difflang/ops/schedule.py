@@ -66,17 +66,11 @@ def left_to_do(np: Any, kept: Array, end: Array) -> Array:
     return np.sum(advances(np, spans(np, kept, end), ahead(len(kept))), dtype=numpy.int32)
 
 
-def quickly_dropped(np: Any, kept: Array, end: Array) -> Array:
-    """Which state to drop up to β(slots, 2) steps: the first without which no step is taken twice on the way back."""
-    slots = len(kept) - 1
-    together = spans(np, kept, end)
-    return 1 + np.argmax(together[1:] + together[:-1] <= ahead(slots)[:, 1]).astype(numpy.int32)
-
-
 def dropped(np: Any, kept: Array, end: Array) -> Array:
     """Which state to drop of one more than there are slots: that without which the way back from `end` is shortest.
 
-    Of several the first. Those behind it have one slot more each.
+    Of several the first, and neither the first state nor the last: there are two slots at least. What lies behind the
+    one that is dropped has one slot more.
     Cost: a few sums over slots times repeats.
     """
     slots = len(kept) - 1
@@ -86,7 +80,14 @@ def dropped(np: Any, kept: Array, end: Array) -> Array:
     joined = advances(np, steps[1:] + steps[:-1], table)
     gain = np.cumsum((freer - as_is)[::-1], dtype=numpy.int32)[::-1]
     behind = np.append(gain[2:], numpy.int32(0))
-    return 1 + np.argmin(joined - as_is[:-1] - as_is[1:] + behind).astype(numpy.int32)
+    return 1 + np.argmin((joined - as_is[:-1] - as_is[1:] + behind)[:-1]).astype(numpy.int32)
+
+
+def quickly_dropped(np: Any, kept: Array, end: Array) -> Array:
+    """The same where `end` < β(slots, 2) - 1: the first without which no step is taken twice on the way back."""
+    slots = len(kept) - 1
+    steps = spans(np, kept, end)
+    return 1 + np.argmax(steps[1:-1] + steps[:-2] <= ahead(slots)[:-1, 1]).astype(numpy.int32)
 
 
 def placed(steps: int, slots: int) -> tuple[int, ...]:

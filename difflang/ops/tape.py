@@ -1,49 +1,90 @@
 """The states of a loop, kept so that its histories can be had again at any step, whatever the number of steps.
 
-A tape has a fixed number of slots. At first every state is kept. When the slots are full, every second state is dropped
-and from then on half as many are kept: after j such times one in 2^j. Who reads goes through the steps in chunks, in
-either direction; where not every state is there, the states of a chunk are computed again from the last one kept before
-it. What a step gave is computed from its state. A loop that itself reads histories does the same for them, so this is
-closed under all derivatives. (Keeping every 2^j-th state is Stumm and Walther's idea of replacing checkpoints while the
-end is unknown, with the positions fixed beforehand.)
+A tape has a fixed number of slots. At first every state is kept. Of more steps, only states that lie some steps apart
+are kept, and when these are too many as well, `schedule` says which to drop for the next one. Only numbers move then:
+in what order the kept states lie, and in which slots. Where the number of steps is known, it is planned which are kept.
+
+A loop that writes a tape runs in pieces, from one step whose state may have to be kept to the next, so that within them
+there is nothing to decide. Who reads goes through the steps in chunks, in either direction; the states of a chunk are
+computed again from the last one kept before it, and on the way there states are kept in slots that are free by then
+(`reader`). What a step gave is computed from its state. A loop that itself reads histories does the same for them, so
+this is closed under all derivatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from difflang.ir.graph import Graph, Value
 from difflang.ir.types import Tensor, Type
+from difflang.ops import schedule
 from difflang.ops.saved import Run
+from difflang.ops.schedule import placed
 
 Array = Any
 Arrays = list[Any]
 
 STATES = 8 << 20  # bytes for the kept states of a loop
-CHUNK = 1 << 20  # bytes for the states of a chunk
+CHUNK = 512 << 10  # bytes for the states of a chunk
 SMALL = 512 << 10  # bytes that are cleared in no time
-MOST_SLOTS, ENOUGH_SLOTS, FEWEST_SLOTS = 4096, 256, 16
-MOST_STEPS, FEWEST_STEPS = 128, 4
+MOST_WHOLE, MOST_SLOTS, FEWEST_SLOTS = 4096, 256, 16
+MOST_STEPS, FEWEST_STEPS = 512, 4
+LITTLE = 16 << 10  # bytes of a chunk beside slots of which the program says how many
+
+
+class Asked(NamedTuple):
+    """What a program says of a loop's tape, 0 where nothing, and how many steps it takes, if that is known."""
+
+    slots: int = 0
+    steps: int = 0
+    length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many slots a tape has (a power of two), and how many steps a chunk."""
+    """How many states a tape keeps."""
 
-    slots: int
-    steps: int
+    whole: int  # all of them up to so many steps, a multiple of `steps`
+    slots: int  # so many of more steps
+    steps: int  # which lie so many steps apart at least
+    planned: tuple[int, ...] = ()  # the states that are kept where the number of steps is known
 
     @classmethod
-    def of(cls, types: Sequence[Type], lanes: int) -> Size:
-        """For states of these types, so many of them at a time."""
+    def of(cls, types: Sequence[Type], lanes: int, asked: Asked) -> Size:
+        """For states of these types, so many of them at a time.
+
+        Where it is asked for slots there is one more, for the state before the newest step.
+        """
         bytes = max(1, lanes * sum([bytes_of(t) for t in types]))
-        fitting = min(MOST_SLOTS // lanes, max(SMALL // bytes, min(ENOUGH_SLOTS, STATES // bytes)))
-        slots = 1 << max(fitting, FEWEST_SLOTS).bit_length() - 1
-        return cls(slots, max(FEWEST_STEPS, min(MOST_STEPS // lanes, CHUNK // bytes)))
+        slots = asked.slots + 1 if asked.slots else max(FEWEST_SLOTS, min(MOST_SLOTS // lanes, STATES // bytes))
+        steps = 1 << max(FEWEST_STEPS, min(MOST_STEPS // lanes, CHUNK // bytes)).bit_length() - 1
+        if asked.slots:
+            steps = max(1, min(asked.slots, MOST_STEPS, LITTLE // bytes))
+        steps = asked.steps or steps
+        whole = slots if asked.slots else max(slots, min(MOST_WHOLE // lanes, SMALL // bytes))
+        whole = min(whole // steps, slots) * steps
+        if asked.length is None or asked.length <= whole:
+            return cls(whole, slots, steps)
+        return cls(0, slots, steps, tuple([steps * at for at in placed(-(-asked.length // steps), slots)]))
+
+    @property
+    def room(self) -> int:
+        """For how many states there are slots."""
+        return max(self.whole, self.slots)
+
+    @property
+    def order(self) -> tuple[Array, Array]:
+        """Which states are kept, in their order, and the slot of each: as if `whole` steps had been taken."""
+        kept = self.planned or range(0, self.whole, self.steps)
+        first = np.asarray(range(len(kept)) if self.planned else kept, np.int32)
+        others = np.setdiff1d(np.arange(self.room, dtype=np.int32), first)
+        empty = np.full(self.slots - len(first), schedule.MOST, np.int32)
+        return np.append(np.asarray(kept, np.int32), empty), np.append(first, others)[: self.slots]
 
 
 def bytes_of(type: Type) -> int:
@@ -61,19 +102,19 @@ class Source:
     fixed: Arrays
     xs: Arrays
     reverse: bool
-    size: Size | None  # none where the number of steps is known: every state is kept
+    size: Size | None  # none where every state is kept
 
     @classmethod
     def of(
         cls, lowering: Any, step: Graph, consts: int, carry: int, saved: Sequence[int], given: tuple[Arrays, Arrays],
-        reverse: bool, known: bool,
+        reverse: bool, asked: Asked | None,
     ) -> Source:  # fmt: skip
         gives = lowering.restricted(step, [step.results[i] for i in saved])
         first = 1 + consts
         places = needed(step, gives, range(first, first + carry))
         kept = [p for i, p in enumerate(step.params) if not first <= i < first + carry or i - first in places]
         advance = lowering.restricted(step, [step.results[i] for i in places])
-        size = None if known else Size.of([step.results[i].type for i in places], lowering.lanes)
+        size = asked and Size.of([step.results[i].type for i in places], lowering.lanes, asked)
         graphs = [Graph(tuple(kept), g.eqns, g.results, g.name) for g in (advance, gives)]
         return cls(graphs[0], graphs[1], places, given[0], given[1], reverse, size)
 
@@ -96,49 +137,94 @@ def needed(step: Graph, gives: Graph, carry: range) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+class Written(NamedTuple):
+    """A tape while it is written: part of the state of the loop that writes it."""
+
+    order: Any  # which states are kept, and the slot of each
+    due: Array  # the step of this piece whose state is kept
+    slot: Array  # and where
+    slots: tuple[Array, ...]
+
+
 class Tape:
-    """Slots while they are written: part of the state of the loop that writes them."""
+    """How the states of a loop are written."""
 
     def __init__(self, lowering: Any, source: Source, start: Arrays, length: int | None) -> None:
         self.jax, self.source = lowering.jax, source
-        self.slots = source.size.slots if source.size else int(length or 0)
-        lax = self.jax.lax
-        empty = [lax.full((self.slots + 1, *np.shape(start[i])), np.zeros((), start[i].dtype)) for i in source.places]
-        self.start = (np.asarray(0, np.int32), tuple(empty))
+        size, lax = source.size, self.jax.lax
+        self.spare = size.room if size else int(length or 0)  # the slot for the states that are not kept
+        slots = self.spare + (size is None or bool(size.planned) or size.steps > 1)
+        empty = [lax.full((slots, *np.shape(start[i])), np.zeros((), start[i].dtype)) for i in source.places]
+        self.start = Written(size.order if size else (), np.int32(-1), np.int32(0), tuple(empty))
 
-    def written(self, kept: Any, count: Array, carry: Arrays) -> Any:
+    def piece(self, at: Written, count: Array, apart: Array, boundary: Array) -> tuple[Written, Array]:
+        """At the beginning of a piece: the tape with its first step in order, and where it ends at the latest.
+
+        `apart` says whether a state may be kept there, `boundary` where next. All of the first steps are one piece, and
+        of those that are planned each begins one.
+        """
+        jax, lax, size, most = self.jax, self.jax.lax, self.source.size, np.int32(schedule.MOST)
+        if size is None:
+            return at, most
+        if size.planned:
+            held = below(jax, at.order[0], count)
+            following = lax.select(lax.lt(held, np.int32(size.slots)), get(lax, at.order[0], held), most)
+            kept = lax.eq(get(lax, at.order[0], lax.sub(held, one())), count)
+            return at._replace(due=lax.select(kept, count, np.int32(-1)), slot=lax.sub(held, one())), following
+        later = lax.ge(count, np.int32(size.whole))
+        keep = lax.bitwise_and(later, lax.bitwise_or(apart, lax.eq(count, zero())))
+        start = (at.order, np.int32(-1), at.slot)
+        order, due, slot = once(lax, keep, lambda now: in_order(jax, size, now[0], count), start)
+        return at._replace(order=order, due=due, slot=slot), lax.select(later, boundary, np.int32(size.whole))
+
+    def written(self, at: Written, count: Array, carry: Arrays) -> Written:
         """With the state before step number `count`, if it is one of those kept; else it goes to the spare slot."""
-        lax, (level, slots) = self.jax.lax, kept
-        slot = count
-        if self.source.size:
-            due = lax.eq(lax.bitwise_and(count, lax.sub(lax.shift_left(one(), level), one())), zero())
-            full = lax.bitwise_and(due, lax.eq(lax.shift_right_logical(count, level), np.int32(self.slots)))
-            level = lax.add(level, lax.convert_element_type(full, np.int32))
-            slot = lax.select(due, slot_of(lax, self.slots, level, count), np.int32(self.slots))
-        states = [carry[i] for i in self.source.places]
-        return level, tuple([put(lax, s, c, slot) for s, c in zip(slots, states, strict=True)])
+        lax, size, slot = self.jax.lax, self.source.size, count
+        if size:
+            kept = lax.select(lax.eq(count, at.due), at.slot, np.int32(self.spare))
+            slot = lax.select(lax.lt(count, np.int32(size.whole)), count, kept)
+        return at._replace(slots=put_each(lax, at.slots, [carry[i] for i in self.source.places], slot))
+
+
+def in_order(jax: Any, size: Size, order: Any, count: Array) -> tuple[Any, Array, Array]:
+    """The order with one more state, the last one, and its slot: one that is empty, or that of a state dropped."""
+    jnp, (kept, slots) = jax.numpy, order
+    number, held = np.arange(size.slots, dtype=np.int32), below(jax, kept, np.int32(schedule.MOST - 1))
+    more = jax.lax.div(jnp.append(kept, count), np.full(size.slots + 1, size.steps, np.int32))
+    end = more[-1] + one()
+
+    def dropped() -> Array:
+        quick = end < schedule.reaches(size.slots)[size.slots, 2] - one()
+        rules = schedule.quickly_dropped, schedule.dropped
+        return jax.lax.cond(quick, *[partial(rule, jnp, more, end) for rule in rules])
+
+    full = held == size.slots
+    place = jax.lax.cond(full, dropped, lambda: held)
+    slot = get(jax.lax, slots, place)
+    moved = full & (number >= place)
+    kept = jnp.where(moved, jnp.append(kept[1:], count), jnp.where(number == held, count, kept))
+    return (kept, jnp.where(moved, jnp.append(slots[1:], slot), slots)), count, slot
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Steps(Run):
-    """A loop that has run: its source, its tape, and how many steps it took."""
+    """A loop that has run: its source, which states are kept and in which slots, and how many steps it took."""
 
     source: Source
-    level: Array
+    order: Any
     slots: Arrays
     count: Array
+
+    def whole(self, lax: Any) -> Array:
+        """Whether every state is kept, in the slot of its own number."""
+        return lax.le(self.count, np.int32(self.source.size.whole)) if self.source.size else np.asarray(True)
 
     def ordinal(self, lax: Any, index: Array) -> Array:
         """When in the run the step with that index was."""
         return lax.sub(lax.sub(self.count, one()), index) if self.source.reverse else index
 
-    def kept(self, lax: Any, ordinal: Array) -> Arrays:
-        """The state in the slot for that step: the last one kept up to it."""
-        slot = slot_of(lax, self.source.size.slots, self.level, ordinal) if self.source.size else ordinal
-        return [get(lax, s, slot) for s in self.slots]
 
-
-# ------------------------------------------------------------------------------------------------ slots
+# ------------------------------------------------------------------------------------------------ numbers, slots
 
 
 def zero() -> Array:
@@ -149,19 +235,14 @@ def one() -> Array:
     return np.asarray(1, np.int32)
 
 
-def slot_of(lax: Any, slots: int, level: Array, ordinal: Array) -> Array:
-    """The slot of the last state kept up to a step: its number among those kept, rotated by one bit a level.
+def below(jax: Any, kept: Array, step: Array) -> Array:
+    """How many of the states kept are not beyond that step."""
+    return jax.numpy.sum(kept <= step, dtype=np.int32)
 
-    When every second state is dropped, those that stay keep their slots under this rule, and the next ones get the
-    slots of those dropped.
-    """
-    bits = slots.bit_length() - 1
-    number = lax.shift_right_logical(ordinal, level)
-    by = level  # mod bits: a remainder that two read would be a kernel by itself
-    for _ in range(31 // bits):
-        by = lax.select(lax.ge(by, np.int32(bits)), lax.sub(by, np.int32(bits)), by)
-    turned = lax.bitwise_or(lax.shift_left(number, by), lax.shift_right_logical(number, lax.sub(np.int32(bits), by)))
-    return lax.bitwise_and(turned, np.int32(slots - 1))
+
+def once(lax: Any, truth: Array, change: Callable[[Any], Any], state: Any) -> Any:
+    """Changed, if that holds. In place: a branch would copy what it gives back as it is."""
+    return lax.while_loop(lambda at: at[0], lambda at: (np.asarray(False), change(at[1])), (truth, state))[1]
 
 
 def get(lax: Any, x: Array, i: Array) -> Array:
@@ -174,3 +255,8 @@ def put(lax: Any, xs: Array, x: Array, i: Array) -> Array:
     """`xs` with `x` at `i`."""
     starts = (i, *[zero()] * x.ndim)
     return lax.dynamic_update_slice(xs, lax.expand_dims(x, (0,)), starts, allow_negative_indices=False)
+
+
+def put_each(lax: Any, xs: Sequence[Array], state: Sequence[Array], i: Array) -> tuple[Array, ...]:
+    """The parts of a state, each in its own array at `i`."""
+    return tuple([put(lax, x, part, i) for x, part in zip(xs, state, strict=True)])

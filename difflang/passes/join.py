@@ -59,11 +59,16 @@ class Params:
 def loops_alike(loops: Eqns, eqn: Eqn) -> bool:
     """Whether a loop takes exactly the steps of the others: its limit is their count, or it shares theirs."""
     first, a, b = loops[0], Form.of(loops[0]), Form.of(eqn)
-    if len(eqn.regions) > 1 or (a.reverse, a.length, a.exact) != (b.reverse, b.length, b.exact):
+    if len(eqn.regions) > 1 or alike(a) != alike(b):
         return False
     if a.exact or any(eqn.operands[0] is other.results[0] for other in loops):
         return True
     return len(first.regions) == 1 and eqn.operands[0] is first.operands[0]
+
+
+def alike(form: Form) -> Form:
+    """What two loops must have in common."""
+    return form._replace(consts=0, carry=0)
 
 
 def items_of(eqn: Eqn) -> Sequence[int]:

@@ -174,7 +174,8 @@ def test_value(declarations: str, expression: str, value: object) -> None:
 DEFERRED = [
     "fn f(x: f64) -> f64 {\n print(x)\n x\n}",
     "@memory(1 MiB)\nfn f(x: f64) -> f64 = x",
-    "fn f(x: f64) -> f64 {\n @checkpoint(full)\n for i in 0..3 { }\n x\n}",
+    "fn f(x: f64) -> f64 {\n @checkpoint(offload)\n for i in 0..3 { }\n x\n}",
+    "fn f(x: f64, k: i32) -> f64 {\n @checkpoint(sqrt)\n for i in 0..k { }\n x\n}",
     "enum E { A, B(x: f64, rest: E) }",
     "enum E { A, B(x: f64) }\nfn f(x: f64) -> E = if x > 0.0 { A } else { B(x) }\nprint(vjp(f)(1.0))",
     "enum E { A, B(x: f64) }\nfn g(e: E, x: f64) -> f64 = x\nrule g(e, x) by implicit |y| y - x\nfn f(x: f64) -> f64 = g(if x > 0.0 { A } else { B(x) }, x)\nprint(f(1.0))",

@@ -48,7 +48,7 @@ def followed(slots: int, steps: int, quick: bool = False) -> Iterator[tuple[int,
     for end in range(slots, steps + 1):
         yield end, kept
         more, then = np.append(kept, np.int32(end)), np.int32(end + 1)
-        rule = quickly_dropped if quick and then < reaches(slots)[slots, 2] else dropped
+        rule = quickly_dropped if quick and then < reaches(slots)[slots, 2] - 1 else dropped
         kept = np.delete(more, int(rule(np, more, then)))
 
 

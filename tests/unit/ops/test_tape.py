@@ -14,8 +14,8 @@ from derivatives import composed
 from difflang.ir.evaluate import evaluate
 from difflang.ir.types import F64, Tensor
 from difflang.lower.jax import Lowering
-from difflang.ops import tape
-from difflang.ops.tape import Size, slot_of
+from difflang.ops import schedule, tape
+from difflang.ops.tape import Asked, Size, in_order
 
 PROGRAMS = {p.name: p for p in programs()}
 LONG = ("rotation-while-50", "rotation-exact-50", "while-in-while-7", "branchy-50", "early-50", "lanes-4", "calls-7")
@@ -25,9 +25,10 @@ SHORT = ("newton-0", "rotation-while-0", "rotation-while-1", "while-in-while-1",
 @pytest.fixture(params=[(2, 1), (4, 3)], ids=["2 slots", "4 slots"])
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tapes so small that 50 steps fill them many times."""
-    for name, number in zip(("SLOTS", "STEPS"), request.param, strict=True):
-        monkeypatch.setattr(tape, f"MOST_{name}", number)
-        monkeypatch.setattr(tape, f"FEWEST_{name}", number)
+    slots, steps = request.param
+    for name, number in {"MOST_WHOLE": slots, "MOST_SLOTS": slots, "FEWEST_SLOTS": slots, "MOST_STEPS": steps}.items():
+        monkeypatch.setattr(tape, name, number)
+    monkeypatch.setattr(tape, "FEWEST_STEPS", steps)
 
 
 def agrees(program: Program, order: str) -> None:
@@ -74,28 +75,32 @@ def test_reverse_mode_four_deep() -> None:
     assert float(module.g(0.7)) == pytest.approx(120 * 0.7, rel=1e-13)
 
 
-def test_states_stay_in_their_slots_when_every_second_is_dropped() -> None:
-    """Written step by step with the slots' own rule, every state that is kept is found again."""
-    slots, level, held = 8, 0, dict[int, int]()
-    for step in range(1000):
-        if step % (1 << level) == 0:
-            if step >> level == slots:
-                level += 1
-            held[int(slot_of(jax.lax, slots, np.int32(level), np.int32(step)))] = step
-        for before in range(step + 1):
-            kept = before >> level << level
-            assert held[int(slot_of(jax.lax, slots, np.int32(level), np.int32(before)))] == kept
-        if step > 70:
-            break
-    assert sorted(held) == list(range(slots))
+@pytest.mark.parametrize(
+    "size", [Size(2, 2, 1), Size(5, 5, 1), Size(8, 8, 2), Size(4, 6, 4), Size(0, 3, 4), Size(64, 8, 16)]
+)
+def test_what_is_kept_is_what_the_schedule_says_each_in_a_slot_of_its_own(size: Size) -> None:
+    order = size.order
+    held = {int(slot): int(step) for step, slot in zip(*order, strict=True) if step < schedule.MOST}
+    kept = sorted(held.values())
+    for step in range(size.whole, 400):
+        if step % size.steps:
+            continue
+        order, _, slot = in_order(jax, size, order, np.int32(step))
+        more = np.asarray([*kept, step], np.int32) // size.steps
+        kept.append(step)
+        if len(kept) > size.slots:
+            del kept[int(schedule.dropped(np, more, more[-1] + 1))]
+        held[int(slot)] = step
+        found = {int(slot): int(step) for step, slot in zip(*order, strict=True) if step < schedule.MOST}
+        assert found == held and sorted(held.values()) == kept
 
 
 def test_large_states_get_few_slots_and_small_ones_many() -> None:
-    assert Size.of([Tensor(F64)], 1) == Size(4096, 128)
-    assert Size.of([Tensor(F64, (1000,))], 1) == Size(256, 128)
-    assert Size.of([Tensor(F64, (10**7,))], 1) == Size(16, 4)
-    assert Size.of([Tensor(F64)], 1000) == Size(16, 4)
-    assert Size.of([], 1) == Size(4096, 128)
+    assert Size.of([Tensor(F64)], 1, Asked()) == Size(4096, 256, 512)
+    assert Size.of([Tensor(F64, (1000,))], 1, Asked()) == Size(256, 256, 64)
+    assert Size.of([Tensor(F64, (10**7,))], 1, Asked()) == Size(16, 16, 4)
+    assert Size.of([Tensor(F64)], 1000, Asked()) == Size(16, 16, 4)
+    assert Size.of([], 1, Asked()) == Size(4096, 256, 512)
 
 
 SOURCE = """
