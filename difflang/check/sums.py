@@ -174,6 +174,28 @@ def more_told(a: LangType, b: LangType) -> LangType:
             return a
 
 
+def told_by(type: LangType, written: LangType) -> LangType:
+    """The type, with the arguments of its enums that only the type that is written for it tells."""
+    match type, written:
+        case VariantType(), (VariantType() | SumType()):
+            same = next((o for o in options_of(written) if isinstance(o, VariantType) and o.index == type.index), None)
+            if same is None or len(same.fields) != len(type.fields):
+                return type
+            return replace(type, args=merged(type.args, same.args), fields=all_told(type.fields, same.fields))
+        case SumType(), SumType():
+            return replace(type, options=tuple([told_by(option, written) for option in type.options]))
+        case TupleType(), TupleType() if len(type.items) == len(written.items):
+            return TupleType(all_told(type.items, written.items))
+        case RecordType(), RecordType() if len(type.fields) == len(written.fields):
+            return replace(type, fields=all_told(type.fields, written.fields))
+        case _:
+            return type
+
+
+def all_told(types: Sequence[LangType], written: Sequence[LangType]) -> tuple[LangType, ...]:
+    return tuple(map(told_by, types, written))
+
+
 def whole(unifier: Unifier, type: LangType) -> LangType:
     """The type with every variant of the enums in it, as far as their types can be told without a value."""
     match type:

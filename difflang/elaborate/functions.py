@@ -38,6 +38,7 @@ from difflang.elaborate.signatures import (
     match_parameters,
     matched_arguments,
 )
+from difflang.elaborate.sums import as_written
 from difflang.elaborate.terms import (
     Array,
     Poison,
@@ -283,7 +284,7 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
     if isinstance(decl.result, tree.TypeFn) and decl.result.linear:
         result = held_to(decl.result, result, tail(decl.body).span, cx.annotations, decl.name)
         yield linear.prove_given(cx, [result])
-    return result
+    return result if decl.result is None else as_written(cx, decl.result, result)
 
 
 def tail(e: tree.Node) -> tree.Node:

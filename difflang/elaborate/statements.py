@@ -23,6 +23,7 @@ from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.signatures import held_to
 from difflang.elaborate.sum_arrays import is_array_of_sums, items, tags
+from difflang.elaborate.sums import as_written
 from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.writes import logged, note
@@ -126,6 +127,7 @@ def declared(cx: Context, written: tree.TypeExpr, value: Term, span: Span, what:
     for name, size in cx.annotations.bound.items():
         if name not in known and isinstance(size, (int, Poly)):
             cx.scope.bind(name, size)
+    value = as_written(cx, written, value)
     if isinstance(written, tree.TypeFn) and written.linear:
         value = held_to(written, value, span, cx.annotations, what)
         yield linear.prove_given(cx, [value])

@@ -7,13 +7,14 @@ in the place of what the other variants hold; `cond` chooses between whole value
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from difflang.base.diagnostics import InternalError
+from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
 from difflang.check.closures import VariantCode
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake
-from difflang.check.sums import alike, joint, kin, whole
+from difflang.check.sums import alike, joint, kin, told_by, unknown, whole
 from difflang.check.types import (
     ClosureType,
     FnType,
@@ -72,6 +73,17 @@ def held_as(builder: Builder, term: Term, type: LangType) -> Term:
             return Closure(term.code, each(builder, term.captures, type.captures))
         case _:
             return term
+
+
+def as_written(cx: Context, written: tree.TypeExpr, term: Term) -> Term:
+    """A value that fits a written type, and that holds too little to tell all of it: `None` as a `Maybe[3]`."""
+    type = type_of(term)
+    if not unknown(type):
+        return term
+    try:
+        return held_as(cx.builder, term, told_by(type, replace(cx.annotations, rigid=False).type(written)))
+    except (DifflangError, Undecided):  # the written type leaves it open too
+        return term
 
 
 def each(builder: Builder, terms: tuple[Term, ...], types: tuple[LangType, ...]) -> tuple[Term, ...]:
