@@ -95,7 +95,7 @@ def number_of(dtype: DType, text: str) -> Any:
     number = float(text)
     with np.errstate(over="ignore"):
         found = target.type(number)
-    return found if np.isfinite(found) or not np.isfinite(number) else fail(text)
+    return found if np.isfinite(found) or text.strip("+- ").isalpha() else fail(text)
 
 
 def fail(text: str) -> Any:

@@ -31,9 +31,10 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
             rows = [(i, row) for i, row in enumerate(csv.reader(file), 1) if row and any(c.strip() for c in row)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise mistake("DL0701", f"cannot read `{name}`: this is not a csv file", (span, str(error))) from None
+    width = len(rows[0][1]) if rows else 0
     if rows and not any(is_number(cell) for cell in rows[0][1]):
         rows = rows[1:]
-    width = len(rows[0][1]) if rows else 0
+        width = len(rows[0][1]) if rows else width
     for line, row in rows:
         if len(row) != width:
             raise mistake(
@@ -125,7 +126,7 @@ def csv_text(array: np.ndarray, header: tuple[str, ...] = ()) -> str:
     writer = csv.writer(file, lineterminator="\n")
     if header:
         writer.writerow(header)
-    for row in array.reshape(len(array), -1):
+    for row in array[:, np.newaxis] if array.ndim == 1 else array:
         writer.writerow([cell(x) for x in row])
     return file.getvalue()
 

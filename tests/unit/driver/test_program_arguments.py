@@ -50,6 +50,7 @@ def test_what_is_told(words: str, printed: str, tmp_path: Path) -> None:
         ("--lr", "--lr needs a value"),
         ("--lr x", "`x` is no f32"),
         ("--lr 1e99", "`1e99` is no f32"),
+        ("--lr 1e400", "`1e400` is no f32"),
         ("--batch-size 1.5", "`1.5` is no i64"),
         ("--batch-size 99999999999999999999", "is no i64"),
         ("--lr 1 --lr 2", "given twice"),

@@ -425,6 +425,17 @@ def test_a_link_leads_nowhere_outside(tmp_path: Path) -> None:
     assert said(inside, 'save("link/a.npz", [1.0])\n')[0] == "DL0702"
 
 
+def test_empty_tables(tmp_path: Path) -> None:
+    """A row of names tells how many columns there are."""
+    program = """write_csv("a.csv", zeros(0, 2), header = ("x", "y"))
+let a: f32[n, 2] = read_csv("a.csv")
+write_csv("b.csv", zeros(0))
+let b: f32[m] = read_csv("b.csv")
+print(n, m, a, b)
+"""
+    assert ran(tmp_path, program) == ["0 0 [] []"]
+
+
 def test_tables(tmp_path: Path) -> None:
     program = """write_csv("a.csv", [[1.5, nan], [-0.0, inf]], header = ("x", "y, z"))
 let a: f32[n, 2] = read_csv("a.csv")

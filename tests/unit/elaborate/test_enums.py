@@ -375,3 +375,29 @@ WRONG = [
 @pytest.mark.parametrize(("source", "code"), WRONG)
 def test_mistakes_are_reported(source: str, code: str) -> None:
     assert codes(f"float f64\n{SHAPES}{source}\n")[0][0] == code
+
+
+MAYBE = """enum Maybe[n] { Some(x: f64[n]), None }
+fn size(m: Maybe[n]) -> i32 = n
+fn none(k: dim) -> Maybe[k] = None
+fn twice(x: f64[n]) -> i32 {
+  let m: (Maybe[2 * n], f64) = (None, 1.0)
+  size(m.first())
+}
+fn first(m: (Maybe[n], f64)) -> Maybe[n] {
+  let (a, _) = m
+  a
+}
+"""
+
+
+def test_a_written_type_tells_what_an_empty_variant_does_not() -> None:
+    compare(answer("(size(known), size(none(4)), twice([1.0, 2.0]))", MAYBE + "let known: Maybe[3] = None"), (3, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("use", "code"),
+    [("let m: Maybe[3] = none(2)", "DL0304"), ("fn f(x: f64[n]) -> Maybe[n + 1] = none(n)", "DL0304")],
+)
+def test_sizes_of_an_empty_variant_must_agree(use: str, code: str) -> None:
+    assert [c for c, _ in codes(f"float f64\n{MAYBE}{use}\n")] == [code]
