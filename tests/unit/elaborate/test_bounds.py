@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -123,3 +124,40 @@ def test_a_check_that_is_proved_gives_no_failure() -> None:
     proved = builder.finish([x, zero, zero, zero])
     assert without_proved(proved) is not None
     assert without_proved(proved.with_results([x, one, zero, zero])) is None
+
+
+MANY = 2003
+AMONG_MANY = {
+    "at once": "sum(v[k])",
+    "in a map": "sum(for i => v[k[i]])",
+    "in a map of maps": "sum([for i in 0..2 => sum(for j => v[k[j] + 0 * i])])",
+    "rows of a map": "sum([for i in 0..2 => sum(v[k])])",
+    "written": "{ var h = v\n for i in 0..m { h[k[i]] += 1.0 }\n sum(h * v) }",
+    "in a while": "{ var s = 0.0\n var i = 0\n while i < 2 {\n s += sum(v[k]) * v[0]\n i += 1\n }\n s }",
+    "in a branch": "if v[0] > 0.0 { sum(v[k]) } else { 0.0 }",
+}
+
+
+@pytest.mark.parametrize("body", AMONG_MANY.values(), ids=AMONG_MANY)
+def test_one_bad_index_among_many_is_found_wherever_it_stands(body: str) -> None:
+    f = module(body).f
+    slope = f.grad("v")
+    fine = np.arange(MANY, dtype=np.int32) % 6
+    np.testing.assert_allclose(slope(V, fine), slope.interpret(V, fine), rtol=1e-12)
+    # In the first row, in one of the last, in what is left over.
+    for g, place, bad in ((f, 0, 6), (f, 1999, -1), (f, MANY - 1, 1 - 2**31), (slope, MANY - 1, 6)):
+        k = fine.copy()
+        k[place] = bad
+        with pytest.raises(IndexFailure, match=rf"index {bad} is out of range[\s\S]*0 to 5"):
+            g(V, k)
+
+
+def test_lanes_of_jax_fail_by_themselves_among_many_indices() -> None:
+    """A lane that does not come by a bad index has its value."""
+    f = module("if v[0] > 0.0 { sum(v[k]) } else { 7.0 }").f
+    k = np.arange(2 * MANY, dtype=np.int32).reshape(2, MANY) % 6
+    k[1, MANY - 1] = 6
+    values = np.stack([V, V, -V])
+    with jax.enable_x64(True):
+        found = jax.vmap(f, in_axes=(0, 0))(values, k[[0, 1, 1]])
+    np.testing.assert_allclose(found, [V[k[0]].sum(), np.nan, 7.0], rtol=1e-12)
