@@ -137,6 +137,7 @@ class Session:
     warned: set[Any] = field(default_factory=set[Any])  # the codes and places of warnings
     unchecked: set[Span] = field(default_factory=set[Span])  # where no index is checked
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
+    wide: set[Any] = field(default_factory=set[Any])  # the keys of instances that are better made for every variant
 
     def site(self, site: Any) -> int:
         """The number of a check."""

@@ -11,13 +11,14 @@ from difflang.base.source import Span
 if TYPE_CHECKING:
     from difflang.check.closures import FnCode
     from difflang.elaborate.context import Instance
+    from difflang.elaborate.instances import Key
 
 
 @dataclass(eq=False, slots=True)
 class Making:
     """A function that is being elaborated, or is elaborated but calls one that is not."""
 
-    key: Hashable
+    key: Key
     code: FnCode
     span: Span
     number: int
@@ -39,7 +40,7 @@ class UnderWay:
     random: set[Hashable] = field(default_factory=set[Hashable])  # members of a group that turned out to draw
     begun: int = 0
 
-    def begin(self, key: Hashable, code: FnCode, span: Span, *, definition: bool) -> Making:
+    def begin(self, key: Key, code: FnCode, span: Span, *, definition: bool) -> Making:
         self.begun += 1
         making = Making(key, code, span, self.begun, len(self.stack), definition=definition)
         self.stack.append(making)
