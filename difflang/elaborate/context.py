@@ -138,6 +138,7 @@ class Session:
     unchecked: set[Span] = field(default_factory=set[Span])  # where no index is checked
     strategies: dict[Span, tuple[str, int]] = field(default_factory=dict[Span, Any])  # which states loops there keep
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
+    wide: set[Any] = field(default_factory=set[Any])  # the keys of instances that are better made for every variant
 
     def site(self, site: Any) -> int:
         """The number of a check."""

@@ -137,6 +137,7 @@ def specialized(
     """A call of the instance for these types and sizes, with its rule if it has one."""
     from difflang.elaborate import recursion, rules
 
+    terms = recursion.of_any_variant(cx, code, captures, terms, annotations)
     given = [*captures, *terms.values()]
     making = cx.session.under_way.find(key_of(cx, code, captures, terms, annotations))
     if making is not None and not cx.root.definition:
@@ -147,6 +148,8 @@ def specialized(
     if rule is not None and (not cx.root.definition or cx.root.opened):
         return (yield rules.call(cx, code, rule, terms, annotations, span))
     instance = yield instantiate(cx, code, captures, terms, annotations, span)
+    if recursion.of_any_variant(cx, code, captures, terms, annotations) is not terms:  # as has turned out meanwhile
+        return (yield specialized(cx, code, captures, terms, annotations, span))
     making = cx.session.under_way.opened(instance)
     if making is not None:
         return recursion.called_again(cx, making, given, annotations, span)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import NamedTuple
 
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
@@ -13,14 +14,23 @@ from difflang.elaborate.signatures import is_dim
 from difflang.elaborate.terms import Array, Closure, Record, Sum, Term, Tuple, Variant, Zip, type_of
 
 
+class Key(NamedTuple):
+    """What an instance of a function is found by."""
+
+    code: FnCode
+    types: tuple[LangType, ...]
+    known: Hashable
+    sizes: Hashable
+    definition: bool
+
+
 def key_of(
     cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations
-) -> Hashable:
-    """What an instance of a function is found by."""
+) -> Key:
     types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
     sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
     functions = [t for t in terms.values() if isinstance(t, Closure)]
-    return code, types, tuple(map(known_of, (*captures, *functions))), sizes, cx.root.definition
+    return Key(code, types, tuple(map(known_of, (*captures, *functions))), sizes, cx.root.definition)
 
 
 def known_of(term: Term) -> Hashable:

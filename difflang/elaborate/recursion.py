@@ -15,11 +15,14 @@ from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
 from difflang.check.modules import Global
 from difflang.check.reports import mistake
-from difflang.check.sums import holds
+from difflang.check.sums import holds, whole
 from difflang.check.types import ClosureType, FnType, LangType, TextType, leaf_types, settled_type
+from difflang.check.unify import Unifier
 from difflang.elaborate.context import Context, Instance, Session
 from difflang.elaborate.failure import Site, is_fresh
+from difflang.elaborate.instances import Key, key_of
 from difflang.elaborate.settle import settle
+from difflang.elaborate.sums import held_as
 from difflang.elaborate.terms import Term, leaves, rebuild, type_of
 from difflang.elaborate.under_way import Making
 from difflang.ir.graph import Graph, Value
@@ -43,6 +46,15 @@ def result_type(cx: Context, code: FnCode, annotations: Annotations, span: Span)
     if holds(type, (FnType, ClosureType)):
         raise cx.not_yet("recursion that gives a function is", span, "give what the function would be made of")
     return type
+
+
+def of_any_variant(
+    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations
+) -> dict[str, Term]:
+    """The arguments of a call, held as of any variant where the functions for fewer variants would be many."""
+    if not cx.session.wide or key_of(cx, code, captures, terms, annotations) not in cx.session.wide:
+        return terms
+    return {n: held_as(cx.builder, t, whole(cx.unifier, type_of(t))) for n, t in terms.items()}
 
 
 def called_again(cx: Context, making: Making, terms: Sequence[Term], annotations: Annotations, span: Span) -> Term:
@@ -86,6 +98,9 @@ def complete(session: Session, making: Making, instance: Instance) -> Instance |
         under_way.random |= drawing
         under_way.gives |= other
         return None
+    if many := for_few_variants([m.key for m in group]):
+        session.wide |= many
+        return None
     return joined(session, group)
 
 
@@ -105,6 +120,23 @@ def text_decides(cx: Context, making: Making, span: Span) -> DifflangError | Non
         return None
     name = making.code.decl.name
     return cx.not_yet(f"a text that recursion gives decides within `{name}`: that is", span, "decide by what it takes")
+
+
+ALIKE = 2
+
+
+def for_few_variants(keys: Sequence[Key]) -> set[Key]:
+    """Those of one function for several sets of variants, where these are more than a few.
+
+    What is known of a variant is decided before the run, so a call for other variants is another function. Among those
+    that call each other all would be nearly the same code, and there are as many as the variants have subsets.
+    """
+    unifier = Unifier()
+    alike: dict[Key, list[Key]] = {}
+    for key in keys:
+        every = key._replace(types=tuple([whole(unifier, t) for t in key.types]))
+        alike.setdefault(every, []).append(key)
+    return {k for every, several in alike.items() if len(several) > ALIKE for k in several if k != every}
 
 
 def joined(session: Session, group: Sequence[Making]) -> Instance:

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from difflang.check.closures import FnCode
     from difflang.check.types import LangType
     from difflang.elaborate.context import Instance
+    from difflang.elaborate.instances import Key
 
 
 @dataclass(eq=False, slots=True)
 class Making:
     """A function that is being elaborated, or is elaborated but calls one that is not."""
 
-    key: Hashable
+    key: Key
     code: FnCode
     span: Span
     number: int
@@ -42,7 +43,7 @@ class UnderWay:
     gives: dict[Hashable, LangType] = field(default_factory=dict[Hashable, "LangType"])  # what they turned out to give
     begun: int = 0
 
-    def begin(self, key: Hashable, code: FnCode, span: Span, *, definition: bool) -> Making:
+    def begin(self, key: Key, code: FnCode, span: Span, *, definition: bool) -> Making:
         self.begun += 1
         making = Making(key, code, span, self.begun, len(self.stack), definition=definition)
         self.stack.append(making)

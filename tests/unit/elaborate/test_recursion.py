@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -544,3 +545,54 @@ def test_the_order_may_be_a_size() -> None:
     source = "fn f(x: f64, n: dim) -> f64 = if n == 0 { exp(2 * x) } else { grad(|y| f(y, n - 1))(x) }\n"
     m = difflang.loads(f"float f64\n{source}fn third(x: f64) -> f64 = f(x, 3)\n", name="orders")
     assert float(m.third(0.5)) == pytest.approx(8 * math.e, rel=1e-14)
+
+
+KINDS = "ABCDE"
+ENDS: dict[str, tuple[str, Callable[[float, float], float]]] = {
+    "A": ("x * y", lambda x, y: x * y),
+    "B": ("x + y", lambda x, y: x + y),
+    "C": ("sin(x) * y", lambda x, y: math.sin(x) * y),
+    "D": ("x - y * y", lambda x, y: x - y * y),
+    "E": ("x * x * y", lambda x, y: x * x * y),
+}
+
+
+def kind(i: int, by: int) -> str:
+    return KINDS[(i + by) % len(KINDS)]
+
+
+def walk_of_kinds() -> str:
+    """A function of an enum that calls itself for ten sets of variants, and itself on what it gives."""
+    fields = ", ".join(f"{k}(x: f64, y: f64)" for k in KINDS)
+    ends = ", ".join(f"{k}(x, y) => {e}" for k, (e, _) in ENDS.items())
+    steps = "\n".join(
+        f"{k}(x, y) => 0.5 * f(if x > 0.{i} {{ {kind(i, 1)}(y, x) }} else {{ {kind(i, 2)}(x * y, y) }}, n - 1)"
+        f" + f({kind(i, 3)}(x, f(if y > x {{ {kind(i, 2)}(x, y) }} else {{ {k}(y, x) }}, n - 2)), n - 2)"
+        for i, k in enumerate(KINDS)
+    )
+    return (
+        f"float f64\nenum W {{ {fields} }}\nfn f(w: W, n: i32) -> f64 = if n <= 0 {{ match w {{ {ends} }} }}"
+        f" else {{ match w {{\n{steps}\n}} }}\nfn go(x: f64, n: i32) -> f64 = f(A(x, 0.7), n)\n"
+    )
+
+
+def walked(k: str, x: float, y: float, n: int) -> float:
+    if n <= 0:
+        return ENDS[k][1](x, y)
+    i = KINDS.index(k)
+    first = walked(kind(i, 1), y, x, n - 1) if x > i / 10 else walked(kind(i, 2), x * y, y, n - 1)
+    inner = walked(kind(i, 2), x, y, n - 2) if y > x else walked(k, y, x, n - 2)
+    return 0.5 * first + walked(kind(i, 3), x, inner, n - 2)
+
+
+def test_recursion_over_an_enum_is_one_function_for_all_of_its_variants() -> None:
+    """Not one for each set of variants that a call may give: the program does not grow with the number of such sets."""
+    m = difflang.loads(walk_of_kinds(), name="kinds")
+    for n in range(6):
+        assert m.go(0.345, n) == pytest.approx(walked("A", 0.345, 0.7, n), rel=1e-13)
+    h = 1e-6
+    slope = (walked("A", 0.345 + h, 0.7, 5) - walked("A", 0.345 - h, 0.7, 5)) / (2 * h)
+    assert m.go.grad()(0.345, 5) == pytest.approx(slope, rel=1e-7)
+    bend = (m.go.grad()(0.345 + h, 5) - m.go.grad()(0.345 - h, 5)) / (2 * h)
+    assert m.go.hvp()(0.345, 5, 1.0) == pytest.approx(float(bend), rel=1e-6)
+    assert m.go.ir("optimized", "f64", "i32").count(" = ") < 1000
