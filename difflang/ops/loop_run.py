@@ -10,7 +10,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.dims import Dim
 from difflang.ir.evaluate import full_of_zeros, item_at, zero_of
 from difflang.ir.graph import Graph
-from difflang.ir.types import History, Tensor, Type, stacked
+from difflang.ir.types import FLOATS, History, Tensor, Type, stacked
 from difflang.ops.reader import Reader, View, last, sources
 from difflang.ops.saved import Given, Saved, merged, no_history, split
 from difflang.ops.schedule import MOST
@@ -91,6 +91,15 @@ def loop_lower(
     return looped.run()
 
 
+def blank(type: Tensor, number: int) -> Array:
+    """What an array that steps write holds before.
+
+    If all of it is written that is of no account, and XLA should not see that two arrays begin alike: it would fill one
+    and copy it for the other.
+    """
+    return np.full((), number if type.dtype in FLOATS else 0, zero_of(Tensor(type.dtype)).dtype)
+
+
 class Looped:
     """A loop being lowered: steps are counted; what they give is written in place, in arrays that begin as zeros.
 
@@ -114,7 +123,8 @@ class Looped:
         self.step = lowering.restricted(
             step, [*step.results[: self.carry], *[step.results[self.carry + i] for i in written]]
         )
-        room = [lax.full(t.shape, zero_of(Tensor(t.dtype))) for t in self.types if isinstance(t, Tensor)]
+        arrays = [t for t in self.types if isinstance(t, Tensor)]
+        room = [lax.full(t.shape, blank(t, i if exact else 0)) for i, t in enumerate(arrays)]
         self.tape: Tape | None = None
         kept = None
         if saved:
