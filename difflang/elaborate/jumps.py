@@ -204,7 +204,7 @@ class Writer:
         """Whether statements bind a name that the rest means otherwise."""
         return not bound_by(stmts).isdisjoint(n for s in rest for n in free_names(s))
 
-    def binds(self, pattern: tree.Pattern, rest: Stmts) -> bool:
+    def binds(self, pattern: tree.CasePattern, rest: Stmts) -> bool:
         bound = {n.name for n in nodes(pattern) if isinstance(n, tree.NamePattern)}
         return not bound.isdisjoint(n for s in rest for n in free_names(s))
 
