@@ -132,6 +132,7 @@ CODES: dict[str, str] = {
     "DL0506": "a statement that never runs",
     "DL0507": "a value that grows with every step",
     "DL0508": "a history that leaves the place where it was made",
+    "DL0509": "a `return`, `break` or `continue` in the middle of an expression",
     # ---- 06: devices and sharding
     "DL0601": "a device that is not here",
     # ---- 07: modules, files and data

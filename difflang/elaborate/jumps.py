@@ -2,7 +2,8 @@
 
 A jump sets a variable, what follows it stands in a branch that asks, and a loop that may be left also asks before each
 step. So leaving early is an ordinary change of variables: derivatives, checks and batching need to know nothing of it.
-A `return` that only branches stand around needs no variable: what follows moves into the other branch.
+A `return` that only branches stand around needs no variable: what follows moves into the other branch. So does what
+follows a branch that gives a statement its value, `let x = if c { return y } else { z }`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeVar
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import mistake
 from difflang.elaborate.names import bound_names, children, free_names, nodes
@@ -19,7 +22,9 @@ from difflang.syntax import tree
 from difflang.syntax.tree import syntax
 
 Stmts = tuple[tree.Stmt, ...]
+N = TypeVar("N", bound=tree.Node)
 JUMPS = (tree.Break, tree.Continue, tree.Return)
+VALUED = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Return, tree.Yield)
 LOOPS = (tree.For, tree.While)
 
 
@@ -88,6 +93,8 @@ class Writer:
         done: list[tree.Stmt] = []
         for i, stmt in enumerate(stmts):
             rest = tuple(stmts[i + 1 :])
+            if (opened := self.opened(stmt, rest)) is not None:
+                return (yield self.whole((*done, *opened), span))
             if isinstance(stmt, tree.Return):
                 refuse_rest(stmt, rest)
                 return tree.Block(span, (*done, *([stmt.value] if stmt.value is not None else [])))
@@ -146,14 +153,63 @@ class Writer:
 
     def after(self, stmts: Stmts, rest: Stmts) -> Stmts | None:
         """Statements and what follows their block, whose names must not be taken for those bound in it."""
-        bound = {n for s in stmts if isinstance(s, (tree.Let, tree.Var)) for n in bound_names(s.pattern)}
-        bound |= {s.name for s in stmts if isinstance(s, tree.Fn)}
-        if bound.isdisjoint(n for s in rest for n in free_names(s)):
+        if not self.hides(stmts, rest):
             return (*stmts, *rest)
         return None if self.returns(stmts) else (tree.Block(stmts[0].span, stmts), *rest)
 
     def returns(self, stmts: Stmts) -> bool:
         return any(tree.Return in self.jumps.get(s, ()) for s in stmts)
+
+    # ---- statements whose value is given by a branch that may be left
+
+    def opened(self, stmt: tree.Stmt, rest: Stmts) -> Stmts | None:
+        """A statement and what follows it, both moved to where a branch goes on with a value, if that is one place."""
+        value = stmt.value if isinstance(stmt, VALUED) else None
+        if value is None or not self.jumps.get(value):
+            return None
+        if isinstance(value, tree.Block) and value.stmts and not self.hides(value.stmts[:-1], rest):
+            *before, last = value.stmts
+            return (*before, self.with_value(stmt, last), *rest)
+        if isinstance(value, tree.If) and value.orelse is not None:
+            into = self.moved_on(stmt, [value.then, value.orelse], rest)
+            return None if into is None else (self.made(tree.If(value.span, value.condition, into[0], into[1])),)
+        if isinstance(value, tree.Match) and not any(self.binds(case.pattern, rest) for case in value.cases):
+            into = self.moved_on(stmt, [case.body for case in value.cases], rest)
+            if into is not None:
+                pairs = zip(value.cases, into, strict=True)
+                return (
+                    self.made(
+                        replace(value, cases=tuple([self.made(replace(case, body=body)) for case, body in pairs]))
+                    ),
+                )
+        return None
+
+    def moved_on(self, stmt: tree.Stmt, places: Sequence[tree.Expr], rest: Stmts) -> list[tree.Block] | None:
+        """The sides of a branch, that which goes on taking the statement and the rest; nothing if several do."""
+        going_on = [i for i, side in enumerate(places) if not ends(sides(side), JUMPS)]
+        if len(going_on) != 1:
+            return None
+        blocks = [tree.Block(side.span, sides(side)) for side in places]
+        at = going_on[0]
+        blocks[at] = tree.Block(places[at].span, (self.with_value(stmt, places[at]), *rest))
+        return [self.made(block) for block in blocks]
+
+    def with_value(self, stmt: tree.Stmt, value: tree.Node) -> tree.Stmt:
+        return self.made(replace(stmt, value=value))  # type: ignore[arg-type]
+
+    def made(self, node: N) -> N:
+        """A new node, its jumps those of its parts."""
+        if found := set[type[tree.Node]]().union(*[self.jumps.get(part, set()) for part in children(node)]):
+            self.jumps[node] = found | ({type(node)} if isinstance(node, JUMPS) else set())
+        return node
+
+    def hides(self, stmts: Stmts, rest: Stmts) -> bool:
+        """Whether statements bind a name that the rest means otherwise."""
+        return not bound_by(stmts).isdisjoint(n for s in rest for n in free_names(s))
+
+    def binds(self, pattern: tree.CasePattern, rest: Stmts) -> bool:
+        bound = {n.name for n in nodes(pattern) if isinstance(n, tree.NamePattern)}
+        return not bound.isdisjoint(n for s in rest for n in free_names(s))
 
     # ---- below: loops, and branches in them
 
@@ -173,6 +229,8 @@ class Writer:
         done: list[tree.Stmt] = []
         for i, stmt in enumerate(stmts):
             rest = tuple(stmts[i + 1 :])
+            if (opened := self.opened(stmt, rest)) is not None:
+                return (*done, *(yield self.flagged(opened, flags)))
             if isinstance(stmt, JUMPS):
                 refuse_rest(stmt, rest)
                 return (*done, *jumped(stmt, flags))
@@ -188,7 +246,8 @@ class Writer:
         return tuple(done)
 
     def passed(self, stmt: tree.Stmt, flags: Flags) -> Walk[Stmts]:
-        """A statement that a jump may leave."""
+        """A statement that a jump may leave. Errors: DL0509 for a jump in the middle of an expression."""
+        self.refuse_within(asked_first(stmt))
         if isinstance(stmt, LOOPS):
             return (yield self.loop(stmt, flags))
         if isinstance(stmt, tree.Block):
@@ -206,6 +265,10 @@ class Writer:
                 cases.append(replace(case, body=body))
             return (replace(stmt, cases=tuple(cases)),)
         return (stmt,)
+
+    def refuse_within(self, e: tree.Node | None) -> None:
+        if e is not None and self.jumps.get(e):
+            raise misplaced(next(n for n in nodes(e) if isinstance(n, JUMPS)))
 
     def loop(self, stmt: tree.For | tree.While, around: Flags) -> Walk[Stmts]:
         """A loop, its variables before it, and after it what a `return` in it means for the loop around."""
@@ -233,6 +296,28 @@ class Writer:
         return (variable(stmt, stop), loop, *after)
 
 
+def asked_first(stmt: tree.Stmt) -> tree.Node | None:
+    """What a statement evaluates before it comes to its blocks."""
+    match stmt:
+        case tree.If() | tree.While():
+            return stmt.condition
+        case tree.Match():
+            return stmt.subject
+        case tree.For():
+            return stmt.iterable
+        case tree.Block():
+            return None
+        case _:
+            return stmt
+
+
+def misplaced(jump: tree.Node) -> DifflangError:
+    """A jump that is no statement."""
+    word = "return" if isinstance(jump, tree.Return) else "break" if isinstance(jump, tree.Break) else "continue"
+    way = "where one branch gives a statement its value, the others may be left: `let v = if c { return x } else { y }`"
+    return mistake("DL0509", f"`{word}` stands in the middle of an expression", (jump.span, ""), help=way)
+
+
 def leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
     """For each node the jumps in it that leave it; those of nested functions are their own."""
     order: list[tree.Node] = []
@@ -252,8 +337,14 @@ def leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
     return found
 
 
-def ends(stmts: Sequence[tree.Stmt]) -> bool:
-    """Whether statements surely end in a `return`."""
+def bound_by(stmts: Stmts) -> set[str]:
+    """The names that statements bind for those after them."""
+    bound = {n for s in stmts if isinstance(s, (tree.Let, tree.Var)) for n in bound_names(s.pattern)}
+    return bound | {s.name for s in stmts if isinstance(s, tree.Fn)}
+
+
+def ends(stmts: Sequence[tree.Stmt], jumps: tuple[type[tree.Node], ...] = (tree.Return,)) -> bool:
+    """Whether statements surely end in a `return`, or another of these jumps."""
     todo: list[Sequence[tree.Stmt]] = [stmts]
     while todo:
         match todo.pop()[-1:]:
@@ -261,7 +352,7 @@ def ends(stmts: Sequence[tree.Stmt]) -> bool:
                 todo += (last.then.stmts, sides(last.orelse))
             case [tree.Match() as last]:
                 todo += [sides(case.body) for case in last.cases]
-            case [tree.Return()]:
+            case [last] if isinstance(last, jumps):
                 pass
             case _:
                 return False

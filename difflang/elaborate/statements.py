@@ -20,7 +20,7 @@ from difflang.elaborate.expressions import captured, field
 from difflang.elaborate.failure import check
 from difflang.elaborate.histories import Yielded, add
 from difflang.elaborate.indexing import Subscripts, read, subscripts
-from difflang.elaborate.jumps import Unset, loop_without_jumps
+from difflang.elaborate.jumps import Unset, loop_without_jumps, misplaced
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.signatures import held_to
@@ -314,16 +314,10 @@ def nested_fn(cx: Context, e: tree.Fn) -> Walk[Term]:
     yield
 
 
-@walks(tree.Return)
-def return_(cx: Context, e: tree.Return) -> Walk[Term]:
-    raise cx.not_yet("a `return` within an expression is", e.span, "let it stand in a branch that is a statement")
-    yield
-
-
-@walks(tree.Break, tree.Continue)
-def leave(cx: Context, e: tree.Break | tree.Continue) -> Walk[Term]:
-    word = "break" if isinstance(e, tree.Break) else "continue"
-    raise cx.not_yet(f"a `{word}` here is", e.span, "let it stand in a branch that is a statement")
+@walks(tree.Return, tree.Break, tree.Continue)
+def leave(cx: Context, e: tree.Return | tree.Break | tree.Continue) -> Walk[Term]:
+    """Errors: DL0509 for a jump that is still there: see `jumps` for those that are not."""
+    raise misplaced(e)
     yield
 
 

@@ -41,6 +41,21 @@ CASES: dict[str, tuple[str, float, list[float]]] = {
         "if x[0] < 0.0 { 1.0 } else {\n  if x[1] < 0.0 { return x[1]^2 }\n  x[2]\n }", 25.0, [0, -10, 0, 0, 0],
     ),
     "beside the value of a block": ("{\n  if x[1] > 0.0 { return x[1]^2 }\n  x[2]\n }", 2.0, [0, 0, 1, 0, 0]),
+    "return in place of a value": (
+        "let y = if x[0] > 3.0 { return x[1] } else { x[2]^2 }\n let z = if y > 3.0 { return y * x[3] } else { y }\n z",
+        12.0, [0, 0, 12, 4, 0],
+    ),
+    "continue and break in place of a value": (
+        "var s = 0.0\n for v in x {\n  let r = if v < 0.0 { continue } else if v > 3.5 { break } else { v * v }\n"
+        "  s += if r > 5.0 { continue } else { r }\n }\n s", 5.0, [2, 0, 4, 0, 0],
+    ),
+    "a block that may be left": (
+        "let y = {\n  let t = x[2]\n  if t > 9.0 { return t }\n  t * x[3]\n }\n var s = y\n"
+        " s *= if s > 5.5 { return s * x[0] } else { 2.0 }\n s", 6.0, [6, 0, 3, 2, 0],
+    ),
+    "a name of a branch and the same after it": (
+        "let t = x[4]\n let y = { let u = x[2]\n  if u < 0.0 { return u }\n  u }\n t * y", 8.0, [0, 0, 4, 0, 2],
+    ),
     "a loop in an expression": (
         "sum([for i => {\n  var t = 0.0\n  for v in x {\n   if v > x[i] { break }\n   t += v\n  }\n  t }])", 0.0, None,
     ),
@@ -114,3 +129,26 @@ def test_inside_jit() -> None:
     f = module("fn f(x: f64[n]) -> f64 {\n for v in x { if v < 0.0 { return v } }\n 0.0\n}").f
     with jax.enable_x64(True):
         assert float(jax.jit(f)(X)) == -5.0
+
+
+def test_a_case_that_is_left() -> None:
+    source = """enum Maybe { Some(x: f64), None }
+fn positive(x: f64) -> Maybe = if x > 0.0 { Some(x) } else { None }
+fn f(x: f64[n]) -> f64 {
+  var s = 0.0
+  for v in x {
+    s += match positive(v - 1.5) {
+      Some(u) => u^2
+      None => {
+        if v < -6.0 { return v }
+        continue
+      }
+    }
+  }
+  s
+}
+"""
+    f = module(source).f
+    for x, value, slope in ((X, 0.25 + 2.25 + 6.25, [0, 0, 1, 3, 5]), (X - 2.0, -7.0, [0, 1, 0, 0, 0])):
+        assert float(f(x)) == float(f.interpret(x)) == pytest.approx(value)
+        np.testing.assert_allclose(f.grad("x").interpret(x), slope)
