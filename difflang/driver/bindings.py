@@ -106,10 +106,25 @@ class Bindings(Scopes, ABC):
         if isinstance(e.value, (tree.If, tree.Match)) and value.type == TupleType(()):
             raise no_value(e.value)
         for name, size in wanted.sizes.items() if wanted is not None else ():
+            self.agreeing(name, size, e)
             self.bind_size(name, size, e.span)
         if isinstance(e, tree.Var):
             value = self.held(e.value, value, self.any_variant(value.type, wanted))
         self.bind(e.pattern, value, isinstance(e, tree.Var), e.value.span)
+
+    def agreeing(self, name: str, size: Dim, e: tree.Let | tree.Var) -> None:
+        """A number that only the run knew is the size that its name stands for now. Errors: DL0304, DL0305."""
+        old, value = self.module.host.get(name), self.values.get(name)
+        if old is None or old.static is not None or old.broken or not is_integer(old.type):
+            return
+        declared = [(old.span, "declared here")] if old.span is not None else []
+        if old.mutable:
+            way = f"give the size a name of its own, and compare it: `assert m == {name}`"
+            message = f"`{name}` is a variable, and no size"
+            raise mistake("DL0305", message, (e.value.span, f"{name} is {size} here"), *declared, help=way)
+        if value is not None and value.leaves is not None and int(value.number) != size:
+            message = f"`{name}` is {value.number}, and {size} here"
+            raise mistake("DL0304", message, (e.value.span, f"{name} is {size} here"), *declared)
 
     def bind_size(self, name: str, size: Dim, span: Span) -> None:
         self.put(HostVar(name, Tensor(I32), static=size, span=span))
@@ -259,3 +274,8 @@ class Bindings(Scopes, ABC):
 
     def not_yet(self, what: str, span: Span, way: str = "") -> DifflangError:
         return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)
+
+
+def is_integer(type: LangType) -> bool:
+    """Whether values of a type are single integers."""
+    return isinstance(type, Tensor) and not type.shape and type.dtype.is_integer
