@@ -14,7 +14,7 @@ from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.qualified import no_variable
 from difflang.check.reports import bound_again, mistake
 from difflang.check.sums import holds, joint, unknown, whole, without_texts
-from difflang.check.types import ClosureType, LangType, TextType, TupleType, show_type
+from difflang.check.types import ClosureType, LangType, TextType, TupleType, is_one_integer, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.lifting import Lifted
 from difflang.driver.scopes import Scopes
@@ -115,7 +115,7 @@ class Bindings(Scopes, ABC):
     def agreeing(self, name: str, size: Dim, e: tree.Let | tree.Var) -> None:
         """A number that only the run knew is the size that its name stands for now. Errors: DL0304, DL0305."""
         old, value = self.module.host.get(name), self.values.get(name)
-        if old is None or old.static is not None or old.broken or not is_integer(old.type):
+        if old is None or old.static is not None or old.broken or not is_one_integer(old.type):
             return
         declared = [(old.span, "declared here")] if old.span is not None else []
         if old.mutable:
@@ -274,8 +274,3 @@ class Bindings(Scopes, ABC):
 
     def not_yet(self, what: str, span: Span, way: str = "") -> DifflangError:
         return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)
-
-
-def is_integer(type: LangType) -> bool:
-    """Whether values of a type are single integers."""
-    return isinstance(type, Tensor) and not type.shape and type.dtype.is_integer
