@@ -14,7 +14,7 @@ from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.qualified import no_variable
 from difflang.check.reports import bound_again, mistake
 from difflang.check.sums import holds, joint, unknown, whole, without_texts
-from difflang.check.types import ClosureType, LangType, TextType, TupleType, show_type
+from difflang.check.types import ClosureType, LangType, TextType, TupleType, is_one_integer, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.lifting import Lifted
 from difflang.driver.scopes import Scopes
@@ -106,10 +106,25 @@ class Bindings(Scopes, ABC):
         if isinstance(e.value, (tree.If, tree.Match)) and value.type == TupleType(()):
             raise no_value(e.value)
         for name, size in wanted.sizes.items() if wanted is not None else ():
+            self.agreeing(name, size, e)
             self.bind_size(name, size, e.span)
         if isinstance(e, tree.Var):
             value = self.held(e.value, value, self.any_variant(value.type, wanted))
         self.bind(e.pattern, value, isinstance(e, tree.Var), e.value.span)
+
+    def agreeing(self, name: str, size: Dim, e: tree.Let | tree.Var) -> None:
+        """A number that only the run knew is the size that its name stands for now. Errors: DL0304, DL0305."""
+        old, value = self.module.host.get(name), self.values.get(name)
+        if old is None or old.static is not None or old.broken or not is_one_integer(old.type):
+            return
+        declared = [(old.span, "declared here")] if old.span is not None else []
+        if old.mutable:
+            way = f"give the size a name of its own, and compare it: `assert m == {name}`"
+            message = f"`{name}` is a variable, and no size"
+            raise mistake("DL0305", message, (e.value.span, f"{name} is {size} here"), *declared, help=way)
+        if value is not None and value.leaves is not None and int(value.number) != size:
+            message = f"`{name}` is {value.number}, and {size} here"
+            raise mistake("DL0304", message, (e.value.span, f"{name} is {size} here"), *declared)
 
     def bind_size(self, name: str, size: Dim, span: Span) -> None:
         self.put(HostVar(name, Tensor(I32), static=size, span=span))

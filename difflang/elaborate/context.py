@@ -12,7 +12,7 @@ from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.reports import mistake
-from difflang.check.types import LangType, leaf_types, show_type
+from difflang.check.types import LangType, is_one_integer, leaf_types, show_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.mismatches import advice
 from difflang.elaborate.spelling import spelled
@@ -321,9 +321,9 @@ class Context:
             term = rebuild(var.type, [builder.param(t, var.name) for t in leaf_types(var.type)])
             if isinstance(term, Array):
                 term = Array(term.value, origin=var.span)
-                self.root.host_numbers |= {v: HostNumber(name) for v in leaves(term) if is_whole(v)}
+                self.root.host_numbers |= {v: HostNumber(name) for v in leaves(term) if is_one_integer(v.type)}
             elif isinstance(term, Closure):
-                whole = {v: HostNumber(name, i) for i, v in enumerate(leaves(term)) if is_whole(v)}
+                whole = {v: HostNumber(name, i) for i, v in enumerate(leaves(term)) if is_one_integer(v.type)}
                 self.root.host_numbers |= whole
             self.root.globals[name] = term
             self.root.global_types[name] = var.type
@@ -396,8 +396,3 @@ def walks(*nodes: type) -> Callable[[Any], Any]:
 def walk(cx: Context, node: tree.Node) -> Walk[Term]:
     """The walk of any expression or statement."""
     return WALKS[type(node)](cx, node)
-
-
-def is_whole(value: Value) -> bool:
-    """Whether a value is one integer."""
-    return isinstance(value.type, Tensor) and not value.type.shape and value.type.dtype.is_integer

@@ -121,3 +121,16 @@ def test_a_value_that_a_block_hides_is_not_read() -> None:
     """A function without types is looked into where it is called: the name is another's by then."""
     source = "let k = f32(2)\nhost fn show(k: f32) { print(scaled(1.0)) }\nfn scaled(x) = k * x\nshow(5.0)\n"
     assert codes(source) == [("DL0212", 2)]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("let k = argmax([0.0, 1.0, 5.0])\nlet y: f32[k] = [1.0, 2.0]\nprint(k, zeros(k))\n", []),
+        ("let k = argmax([0.0, 1.0, 5.0])\nlet y: f32[k] = [1.0, 2.0, 3.0]\n", [("DL0304", 2)]),
+        ("host fn f(k: i32) {\n  let y: f32[k] = [1.0, 2.0]\n}\nf(2)\nf(3)\n", [("DL0304", 2)]),
+        ("var k = 2\nlet y: f32[k] = [1.0, 2.0]\n", [("DL0305", 2)]),
+    ],
+)
+def test_a_number_that_becomes_a_size_is_that_size(source: str, found: list[tuple[str, int]]) -> None:
+    assert codes(source) == found
