@@ -17,6 +17,8 @@ import pytest
 import difflang.elaborate.control
 import difflang.elaborate.statements
 import difflang.ops.loop_back
+import difflang.passes.blocks
+import support.random_programs
 from derivatives import composed, literal
 from difflang.ad.differentiate import differentiate
 from difflang.audit.wide import Widening
@@ -288,6 +290,15 @@ def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(difflang.elaborate.statements, "forgetting", lambda value: value)
     monkeypatch.setattr(difflang.elaborate.control, "again", lambda old, values: old)
     assert sum(computes_otherwise(seed) for seed in seeds) > 20
+
+
+def test_a_wrong_step_of_recursion_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows a call, left out."""
+    monkeypatch.setattr(support.random_programs, "GROUPS", (1,))
+    seeds = range(20)
+    assert sum(computes_otherwise(seed) for seed in seeds) == 0
+    monkeypatch.setattr(difflang.passes.blocks.Blocks, "is_last", lambda *_: True)
+    assert sum(computes_otherwise(seed) for seed in seeds) > 5
 
 
 def differs(seed: int) -> bool:

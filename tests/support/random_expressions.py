@@ -336,10 +336,9 @@ class Expressions:
     def called(self, function: Recursive, depth: int) -> str:
         args = [self.value(t, depth) for t in function.params]
         if function.most >= 0:
-            known = str(self.draw.randint(0, function.most))
-            args.append(
-                known if function.known or self.draw.random() < 0.3 else f"{self.integer()} % {function.most + 1}"
-            )
+            known = str(self.draw.randint(1, function.most))
+            told = function.known or self.draw.random() < 0.3
+            args.append(known if told else f"1 + {self.integer()} % {function.most}")
         return self.measured(function.result, f"{function.name}({', '.join(args)})")
 
     def value(self, type: str, depth: int) -> str:

@@ -80,7 +80,8 @@ class Recursion(Statements):
     def ends(self, function: Recursive, at: str) -> str:
         if function.known:
             return f"{at} == 0"
-        return self.pick(lambda: f"{at} <= 0", lambda: f"{at} < 1 or {self.boolean(0)}", lambda: f"not ({at} > 0 and {self.boolean(0)})")  # fmt: skip
+        x = self.names.of(F)[0]
+        return self.pick(lambda: f"{at} <= 0", lambda: f"{at} < 1 or abs({x}) > 0.9", lambda: f"not ({at} > 0 and {x} < 0.8)", lambda: f"{at} <= 0 or {self.boolean(0)}")  # fmt: skip
 
     def along_an_array(self, name: str) -> None:
         """Recursion on a size: each is a function of its own."""
@@ -105,8 +106,8 @@ class Recursion(Statements):
             return self.squeezed()
         if type == vector(2):
             return f"0.8 * sin({self.array(1, 2)})"
-        if type == "fn" and self.names.of("fn"):
-            return self.names.of("fn")[0]
+        if type in ("fn", "S") and (known := self.names.of(type)):
+            return known[0]  # of other variants it would be another function, with a loop of its own in this one's
         if type == "P[2]" and (known := self.names.of(type)):
             return self.draw.choice([known[0], f"moved({known[0]}, {self.squeezed()})"])
         return self.value(type, 1)
