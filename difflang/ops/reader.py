@@ -55,12 +55,12 @@ class View:
     def state(self, run: Steps) -> Arrays:
         """Before this step: in the tape if all are there, else in the chunk."""
         lax = self.lowering.jax.lax
-        ordinal = run.ordinal(lax, self.index)
+        at, ordinal = lax.sub(self.index, self.low), run.ordinal(lax, self.index)
+        again = [get(lax, r, at) for r in self.rooms.get(run, ())]
+        if again and not run.ever_whole:
+            return again
         kept = [get(lax, s, ordinal) for s in self.tapes.get(run, run.slots)]
-        if run not in self.rooms:
-            return kept
-        at = lax.sub(self.index, self.low)
-        return [lax.select(run.whole(lax), k, get(lax, r, at)) for k, r in zip(kept, self.rooms[run], strict=True)]
+        return [lax.select(run.whole(lax), k, a) for k, a in zip(kept, again, strict=True)] if again else kept
 
     def run_again(self, run: Steps, graph: Graph, state: Arrays | None = None) -> list[Any]:
         source = run.source
@@ -77,7 +77,7 @@ class Held(NamedTuple):
     until: tuple[Array, ...]  # after how many it stops, on its way, for its state to be kept
     states: tuple[Any, ...]
     tapes: tuple[Any, ...]  # which states are kept in which slots, and the slots
-    rooms: tuple[Any, ...]  # the states in the chunk, and one place for those that are not
+    rooms: tuple[Any, ...]  # the states in the chunk
 
 
 class Leg(NamedTuple):
@@ -106,7 +106,7 @@ class Chunks:
 
         nowhere = (np.asarray(-1, np.int32),) * len(self.runs)
         tapes = [(*r.order, tuple(r.slots)) for r in self.runs]
-        rooms = [blank(r, self.steps + 1) for r in self.runs]
+        rooms = [blank(r, self.steps) for r in self.runs]
         return Held(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(tapes), tuple(rooms))
 
     def filled(self, low: Array, high: Array, held: Held) -> Held:
@@ -206,7 +206,7 @@ class Chunks:
         Who goes the other way comes by the last state of a chunk first, and has no need of the one behind it.
         """
         lax, run, leg, (low, high), (asked, own) = self.lax, self.runs[number], legs[number], steps, why
-        size, spare = lax.sub(high, low), np.int32(self.steps)
+        size = lax.sub(high, low)
         tapes = {r: other.tape[2] for r, other in zip(self.runs, legs, strict=True)}
         chunks = {r: room for r, room, reads in zip(self.runs, rooms, self.reads[number], strict=True) if reads}
         along = [r.source.reverse == run.source.reverse for r in self.runs] + [self.reverse == run.source.reverse]
@@ -215,15 +215,14 @@ class Chunks:
 
         def stored(k: Array, state: Any, room: Any) -> Any:
             place = lax.sub(lax.sub(size, one()), k) if run.source.reverse else k
-            place = lax.select(lax.bitwise_and(asked, lax.lt(k, size)), place, spare)
-            return put_each(lax, room, state, place)
+            return once(lax, asked & (k < size), lambda at: put_each(lax, at, state, place), room)
 
         def body(at: Any) -> Any:
             k, state, room = at
             i = lax.sub(lax.sub(high, one()), k) if run.source.reverse else lax.add(low, k)
             view = View(self.lowering, i, low, tapes, chunks, {})
             state, k = tuple(view.run_again(run, run.source.advance, list(state))), lax.add(k, one())
-            return k, state, stored(k, state, room)
+            return k, state, stored(k, state, room) if self.steps > 1 else room
 
         start = (zero(), leg.state, stored(zero(), leg.state, rooms[number]))
         _, state, room = lax.while_loop(lambda at: lax.lt(at[0], count), body, start)

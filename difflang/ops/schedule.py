@@ -14,6 +14,7 @@ is unknown; up to β(slots, 2) steps the rule here decides as their first algori
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import comb
 from typing import Any
@@ -66,11 +67,11 @@ def left_to_do(np: Any, kept: Array, end: Array) -> Array:
     return np.sum(advances(np, spans(np, kept, end), ahead(len(kept))), dtype=numpy.int32)
 
 
-def dropped(np: Any, kept: Array, end: Array) -> Array:
+def dropped(np: Any, kept: Array, end: Array, sums: Callable[[Array], Array]) -> Array:
     """Which state to drop of one more than there are slots: that without which the way back from `end` is shortest.
 
     Of several the first, and neither the first state nor the last: there are two slots at least. What lies behind the
-    one that is dropped has one slot more.
+    one that is dropped has one slot more. `sums` gives the sum of each number and all behind it.
     Cost: a few sums over slots times repeats.
     """
     slots = len(kept) - 1
@@ -78,16 +79,20 @@ def dropped(np: Any, kept: Array, end: Array) -> Array:
     as_is = advances(np, steps, numpy.concatenate([table, table[-1:]]))
     freer = advances(np, steps, numpy.concatenate([reaches(slots)[slots + 1 :], table]))
     joined = advances(np, steps[1:] + steps[:-1], table)
-    gain = np.cumsum((freer - as_is)[::-1], dtype=numpy.int32)[::-1]
-    behind = np.append(gain[2:], numpy.int32(0))
+    behind = np.append(sums(freer - as_is)[2:], numpy.int32(0))
     return 1 + np.argmin((joined - as_is[:-1] - as_is[1:] + behind)[:-1]).astype(numpy.int32)
 
 
 def quickly_dropped(np: Any, kept: Array, end: Array) -> Array:
     """The same where `end` < β(slots, 2) - 1: the first without which no step is taken twice on the way back."""
     slots = len(kept) - 1
-    steps = spans(np, kept, end)
-    return 1 + np.argmax(steps[1:-1] + steps[:-2] <= ahead(slots)[:-1, 1]).astype(numpy.int32)
+    steps, number = spans(np, kept, end), numpy.arange(1, slots, dtype=numpy.int32)
+    return np.min(np.where(steps[1:-1] + steps[:-2] <= ahead(slots)[:-1, 1], number, slots))
+
+
+def sums_from_the_end(x: Array) -> Array:
+    """Of each number and all behind it."""
+    return numpy.cumsum(x[::-1], dtype=numpy.int32)[::-1]
 
 
 def placed(steps: int, slots: int) -> tuple[int, ...]:

@@ -66,7 +66,7 @@ class Size:
         if asked.slots:
             steps = max(1, min(asked.slots, MOST_STEPS, LITTLE // bytes))
         steps = asked.steps or steps
-        whole = slots if asked.slots else max(slots, min(MOST_WHOLE // lanes, SMALL // bytes))
+        whole = 0 if asked.slots else max(slots, min(MOST_WHOLE // lanes, SMALL // bytes))
         whole = min(whole // steps, slots) * steps
         if asked.length is None or asked.length <= whole:
             return cls(whole, slots, steps)
@@ -195,7 +195,8 @@ def in_order(jax: Any, size: Size, order: Any, count: Array) -> tuple[Any, Array
 
     def dropped() -> Array:
         quick = end < schedule.reaches(size.slots)[size.slots, 2] - one()
-        rules = schedule.quickly_dropped, schedule.dropped
+        sums = partial(sums_from_the_end, jax.lax)
+        rules = schedule.quickly_dropped, partial(schedule.dropped, sums=sums)
         return jax.lax.cond(quick, *[partial(rule, jnp, more, end) for rule in rules])
 
     full = held == size.slots
@@ -215,6 +216,11 @@ class Steps(Run):
     slots: Arrays
     count: Array
 
+    @property
+    def ever_whole(self) -> bool:
+        """Whether its tape may have every state."""
+        return self.source.size is None or self.source.size.whole > 0
+
     def whole(self, lax: Any) -> Array:
         """Whether every state is kept, in the slot of its own number."""
         return lax.le(self.count, np.int32(self.source.size.whole)) if self.source.size else np.asarray(True)
@@ -233,6 +239,18 @@ def zero() -> Array:
 
 def one() -> Array:
     return np.asarray(1, np.int32)
+
+
+def sums_from_the_end(lax: Any, x: Array) -> Array:
+    """Of each number and all behind it, as a loop: XLA's own takes longer to compile and to run."""
+
+    def body(at: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        k, total, sums = at
+        total = lax.add(total, get(lax, x, k))
+        return lax.sub(k, one()), total, put(lax, sums, total, k)
+
+    start = (np.int32(x.shape[0] - 1), zero(), lax.full_like(x, 0))
+    return lax.while_loop(lambda at: lax.ge(at[0], zero()), body, start)[2]
 
 
 def below(jax: Any, kept: Array, step: Array) -> Array:

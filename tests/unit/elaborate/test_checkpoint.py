@@ -13,6 +13,9 @@ import pytest
 
 import difflang
 from difflang.base.errors import DifflangError
+from difflang.ir.json import from_json, to_json
+from difflang.ir.parse import from_text
+from difflang.ir.text import to_text
 from difflang.ops.tape import Asked, Size, placed
 
 TURN = "[0.6 * x[0] - 0.8 * x[1], 0.8 * x[0] + 0.6 * x[1]]"
@@ -148,6 +151,9 @@ def test_what_is_kept_stands_in_the_graph() -> None:
         graph = getattr(of, name).grad("w").lower(*types).graph
         loops = [e for e in graph.eqns if e.op.name == "loop"]
         assert loops and all(e.attrs["keep"] == (3, 0) for e in loops)
+        assert any(e.attrs.get("again") for e in loops) == (name == "counted")
+        assert to_text(from_text(to_text(graph))) == to_text(graph)
+        assert to_text(from_json(to_json(graph))) == to_text(graph)
 
 
 @pytest.mark.parametrize(("steps", "asked"), [(100, Asked(5, 1, 100)), (90, Asked(4, 8, 90)), (6, Asked(5, 1, 6))])

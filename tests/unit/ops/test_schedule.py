@@ -8,7 +8,16 @@ from functools import cache
 import numpy as np
 import pytest
 
-from difflang.ops.schedule import advances, dropped, first_advance, left_to_do, placed, quickly_dropped, reaches
+from difflang.ops.schedule import (
+    advances,
+    dropped,
+    first_advance,
+    left_to_do,
+    placed,
+    quickly_dropped,
+    reaches,
+    sums_from_the_end,
+)
 
 
 @cache
@@ -48,8 +57,10 @@ def followed(slots: int, steps: int, quick: bool = False) -> Iterator[tuple[int,
     for end in range(slots, steps + 1):
         yield end, kept
         more, then = np.append(kept, np.int32(end)), np.int32(end + 1)
-        rule = quickly_dropped if quick and then < reaches(slots)[slots, 2] - 1 else dropped
-        kept = np.delete(more, int(rule(np, more, then)))
+        if quick and then < reaches(slots)[slots, 2] - 1:
+            kept = np.delete(more, int(quickly_dropped(np, more, then)))
+        else:
+            kept = np.delete(more, int(dropped(np, more, then, sums_from_the_end)))
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 5])

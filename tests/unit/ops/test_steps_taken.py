@@ -12,7 +12,7 @@ import difflang
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
 from difflang.lower.jax import Lowering
-from difflang.ops.schedule import advances, dropped, left_to_do, reaches
+from difflang.ops.schedule import advances, dropped, left_to_do, reaches, sums_from_the_end
 from difflang.ops.tape import Size
 
 SOURCE = """
@@ -57,7 +57,7 @@ def online(slots: int, units: int) -> np.ndarray:
     kept = np.arange(min(slots, units), dtype=np.int32)
     for end in range(slots, units):
         more = np.append(kept, np.int32(end))
-        kept = np.delete(more, int(dropped(np, more, np.int32(end + 1))))
+        kept = np.delete(more, int(dropped(np, more, np.int32(end + 1), sums_from_the_end)))
     return kept
 
 

@@ -89,7 +89,7 @@ def test_what_is_kept_is_what_the_schedule_says_each_in_a_slot_of_its_own(size: 
         more = np.asarray([*kept, step], np.int32) // size.steps
         kept.append(step)
         if len(kept) > size.slots:
-            del kept[int(schedule.dropped(np, more, more[-1] + 1))]
+            del kept[int(schedule.dropped(np, more, more[-1] + 1, schedule.sums_from_the_end))]
         held[int(slot)] = step
         found = {int(slot): int(step) for step, slot in zip(*order, strict=True) if step < schedule.MOST}
         assert found == held and sorted(held.values()) == kept
