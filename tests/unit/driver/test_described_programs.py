@@ -96,6 +96,7 @@ RUN = (
     "chapter1/model.dfl",
     "chapter7/conjugate_gradients.dfl",
     "chapter7/histogram.dfl",
+    "chapter7/n_body.dfl",
     "chapter7/newton.dfl",
     "chapter7/quadrature.dfl",
 )
