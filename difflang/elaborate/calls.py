@@ -23,14 +23,7 @@ from difflang.check.closures import (
 )
 from difflang.check.reports import mistake, not_this_type
 from difflang.check.sums import joint
-from difflang.check.types import (
-    FnType,
-    LangType,
-    RecordType,
-    VariantType,
-    is_linear_type,
-    show_type,
-)
+from difflang.check.types import FnType, LangType, RecordType, VariantType, is_linear_type, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted, refuse_later
 from difflang.elaborate.context import Context, Reported, Scope, walk, walks

@@ -14,8 +14,9 @@ from difflang.check.types import leaf_types, mapped, pruned, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply, bind_pattern
 from difflang.elaborate.context import WORD, Context, Reported, walk, walks
-from difflang.elaborate.control import Branch, branch, closed, joined, row
+from difflang.elaborate.control import Branch, branch, closed, joined
 from difflang.elaborate.failure import absorb_lanes, has_one_check
+from difflang.elaborate.loops import row
 from difflang.elaborate.names import bound_names, nodes
 from difflang.elaborate.operators import array
 from difflang.elaborate.sources import Source, source

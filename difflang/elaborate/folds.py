@@ -18,8 +18,8 @@ from difflang.elaborate.builtins import BUILTINS, Taken
 from difflang.elaborate.calls import apply
 from difflang.elaborate.comprehension import mapping
 from difflang.elaborate.context import Context, Reported, walk, walks
-from difflang.elaborate.control import loop_expression
 from difflang.elaborate.functions import detached
+from difflang.elaborate.loops import loop_expression
 from difflang.elaborate.sources import Source, source
 from difflang.elaborate.statements import forgetting
 from difflang.elaborate.terms import Array, Poison, Term, leaves, rebuild, type_of

@@ -15,12 +15,12 @@ from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
-from difflang.elaborate.control import loop_expression
 from difflang.elaborate.expressions import captured, field
 from difflang.elaborate.failure import check
 from difflang.elaborate.histories import Yielded, add
 from difflang.elaborate.indexing import Subscripts, read, subscripts
 from difflang.elaborate.jumps import Unset, loop_without_jumps, misplaced
+from difflang.elaborate.loops import loop_expression
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.signatures import held_to

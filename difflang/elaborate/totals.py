@@ -56,7 +56,7 @@ class OtherShape(Exception):
 
 def total(cx: Context, e: tree.Comprehension, name: str) -> Walk[Array]:
     """The reduction of a comprehension, step by step."""
-    from difflang.elaborate.control import loop_expression
+    from difflang.elaborate.loops import loop_expression
 
     op, start = STEPS[name]
     shape: tuple[Dim, ...] = ()

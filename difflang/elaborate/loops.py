@@ -1,0 +1,248 @@
+"""Loops: from variables that change to regions with operands, carries and results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from difflang.check.sums import tagged
+from difflang.check.types import leaf_types, show_type
+from difflang.elaborate.attributes import ALL_AS_USUAL, keep, obey
+from difflang.elaborate.calls import bind_pattern
+from difflang.elaborate.context import Binding, Context, walk, walks
+from difflang.elaborate.control import again, carried, closed
+from difflang.elaborate.failure import still_well
+from difflang.elaborate.histories import NUMBER, Yielded, collected, over_steps
+from difflang.elaborate.jumps import Until
+from difflang.elaborate.operators import array
+from difflang.elaborate.sources import INDEX, Source, source
+from difflang.elaborate.sums import grown, held_as, stays
+from difflang.elaborate.terms import (
+    UNIT_TERM,
+    Array,
+    Lane,
+    Steps,
+    Term,
+    leaves,
+    rebuild,
+    rebuilt,
+    type_of,
+)
+from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.writes import InTurn
+from difflang.ir.builder import Builder
+from difflang.ir.dims import Dim, Poly
+from difflang.ir.graph import Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.types import BOOL, Tensor, item_of, stacked
+from difflang.syntax import tree
+
+FOREVER = -1  # the limit of a loop that only its condition ends
+
+
+@walks(tree.For, tree.While, Until)
+def loop_statement(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
+    return loop_expression(cx, e)
+
+
+def loop_expression(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
+    """The walk of a loop; what it yields, stacked, is its value."""
+    obey(cx, e.attributes, e.span)
+    return for_loop(cx, e) if isinstance(e, tree.For) else while_loop(cx, e)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The body of a loop, walked. `variables` are those it carries."""
+
+    builder: Builder
+    params: list[Value]  # index, carry, items
+    results: list[Value]
+    yielded: Yielded | None
+    variables: list[Binding]
+    arrays: list[Value]  # read item by item because the body indexes them by the loop's index
+
+
+def step(
+    cx: Context,
+    e: tree.For | tree.While,
+    variables: list[Binding],
+    items: list[Value],
+    bind: Callable[[Array, list[Value]], None],
+    length: Dim | None,
+    rounds: int = 0,
+) -> Walk[Step]:
+    """Walk a loop's body, its variables standing for the carry: again where these turn out to be of more options."""
+    before, everything, draws = [b.term for b in variables], variables, cx.root.draws
+    with cx.region(e.span) as builder:
+        index = builder.param(INDEX, "step")
+        enter(builder, variables)
+        entered = cx.failure
+        rows = [builder.param(item_of(v.type)) for v in items]
+        cx.keys.append((builder, index))
+        cx.loops.append([])
+        try:
+            lane = Lane(builder, length) if length is not None else None
+            bind(Array(index, below=length, lane=lane), rows)
+            with cx.block():
+                for stmt in (e.body,):
+                    yield walk(cx, stmt)
+            after = [b.term for b in variables]
+            if after[-1] is entered:  # nothing in the body can fail: the word is not carried
+                for value in leaves(entered):
+                    builder.params.remove(value)
+                variables, after = variables[:-1], after[:-1]
+        finally:
+            cx.keys.pop()
+            yields = cx.loops.pop()
+            for binding, term in zip(everything, before, strict=True):
+                binding.term = term
+    if grown(cx, variables, after, rounds, e.span):
+        cx.root.draws = draws
+        return (yield step(cx, e, everything, items, bind, length, rounds + 1))
+    found: Yielded | None = yields[0] if yields else None
+    if found is not None:
+        found = replace(found, value=held_as(builder, found.value, tagged(type_of(found.value))))
+    results = [v for b, t in zip(variables, after, strict=True) for v in leaves(stays(builder, t, b.term))]
+    if found is not None:
+        results += [*leaves(found.value), *([found.here.value] if found.here is not None else [])]
+    return Step(builder, builder.params, results, found, variables, lane.arrays if lane is not None else [])
+
+
+def row(value: Value) -> Tensor:
+    assert isinstance(value.type, Tensor)
+    return Tensor(value.type.dtype, value.type.shape[1:])
+
+
+def enter(builder: Builder, variables: list[Binding]) -> None:
+    """The variables as params of a region."""
+    for binding in variables:
+        old = binding.term
+        assert not isinstance(old, (int, Poly))
+        type = type_of(old)
+        binding.term = again(old, rebuild(type, [builder.param(t, binding.name) for t in leaf_types(type)]))
+
+
+def for_loop(cx: Context, e: tree.For) -> Walk[Term]:
+    """A loop over a source, perhaps one that a variable ends."""
+    over = source(cx, (yield walk(cx, e.iterable)), e.iterable.span)
+    if over.steps is None:
+        return (yield through(cx, e, over))
+    with cx.block() as scope:
+        scope.bind(NUMBER, Array(cx.integer(0, e.span).value), mutable=True)
+        return (yield through(cx, *over_steps(cx, e, over, over.steps)))
+
+
+def through(cx: Context, e: tree.For, over: Source) -> Walk[Term]:
+    from difflang.elaborate.scatters import at_once, logs_for
+
+    variables = carried(cx, e.body)
+    if logs := logs_for(cx, e, over, variables[:-1]):
+        draws = cx.root.draws
+        try:
+            return (yield at_once(cx, e, over, logs))
+        except InTurn:
+            cx.root.draws = draws
+    if not cx.logs.keys().isdisjoint(variables):
+        raise InTurn
+
+    def bind(index: Array, rows: list[Value]) -> None:
+        bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span)
+
+    body: Step = yield step(cx, e, variables, over.arrays, bind, over.length)
+    builders, results, params, split = [body.builder], [body.results], [body.params], [1]
+    if isinstance(e, Until):
+        builder, go = not_stopped(cx, e, body.variables)
+        builders, results, params, split = [*builders, builder], [*results, [go]], [*params, builder.params], [1, 1]
+        if over.length is None:  # a negative limit would be none at all
+            over = replace(over, limit=Array(cx.emit("max", e.span, over.limit.value, cx.integer(0, e.span).value)))
+    consts, graphs = closed(builders, results, params, split)
+    over = replace(over, arrays=[*over.arrays, *body.arrays])
+    return emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)[0]
+
+
+def not_stopped(cx: Context, e: Until, variables: list[Binding]) -> tuple[Builder, Value]:
+    """The condition of a loop that a variable ends."""
+    before = [b.term for b in variables]
+    with cx.region(e.span) as builder:
+        builder.param(INDEX, "step")
+        enter(builder, variables)
+        asked = cx.scope.find(e.stop)
+        assert asked is not None and isinstance(asked.term, Array)
+        go = cx.emit("logical_not", e.span, asked.term.value)
+        for binding, term in zip(variables, before, strict=True):
+            binding.term = term
+    return builder, go
+
+
+def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
+    """A loop of unknown length. It also ends at the first failure in its body, which may have spoilt the condition."""
+    for binding in carried(cx, e.condition)[:-1]:
+        message = f"the condition of a loop assigns `{binding.name}`"
+        raise cx.error("DL0505", message, e.condition.span, "a condition only asks", "assign it in the loop's body")
+    variables = carried(cx, e.condition, e.body)
+    body: Step = yield step(cx, e, variables, [], lambda _index, _rows: None, None)
+    failing = cx.word in body.variables
+    before = [b.term for b in variables]
+    with cx.region(e.condition.span) as builder:
+        cx.keys.append((builder, builder.param(INDEX, "step")))
+        enter(builder, body.variables)
+        fresh = cx.word.term = cx.word.term if failing else cx.no_failure()
+        draws = cx.root.draws
+        try:
+            condition = array(cx, (yield walk(cx, e.condition)), e.condition.span, "a condition")
+            checked = cx.word.term is not fresh
+            go = still_well(cx, condition, e.condition.span) if failing or checked else condition.value
+        finally:
+            cx.keys.pop()
+            for binding, term in zip(variables, before, strict=True):
+                binding.term = term
+    if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
+        raise cx.error("DL0313", "a condition is a bool", e.condition.span, f"this is {show_type(condition.tensor)}")
+    if condition.static is True:
+        raise cx.error("DL0504", "this loop never ends", e.condition.span, "this is always true")
+    consts, graphs = closed([body.builder, builder], [body.results, [go]], [body.params, builder.params], [1, 1])
+    over = Source(None, cx.integer(FOREVER, e.span), [], lambda i, _: i)
+    result, count = emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
+    if checked:  # once more after the loop, with what it drew last, for the failure that ended it
+        cx.root.draws = draws
+        cx.keys.append((cx.builder, count))
+        yield walk(cx, e.condition)
+        cx.keys.pop()
+    return result
+
+
+def emit_loop(
+    cx: Context,
+    e: tree.For | tree.While,
+    over: Source,
+    variables: list[Binding],
+    consts: list[Value],
+    graphs: list[Graph],
+    yielded: Yielded | None,
+) -> tuple[Term, Value]:
+    """The equation of a loop: what it yields, and how many steps it took. The variables stand for its results now."""
+    carry = [v for b in variables if not isinstance(b.term, (int, Poly)) for v in leaves(b.term)]
+    cx.builder.span = e.span
+    operands = tuple(map(cx.builder.own, [over.limit.value, *consts, *carry, *over.arrays]))
+    ys = [r.type for r in graphs[0].results[len(carry) :]]
+    types = (INDEX, *[v.type for v in carry], *[stacked(t, over.rows) for t in ys])
+    exact = over.length is not None and len(graphs) == 1
+    attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.rows, "exact": exact}
+    if (kept := keep(cx, e.span, over.rows)) != ALL_AS_USUAL:
+        attrs["keep"] = kept
+    results = iter(cx.builder.append(OPS["loop"], operands, types, tuple(graphs), **attrs, reverse=over.backwards))
+    count = next(results)
+    for binding in variables:
+        old = binding.term
+        assert not isinstance(old, (int, Poly))
+        binding.term = again(old, rebuilt(type_of(old), results))
+    if yielded is None:
+        return UNIT_TERM, count
+    steps = None
+    if not exact or yielded.here is not None:
+        *found, here = (*results, None) if yielded.here is None else results
+        asks = e.iterable if isinstance(e, tree.For) else e.condition
+        results, steps = iter(found), Steps(count, over.rows, here, asks.span)
+    return collected(type_of(yielded.value), list(results), over, steps, e.span), count
