@@ -93,4 +93,5 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
     assert top == {"difflang"}
     (metadata,) = (built / "wheel").glob("*.dist-info/METADATA")
     assert "License-Expression: Apache-2.0" in metadata.read_text(encoding="utf-8")
-    assert not list((built / "wheel").rglob("*.pyc"))
+    (wheel,) = (built / "dist").glob("*.whl")
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".pyc")]

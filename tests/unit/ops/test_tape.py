@@ -82,10 +82,12 @@ def test_what_is_kept_is_what_the_schedule_says_each_in_a_slot_of_its_own(size: 
     order = size.order
     held = {int(slot): int(step) for step, slot in zip(*order, strict=True) if step < schedule.MOST}
     kept = sorted(held.values())
+    taken = jax.jit(lambda order, step: in_order(jax, size, order, step))
     for step in range(size.whole, 400):
         if step % size.steps:
             continue
-        order, _, slot = in_order(jax, size, order, np.int32(step))
+        order, _, slot = taken(order, np.int32(step))
+        order = tuple(map(np.asarray, order))
         more = np.asarray([*kept, step], np.int32) // size.steps
         kept.append(step)
         if len(kept) > size.slots:
