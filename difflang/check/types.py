@@ -352,11 +352,6 @@ def pruned_type(type: LangType) -> LangType:
     return mapped(type, lambda t: Tensor(pruned(t.dtype), t.shape))
 
 
-def is_one_integer(type: object) -> bool:
-    """Whether values of a type are single integers."""
-    return isinstance(type, Tensor) and not type.shape and type.dtype.is_integer
-
-
 def leaf_types(type: LangType) -> list[Tensor]:
     """The array types that a value of this type flattens to, in order."""
     match type:

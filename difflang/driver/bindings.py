@@ -14,7 +14,7 @@ from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.qualified import no_variable
 from difflang.check.reports import bound_again, mistake
 from difflang.check.sums import holds, joint, unknown, whole, without_texts
-from difflang.check.types import ClosureType, LangType, TextType, TupleType, is_one_integer, show_type
+from difflang.check.types import ClosureType, LangType, TextType, TupleType, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.lifting import Lifted
 from difflang.driver.scopes import Scopes
@@ -29,7 +29,7 @@ from difflang.elaborate.sums import held_as
 from difflang.elaborate.terms import Term, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly
-from difflang.ir.types import I32, Tensor
+from difflang.ir.types import I32, Tensor, is_one_integer
 from difflang.syntax import tree
 
 HELD = "(held)"  # a name that nothing in a program can have

@@ -15,7 +15,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, show_type
 from difflang.driver.engine import Engine
 from difflang.driver.entry import elaborated
-from difflang.driver.pipeline import STAGES, finished, staged
+from difflang.driver.pipeline import finished, staged
 from difflang.driver.program import Checked, loaded
 from difflang.driver.specs import declared_arguments, known_names
 from difflang.elaborate.context import Session
@@ -23,8 +23,6 @@ from difflang.ir.graph import Graph
 from difflang.ir.json import to_json
 from difflang.ir.text import to_text
 from difflang.syntax import tree
-
-ALL_STAGES = ("ast", "typed", *STAGES, "jaxpr", "stablehlo", "json")
 
 
 @dataclass(frozen=True, slots=True)

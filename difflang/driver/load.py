@@ -21,6 +21,7 @@ from difflang.elaborate import (
     folds,
     functions,
     indexing,
+    loops,
     matching,
     operators,
     rules,
@@ -34,7 +35,7 @@ from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
 # Importing these registers how each kind of syntax is walked.
-WALKERS = (calls, comprehension, control, expressions, folds, indexing, matching, operators, statements)
+WALKERS = (calls, comprehension, control, expressions, folds, indexing, loops, matching, operators, statements)
 MOST_BYTES = 64 * 2**20
 
 

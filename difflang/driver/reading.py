@@ -33,7 +33,6 @@ BROKEN = (  # what NumPy and its helpers say of damaged bytes
     OSError, ValueError, TypeError, LookupError, ArithmeticError, EOFError, MemoryError, NotImplementedError,
     SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
-ARCHIVES = ("npz", "safetensors")
 
 
 def declared(host: Bindings, given: Given) -> LangType:

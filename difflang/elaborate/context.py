@@ -12,7 +12,7 @@ from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.reports import mistake
-from difflang.check.types import LangType, is_one_integer, leaf_types, show_type
+from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.mismatches import advice
 from difflang.elaborate.spelling import spelled
@@ -24,7 +24,7 @@ from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import TypeMismatch
 from difflang.ir.same import Keys
-from difflang.ir.types import I32, U32, DType, Tensor
+from difflang.ir.types import I32, U32, DType, Tensor, is_one_integer
 from difflang.syntax import tree
 
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well

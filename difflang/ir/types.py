@@ -124,3 +124,8 @@ def stacked(item: Type, length: Dim | None) -> Type:
 def item_of(sequence: Type) -> Type:
     """What a loop reads of a sequence at one step."""
     return sequence.item if isinstance(sequence, History) else Tensor(sequence.dtype, sequence.shape[1:])
+
+
+def is_one_integer(type: object) -> bool:
+    """Whether values of a type are single integers."""
+    return isinstance(type, Tensor) and not type.shape and type.dtype.is_integer
