@@ -31,13 +31,13 @@ from difflang.check.types import (
     tangent_type,
 )
 from difflang.check.unify import Unifier
+from difflang.driver.draws import draws_from
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.pipeline import finished
 from difflang.driver.program import Checked, loaded
 from difflang.driver.room import LITTLE, Room
 from difflang.elaborate.context import Session
 from difflang.ir.graph import Graph
-from difflang.ir.op import OPS
 from difflang.runtime import trees
 
 Dims = tuple[tuple[str, int], ...]
@@ -87,14 +87,12 @@ class Loaded:
         self.lock = threading.RLock()
         self.tables: dict[ClosureType, Any] = {}
         self.rooms: dict[ClosureType, Room] = {}  # of functions that needed more than a little
-        self.seed = seed_words(seed)
-        self.draws = 0
+        self.draws = draws_from(seed)
 
     def next_key(self) -> np.ndarray:
         """The key of the next random call of this session."""
         with self.lock:
-            self.draws += 1
-            return OPS["fold_in"].reference(self.seed, np.uint32(self.draws - 1))
+            return self.draws.next()
 
     def typed(self, name: str, signature: Signature, given: Given, *, specs: bool = False) -> Typed:
         """Read the arguments by the declared types. Errors: DL12."""
@@ -175,7 +173,3 @@ class Matching:
             type = type.fields[type.names.index(field)]
         return tangent_type(settled_type(type))
 
-
-def seed_words(seed: int) -> np.ndarray:
-    """A seed as a key."""
-    return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.api.loaded import Given, Loaded, seed_words
+from difflang.api.loaded import Given, Loaded
 from difflang.api.results import field_of, maker
 from difflang.api.signature import Signature
 from difflang.audit.report import Report
@@ -17,6 +17,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import check_grad
 from difflang.driver.check_grad import Options
+from difflang.driver.draws import seed_words
 from difflang.driver.enough import with_enough_room
 from difflang.driver.entry import Entry
 from difflang.driver.guard import explain, guarded, without_proved

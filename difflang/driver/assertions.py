@@ -31,12 +31,12 @@ def failed(runner: Runner, e: tree.Assert, condition: tree.Expr, drawn: int) -> 
     that the host carries out stand under their names, and are not carried out again.
     """
     found: tuple[Label, ...] = ()
-    part, after = condition, runner.calls
+    part, after = condition, runner.draws.made
     if runner.work(condition) is None:
         part = condition if after > drawn else (yield first_false(runner, condition))
-        runner.calls = drawn
+        runner.draws.made = drawn
         found = sides(runner, part)
-        runner.calls = after
+        runner.draws.made = after
     message = (yield runner.show(e.message)) if e.message is not None else "this assertion does not hold"
     return DifflangError(Diagnostic("DL0901", message, found or (Label(part.span, "this is false"),)))
 

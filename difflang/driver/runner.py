@@ -18,6 +18,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import TextType, leaf_types, show_type
 from difflang.driver.assertions import failed
 from difflang.driver.choices import bind, cases_of, fitting
+from difflang.driver.draws import draws_from
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access
 from difflang.driver.frames import Frame
@@ -32,7 +33,6 @@ from difflang.elaborate.context import Session
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
 from difflang.ir.evaluate import numpy_dtype
-from difflang.ir.op import OPS
 from difflang.syntax import tree
 
 MOST_CALLS = 10_000  # `host fn`s inside one another
@@ -66,26 +66,24 @@ class Runner(Host):
         self.units, self.access, self.write, self.warn = Units(session, engine), access, write, warn
         self.told = told  # the arguments of the program, as the command line spells them
         self.started = time.perf_counter()
-        self.key = self.own_key = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
-        self.calls = 0  # random units run so far from that key: each draws anew
+        self.draws = self.own_draws = draws_from(seed)  # one key a random unit
 
     def beside(self, module: Module, access: Access, number: int) -> Runner:
         """Carries out what is asked of a module that is not run, and draws from a key of its own."""
         engine = self.units.engine
         other = Runner(self.session, module, engine, access, 0, self.write, self.warn, self.told, self.hosts)
         other.units, other.started = self.units, self.started
-        other.key = other.own_key = apart(self.own_key, number)
+        other.draws = other.own_draws = self.own_draws.apart(number)
         return other
 
     @contextmanager
     def drawing_from(self, number: int) -> Generator[None, None, None]:
-        """Draws come from a key of that number, whatever was drawn before, and count for nothing afterwards."""
-        outer = self.key, self.calls
-        self.key, self.calls = apart(self.own_key, number), 0
+        """Draws come from a stream of that number, whatever was drawn before, and count for nothing afterwards."""
+        outer, self.draws = self.draws, self.own_draws.apart(number)
         try:
             yield
         finally:
-            self.key, self.calls = outer
+            self.draws = outer
 
     def run(self, items: tuple[tree.Item, ...]) -> None:
         """Every statement, up to the first that fails. Errors: DifflangError."""
@@ -113,11 +111,7 @@ class Runner(Host):
             unit = replace(unit, program=self.units.program(unit))
             self.units.keep(node, key, unit)
         arguments = [leaf for name in unit.reads for leaf in self.read(name).leaves or ()]
-        return self.units.execute(unit, arguments, self.next_key() if unit.random else None), unit
-
-    def next_key(self) -> np.ndarray:
-        self.calls += 1
-        return OPS["fold_in"].reference(self.key, np.uint32(self.calls - 1))
+        return self.units.execute(unit, arguments, self.draws.next() if unit.random else None), unit
 
     def demand(self, number: HostNumber) -> Dim:
         value = self.read(number.of)
@@ -208,7 +202,7 @@ class Runner(Host):
                 if work is not None:
                     yield self.lift(work)
                 condition = (work and work.rest) or part
-                drawn = self.calls
+                drawn = self.draws.made
                 if not (yield self.condition(condition)).number:
                     raise (yield failed(self, e, condition, drawn))
 
@@ -232,11 +226,6 @@ class Runner(Host):
         except Left as left:
             found = left.value
         return forgotten(found)
-
-
-def apart(key: np.ndarray, number: int) -> np.ndarray:
-    """A key that no statement draws from: these are numbered from the other end."""
-    return OPS["fold_in"].reference(key, np.uint32(2**32 - 1 - number))
 
 
 def forgotten(value: HostValue) -> HostValue:

@@ -1,0 +1,45 @@
+"""The random keys of what is carried out: one for each call that draws, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from difflang.ir.op import OPS
+
+LAST = 2**32 - 1  # streams apart from one are numbered from here downwards, where its calls do not come
+
+
+class Draws:
+    """Keys, one after the other. Nothing is computed before the first is asked for: most programs draw nothing."""
+
+    __slots__ = ("made", "root", "start")
+
+    def __init__(self, start: Callable[[], np.ndarray]) -> None:
+        self.start = start
+        self.root: np.ndarray | None = None
+        self.made = 0  # keys given so far
+
+    def next(self) -> np.ndarray:
+        self.made += 1
+        return self.folded(self.made - 1)
+
+    def apart(self, number: int) -> Draws:
+        """A stream of that number, whatever was drawn from this one before."""
+        return Draws(partial(self.folded, LAST - number))
+
+    def folded(self, number: int) -> np.ndarray:
+        if self.root is None:
+            self.root = self.start()
+        return OPS["fold_in"].reference(self.root, np.uint32(number))
+
+
+def draws_from(seed: int) -> Draws:
+    return Draws(partial(seed_words, seed))
+
+
+def seed_words(seed: int) -> np.ndarray:
+    """A seed as a key."""
+    return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
