@@ -172,4 +172,3 @@ class Matching:
                 raise mistake("DL0403", f"there is no field `{field}` to differentiate in")
             type = type.fields[type.names.index(field)]
         return tangent_type(settled_type(type))
-

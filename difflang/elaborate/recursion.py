@@ -8,6 +8,7 @@ with such calls of others is open too, and has no graph of its own before the ou
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -27,8 +28,9 @@ from difflang.elaborate.terms import Term, leaves, rebuild, type_of
 from difflang.elaborate.under_way import Making
 from difflang.ir.graph import Graph, Value
 from difflang.ops.recur import recur
-from difflang.passes.blocks import Member
-from difflang.passes.machine import machine
+
+if TYPE_CHECKING:
+    from difflang.passes.blocks import Member
 
 
 def result_type(cx: Context, code: FnCode, annotations: Annotations, span: Span) -> LangType:
@@ -141,6 +143,8 @@ def for_few_variants(keys: Sequence[Key]) -> set[Key]:
 
 def joined(session: Session, group: Sequence[Making]) -> Instance:
     """The first function of a group, without calls within the group."""
+    from difflang.passes.machine import machine  # most programs have no recursion that only the run ends
+
     made = {m.number: m.instance for m in group if m.instance is not None}
     first, decl = group[0], group[0].code.decl
     for instance in made.values():
@@ -171,6 +175,8 @@ def labels(name: Global, type: LangType) -> list[Hashable]:
 
 def member(instance: Instance) -> Member:
     """An instance as the machine takes it: what calls give first, a key among it, and then what the file gives."""
+    from difflang.passes.blocks import Member
+
     graph = instance.graph
     shared = [label for n, t in instance.globals for label in labels(n, t)]
     params: list[Value] = list(graph.params)
