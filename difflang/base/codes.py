@@ -133,6 +133,8 @@ CODES: dict[str, str] = {
     "DL0507": "a value that grows with every step",
     "DL0508": "a history that leaves the place where it was made",
     "DL0509": "a `return`, `break` or `continue` in the middle of an expression",
+    "DL0510": "`save` outside a `checkpoint` block",
+    "DL0511": "a `save` that keeps nothing",
     # ---- 06: devices and sharding
     "DL0601": "a device that is not here",
     # ---- 07: modules, files and data

@@ -172,6 +172,16 @@ class Lowering:
             found = function(*[self.array(v, env) for v in segment.operands])
         env.update(zip(segment.results, found, strict=True))
 
+    def apart(self, body: Graph, *arrays: Array) -> list[Array]:
+        """A region that the back end must not mix with what is around it: what it computes is computed there.
+
+        On the CPU, where XLA drops barriers before it plans memory, it is a function that is not inlined.
+        """
+        if self.platform != "cpu":
+            return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
+        with set_xla_metadata(inlineable="false"):
+            return self.function(body)(*arrays)
+
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
         """A function called. One called often is traced and lowered once; XLA copies it into its callers later."""
         counted = self.counted
