@@ -137,6 +137,7 @@ CODES: dict[str, str] = {
     "DL0511": "a `save` that keeps nothing",
     # ---- 06: devices and sharding
     "DL0601": "a device that is not here",
+    "DL0602": "a device without host memory to move to",
     # ---- 07: modules, files and data
     "DL0701": "a file that cannot be read",
     "DL0702": "a file outside the program's folder",
