@@ -11,9 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from derivatives import FLOAT, FOREVER, INT, called, choose, literal, mapped, matvec, op, repeat, scan, total, wide
+from derivatives import (
+    FLOAT,
+    FOREVER,
+    INT,
+    Body,
+    called,
+    choose,
+    literal,
+    mapped,
+    matvec,
+    op,
+    repeat,
+    scan,
+    total,
+    wide,
+)
 from difflang.ir.builder import region
 from difflang.ir.graph import Graph, Value
+from difflang.ir.op import OPS
 from difflang.ir.types import F64, Tensor
 
 VECTOR, MATRIX = Tensor(F64, (3,)), Tensor(F64, (3, 3))
@@ -324,6 +340,53 @@ def table_python(m: Any, rows: int, columns: int) -> Python:
     return f
 
 
+# --- checkpointed blocks in each other, in a loop and in a map; one saves, another has a loop in it
+
+
+def blocks(steps: int) -> Graph:
+    def kept(body: Body, *operands: Value, results: int) -> list[Value]:
+        inside = region([v.type for v in operands], body)
+        return list(OPS["checkpoint"](*operands, regions=(inside,), results=results, again=False))
+
+    def inner(w: Value, s: Value) -> list[Value]:
+        h = op("sin", w * s)
+        return [h * op("exp", h), h]
+
+    def outer(w: Value, s: Value) -> list[Value]:
+        (y,) = kept(inner, w, s, results=1)
+        turn: Body = lambda i, w, y: [y * 0.9 + op("cos", w * y) * 0.1]
+        return [*scan(steps, turn, [w], [y]), s * y]
+
+    def step(i: Value, w: Value, s: Value, x: Value) -> list[Value]:
+        s, y = kept(outer, w, s, results=2)
+        return [s * x, y]
+
+    def body(w: Value, s: Value, xs: Value) -> list[Value]:
+        s, ys = scan(steps, step, [w], [s], [xs])
+        return [s, ys, *mapped(steps, lambda w, x: kept(outer, w, x, results=2), [w], [xs])]
+
+    return region([FLOAT, FLOAT, Tensor(F64, (steps,))], body)
+
+
+def blocks_python(m: Any, steps: int) -> Python:
+    def outer(w: Any, s: Any) -> Any:
+        h = m.sin(w * s)
+        y = end = h * m.exp(h)
+        for _ in range(steps):
+            end = end * 0.9 + m.cos(w * end) * 0.1
+        return end, s * y
+
+    def f(w: Any, s: Any, xs: Any) -> Any:
+        ys: list[Any] = []
+        for i in range(steps):
+            s, y = outer(w, s)
+            s, ys = s * xs[i], [*ys, y]
+        pairs = [outer(w, xs[i]) for i in range(steps)]
+        return s, m.stack(ys), *[m.stack(column) for column in zip(*pairs, strict=True)]
+
+    return f
+
+
 def programs() -> Iterator[Program]:
     rng = np.random.default_rng(1)
     w = rng.normal(size=(3, 3)) * 0.6
@@ -350,6 +413,9 @@ def programs() -> Iterator[Program]:
         yield Program(f"lanes-{n}", lanes(n), lambda m, n=n: lanes_python(m, n), (w, 0.6, [0.5, 1.1, 2.3, 9.0][:n]))
     for n in (0, 1, 7):
         yield Program(f"calls-{n}", calls(n), lambda m, n=n: calls_python(m, n), (0.8, 0.6))
+    for n in (2, 3):
+        xs = 0.4 + 0.3 * np.sin(np.arange(n))
+        yield Program(f"blocks-{n}", blocks(n), lambda m, n=n: blocks_python(m, n), (0.8, 0.6, xs))
     for rows, columns in ((1, 1), (3, 4)):
         x = rng.normal(size=(rows, columns))
         yield Program(

@@ -30,8 +30,8 @@ def without_rules(graph: Graph) -> Graph:
     """The same function for good: equations that differ from others in their derivative alone are those others."""
     done: dict[Graph, Graph] = {}
     for inner in inner_first(graph)[0]:
-        eqns = [e.op.plain(e) if e.op.plain is not None else e for e in inner.eqns]
-        done[inner] = inner.with_eqns([e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in eqns])
+        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
+        done[inner] = inner.with_eqns([e.op.plain(e) if e.op.plain is not None else e for e in eqns])
     return done[graph]
 
 

@@ -321,6 +321,8 @@ class Tower:
         for slot in layout.slots:
             if slot.counted and slot.operand is not None:
                 attrs[slot.counted] = attrs[slot.counted] + sum(ins[slot.operand])
+            elif slot.counted and slot.result is not None:
+                attrs[slot.counted] = attrs[slot.counted] + sum(outs[slot.result])
         results = iter(self.builder.emit(eqn.op, operands, graphs, **attrs))
         return [self.taken(results, outs.get(j, ())) for j in range(len(eqn.results))]
 

@@ -101,7 +101,7 @@ class Function:
                         self.loaded, self.__name__, self.signature, self.function_type, given, Function
                     )
                     self._table.found[key] = found
-                    warn(found.entry.warnings)
+                    warn((*found.entry.warnings, *found.executable.notes))
         return found
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Given, Any]:

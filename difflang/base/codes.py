@@ -133,8 +133,11 @@ CODES: dict[str, str] = {
     "DL0507": "a value that grows with every step",
     "DL0508": "a history that leaves the place where it was made",
     "DL0509": "a `return`, `break` or `continue` in the middle of an expression",
+    "DL0510": "`save` outside a `checkpoint` block",
+    "DL0511": "a `save` that keeps nothing",
     # ---- 06: devices and sharding
     "DL0601": "a device that is not here",
+    "DL0602": "a device without host memory to move to",
     # ---- 07: modules, files and data
     "DL0701": "a file that cannot be read",
     "DL0702": "a file outside the program's folder",

@@ -15,6 +15,7 @@ from difflang.check.reports import Undecided, mistake
 from difflang.check.unify import Unifier
 from difflang.elaborate import (
     calls,
+    checkpoints,
     comprehension,
     control,
     expressions,
@@ -35,7 +36,9 @@ from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
 # Importing these registers how each kind of syntax is walked.
-WALKERS = (calls, comprehension, control, expressions, folds, indexing, loops, matching, operators, statements)
+WALKERS = (
+    calls, checkpoints, comprehension, control, expressions, folds, indexing, loops, matching, operators, statements,
+)  # fmt: skip
 MOST_BYTES = 64 * 2**20
 
 

@@ -109,6 +109,7 @@ class Runner(Host):
             self.warn(self.session.diagnostics[said:])
             del self.session.diagnostics[said:]
             unit = replace(unit, program=self.units.program(unit))
+            self.warn(self.units.notes(unit))
             self.units.keep(node, key, unit)
         arguments = [leaf for name in unit.reads for leaf in self.read(name).leaves or ()]
         return self.units.execute(unit, arguments, self.draws.next() if unit.random else None), unit

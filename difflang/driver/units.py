@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from difflang.base.collection import paused
+from difflang.base.diagnostics import Diagnostic
 from difflang.check.annotations import Annotations, Binding
 from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.types import LangType, leaf_types, settled_type
@@ -154,6 +155,11 @@ class Units:
 
     def program(self, unit: Unit) -> Elastic[Program]:
         return Elastic(lambda room: self.engine.program(unit.graph, guard=unit.fails, room=room))
+
+    def notes(self, unit: Unit) -> list[Diagnostic]:
+        """What its device does not do as the program says; the interpreter has no device."""
+        assert unit.program is not None
+        return list(getattr(unit.program.made, "notes", ()))
 
     def execute(self, unit: Unit, arguments: Sequence[Any], key: Any) -> list[HostValue]:
         """Run a unit. Errors: DL09 where a check fails."""

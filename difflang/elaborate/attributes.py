@@ -1,7 +1,8 @@
 """Attributes before a function or a loop: `@unchecked`, `@checkpoint`, and those to come.
 
 They choose a strategy, never a meaning. What `@checkpoint` says of a loop goes into the graph as two numbers: for how
-many states there is room, and how many steps lie between them; 0 where it says nothing.
+many states there is room, and how many steps lie between them; 0 where it says nothing; and as `host`, where what is
+kept goes to the memory of the host.
 """
 
 from __future__ import annotations
@@ -46,15 +47,13 @@ def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span) -> Non
 
 
 def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
-    """The word and the number of `@checkpoint(…)`, 0 if it has none. Errors: DL0219; DL0801 for `offload`."""
+    """The word and the number of `@checkpoint(…)`, 0 if it has none. Errors: DL0219."""
     first, *rest = attribute.args or (None,)
     word = first.value.id if isinstance(first, tree.Arg) and isinstance(first.value, tree.Name) else ""
     if word not in STRATEGIES or first is None or (isinstance(first, tree.Arg) and first.name is not None):
         near = nearest(word, STRATEGIES)
         ways = f"did you mean `{near}`?" if near else f"there are {', '.join(STRATEGIES)}"
         raise cx.error("DL0219", "`@checkpoint` takes a strategy first", (first or attribute).span, "", ways)
-    if word == "offload":
-        raise cx.not_yet("`@checkpoint(offload)` is", attribute.span, "`revolve` keeps few states, on any device")
     needs, number = STRATEGIES[word], 0
     for arg in rest:
         if not isinstance(arg, tree.Arg) or arg.name is None or arg.name not in needs:
@@ -70,24 +69,34 @@ def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
     return word, number
 
 
-def keep(cx: Context, loop: Span, length: object) -> Keep:
-    """What is kept of a loop's states for reverse mode: as it says itself, or the function that it stands in.
+def kept(cx: Context, loop: Span, length: object) -> dict[str, Keep | bool]:
+    """What is kept of a loop for reverse mode, and where, as attributes of its equation.
 
-    Errors: DL0801 for `sqrt` where only the run knows the length.
+    Errors: DL0801 for `sqrt` and `offload` where only the run knows the length.
     """
+    word, number = asked(cx, loop)
+    if length is None and word in ("sqrt", "offload"):
+        way = "`revolve, slots = n` keeps n states, whatever the length"
+        raise cx.not_yet(f"`{word}` for a loop whose length only the run knows is", loop, way)
+    if word == "offload":
+        return {"host": True}
+    keep = states(word, number, length)
+    return {} if keep == ALL_AS_USUAL else {"keep": keep}
+
+
+def asked(cx: Context, loop: Span) -> tuple[str, int]:
+    """The strategy of a loop: its own, or that of the function that it stands in."""
     around = [
         s for s in cx.session.strategies if s.source is loop.source and s.start <= loop.start <= loop.end <= s.end
     ]
-    if not around:
-        return ALL_AS_USUAL
-    nearest_around = max(around, key=lambda s: (s.start, -s.end))
-    word, number = cx.session.strategies[nearest_around]
+    return cx.session.strategies[max(around, key=lambda s: (s.start, -s.end))] if around else ("auto", 0)
+
+
+def states(word: str, number: int, length: object) -> Keep:
+    """For how many states a strategy has room, and how many steps lie between them."""
     match word:
         case "full":
             return (number or FULL, 1) if number or length is None else ALL_AS_USUAL
-        case "sqrt" if length is None:
-            way = "`revolve, slots = n` keeps n states, whatever the length"
-            raise cx.not_yet("`sqrt` for a loop whose length only the run knows is", loop, way)
         case "sqrt" if isinstance(length, int) and length > 0:
             slots = isqrt(length - 1) + 1
             return slots, -(-length // slots)

@@ -201,6 +201,7 @@ class Context:
     depth: int = 0  # nested control flow
     lambdas: int = 0  # nested calls of lambdas
     loops: list[list[Any] | None] = field(default_factory=list[Any])  # what the loops around here yield: `Yielded`
+    saved: Any = None  # what the `checkpoint` block around here saves: `Saved`
     logs: dict[Binding, Any] = field(default_factory=dict[Any, Any])  # arrays that the loop around only writes into
     word: Binding = field(init=False)  # the hidden variable that holds the first failure
 

@@ -346,14 +346,6 @@ def spelled_number(cx: Context, static: Static, part: tree.Interpolation) -> str
         raise cx.error("DL0339", f"the format `{part.format}` does not fit: {error}", part.span) from None
 
 
-@walks(tree.Checkpoint)
-def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
-    raise cx.not_yet("`checkpoint { … }` is", e.span)
-    yield
-
-    yield
-
-
 @walks(tree.Slice, tree.Dots)
 def slice_(cx: Context, e: tree.Slice) -> Walk[Term]:
     raise cx.error("DL0313", "an open range is an index only", e.span, "", "write both ends: `a..b`")

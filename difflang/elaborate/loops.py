@@ -8,7 +8,7 @@ from typing import Any
 
 from difflang.check.sums import tagged
 from difflang.check.types import leaf_types, show_type
-from difflang.elaborate.attributes import ALL_AS_USUAL, keep, obey
+from difflang.elaborate.attributes import kept, obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Binding, Context, walk, walks
 from difflang.elaborate.control import again, carried, closed
@@ -230,8 +230,7 @@ def emit_loop(
     types = (INDEX, *[v.type for v in carry], *[stacked(t, over.rows) for t in ys])
     exact = over.length is not None and len(graphs) == 1
     attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.rows, "exact": exact}
-    if (kept := keep(cx, e.span, over.rows)) != ALL_AS_USUAL:
-        attrs["keep"] = kept
+    attrs |= kept(cx, e.span, over.rows)
     results = iter(cx.builder.append(OPS["loop"], operands, types, tuple(graphs), **attrs, reverse=over.backwards))
     count = next(results)
     for binding in variables:

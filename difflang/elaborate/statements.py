@@ -82,7 +82,7 @@ def statement(cx: Context, stmt: tree.Node, *, last: bool) -> Walk[Term]:
     value = yield walk(cx, stmt)
     if (
         not last
-        and not isinstance(stmt, (*VALUELESS, tree.Call, tree.Pipe, tree.If, tree.Block, tree.Match))
+        and not isinstance(stmt, (*VALUELESS, tree.Call, tree.Pipe, tree.If, tree.Block, tree.Match, tree.Checkpoint))
         and value is not UNIT_TERM
     ):
         raise cx.error("DL0323", "nothing uses this value", stmt.span, "", "bind it with `let`, or take it away")
@@ -342,12 +342,6 @@ def unset(cx: Context, e: Unset) -> Walk[Term]:
 def yield_(cx: Context, e: tree.Yield) -> Walk[Term]:
     add(cx, Yielded((yield walk(cx, e.value))), e.span)
     return UNIT_TERM
-
-
-@walks(tree.Save)
-def save(cx: Context, e: tree.Save) -> Walk[Term]:
-    raise cx.not_yet("`save` is", e.span)
-    yield
 
 
 @walks(tree.Assert)

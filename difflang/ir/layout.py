@@ -18,7 +18,8 @@ class Slot:
     """Places of an equation that hold one thing, and so are kept or dropped together.
 
     A const is an operand and a param of each region; a carry is those, a value that the step returns and a result; an
-    item is an operand and a param; an output is a returned value and a result.
+    item is an operand and a param; an output is a returned value and a result. What is returned and no result is held
+    for its own sake, and never dropped.
     """
 
     operand: Place = None
@@ -28,6 +29,10 @@ class Slot:
     counted: str = ""  # the attribute that says how many slots of this kind there are
     fixed: bool = False  # the params are the operand itself, whenever the regions run
 
+    @property
+    def held(self) -> bool:
+        return self.operand is None and self.result is None
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -36,12 +41,21 @@ class Layout:
     slots: tuple[Slot, ...]
     repeats: bool = False  # its regions run many times on the same fixed operands
     more: Place = None  # where, among operands and among the params of each region, further consts go
+    apart: bool = False  # its one region stays where it is, though it runs once
 
 
 def call_layout(eqn: Eqn) -> Layout:
     """`call(*operands) {body}`."""
     operands = [Slot(i, (i,), fixed=True) for i in range(len(eqn.operands))]
     return Layout((*operands, *(Slot(returns=(j,), result=j) for j in range(len(eqn.results)))))
+
+
+def checkpoint_layout(eqn: Eqn) -> Layout:
+    """`checkpoint(*operands) {body}`."""
+    operands = [Slot(i, (i,), fixed=True) for i in range(len(eqn.operands))]
+    results = [Slot(returns=(j,), result=j, counted="results") for j in range(len(eqn.results))]
+    saved = [Slot(returns=(j,)) for j in range(len(eqn.results), len(eqn.regions[0].results))]
+    return Layout((*operands, *results, *saved), apart=True)
 
 
 def cond_layout(eqn: Eqn) -> Layout:

@@ -13,14 +13,17 @@ from types import ModuleType
 from typing import Any
 
 from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend.core.primitives import empty2_p
 
 from difflang.base.diagnostics import DifflangError, InternalError
+from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.same import Keys
 from difflang.ir.types import History, Tensor
 from difflang.lower.chains import Chains, Segment, Step
 from difflang.lower.histories import refuse_strays
 from difflang.lower.locations import Frames, placed
+from difflang.lower.moves import refuse_moves_in_lanes
 from difflang.lower.regions import Census, census, refuse_too_large
 from difflang.passes.dce import dce
 
@@ -88,6 +91,7 @@ class Lowering:
             self.counted = census(graph)
             refuse_too_large(graph, self.counted)
             refuse_strays(graph)
+            refuse_moves_in_lanes(graph)
         env: Env = dict(zip(graph.params, arrays, strict=True))
         self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env)
         return [self.array(r, env) for r in graph.results]
@@ -171,6 +175,21 @@ class Lowering:
         with set_xla_metadata(inlineable="false"):
             found = function(*[self.array(v, env) for v in segment.operands])
         env.update(zip(segment.results, found, strict=True))
+
+    def zeros_on_host(self, like: Tensor) -> Array:
+        """In the memory of the host, without a move there: JAX's own scan begins what it stacks like that."""
+        empty = empty2_p.bind(dtype=numpy_dtype(like.dtype), memory_space=self.jax.memory.Space.Host)
+        return self.jax.lax.broadcast(empty, like.shape)
+
+    def apart(self, body: Graph, *arrays: Array) -> list[Array]:
+        """A region that the back end must not mix with what is around it: what it computes is computed there.
+
+        On the CPU, where XLA drops barriers before it plans memory, it is a function that is not inlined.
+        """
+        if self.platform != "cpu":
+            return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
+        with set_xla_metadata(inlineable="false"):
+            return self.function(body)(*arrays)
 
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
         """A function called. One called often is traced and lowered once; XLA copies it into its callers later."""

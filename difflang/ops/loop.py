@@ -7,6 +7,7 @@ concern of them: see `history` for what saves them where the length is not known
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from difflang.base.diagnostics import InternalError
@@ -19,6 +20,7 @@ from difflang.ir.types import History, Type, item_of, stacked
 from difflang.ops.cond import TRUTH
 from difflang.ops.loop_back import INDEX, Arriving, apart, cut, first_carry, in_pairs, settled, transposed_step, turned
 from difflang.ops.loop_run import loop_lower, loop_reference
+from difflang.ops.offload import offloaded
 from difflang.ops.regions import (
     Ad,
     Linearized,
@@ -53,6 +55,7 @@ class Form(NamedTuple):
     reverse: bool
     keep: tuple[int, int] = (0, 0)  # states that reverse mode keeps, and steps between them; 0: as many as seems good
     again: bool = False  # what its steps give are histories, though their number is known
+    host: bool = False  # what reverse mode keeps of its steps goes to the memory of the host
 
     @classmethod
     def of(cls, eqn: Eqn) -> Form:
@@ -86,6 +89,7 @@ def loop_type(
     reverse: bool,
     keep: tuple[int, int] = (0, 0),
     again: bool = False,
+    host: bool = False,
 ) -> tuple[Type, ...]:
     """loop(limit, *consts, *carry, *xs) {step} [{go}] -> count, *carry, *ys."""
     step, *go = regions
@@ -135,6 +139,9 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
         skip=inner.first,
         surely=surely,
     )
+    if form.host:
+        lin, made = offloaded(lin, kept.made, eqn.span)
+        kept = replace(kept, made=made)
     count, *outs = saving(eqn, xs, lin.primal.with_results([*lin.primal.results[: len(step.results)], *kept.made]))
     saved = outs[len(step.results) :]
     ys = [count, *outs[: len(step.results)]]

@@ -11,6 +11,7 @@ from difflang.ir.dims import Dim
 from difflang.ir.evaluate import full_of_zeros, item_at, zero_of
 from difflang.ir.graph import Graph
 from difflang.ir.types import FLOATS, History, Tensor, Type, stacked
+from difflang.ops.offload import moved_results
 from difflang.ops.reader import Reader, View, last, sources
 from difflang.ops.saved import Given, Saved, merged, no_history, split
 from difflang.ops.schedule import MOST
@@ -31,6 +32,7 @@ def loop_reference(
     reverse: bool,
     keep: tuple[int, int] = (0, 0),
     again: bool = False,
+    host: bool = False,
 ) -> list[Array]:
     step, *go = regions
     fixed, state, xs = arrays[:consts], list(arrays[consts : consts + carry]), arrays[consts + carry :]
@@ -78,6 +80,7 @@ def loop_lower(
     reverse: bool,
     keep: tuple[int, int] = (0, 0),
     again: bool = False,
+    host: bool = False,
 ) -> list[Array]:
     fixed, state, xs = arrays[:consts], arrays[consts : consts + carry], arrays[consts + carry :]
     if any(isinstance(x, Saved) for x in state):
@@ -123,8 +126,12 @@ class Looped:
         self.step = lowering.restricted(
             step, [*step.results[: self.carry], *[step.results[self.carry + i] for i in written]]
         )
-        arrays = [t for t in self.types if isinstance(t, Tensor)]
-        room = [lax.full(t.shape, blank(t, i if exact else 0)) for i, t in enumerate(arrays)]
+        moved = moved_results(step)
+        arrays = [(t, r) for t, r in zip(self.types, step.results[self.carry :], strict=True) if isinstance(t, Tensor)]
+        room = [
+            lowering.zeros_on_host(t) if r in moved else lax.full(t.shape, blank(t, i if exact else 0))
+            for i, (t, r) in enumerate(arrays)
+        ]
         self.tape: Tape | None = None
         kept = None
         if saved:

@@ -150,7 +150,7 @@ class Liveness:
                 self.keep_result(region, i)
             for i, slot in enumerate(slots):
                 wanted = slot.params and slot.params[number] in region.kept_params
-                if wanted or (slot.returns and slot.returns[number] in region.kept_results):
+                if wanted or slot.held or (slot.returns and slot.returns[number] in region.kept_results):
                     self.activate(scope, nested, i)
 
     def activate(self, scope: Scope, nested: Nested, number: int) -> None:

@@ -40,11 +40,11 @@ class Inliner:
 
 
 def is_call(eqn: Eqn) -> bool:
-    """Whether the equation runs its one region once, on its operands, for its results."""
+    """Whether the equation runs its one region once, on its operands, for its results, and may be opened."""
     if eqn.op.layout is None or len(eqn.regions) != 1:
         return False
     layout = eqn.op.layout(eqn)
-    return not layout.repeats and all(s.fixed or s.operand is None for s in layout.slots)
+    return not layout.repeats and not layout.apart and all(s.fixed or s.operand is None for s in layout.slots)
 
 
 def moves(eqn: Eqn) -> bool:

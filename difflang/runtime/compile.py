@@ -16,7 +16,7 @@ from jax.sharding import SingleDeviceSharding
 from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.ir.evaluate import numpy_dtype
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Graph, inner_first
 from difflang.ir.types import Tensor
 from difflang.lower.jax import Lowering
 from difflang.runtime.values import concrete_array, converter
@@ -76,6 +76,18 @@ class Executable:
         """The graph in the trace that is going on."""
         with jax.enable_x64(True):
             return Lowering(jax, platform_of(self.device)).graph(self.graph, *arrays)
+
+    @property
+    def notes(self) -> tuple[Diagnostic, ...]:
+        """What this device does not do as the program says. Warning DL0602: it moves nothing to a host."""
+        if platform_of(self.device) != "cpu":
+            return ()
+        moves = [eqn for g in inner_first(self.graph)[0] for eqn in g.eqns if eqn.op.name == "to_host"]
+        if not moves:
+            return ()
+        label = Label(moves[0].span)
+        message = "this device has no memory but the host's: what a loop keeps stays where it is"
+        return (Diagnostic("DL0602", message, (label,), ("`sqrt` and `revolve` keep less",), severity="warning"),)
 
     def build(self) -> Callable[..., list[Array]]:
         """Compile now, if that has not been done. Errors: DL1010 and DL1011 where XLA's limits are met."""
