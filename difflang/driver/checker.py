@@ -26,7 +26,8 @@ from difflang.driver.units import Unit
 from difflang.driver.values import HostValue, check_format
 from difflang.driver.wanted import Wanted
 from difflang.elaborate.context import Reported, Session
-from difflang.elaborate.jumps import JUMPS, ends, refuse_rest, sides
+from difflang.elaborate.jumps import refuse_rest
+from difflang.elaborate.leaving import JUMPS, ends, sides
 from difflang.elaborate.names import bound_names, last, nodes
 from difflang.elaborate.trampoline import Walk, run
 from difflang.ir import dims

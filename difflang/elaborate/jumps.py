@@ -16,16 +16,26 @@ from typing import TypeVar
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import mistake
-from difflang.elaborate.names import bound_names, children, free_names, nodes
+from difflang.elaborate.leaving import (
+    JUMPS,
+    LOOPS,
+    Stmts,
+    bound_by,
+    bound_in,
+    ends,
+    going_on,
+    leaving,
+    named_after,
+    sides,
+)
+from difflang.elaborate.names import assigned as assigned_in
+from difflang.elaborate.names import children, free_names, nodes
 from difflang.elaborate.trampoline import Walk, run
 from difflang.syntax import tree
 from difflang.syntax.tree import syntax
 
-Stmts = tuple[tree.Stmt, ...]
 N = TypeVar("N", bound=tree.Node)
-JUMPS = (tree.Break, tree.Continue, tree.Return)
 VALUED = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Return, tree.Yield)
-LOOPS = (tree.For, tree.While)
 
 
 @syntax
@@ -147,8 +157,8 @@ class Writer:
         if not going_on or not rest:
             return into
         (place, *more), names = going_on, {n for s in rest for n in free_names(s)}
-        bound = {n.name for n in nodes(stmt.cases[place].pattern) if isinstance(n, tree.NamePattern)}
-        longer = self.after(into[place], rest) if not more and bound.isdisjoint(names) else None
+        apart = bound_in(stmt.cases[place].pattern).isdisjoint(names)
+        longer = self.after(into[place], rest) if not more and apart else None
         return None if longer is None else [*into[:place], longer, *into[place + 1 :]]
 
     def after(self, stmts: Stmts, rest: Stmts) -> Stmts | None:
@@ -163,36 +173,52 @@ class Writer:
     # ---- statements whose value is given by a branch that may be left
 
     def opened(self, stmt: tree.Stmt, rest: Stmts) -> Stmts | None:
-        """A statement and what follows it, both moved to where a branch goes on with a value, if that is one place."""
+        """A statement and what follows it, both moved to where a branch goes on with a value, if that is one place.
+
+        Errors: DL0509 where a name means something else there.
+        """
         value = stmt.value if isinstance(stmt, VALUED) else None
         if value is None or not self.jumps.get(value):
             return None
-        if isinstance(value, tree.Block) and value.stmts and not self.hides(value.stmts[:-1], rest):
+        if isinstance(value, tree.Block) and value.stmts:
             *before, last = value.stmts
+            self.refuse_hidden(stmt, rest, bound_by(before))
             return (*before, self.with_value(stmt, last), *rest)
         if isinstance(value, tree.If) and value.orelse is not None:
-            into = self.moved_on(stmt, [value.then, value.orelse], rest)
-            return None if into is None else (self.made(tree.If(value.span, value.condition, into[0], into[1])),)
-        if isinstance(value, tree.Match) and not any(self.binds(case.pattern, rest) for case in value.cases):
-            into = self.moved_on(stmt, [case.body for case in value.cases], rest)
-            if into is not None:
-                pairs = zip(value.cases, into, strict=True)
-                return (
-                    self.made(
-                        replace(value, cases=tuple([self.made(replace(case, body=body)) for case, body in pairs]))
-                    ),
-                )
+            ways = [value.then, value.orelse]
+            if (at := going_on(ways)) is None:
+                return None
+            self.refuse_hidden(stmt, rest, set())
+            then, other = self.moved_on(stmt, ways, rest, at)
+            return (self.made(tree.If(value.span, value.condition, then, other)),)
+        if isinstance(value, tree.Match):
+            bodies = [case.body for case in value.cases]
+            if (at := going_on(bodies)) is None:
+                return None
+            self.refuse_hidden(stmt, rest, bound_in(value.cases[at].pattern))
+            pairs = zip(value.cases, self.moved_on(stmt, bodies, rest, at), strict=True)
+            return (self.made(replace(value, cases=tuple([self.made(replace(c, body=body)) for c, body in pairs]))),)
         return None
 
-    def moved_on(self, stmt: tree.Stmt, places: Sequence[tree.Expr], rest: Stmts) -> list[tree.Block] | None:
-        """The sides of a branch, that which goes on taking the statement and the rest; nothing if several do."""
-        going_on = [i for i, side in enumerate(places) if not ends(sides(side), JUMPS)]
-        if len(going_on) != 1:
-            return None
+    def moved_on(self, stmt: tree.Stmt, places: Sequence[tree.Expr], rest: Stmts, at: int) -> list[tree.Block]:
+        """The sides of a branch, that which goes on taking the statement and the rest."""
         blocks = [tree.Block(side.span, sides(side)) for side in places]
-        at = going_on[0]
         blocks[at] = tree.Block(places[at].span, (self.with_value(stmt, places[at]), *rest))
         return [self.made(block) for block in blocks]
+
+    def refuse_hidden(self, stmt: tree.Stmt, rest: Stmts, bound: set[str]) -> None:
+        """Errors: DL0509 where a statement, or what follows, means something else by names that its value binds.
+
+        An update reads its place first: what its value assigns must not be read there either.
+        """
+        target = set(free_names(stmt.target)) if isinstance(stmt, (tree.Assign, tree.Update)) else set[str]()
+        hidden = bound & (target | named_after(stmt, rest)) if bound else set[str]()
+        moved = target & set(assigned_in(stmt.value)) if isinstance(stmt, tree.Update) else set[str]()
+        for name in sorted(hidden | moved):
+            jump = next(n for n in nodes(stmt) if isinstance(n, JUMPS))
+            message = f"`{word_of(jump)}` leaves a value in which `{name}` is not what it is around it"
+            way = f"give `{name}` another name in there" if name in hidden else f"assign `{name}` in a statement before"
+            raise mistake("DL0509", message, (jump.span, ""), help=way)
 
     def with_value(self, stmt: tree.Stmt, value: tree.Node) -> tree.Stmt:
         return self.made(replace(stmt, value=value))  # type: ignore[arg-type]
@@ -206,10 +232,6 @@ class Writer:
     def hides(self, stmts: Stmts, rest: Stmts) -> bool:
         """Whether statements bind a name that the rest means otherwise."""
         return not bound_by(stmts).isdisjoint(n for s in rest for n in free_names(s))
-
-    def binds(self, pattern: tree.CasePattern, rest: Stmts) -> bool:
-        bound = {n.name for n in nodes(pattern) if isinstance(n, tree.NamePattern)}
-        return not bound.isdisjoint(n for s in rest for n in free_names(s))
 
     # ---- below: loops, and branches in them
 
@@ -313,56 +335,12 @@ def asked_first(stmt: tree.Stmt) -> tree.Node | None:
 
 def misplaced(jump: tree.Node) -> DifflangError:
     """A jump that is no statement."""
-    word = "return" if isinstance(jump, tree.Return) else "break" if isinstance(jump, tree.Break) else "continue"
     way = "where one branch gives a statement its value, the others may be left: `let v = if c { return x } else { y }`"
-    return mistake("DL0509", f"`{word}` stands in the middle of an expression", (jump.span, ""), help=way)
+    return mistake("DL0509", f"`{word_of(jump)}` stands in the middle of an expression", (jump.span, ""), help=way)
 
 
-def leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
-    """For each node the jumps in it that leave it; those of nested functions are their own."""
-    order: list[tree.Node] = []
-    todo: list[tree.Node] = [body]
-    while todo:
-        order.append(todo.pop())
-        if not isinstance(order[-1], (tree.Fn, tree.Lambda)):
-            todo += children(order[-1])
-    found: dict[tree.Node, set[type[tree.Node]]] = {}
-    for node in reversed(order):
-        if isinstance(node, JUMPS):
-            found[node] = {type(node)}
-        elif not isinstance(node, (tree.Fn, tree.Lambda)):
-            inner = set[type[tree.Node]]().union(*[found.get(c, set()) for c in children(node)])
-            if inner := inner - {tree.Break, tree.Continue} if isinstance(node, LOOPS) else inner:
-                found[node] = inner
-    return found
-
-
-def bound_by(stmts: Stmts) -> set[str]:
-    """The names that statements bind for those after them."""
-    bound = {n for s in stmts if isinstance(s, (tree.Let, tree.Var)) for n in bound_names(s.pattern)}
-    return bound | {s.name for s in stmts if isinstance(s, tree.Fn)}
-
-
-def ends(stmts: Sequence[tree.Stmt], jumps: tuple[type[tree.Node], ...] = (tree.Return,)) -> bool:
-    """Whether statements surely end in a `return`, or another of these jumps."""
-    todo: list[Sequence[tree.Stmt]] = [stmts]
-    while todo:
-        match todo.pop()[-1:]:
-            case [tree.If() as last]:
-                todo += (last.then.stmts, sides(last.orelse))
-            case [tree.Match() as last]:
-                todo += [sides(case.body) for case in last.cases]
-            case [last] if isinstance(last, jumps):
-                pass
-            case _:
-                return False
-    return True
-
-
-def sides(orelse: tree.Expr | None) -> Stmts:
-    if orelse is None:
-        return ()
-    return orelse.stmts if isinstance(orelse, tree.Block) else (orelse,)
+def word_of(jump: tree.Node) -> str:
+    return "return" if isinstance(jump, tree.Return) else "break" if isinstance(jump, tree.Break) else "continue"
 
 
 def refuse_rest(jump: tree.Node, rest: Stmts) -> None:

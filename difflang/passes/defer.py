@@ -82,9 +82,10 @@ class Plan:
     def of(cls, eqn: Eqn) -> Plan | None:
         """A plan for a loop in reverse that takes a number of steps that is known."""
         form = Form.of(eqn)
-        if not (form.reverse and form.exact and isinstance(form.length, int) and form.length > 1):
+        if not (form.reverse and form.exact and isinstance(form.length, int) and form.length > 1) or form.again:
             return None
-        step = Step(eqn.regions[0], form)
+        pairs = zip(form.parts(eqn.regions[0].params).xs, form.parts(eqn.operands).xs, strict=True)
+        step = Step(eqn.regions[0], form, {item for item, x in pairs if isinstance(x.type, Tensor)})
         sums = {i: found for i in range(form.carry) if (found := step.sum(i))[1]}
         return cls(eqn, form, sums, list(step.kept))
 
@@ -121,16 +122,15 @@ class Step:
 
     graph: Graph
     form: Form
+    items: set[Value]  # what it reads of arrays: of a history there is nothing to contract after the loop
     kept: dict[Value, None] = field(default_factory=dict)  # what it gives for those that leave
     makers: dict[Value, Eqn] = field(init=False)
     readers: Counter[Value] = field(init=False)
-    items: set[Value] = field(init=False)
     room: int = field(init=False)  # what is kept may be as much as what the step reads of what was kept before
 
     def __post_init__(self) -> None:
         self.makers = {r: e for e in self.graph.eqns for r in e.results}
         self.readers = Counter([*self.graph.results, *[v for e in self.graph.eqns for v in e.operands]])
-        self.items = set(self.form.parts(self.graph.params).xs)
         self.room = size(self.items)
 
     def sum(self, carry: int) -> tuple[list[Value], list[Product]]:

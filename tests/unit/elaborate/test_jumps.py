@@ -152,3 +152,42 @@ fn f(x: f64[n]) -> f64 {
     for x, value, slope in ((X, 0.25 + 2.25 + 6.25, [0, 0, 1, 3, 5]), (X - 2.0, -7.0, [0, 1, 0, 0, 0])):
         assert float(f(x)) == float(f.interpret(x)) == pytest.approx(value)
         np.testing.assert_allclose(f.grad("x").interpret(x), slope)
+
+
+def test_a_pattern_may_bind_the_name_that_its_statement_binds() -> None:
+    source = """let r = 100.0
+enum Maybe { Some(x: f64), None }
+fn positive(x: f64) -> Maybe = if x > 0.0 { Some(x) } else { None }
+fn f(x: f64) -> f64 {
+  let r = match positive(x) { Some(r) => r^2, None => { return 0.0 } }
+  r + x
+}
+"""
+    f = module(source).f
+    assert float(f.interpret(3.0)) == 12.0
+    assert float(f.interpret(-3.0)) == 0.0
+
+
+HIDDEN = {
+    "what follows a value": "let z = 5.0\n let y = { let z = 2.0 * x\n  if x > 9.0 { return x }\n  z }\n y + z",
+    "a variable of a loop": (
+        "var a = x\n for i in 0..3 { a = { var a = 2.0 * x\n  if a > 5.0 { break }\n  3.0 * a } }\n a"
+    ),
+    "an index": (
+        "var a = [x, 0.0, 0.0]\n var j = 0\n for i in 0..3 {\n"
+        "  a[j] += { let j = 2\n   if i > 1 { break }\n   x * f64(j) }\n }\n a[0]"
+    ),
+    "a field of a case": (
+        "var a = x\n for i in 0..3 { a = match positive(x) { Some(a) => a + 1.0, None => { break } } }\n a"
+    ),
+    "a variable that an update reads": ("var t = 1.0\n t += { t = 10.0\n  if x > 3.0 { return 0.0 }\n  x }\n t"),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_name_that_a_left_value_hides(name: str) -> None:
+    """What is moved into the value must not mean something else there."""
+    enum = "enum Maybe { Some(x: f64), None }\nfn positive(x: f64) -> Maybe = if x > 0.0 { Some(x) } else { None }\n"
+    with pytest.raises(difflang.DifflangError) as found:
+        module(f"{enum}fn f(x: f64) -> f64 {{\n {HIDDEN[name]}\n}}").f(1.0)
+    assert found.value.diagnostics[0].code == "DL0509"

@@ -52,7 +52,18 @@ fn f(w: f64[h, h], x0: f64[b, h], seen: f64[5, b, h]) -> f64 {
   sum(x^2)
 }
 """
-PROGRAMS = {"network": NETWORK, "twice": TWICE, "stacked": STACKED, "one row": ONE_ROW, "nested": NESTED}
+CHECKPOINTED = """
+fn f(w: f64[h, h], x0: f64[b, h], seen: f64[5, b, h]) -> f64 {
+  var x = x0[0]
+  @checkpoint(revolve, slots = 2)
+  for goal in seen { x = tanh(w @ x + goal[0]) }
+  sum(x^2)
+}
+"""
+PROGRAMS = {
+    "network": NETWORK, "twice": TWICE, "stacked": STACKED, "one row": ONE_ROW, "nested": NESTED,
+    "checkpointed": CHECKPOINTED,
+}  # fmt: skip
 draw = np.random.default_rng(0).normal
 ARGUMENTS = (draw(size=(4, 4)), draw(size=(3, 4)), draw(size=(5, 3, 4)))
 
