@@ -12,9 +12,13 @@ import pytest
 
 import difflang
 from difflang.ir.op import OPS
-from difflang.ops.reduce import LITTLE, ROWS
+from difflang.ops.reduce import FOLDS, LITTLE, ROWS
 
-SIZES = {"reduce_any": (LITTLE, LITTLE + 1, 2003, 64 * ROWS), "reduce_all": (1500,), "reduce_max": (1500,)}
+SHAPES = {
+    "reduce_any": [(LITTLE,), (LITTLE + 1,), (2003,), (64 * ROWS,), (35, 31), (1, 1031), (1031, 1), (3, 3, 3, 41)],
+    "reduce_all": [(1500,), (4, 257)],
+    "reduce_max": [(1500,), (13, 1, 81)],
+}
 # What one element is, among others that are all something else.
 ODD = {"reduce_any": (True, False), "reduce_all": (False, True), "reduce_max": (7, -3)}
 
@@ -23,12 +27,12 @@ def lowered(name: str) -> Callable[[Any], Any]:
     return jax.jit(lambda x: OPS[name].lower(jax, x, axes=tuple(range(x.ndim))))
 
 
-@pytest.mark.parametrize(("name", "size"), [(name, n) for name, sizes in SIZES.items() for n in sizes])
-def test_each_element_counts(name: str, size: int) -> None:
+@pytest.mark.parametrize(("name", "shape"), [(name, n) for name, shapes in SHAPES.items() for n in shapes])
+def test_each_element_counts(name: str, shape: tuple[int, ...]) -> None:
     odd, others = ODD[name]
-    reduce, x = lowered(name), np.full(size, others)
+    reduce, x = lowered(name), np.full(shape, others)
     assert reduce(x) == others
-    for place in range(size):
+    for place in np.ndindex(shape):
         x[place] = odd
         assert reduce(x) == odd, place
         x[place] = others
@@ -47,6 +51,13 @@ def test_lanes_of_many_are_reduced_lane_by_lane() -> None:
     x = np.zeros((3, 2 * LITTLE), bool)
     x[1, 1999] = True
     assert jax.vmap(lowered("reduce_any"))(x).tolist() == [False, True, False]
+
+
+def test_an_array_is_halved_as_it_stands() -> None:
+    """In rows of other lengths than its own, each element of what is fused into the reduction would be looked for."""
+    x = jax.ShapeDtypeStruct((64, 4, 4, 32), np.bool_)
+    program = lowered("reduce_any").lower(x).as_text()  # pyright: ignore[reportFunctionMemberAccess]  jitted
+    assert "reshape" not in program and program.count("stablehlo.or %") == FOLDS
 
 
 def test_a_check_of_many_indices_is_reduced_in_rows() -> None:
