@@ -108,7 +108,8 @@ class Op:
     transpose_region: Rule | None = None
     jvp_region: Rule | None = None
     expand: Rule | None = None
-    plain: Rule | None = None  # of an op that differs from another one in its derivative alone: (eqn) -> that equation
+    plain: Rule | None = None  # of an op that differs from another in its derivative alone: (eqn, undone) -> that one,
+    # where `undone` says that it is part of a step which a loop is to undo
     declared: Rule | None = None  # of an op whose derivative the program declares: (eqn) -> the name of its function
     linear_in: Rule | None = None  # of an op with regions: (eqn) -> which operands it is linear in together
     ends: bool = False  # inactive because the program asks for that: `stop`

@@ -43,6 +43,7 @@ class Walk:
             map_: self.map,
             cond: self.cond,
             OPS["call"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth),
+            OPS["invertible"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth),
             OPS["empty_history"]: lambda eqn, given, depth: [EMPTY],
             OPS["add_history"]: self.sum,
         }
