@@ -126,6 +126,7 @@ class Op:
     reach: Rule | None = None  # (truths like the result, place, *operands, **attrs) -> what they reach, turned round
     splat: Rule | None = None  # for an op that may fill an array with one number: (*arrays, **attrs) -> it, or None
     splats: bool = False  # beside an array its lowering takes a number for an array that is full of it
+    phases: Rule | None = None  # of results that are known up to complex phases: (*results) -> what these cancel in
     conjugates: bool = False  # linear over the reals only: what passes through has no complex derivative
     moves: Rule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order
     arranges: bool = False  # its lowering takes operands whose axes have not been moved yet
