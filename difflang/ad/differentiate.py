@@ -5,9 +5,12 @@ Nesting therefore needs no tags: when an outer derivative is taken, the inner on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from difflang.ad.context import Context
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, inner_first
+from difflang.ops.undone import is_call
 from difflang.passes.dce import dce
 
 
@@ -27,12 +30,40 @@ def expanded(graph: Graph) -> Graph:
 
 
 def without_rules(graph: Graph) -> Graph:
-    """The same function for good: equations that differ from others in their derivative alone are those others."""
-    done: dict[Graph, Graph] = {}
-    for inner in inner_first(graph)[0]:
-        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
-        done[inner] = inner.with_eqns([e.op.plain(e) if e.op.plain is not None else e for e in eqns])
-    return done[graph]
+    """The same function for good: equations that differ from others in their derivative alone are those others.
+
+    What can be undone stays so in steps that a loop is to undo.
+    """
+    order, _ = inner_first(graph)
+    undone = steps_to_undo(order)
+    done: dict[tuple[Graph, bool], Graph] = {}
+
+    def plain(eqn: Eqn, within: bool) -> Eqn:
+        if eqn.regions:
+            eqn = eqn.with_regions([done[g, g in undone and goes_on(eqn, within)] for g in eqn.regions])
+        return eqn if eqn.op.plain is None else eqn.op.plain(eqn, within)
+
+    for inner in order:
+        for within in (False, True) if inner in undone else (False,):
+            done[inner, within] = inner.with_eqns([plain(e, within) for e in inner.eqns])
+    return done[graph, False]
+
+
+def steps_to_undo(graphs: Sequence[Graph]) -> set[Graph]:
+    """The steps that loops are to undo, and the functions that these call."""
+    found: set[Graph] = set()
+    todo = [e.regions[0] for g in graphs for e in g.eqns if goes_on(e, False)]
+    while todo:
+        graph = todo.pop()
+        if graph not in found:
+            found.add(graph)
+            todo += [e.regions[0] for e in graph.eqns if goes_on(e, True)]
+    return found
+
+
+def goes_on(eqn: Eqn, within: bool) -> bool:
+    """Whether what the equation runs is to be undone; `within` says whether itself is."""
+    return bool(eqn.attrs.get("undo")) or (within and is_call(eqn))
 
 
 class Expansion:

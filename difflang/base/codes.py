@@ -177,6 +177,7 @@ CODES: dict[str, str] = {
     "DL1103": "a linear function whose parameters have no type",
     "DL1104": "a rule that does not fit its function",
     "DL1105": "a rule that leads back to itself",
+    "DL1106": "an inverse that is not one",
     # ---- 12: Python and artifacts
     "DL1201": "an argument of another element type",
     "DL1202": "an argument of another shape",

@@ -16,7 +16,7 @@ from difflang.driver.check_grad import chosen_entry, found_arrays
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument
 from difflang.driver.program import Checked, loaded
-from difflang.driver.rulecheck import Comparison, compare
+from difflang.driver.rulecheck import Comparison, compare, not_given_back
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Session
 from difflang.elaborate.names import free_names
@@ -65,6 +65,9 @@ def callers(checked: Checked, rule: tree.Rule) -> Iterator[tree.Fn]:
 def faults(checked: Checked, path: Path | None, rule: tree.Rule, decl: tree.Fn, seed: int) -> list[Diagnostic]:
     """What a comparison at one point finds."""
     arguments, values = drawn(checked, path, decl, seed)
+    at = f"at {draw.spelled(arguments)}, seed {seed}" if arguments else f"seed {seed}"
+    if rule.by == "inverse":
+        return inverse_faults(checked, path, rule, decl, values, at)
     found = compare(checked, decl.name, values, path=path, seed=seed)
     tolerance = max([eps(v.type) for v in values], default=0.0) ** 0.5
     if found.within(tolerance):
@@ -72,10 +75,21 @@ def faults(checked: Checked, path: Path | None, rule: tree.Rule, decl: tree.Fn, 
     if found.turned <= tolerance and "stop" in free_names(checked.module.fns[rule.name].body):
         way = f"`difflang check-grad {rule.span.source.name}:{decl.name}` compares it with differences"
         raise NotComparable(f"the body of `{rule.name}` stops derivatives: {way}")
-    at = f"at {draw.spelled(arguments)}, seed {seed}" if arguments else f"seed {seed}"
     labels = (Label(rule.name_span, said_of(found, tolerance)), Label(decl.name_span, f"compared {at}"))
     way = f"`difflang check-grad {rule.span.source.name}:{decl.name}` shows more"
     return [Diagnostic("DL0406", f"the rule of `{rule.name}` is not the derivative of its body", labels, (way,))]
+
+
+def inverse_faults(
+    checked: Checked, path: Path | None, rule: tree.Rule, decl: tree.Fn, values: Sequence[HostValue], at: str
+) -> list[Diagnostic]:
+    """The same of a rule by inverse: it gives back what the function took."""
+    differs = not_given_back(checked, decl.name, values, rule.name, path=path)
+    if differs <= max([eps(v.type) for v in values], default=0.0) ** 0.5:
+        return []
+    message = f"the inverse of `{rule.name}` does not give back what `{rule.name}` took"
+    labels = Label(rule.name_span, f"it differs by {differs:.1e}"), Label(decl.name_span, f"compared {at}")
+    return [Diagnostic("DL1106", message, labels)]
 
 
 def said_of(found: Comparison, tolerance: float) -> str:

@@ -17,13 +17,15 @@ from difflang.check.modules import Global, Module
 from difflang.check.types import UNIT, ClosureType, LangType, TupleType, leaf_types, tangent_type
 from difflang.driver.captured import Captured
 from difflang.driver.enough import with_enough_room
-from difflang.driver.entry import Argument, elaborated
-from difflang.driver.pipeline import finished
+from difflang.driver.entry import Argument, Entry, elaborated
+from difflang.driver.pipeline import derivable, finished
 from difflang.driver.program import Checked, loaded
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Session
-from difflang.ir.evaluate import evaluate
+from difflang.ir.evaluate import evaluate, results_of, walk
+from difflang.ir.graph import Eqn, Graph
 from difflang.ir.types import Tensor
+from difflang.ops.invertible import invertible
 
 Arrays = Sequence[Any]
 
@@ -66,6 +68,44 @@ def compare(
         worst(by_rule[count:], by_body[count:]),
         adjoint(cts, by_rule[count:], pulled, tangents),
     )
+
+
+def not_given_back(
+    checked: Checked, name: str, arguments: Sequence[HostValue], of: str, *, path: Path | None = None
+) -> float:
+    """How far what a function `of` that name took is from what its inverse gives back, wherever `name` calls it.
+
+    The largest difference of two numbers, each array by its own size. Errors: DifflangError as a call has them.
+    """
+    calls = Calls(checked.module, name, arguments, loaded(checked, path))
+    entry, given = calls.entry(calls.function, [], arguments)
+    found = [0.0]
+
+    def step(eqn: Eqn, operands: list[Any]) -> list[Any]:
+        results = results_of(eqn, operands, run)
+        if eqn.op is invertible and eqn.attrs["name"] == of:
+            state = eqn.attrs["state"]
+            back = run(eqn.regions[1], *results[:state], *operands[state:])
+            found.extend(map(apart, back, operands[:state], results[:state]))
+        return results
+
+    def run(graph: Graph, *arrays: Any) -> list[Any]:
+        return walk(graph, arrays, step)
+
+    with np.errstate(all="ignore"):
+        run(derivable(entry.graph), *given)
+    return max(found)
+
+
+def apart(found: Any, wanted: Any, between: Any) -> float:
+    """How much an array differs from another, in units of the largest number there and in what lies between them."""
+    if not np.size(wanted):
+        return 0.0
+    if not np.issubdtype(np.asarray(wanted).dtype, np.inexact):
+        return 0.0 if np.array_equal(found, wanted) else np.inf
+    size = max(float(np.max(np.abs(np.asarray(x, complex)))) for x in (wanted, between))
+    most = float(np.max(np.abs(np.asarray(found, complex) - np.asarray(wanted, complex))))
+    return float(np.nan_to_num(most / size if size else most, nan=np.inf))
 
 
 def without_rules(module: Module, captured: Captured) -> Module:
@@ -114,6 +154,12 @@ class Calls:
     def run(
         self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]
     ) -> tuple[list[np.ndarray], LangType]:
+        entry, given = self.entry(function, captures, values)
+        results = [np.asarray(x) for x in evaluate(finished(entry.graph), *given)]
+        return results[: len(leaf_types(entry.type))], entry.type
+
+    def entry(self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]) -> tuple[Entry, Arrays]:
+        """The graph of a function, as elaborated, and what it is given."""
         arguments = [Argument(f"x{i}", v.type, size_of(v)) for i, v in enumerate(values)]
         session = Session()
         entry = elaborated(session, self.module, self.name, function, arguments)
@@ -121,9 +167,7 @@ class Calls:
         arrays += [np.zeros(2, np.uint32)] * entry.random
         arrays += [leaf for name in entry.globals for leaf in self.captured.leaves(name)]
         given = [np.asarray(x) for x in arrays]
-        graph = finished(with_enough_room(session, entry, given).graph)
-        results = [np.asarray(x) for x in evaluate(graph, *given)]
-        return results[: len(leaf_types(entry.type))], entry.type
+        return with_enough_room(session, entry, given), given
 
 
 def size_of(value: HostValue) -> int | None:

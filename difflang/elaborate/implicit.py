@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from difflang.ad.holomorphic import losses
 from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, MapCode
 from difflang.check.reports import mistake
@@ -24,6 +25,7 @@ from difflang.elaborate.terms import Array, Closure, Term, Tuple, leaves, rebuil
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
+from difflang.ir.op import STRICT
 from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
@@ -43,9 +45,6 @@ def solved(
     assert isinstance(pair, Tuple)
     residual, slope = pair.items
     same_count(residual, x, equation.body.span)
-    if any(t.dtype.is_complex for t in (*leaf_types(type_of(residual)), *leaf_types(type_of(x)))):
-        way = "solve for the real and the imaginary part"  # one division would do for a holomorphic residual only
-        raise cx.not_yet("`by implicit` of complex numbers is", equation.body.span, way)
     if tags_of(residual) or tags_of(x):
         raise cx.not_yet("`by implicit` of a value whose variant only the run knows is", equation.body.span)
     if not active:
@@ -100,7 +99,7 @@ def same_count(residual: Term, x: Term, span: Span) -> None:
 
 
 def numbers(types: Sequence[Tensor]) -> object:
-    return sum(prod(t.shape, start=1) for t in types)
+    return sum(prod(t.shape, start=1 + t.dtype.is_complex) for t in types)
 
 
 def zeros(cx: Context, type: LangType) -> list[Value]:
@@ -116,7 +115,8 @@ def solution(cx: Context, slope: Term, change: Term, span: Span) -> Walk[Term]:
     takes = slope.code.takes
     opposite = [cx.emit("neg", span, v) for v in leaves(change)]
     types = [v.type for v in opposite]
-    if leaf_types(takes) == types == [types[0]] and isinstance(types[0], Tensor) and not types[0].shape:
+    lone = leaf_types(takes) == types == [types[0]] and isinstance(types[0], Tensor) and not types[0].shape
+    if lone and multiplies(slope.code):
         one = Array(cx.builder.const(1, types[0]))
         by = leaves((yield apply(cx, slope, Args(span, [(one, span)]))))[0]
         return rebuild(takes, [cx.emit("div", span, opposite[0], by)])
@@ -129,20 +129,29 @@ def solution(cx: Context, slope: Term, change: Term, span: Span) -> Walk[Term]:
     return rebuild(takes, taken_apart(cx.builder, leaves(found)[0], leaf_types(takes)))
 
 
+def multiplies(code: MapCode) -> bool:
+    """Whether a linear map of a number multiplies it: one of a complex number may do something to its conjugate."""
+    graph = code.graph
+    return not any(losses(graph, [i == len(graph.params) - 1 for i in range(len(graph.params))]))
+
+
 def as_vectors(code: MapCode) -> MapCode:
-    """The same map between vectors: the numbers of what it takes and gives one after the other."""
+    """The same map between real vectors: the numbers of what it takes and gives one after the other."""
     takes, gives = leaf_types(code.takes), leaf_types(code.gives)
     builder = Builder()
     residuals = [builder.param(p.type, p.hint) for p in code.graph.params[: len(code.graph.params) - len(takes)]]
-    vector = Tensor(takes[0].dtype, (length(takes),))
+    vector = vector_of(takes)
     pieces = taken_apart(builder, builder.param(vector), takes)
     results = builder.inline(code.graph, *residuals, *pieces)
     graph: Graph = builder.finish([joined(builder, results)], name=code.graph.name)
-    return MapCode(graph, vector, Tensor(gives[0].dtype, (length(gives),)))
+    return MapCode(graph, vector, vector_of(gives))
 
 
-def length(types: Sequence[Tensor]) -> int:
-    return sum(size(t) for t in types)
+def vector_of(types: Sequence[Tensor]) -> Tensor:
+    """The type of these as one vector, complex numbers as two real ones."""
+    first = types[0].dtype
+    length = sum(size(t) * (1 + t.dtype.is_complex) for t in types)
+    return Tensor(STRICT.part(types[0]) if first.is_complex else first, (length,))
 
 
 def size(type: Tensor) -> int:
@@ -150,8 +159,12 @@ def size(type: Tensor) -> int:
 
 
 def joined(builder: Builder, values: Sequence[Value]) -> Value:
-    """Arrays as one vector."""
-    rows = [builder.one("reshape", v, shape=(size(t),)) for v in values if isinstance(t := v.type, Tensor)]
+    """Arrays as one vector, the real parts of complex ones before the imaginary ones."""
+    rows: list[Value] = []
+    for value in values:
+        assert isinstance(value.type, Tensor)
+        parts = [builder.one(p, value) for p in ("real", "imag")] if value.type.dtype.is_complex else [value]
+        rows += [builder.one("reshape", part, shape=(size(value.type),)) for part in parts]
     return rows[0] if len(rows) == 1 else builder.one("concat", *rows, axis=0)
 
 
@@ -160,8 +173,11 @@ def taken_apart(builder: Builder, vector: Value, types: Sequence[Tensor]) -> lis
     found: list[Value] = []
     start = 0
     for type in types:
-        stop = start + size(type)
-        piece = builder.one("slice", vector, starts=(start,), stops=(stop,), steps=(1,))
-        found.append(builder.one("reshape", piece, shape=type.shape))
-        start = stop
+        parts: list[Value] = []
+        for _ in range(1 + type.dtype.is_complex):
+            stop = start + size(type)
+            piece = builder.one("slice", vector, starts=(start,), stops=(stop,), steps=(1,))
+            parts.append(builder.one("reshape", piece, shape=type.shape))
+            start = stop
+        found.append(builder.one("complex", *parts) if type.dtype.is_complex else parts[0])
     return found

@@ -17,7 +17,7 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, TypeMismatch
 from difflang.ops.det import SMALL, by_minors
-from difflang.ops.matrices import FIELDS, matmul, swap, trace
+from difflang.ops.matrices import FIELDS, adjoint, matmul, trace
 from difflang.ops.shape import cut
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def qr(cx: Context, args: Args, name: str) -> Term:
     last = a.tensor.rank - 1
     whole = here(cx, a, args.span)
     q, r = results(cx, name, took, (Array(cut(whole, last, 0, rows)),))
-    rest = matmul(swap(q.value), cut(whole, last, rows, columns))
+    rest = matmul(adjoint(q.value), cut(whole, last, rows, columns))
     return Tuple((q, Array(cx.emit("concat", args.span, r.value, rest, axis=last))))
 
 

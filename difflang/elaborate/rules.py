@@ -27,7 +27,7 @@ from difflang.check.types import (
     tangent_type,
 )
 from difflang.check.unify import Unifier
-from difflang.elaborate import implicit, solves
+from difflang.elaborate import implicit, inverses, solves
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply
 from difflang.elaborate.context import FAILURE, Context, Instance, Reported, Rule, Session, walk
@@ -47,7 +47,7 @@ from difflang.ir.op import OPS
 from difflang.ops.regions import unread, zeros
 from difflang.syntax import tree
 
-KINDS = ("implicit", "linear_solve")
+KINDS = ("implicit", "linear_solve", "inverse")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -79,6 +79,8 @@ def call(
         settled(leaf.dtype)
     if rule.by == "linear_solve":
         return (yield solves.call(cx, code, rule, terms, annotations, span))
+    if rule.by == "inverse":
+        return (yield inverses.call(cx, code, rule, terms, annotations, span))
     instance: Instance = yield instantiate(cx, code, (), terms, annotations, span)
     if cx.root.rule is not None and cx.root.rule.instance is instance:
         return again(cx, code, cx.root.rule, list(terms.values()), span)
@@ -230,10 +232,13 @@ def parts(
 def same_parameters(code: FnCode, rule: tree.Rule) -> None:
     """A rule has the parameters of its function: as many, and under the same names. Errors: DL1104.
 
-    A name that stands there twice is a mistake of its own, which was reported, and so is a rule of another kind.
+    One by inverse may have none. A name that stands there twice is a mistake of its own, which was reported, and so is
+    a rule of another kind.
     """
     if rule.by is not None and rule.by not in KINDS:
         raise Reported
+    if rule.by == "inverse" and not rule.params:
+        return
     names = [p.name for p in code.decl.params]
     way = f"write `rule {code}({', '.join(names)})`"
     if len(rule.params) != len(names):
@@ -260,7 +265,7 @@ def same_parameters(code: FnCode, rule: tree.Rule) -> None:
 def bind_parameters(cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> None:
     """The function's parameters as the rule names them. Errors: DL1104 if they are not the same."""
     same_parameters(code, rule)
-    for mine, theirs in zip(rule.params, code.decl.params, strict=True):
+    for mine, theirs in zip(rule.params, code.decl.params, strict=bool(rule.params)):
         size = cx.annotations.bound.get(theirs.name)
         term = size if is_dim(theirs.type) and isinstance(size, Dim) else arguments.get(theirs.name)
         assert term is not None
@@ -322,9 +327,6 @@ def checked(session: Session, module: Module, rule: tree.Rule) -> Walk[None]:
     if decl is None or decl.host:
         way = "a rule stands in the file of its function"
         raise mistake("DL1104", f"there is no function `{rule.name}` in this file", (rule.name_span, ""), help=way)
-    if rule.by == "inverse":
-        way = "without it the loop keeps what its gradient needs"
-        raise mistake("DL0801", "a rule by inverse is not there yet", (rule.name_span, ""), help=way)
     if rule.by is not None and rule.by not in KINDS:
         message = f"there is no rule by `{rule.by}`"
         raise mistake("DL1104", message, (rule.name_span, ""), help=f"there are rules by {' and '.join(KINDS)}")
@@ -340,4 +342,6 @@ def checked(session: Session, module: Module, rule: tree.Rule) -> Walk[None]:
     if rule.by == "linear_solve":
         bind_parameters(cx, code, rule, arguments)
         return
-    yield parts(cx, code, rule, arguments, cx.annotations.type(decl.result) if decl.result is not None else None)
+    result = cx.annotations.type(decl.result) if decl.result is not None else None
+    how = inverses.check if rule.by == "inverse" else parts
+    yield how(cx, code, rule, arguments, result)

@@ -58,6 +58,15 @@ def checkpoint_layout(eqn: Eqn) -> Layout:
     return Layout((*operands, *results, *saved), apart=True)
 
 
+def invertible_layout(eqn: Eqn) -> Layout:
+    """`invertible(*state, *others) {step} {back}`: the state goes through both regions as through those of a loop."""
+    state = eqn.attrs["state"]
+    assert isinstance(state, int)
+    held = [Slot(i, (i, i), (i, i), i, "state") for i in range(state)]
+    others = [Slot(i, (i, i), fixed=True) for i in range(state, len(eqn.operands))]
+    return Layout((*held, *others, *(Slot(returns=(j, None), result=j) for j in range(state, len(eqn.results)))))
+
+
 def cond_layout(eqn: Eqn) -> Layout:
     """`cond(pred, *operands) {then} {else}`."""
     operands = [Slot(i + 1, (i, i), fixed=True) for i in range(len(eqn.operands) - 1)]

@@ -108,7 +108,8 @@ class Op:
     transpose_region: Rule | None = None
     jvp_region: Rule | None = None
     expand: Rule | None = None
-    plain: Rule | None = None  # of an op that differs from another one in its derivative alone: (eqn) -> that equation
+    plain: Rule | None = None  # of an op that differs from another in its derivative alone: (eqn, undone) -> that one,
+    # where `undone` says that it is part of a step which a loop is to undo
     declared: Rule | None = None  # of an op whose derivative the program declares: (eqn) -> the name of its function
     linear_in: Rule | None = None  # of an op with regions: (eqn) -> which operands it is linear in together
     ends: bool = False  # inactive because the program asks for that: `stop`
@@ -125,6 +126,7 @@ class Op:
     reach: Rule | None = None  # (truths like the result, place, *operands, **attrs) -> what they reach, turned round
     splat: Rule | None = None  # for an op that may fill an array with one number: (*arrays, **attrs) -> it, or None
     splats: bool = False  # beside an array its lowering takes a number for an array that is full of it
+    phases: Rule | None = None  # of results that are known up to complex phases: (*results) -> what these cancel in
     conjugates: bool = False  # linear over the reals only: what passes through has no complex derivative
     moves: Rule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order
     arranges: bool = False  # its lowering takes operands whose axes have not been moved yet

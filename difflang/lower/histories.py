@@ -44,6 +44,7 @@ class Walk:
             cond: self.cond,
             OPS["call"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth),
             OPS["checkpoint"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth)[: len(eqn.results)],
+            OPS["invertible"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth),
             OPS["empty_history"]: lambda eqn, given, depth: [EMPTY],
             OPS["add_history"]: self.sum,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from difflang.ir.builder import Builder
@@ -11,6 +12,7 @@ from difflang.ir.op import OPS, MaybeValue, Op, Solver
 from difflang.ir.types import History, Type
 from difflang.ops.regions import (
     Ad,
+    Linearized,
     Mask,
     MaybeValues,
     Tangents,
@@ -47,11 +49,17 @@ def called(builder: Builder, body: Graph, operands: list[Value], name: str) -> l
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The primal function gives its residuals too; the tangent function takes them."""
-    (body,), name = eqn.regions, eqn.attrs["name"]
-    lin = ad.linearize(body, dxs.active)
-    outs = called(xs[0].home, lin.primal, list(xs), name)
+    return linearized(ad, eqn, xs, dxs, lambda lin: called(xs[0].home, lin.primal, list(xs), eqn.attrs["name"]))
+
+
+def linearized(
+    ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents, primal: Callable[[Linearized], Sequence[Value]]
+) -> tuple[list[Value], list[MaybeValue]]:
+    """What a region gives that is run once, `primal` running it with its residuals, and its tangent as a call."""
+    lin = ad.linearize(eqn.regions[0], dxs.active)
+    outs, name = list(primal(lin)), f"{eqn.attrs['name']}.tangent"
     residuals = residual_operands(lin, xs, outs[len(eqn.results) :])
-    dys = called(dxs.builder, lin.tangent, [*residuals, *dxs.present], f"{name}.tangent") if any(lin.active) else []
+    dys = called(dxs.builder, lin.tangent, [*residuals, *dxs.present], name) if any(lin.active) else []
     return outs[: len(eqn.results)], spread(dys, lin.active)
 
 

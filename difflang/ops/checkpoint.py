@@ -52,7 +52,7 @@ def checkpoint_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], results
     return lowering.apart(body, *arrays) if again else lowering.call(body, *arrays)
 
 
-def plain(eqn: Eqn) -> Eqn:
+def plain(eqn: Eqn, undone: bool) -> Eqn:
     """The call that is left of it once all derivatives are taken."""
     if eqn.attrs["again"]:
         return eqn

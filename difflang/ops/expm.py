@@ -12,7 +12,7 @@ from difflang.ir.op import Rule
 from difflang.ops.det import solve_lower
 from difflang.ops.factor import SQUARE
 from difflang.ops.families import Array, Example, Fixed, Graded
-from difflang.ops.matrices import one_by_one, swap, with_directions
+from difflang.ops.matrices import FIELDS, adjoint, one_by_one, with_directions
 
 # The Padé approximant of degree 13, and the norm up to which it is exact to double precision. Source: Higham 2005, The
 # scaling and squaring method for the matrix exponential revisited.
@@ -63,8 +63,9 @@ def series(a: Array) -> Array:
     if not np.isfinite(size):
         raise np.linalg.LinAlgError
     times = max(int(np.ceil(np.log2(max(size, 0.5)))) + 1, 0)
-    small = a.astype(np.longdouble) / 2**times
-    term = total = np.eye(a.shape[-1], dtype=np.longdouble)
+    wide = np.clongdouble if a.dtype.kind == "c" else np.longdouble
+    small = a.astype(wide) / 2**times
+    term = total = np.eye(a.shape[-1], dtype=wide)
     for k in range(1, 25):
         term = term @ small / k
         total = total + term
@@ -86,7 +87,7 @@ def exponential(jax: Any, a: Any) -> Any:
     size = norm(jnp, a)
     size = jnp.where(jnp.isfinite(size), size, 0)
     times = jnp.maximum(jnp.ceil(jnp.log2(jnp.maximum(size, REACH) / REACH)), 0).astype(np.int32)
-    small = jnp.ldexp(a, -times[..., None, None])
+    small = scaled(jax, a, -times[..., None, None])
     even, odd = quotient(jax, small)
     start = solve_lower(jax, even - odd, even + odd, transposed=False)
 
@@ -95,6 +96,13 @@ def exponential(jax: Any, a: Any) -> Any:
         return jnp.where((i < times)[..., None, None], product, x)
 
     return lax.fori_loop(np.int32(0), jnp.max(times, initial=0), square, start)
+
+
+def scaled(jax: Any, a: Any, times: Any) -> Any:
+    """`a 2^times`"""
+    if a.dtype.kind == "c":
+        return jax.lax.complex(scaled(jax, a.real, times), scaled(jax, a.imag, times))
+    return jax.numpy.ldexp(a, times)
 
 
 def quotient(jax: Any, a: Any) -> tuple[Any, Any]:
@@ -115,10 +123,10 @@ def quotient(jax: Any, a: Any) -> tuple[Any, Any]:
 
 
 def expm_transpose(position: int) -> Rule | None:
-    """The adjoint is the same derivative, everything else transposed, in the direction of the cotangent."""
+    """The adjoint is the same derivative, of the adjoints of everything else, in the direction of the cotangent."""
 
     def rule(ct: Value, a: Value, *xs: Any) -> Value:
-        return expm.one(swap(a), *[ct if i == position else swap(x) for i, x in enumerate(xs, 1)])
+        return expm.one(adjoint(a), *[ct if i == position else adjoint(x) for i, x in enumerate(xs, 1)])
 
     return rule if position else None
 
@@ -126,6 +134,7 @@ def expm_transpose(position: int) -> Rule | None:
 expm = with_directions(
     "expm",
     transpose=expm_transpose,
+    accepts=FIELDS,
     reference=expm_reference,
     lower=expm_lower,
     samples=(

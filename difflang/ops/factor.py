@@ -9,8 +9,8 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Solver, Unknown
 from difflang.ir.types import Tensor
-from difflang.ops.compare import ge, gt, le, lt
-from difflang.ops.families import Array, Example, Fixed, Graded
+from difflang.ops.compare import eq, ge, gt, le, lt
+from difflang.ops.families import Array, Example, Fixed, Graded, tensor
 from difflang.ops.linear import conjugate
 from difflang.ops.matrices import (
     FIELDS,
@@ -21,6 +21,7 @@ from difflang.ops.matrices import (
     matrix_type,
     of_a_matrix,
     one_by_one,
+    paired,
     part,
     same_squares,
     square_type,
@@ -199,7 +200,7 @@ lu = of_a_matrix(
 
 def qr_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
     """qr(a[*b, n, m]) -> [*b, n, m], [*b, m, m], where n >= m."""
-    rows, columns = matrix_type(same, a)
+    rows, columns = matrix_type(same, a, FIELDS)
     tall = not (isinstance(rows, int) and isinstance(columns, int)) or rows >= columns
     same.require(tall, f"at least as many rows as columns, not {a}")
     return a, a.resized(a.rank - 2, columns)
@@ -213,23 +214,30 @@ def qr_reference(a: Array) -> tuple[Array, ...]:
 def qr_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value, Value]:
     """With `Z = dA R⁻¹`: `dR = T R` and `dQ = Z - Q T` for the upper triangular T with which Q stays orthogonal.
 
+    The diagonal of R is real, so that of T is.
     Source: Walter, Lehmann, Lamour 2012, On evaluating higher-order derivatives of the QR decomposition.
     """
     q, r = found
     z = divided(da, r)
-    w = matmul(swap(q), z)
-    t = part(w, le) + swap(part(w, gt))
+    w = matmul(adjoint(q), z)
+    above = part(w, le)
+    if tensor(w).dtype.is_complex:
+        above = part(w, lt) + part(symmetric(w), eq)
+    t = above + adjoint(part(w, gt))
     return z - matmul(q, t), matmul(t, r)
 
 
 qr = of_a_matrix(
     "qr",
     type=qr_type,
+    accepts=FIELDS,
+    conjugates=True,
+    phases=lambda q, r: (paired(q, q), paired(adjoint(r), adjoint(r))),
     jvp=qr_jvp,
     reference=qr_reference,
     lower=lambda jax, a: tuple(jax.lax.linalg.qr(a, full_matrices=False)),
     samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 0), (2, 3, 1)))),
     doc="""(Q, R) with `a = Q R`, for `a` with at least as many rows as columns: Q has orthonormal columns, R is an
-    upper triangle, of the sign that LAPACK gives it. Units: u -> 1, u.
+    upper triangle with a real diagonal, of the sign that LAPACK gives it. Units: u -> 1, u.
     Kinks: Inf and NaN where the columns are dependent, huge where rounding parts them.""",
 )

@@ -43,6 +43,7 @@ from difflang.ops.regions import (
     zeros,
 )
 from difflang.ops.residuals import frugal
+from difflang.ops.undone import reversible
 
 
 class Form(NamedTuple):
@@ -55,6 +56,7 @@ class Form(NamedTuple):
     reverse: bool
     keep: tuple[int, int] = (0, 0)  # states that reverse mode keeps, and steps between them; 0: as many as seems good
     again: bool = False  # what its steps give are histories, though their number is known
+    undo: bool = False  # and made for a derivative alone: its states may be had again by undoing steps
     host: bool = False  # what reverse mode keeps of its steps goes to the memory of the host
 
     @classmethod
@@ -90,6 +92,7 @@ def loop_type(
     keep: tuple[int, int] = (0, 0),
     again: bool = False,
     host: bool = False,
+    undo: bool = False,
 ) -> tuple[Type, ...]:
     """loop(limit, *consts, *carry, *xs) {step} [{go}] -> count, *carry, *ys."""
     step, *go = regions
@@ -153,24 +156,28 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
         form.limit(dxs.builder, count), *consts, *start, *kept.read.values(), *saved, *present(d.xs)
     ]  # fmt: skip
     tangent = tangent_step(lin, kept, inner.first, on(d.consts), len(start))
-    attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts), "carry": len(start)}
+    others = {k: v for k, v in eqn.attrs.items() if k != "undo"}
+    attrs: dict[str, Any] = {**others, "consts": len(consts), "carry": len(start)}
     dys = dxs.builder.emit(loop, operands, (tangent,), **attrs)
     return ys, [None, *spread(dys[1:], lin.active)]
 
 
 def saving(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
-    """The loop, its steps giving more: as histories, where the program says which states are kept.
+    """The loop, its steps giving more: as histories, where the program says which states are kept or how to undo steps.
 
     Where it gives arrays besides, these come from a loop of their own.
     """
     form, n, home = Form.of(eqn), len(eqn.regions[0].results), xs[0].home
-    if form.length is None or form.again or form.keep == (0, 0) or n == len(step.results):
-        return list(home.emit(loop, xs, (step, *eqn.regions[1:]), **eqn.attrs))
+    own = n > form.carry and form.length is None  # histories that the program made: they are read as they were
+    undo = form.undo or (form.keep == (0, 0) and not own and n < len(step.results) and reversible(step))
+    attrs: Attrs = {**eqn.attrs, "undo": True} if undo else eqn.attrs
+    if form.length is None or form.again or n == len(step.results) or not (undo or form.keep != (0, 0)):
+        return list(home.emit(loop, xs, (step, *eqn.regions[1:]), **attrs))
     arrays, more = step.results[form.carry : n], step.results[n:]
     alone = step.with_results([*step.results[: form.carry], *more])
-    count, *outs = home.emit(loop, xs, (alone, *eqn.regions[1:]), **with_outputs(eqn.attrs, again=True))
-    own = home.emit(loop, xs, (step.with_results(step.results[:n]), *eqn.regions[1:]), **eqn.attrs) if arrays else ()
-    return [count, *outs[: form.carry], *own[1 + form.carry :], *outs[form.carry :]]
+    count, *outs = home.emit(loop, xs, (alone, *eqn.regions[1:]), **with_outputs(attrs, again=True))
+    also = home.emit(loop, xs, (step.with_results(step.results[:n]), *eqn.regions[1:]), **eqn.attrs) if arrays else ()
+    return [count, *outs[: form.carry], *also[1 + form.carry :], *outs[form.carry :]]
 
 
 def tangent_step(lin: Linearized, kept: Sorted, index: Value, consts: Mask, carry: int) -> Graph:

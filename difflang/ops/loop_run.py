@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from difflang.ops.reader import Reader, View, last, sources
 from difflang.ops.saved import Given, Saved, merged, no_history, split
 from difflang.ops.schedule import MOST
 from difflang.ops.tape import Asked, Source, Steps, Tape, put, zero
+from difflang.ops.undone import Along, Undone, settled, taken_back
 
 Array = Any
 
@@ -33,6 +36,7 @@ def loop_reference(
     keep: tuple[int, int] = (0, 0),
     again: bool = False,
     host: bool = False,
+    undo: bool = False,
 ) -> list[Array]:
     step, *go = regions
     fixed, state, xs = arrays[:consts], list(arrays[consts : consts + carry]), arrays[consts + carry :]
@@ -81,6 +85,7 @@ def loop_lower(
     keep: tuple[int, int] = (0, 0),
     again: bool = False,
     host: bool = False,
+    undo: bool = False,
 ) -> list[Array]:
     fixed, state, xs = arrays[:consts], arrays[consts : consts + carry], arrays[consts + carry :]
     if any(isinstance(x, Saved) for x in state):
@@ -88,7 +93,8 @@ def loop_lower(
     if exact:
         limit = np.asarray(length, np.int32)
     size = Asked(*keep, length if exact and isinstance(length, int) else None) if again or length is None else None
-    looped = Looped(lowering, limit, regions, (fixed, state, xs), None if again else length, reverse, exact, size)
+    given = (fixed, state, xs)
+    looped = Looped(lowering, limit, regions, given, None if again else length, reverse, exact, size, undo)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
     return looped.run()
@@ -112,10 +118,11 @@ class Looped:
 
     def __init__(
         self, lowering: Any, limit: Array, regions: tuple[Graph, ...], given: tuple[Any, Any, Any],
-        length: Dim | None, reverse: bool, exact: bool, asked: Asked | None,
+        length: Dim | None, reverse: bool, exact: bool, asked: Asked | None, undo: bool = False,
     ) -> None:  # fmt: skip
         self.lowering, self.limit, self.exact, self.reverse = lowering, limit, exact, reverse
-        self.fixed, state, self.xs = given
+        self.fixed, state, xs = given
+        self.xs = settled(xs)
         for run in sources(self.xs) if not exact else ():
             # What was run again may have ended a step earlier or later, by rounding: its own steps are what is read.
             self.limit = lowering.jax.lax.min(self.limit, run.count)
@@ -133,15 +140,41 @@ class Looped:
             for i, (t, r) in enumerate(arrays)
         ]
         self.tape: Tape | None = None
+        self.undone: Callable[[list[Array], Array], Undone] | None = None
         kept = None
         if saved:
-            source = Source.of(
-                lowering, step, len(self.fixed), self.carry, [self.carry + i for i in saved],
-                (list(self.fixed), list(self.xs)), reverse, asked,
-            )  # fmt: skip
-            self.tape = Tape(lowering, source, list(state), length if isinstance(length, int) else None)
-            kept = self.tape.start
+            places = [self.carry + i for i in saved]
+            reads = (list(self.fixed), list(self.xs))
+            of = partial(Source.of, lowering, step, len(self.fixed), self.carry, places, reads, reverse)
+            if undo and not sources(self.xs):
+                self.undone = self.backwards(step, of, given, asked)
+            if self.undone is None:
+                self.tape = Tape(lowering, of(asked), list(state), length if isinstance(length, int) else None)
+                kept = self.tape.start
         self.start = (tuple(state), tuple(room), kept)
+
+    def backwards(
+        self, step: Graph, of: Callable[..., Source], given: tuple[Any, Any, Any], asked: Asked | None
+    ) -> Callable[[list[Array], Array], Undone] | None:
+        """What makes of the last state and the count a run that keeps no more; None if a step cannot be undone."""
+        source = of(None)
+        while found := taken_back(step, 1 + len(self.fixed), self.carry, source.places):
+            back, begins = found
+            if set(begins).issubset(source.places):
+                break
+            source = of(None, also=sorted({*begins, *source.places}))
+        else:
+            return None
+
+        def undone(last: list[Array], count: Array) -> Undone:
+            def with_tape() -> Steps:
+                again = Looped(self.lowering, count, (step,), given, None, self.reverse, False, asked)
+                return next(x.run for x in again.run() if isinstance(x, Given) and isinstance(x.run, Steps))
+
+            first, final = [[state[i] for i in source.places] for state in (given[1], last)]
+            return Undone(source, (), [], count, back, (first, final), with_tape)
+
+        return undone
 
     @property
     def steps(self) -> int:
@@ -149,7 +182,9 @@ class Looped:
         return self.tape.source.size.steps if self.tape and self.tape.source.size else 0
 
     def run(self) -> list[Array]:
-        count, state = Reader(self.lowering, self.xs, self).through(self.start)
+        along = Along(self.lowering, self, self.xs)
+        count, state = Reader(self.lowering, self.xs, along).through(along.start(self.start))
+        state = along.end(count, state)
         if not self.go:
             count = self.limit if self.exact else self.lowering.jax.lax.max(self.limit, zero())
         return [count, *state[0], *self.outputs(state, count)]
@@ -182,9 +217,12 @@ class Looped:
 
     def outputs(self, state: Any, count: Array) -> list[Any]:
         """What the steps gave: arrays, and histories."""
-        _, ys, kept = state
+        carried, ys, kept = state
         histories: list[Any] = []
-        if self.tape:
+        if self.undone:
+            undone = self.undone(list(carried), count)
+            histories = [Given(undone, i) for i in range(len(self.types) - len(ys))]
+        elif self.tape:
             run = Steps(self.tape.source, kept.order, list(kept.slots), count)
             histories = [Given(run, i) for i in range(len(self.types) - len(ys))]
         return merged(ys, histories, self.types)

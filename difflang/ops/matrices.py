@@ -48,6 +48,11 @@ def same_squares(same: Solver, a: Tensor, *xs: Tensor, of: tuple[DType, ...] = F
     return a
 
 
+def part_type(same: Solver, a: Tensor) -> DType:
+    """The element type of the absolute values of a matrix."""
+    return same.part(a) if a.dtype.is_complex else a.dtype
+
+
 def longer_stack(n: Dim) -> dict[str, Any]:
     """`lanes` of an op of one matrix: a new first axis is one more axis of the stack."""
     return {}
@@ -72,11 +77,12 @@ def of_a_matrix(
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
     conjugates: bool = False,
+    phases: Rule | None = None,
 ) -> Op:
     """A function of one matrix, or of each of a stack. 16-bit floats are computed in f32."""
     op = Op(
         name, type, in_single(reference), lowered_in_single(lower), doc,
-        jvp=(jvp,), accepts=accepts, lanes=longer_stack, samples=samples, conjugates=conjugates,
+        jvp=(jvp,), accepts=accepts, lanes=longer_stack, samples=samples, conjugates=conjugates, phases=phases,
     )  # fmt: skip
     return OPS.declare(op)
 
@@ -125,6 +131,23 @@ def matmul(x: Value, y: Value) -> Value:
     rank = tensor(x).rank
     stack = tuple(range(rank - 2))
     return dot_general.one(x, y, contract=((rank - 1,), (rank - 2,)), batch=(stack, stack))
+
+
+def in_field(x: Value, like: Value) -> Value:
+    """Real numbers as complex ones where `like` is complex."""
+    dtype = tensor(like).dtype
+    return OPS["convert"].one(x, dtype=dtype) if dtype.is_complex else x
+
+
+def real_part(x: Value) -> Value:
+    return OPS["real"].one(x) if tensor(x).dtype.is_complex else x
+
+
+def paired(x: Value, y: Value) -> Value:
+    """`x diag(1, 2, …) yᴴ`: what of columns does not depend on the phase that a pair of them has in common."""
+    type = tensor(x)
+    numbers = x.home.one("iota", type=Tensor(I32, type.shape), axis=type.rank - 1)
+    return matmul(x * OPS["convert"].one(numbers + 1, dtype=type.dtype), adjoint(y))
 
 
 def symmetric(x: Value) -> Value:

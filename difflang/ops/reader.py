@@ -10,7 +10,7 @@ which those that it reads are brought there first. So a step stands once in a pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any, NamedTuple, Protocol
 
@@ -35,6 +35,7 @@ class View:
     tapes: dict[Steps, Sequence[Array]]  # the slots, where the reader has them
     rooms: dict[Steps, Sequence[Array]]  # the states in the chunk
     given: dict[Run, Sequence[Any]]
+    beside: dict[Steps, Sequence[Array]] = field(default_factory=dict[Any, Any])  # the states that the reader carries
 
     def item(self, x: Any, type: Type) -> Any:
         jax = self.lowering.jax
@@ -53,8 +54,10 @@ class View:
                 return get(jax.lax, x, self.index)
 
     def state(self, run: Steps) -> Arrays:
-        """Before this step: in the tape if all are there, else in the chunk."""
+        """Before this step: beside the reader, or in the tape if all are there, else in the chunk."""
         lax = self.lowering.jax.lax
+        if run in self.beside:
+            return list(self.beside[run])
         at, ordinal = lax.sub(self.index, self.low), run.ordinal(lax, self.index)
         again = [get(lax, r, at) for r in self.rooms.get(run, ())]
         if again and not run.ever_whole:

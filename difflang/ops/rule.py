@@ -44,7 +44,7 @@ def ruled_lower(lowering: Any, *arrays: Any, regions: tuple[Graph, Graph], name:
     return lowering.call(regions[0], *arrays)
 
 
-def plain(eqn: Eqn) -> Eqn:
+def plain(eqn: Eqn, undone: bool) -> Eqn:
     """The call that is left of it once all derivatives are taken."""
     return Eqn(call, eqn.operands, eqn.results, {"name": eqn.attrs["name"]}, eqn.regions[:1], eqn.span)
 

@@ -107,11 +107,12 @@ class Source:
     @classmethod
     def of(
         cls, lowering: Any, step: Graph, consts: int, carry: int, saved: Sequence[int], given: tuple[Arrays, Arrays],
-        reverse: bool, asked: Asked | None,
+        reverse: bool, asked: Asked | None, also: Sequence[int] = (),
     ) -> Source:  # fmt: skip
+        """Of the step of a loop with so many consts and carries; what it gives depends on the state, as do `also`."""
         gives = lowering.restricted(step, [step.results[i] for i in saved])
         first = 1 + consts
-        places = needed(step, gives, range(first, first + carry))
+        places = needed(step, gives, range(first, first + carry), also)
         kept = [p for i, p in enumerate(step.params) if not first <= i < first + carry or i - first in places]
         advance = lowering.restricted(step, [step.results[i] for i in places])
         size = asked and Size.of([step.results[i].type for i in places], lowering.lanes, asked)
@@ -119,12 +120,12 @@ class Source:
         return cls(graphs[0], graphs[1], places, given[0], given[1], reverse, size)
 
 
-def needed(step: Graph, gives: Graph, carry: range) -> tuple[int, ...]:
-    """Which carries what is given depends on, at this step or through later ones."""
+def needed(step: Graph, gives: Graph, carry: range, also: Sequence[int] = ()) -> tuple[int, ...]:
+    """Which carries what is given depends on, at this step or through later ones; and those that are needed `also`."""
     place = {step.params[i]: i - carry.start for i in carry}
     makers = {r: e for e in (*step.eqns, *gives.eqns) for r in e.results}
-    found: set[int] = set()
-    todo: list[Value] = list(gives.results)
+    found = set(also)
+    todo: list[Value] = [*gives.results, *[step.results[i] for i in also]]
     seen = set(todo)
     while todo:
         value = todo.pop()

@@ -69,6 +69,13 @@ class Call:
     def graph(self) -> Graph:
         return region(self.types, lambda *xs: self.op(*xs, **self.attrs))
 
+    def smooth(self) -> Graph:
+        """The graph, giving what does not depend on complex phases that the op is free to choose."""
+        phases, complex = self.op.phases, any(t.dtype.is_complex for t in self.types)
+        if phases is None or not complex:
+            return self.graph()
+        return region(self.types, lambda *xs: phases(*self.op(*xs, **self.attrs)))
+
     def references(self, *arrays: Array) -> list[Array]:
         """What the reference gives, one array for each result."""
         with np.errstate(all="ignore"):

@@ -316,6 +316,23 @@ RULES = {
         "var r: f64 = 2\nlet s = r\nfn f(x: f64) -> f64 = s * x\nrule f(x) { (f(x), linear |dx| s * dx) }", "skipped",
     ),
     "whole numbers": ("fn f(n: i32) -> f64 = f64(n)\nrule f(n) { (f(n), linear || 0.0) }", "skipped"),
+    "an inverse": (
+        "fn f(x: f64[n], v: f64[n], k: f64) -> (f64[n], f64[n]) = (x + k * v, v + sin(x + k * v))\n"
+        "rule f(x, v, k) by inverse |(x, v)| (x - k * (v - sin(x)), v - sin(x))", "passed",
+    ),
+    "an inverse by name": (
+        "fn f(x: f64, k: i32) -> f64 = x + f64(k)\nfn g(x: f64, k: i32) -> f64 = x - f64(k)\nrule f by inverse g",
+        "passed",
+    ),
+    "an inverse of whole numbers": (
+        "fn f(n: i32, x: f64) -> i32 = bit_xor(n, 5)\nrule f(n, x) by inverse |n| bit_xor(n, 5)", "passed",
+    ),
+    "an inverse reached through a loop from rest": (
+        "fn f(g: (f64) -> f64, x: f64, v: f64) -> (f64, f64) = (x + v, v + g(x + v))\n"
+        "rule f(g, x, v) by inverse |(x, v)| (x - (v - g(x)), v - g(x))\n"
+        "fn h(y: f64) -> f64 {\n  var (x, v) = (y, 0.0)\n  for _ in 0..5 { (x, v) = f(|z| -z, x, v) }\n  x\n}",
+        "passed",
+    ),
     "stopped": ("fn f(x: f64) -> f64 = stop(sqrt(abs(x)))\nrule f(x) by implicit |y| y * y - abs(x)", "skipped"),
 }  # fmt: skip
 
@@ -326,6 +343,12 @@ def test_rules(name: str) -> None:
     (outcome,) = run(text + "\n")
     assert outcome.result == result, outcome.report
     assert outcome.codes == (("DL0406",) if result == "failed" else ())
+
+
+@pytest.mark.parametrize("wrong", ["x / 2.0 + 1e-6", "x / 2.0000001", "x", "x / 0.0", "stop(2.0) * x"])
+def test_an_inverse_that_is_none(wrong: str) -> None:
+    (outcome,) = run(f"fn f(x: f64) -> f64 = 2 * x\nrule f(x) by inverse |x| {wrong}\n")
+    assert outcome.result == "failed" and outcome.codes == ("DL1106",)
 
 
 def test_a_rule_of_functions_is_reached_through_its_callers() -> None:

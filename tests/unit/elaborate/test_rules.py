@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -389,3 +390,73 @@ def test_a_solver_that_is_not_one_is_found_by_its_transpose() -> None:
     source = "fn s(A: f64[2] -o f64[2], b: f64[2]) -> f64[2] = b + [A(b)[1], 0]\nrule s(A, b) by linear_solve A\n"
     source += "let m: f64[2, 2] = [[2, 1], [0, 3]]\nfn f(b: f64[2]) -> f64[2] = s(linear |v| m @ v, b)"
     assert compared(source, "f", [1.0, 2.0]).turned > 0.01
+
+
+COMPLEX = """
+float f64
+fn cube_root(p: c128, z0: c128) -> c128 {
+  var z = z0
+  for _ in 0..40 { z -= (z^3 - p) / (3 * z^2) }
+  stop(z)
+}
+rule cube_root(p, z0) by implicit |z| z^3 - p
+fn first(p: c128) -> c128 = (|p| cube_root(p, 1.0 + 0.5j))'(p)
+fn second(p: c128) -> c128 = (|p| cube_root(p, 1.0 + 0.5j))''(p)
+
+fn step(z: c128[2], t: f64, p: c128[2], k: f64) -> (c128[2], f64) {
+  let w = 0.3 * conj(z) * c128(k) + 0.1 * z * z[0] + p + 0.1 * c128(t)
+  (w, 0.2 * t + 0.1 * real(w[0] * w[1]) + k)
+}
+fn unrolled(p: c128[2], k: f64) -> (c128[2], f64) {
+  var (z, t) = (p, k)
+  for _ in 0..150 { (z, t) = step(z, t, p, k) }
+  (z, t)
+}
+fn settled(p: c128[2], k: f64) -> (c128[2], f64) {
+  let (z, t) = unrolled(p, k)
+  (stop(z), stop(t))
+}
+rule settled(p, k) by implicit |(z, t)| { let (w, s) = step(z, t, p, k)
+  (w - z, s - t) }
+fn size(f: (c128[2], f64) -> (c128[2], f64), p: c128[2], k: f64) -> f64 {
+  let (z, t) = f(p, k)
+  real(z[0] * z[1]) + imag(z[0])^2 + t * abs(z[1])
+}
+fn slopes(p: c128[2], k: f64) -> (c128[2], f64) {
+  let d = grad[p, k](|p, k| size(settled, p, k))(p, k)
+  (d.p, d.k)
+}
+fn slopes_of_steps(p: c128[2], k: f64) -> (c128[2], f64) {
+  let d = grad[p, k](|p, k| size(unrolled, p, k))(p, k)
+  (d.p, d.k)
+}
+fn twice(p: c128[2], k: f64) -> c128[2] = grad(|p| grad(|k| size(settled, p, k))(k))(p)
+fn twice_of_steps(p: c128[2], k: f64) -> c128[2] = grad(|p| grad(|k| size(unrolled, p, k))(k))(p)
+fn pushed(p: c128[2], k: f64) -> (f64, f64) = jvp[p](|p, k| size(settled, p, k))(p, k, conj(p))
+fn pushed_of_steps(p: c128[2], k: f64) -> (f64, f64) = jvp[p](|p, k| size(unrolled, p, k))(p, k, conj(p))
+"""
+
+
+def test_an_implicit_function_of_complex_numbers() -> None:
+    """Holomorphic, with complex derivatives; and not, where the equation is one of real and imaginary parts."""
+    of: Any = difflang.loads(COMPLEX, name="implicit")
+    p = 2.0 + 1.0j
+    z = p ** (1 / 3)
+    np.testing.assert_allclose(of.first(p), 1 / (3 * z * z), rtol=1e-14)
+    np.testing.assert_allclose(of.second(p), -2 / 9 * z / p / p, rtol=1e-13)
+    given = np.array([0.3 + 0.2j, -0.1 + 0.4j]), 0.5
+    for name in ("slopes", "twice", "pushed"):
+        got, want = (getattr(of, n).interpret(*given) for n in (name, f"{name}_of_steps"))
+        pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
+        for g, w in pairs:
+            np.testing.assert_allclose(np.asarray(g), np.asarray(w), rtol=1e-12, err_msg=name)
+
+
+def test_an_implicit_function_that_is_not_holomorphic_has_no_complex_derivative() -> None:
+    text = """float f64
+fn f(p: c128) -> c128 = stop(p)
+rule f(p) by implicit |z| conj(z) - p
+fn slope(p: c128) -> c128 = f'(p)
+"""
+    with pytest.raises(difflang.DifflangError, match="DL0408"):
+        difflang.loads(text, name="refused")

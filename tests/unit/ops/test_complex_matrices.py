@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.scipy.linalg import solve_triangular
+from jax.scipy.linalg import expm, solve_triangular
 
 import difflang
 from support.against_jax import check
@@ -50,7 +50,45 @@ CASES: dict[str, tuple[str, Callable[[Array], Array], Array]] = {
         lambda a: parts(solve_triangular(a, a * 1j, lower=False, trans=1)), GRADED),
     "LU": ("{ let (p, l, u) = lu(a)\n concat(parts(l * 1j), parts(u)) }",
         lambda a: by_lu(a), GRADED),
+    "QR": ("{ let (q, r) = qr(a)\n concat(parts(q), parts(r)) }", lambda a: by_qr(a), GRADED),
+    "QR of a stack": ("{ let (q, r) = qr(a)\n concat(parts(q), parts(r)) }", lambda a: by_qr(a), STACK),
+    "QR of more rows": ("{ let (q, r) = qr(a[.., 0..2])\n concat(parts(q), parts(r)) }", lambda a: by_qr(a[:, :2]), GRADED),
+    "QR of more columns": ("{ let (q, r) = qr(a[0..2])\n concat(parts(q), parts(r)) }", lambda a: wide_qr(a[:2]), GRADED),
+    "eigenvalues": ("{ let (w, v) = eigh(a)\n w }", lambda a: jnp.linalg.eigh(a)[0], GRADED),
+    "a function of a Hermitian matrix": (
+        "{ let (w, v) = eigh(a)\n concat(parts(v @ (complex(reshape(exp(w), [3, 1]), zeros(3, 1)) * conj(transpose(v)))), reshape(abs(v)^2, [-1])) }",
+        lambda a: by_eigh(a), GRADED),
+    "singular values": ("{ let (u, s, vt) = svd(a)\n s }", lambda a: jnp.linalg.svd(a)[1], GRADED),
+    "the nearest unitary matrix": (
+        "{ let (u, s, vt) = svd(a)\n concat(parts(u @ vt), reshape(abs(u)^2, [-1])) }", lambda a: nearest(a), GRADED),
+    "the same of more rows": (
+        "{ let (u, s, vt) = svd(a[.., 0..2])\n concat(parts(u @ vt), reshape(abs(u)^2, [-1])) }", lambda a: nearest(a[:, :2]), GRADED),
+    "the same of more columns": (
+        "{ let (u, s, vt) = svd(a[0..2])\n concat(parts(u @ vt), reshape(abs(u)^2, [-1])) }", lambda a: nearest(a[:2]), GRADED),
+    "the exponential": ("parts(expm(a))", lambda a: parts(expm(a)), GRADED / 3),
+    "exponentials": ("parts(expm(a))", lambda a: parts(jnp.stack([expm(x) for x in a])), STACK),
 }  # fmt: skip
+
+
+def by_qr(a: Array) -> Array:
+    q, r = jnp.linalg.qr(a)
+    return jnp.concatenate([parts(q), parts(r)])
+
+
+def wide_qr(a: Array) -> Array:
+    """JAX differentiates none with more columns than rows: that of the left square, and what Q makes of the rest."""
+    q, r = jnp.linalg.qr(a[:, :2])
+    return jnp.concatenate([parts(q), parts(jnp.concatenate([r, q.conj().T @ a[:, 2:]], axis=1))])
+
+
+def by_eigh(a: Array) -> Array:
+    w, v = jnp.linalg.eigh(a)
+    return jnp.concatenate([parts(v @ (jnp.exp(w)[:, None] * v.conj().T)), (jnp.abs(v) ** 2).ravel()])
+
+
+def nearest(a: Array) -> Array:
+    u, _, vt = jnp.linalg.svd(a, full_matrices=False)
+    return jnp.concatenate([parts(u @ vt), (jnp.abs(u) ** 2).ravel()])
 
 
 def l_and_u(a: Array) -> tuple[Array, Array]:
