@@ -116,15 +116,20 @@ def lowered(
     lowering_platforms: tuple[str, ...] | None = None,
 ) -> Any:
     """The program in JAX's own lowered form."""
+    with jax.enable_x64(True), paused():
+        return traced(graph, platform, sharding).lower(lowering_platforms=lowering_platforms)
+
+
+def traced(graph: Graph, platform: str, sharding: SingleDeviceSharding | None = None) -> Any:
+    """The program in JAX's own form, before it is lowered. 64-bit types must be switched on."""
     lowering = Lowering(jax, platform)
 
     def program(*arrays: Array) -> list[Array]:
         return lowering.graph(graph, *arrays)
 
     program.__name__ = program.__qualname__ = graph.name or "program"
-    with jax.enable_x64(True), paused():
-        specs = [spec(p.type, sharding) for p in graph.params]
-        return jax.jit(program, keep_unused=True).trace(*specs).lower(lowering_platforms=lowering_platforms)
+    specs = [spec(p.type, sharding) for p in graph.params]
+    return jax.jit(program, keep_unused=True).trace(*specs)
 
 
 def spec(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeDtypeStruct:
