@@ -283,7 +283,7 @@ class Annotations:
                 pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
                 told = [t is None or self.match_argument(a, t, waiting) for a, t in pairs]
                 return len(args) == len(type.args) and all(told)
-            case ((tree.TypeName() | tree.TypeApply() | tree.TypeCall()), (VariantType() | SumType())) if (
+            case ((tree.TypeName() | tree.TypeApply()), (VariantType() | SumType())) if (
                 variants := type.variants if isinstance(type, SumType) else (type,)
             ):
                 return not is_stacked(type) and fits_enum(self, written, variants[0], waiting)

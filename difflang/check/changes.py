@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from difflang.check.types import LangType, RecordType, TupleType
+from difflang.check.enums import fits_enum
+from difflang.check.reports import mistake
+from difflang.check.sums import is_stacked, joint, options_of
+from difflang.check.types import LangType, RecordType, SumType, TupleType, VariantType
 from difflang.ir.dims import Dim
 from difflang.ir.types import Tensor
 from difflang.syntax import tree
@@ -33,8 +36,24 @@ def fits_change(
         case tree.TypeTuple(items=parts), TupleType(items=items) if len(parts) == len(items):
             changes = [replace(written, args=(part,)) for part in parts]
             return all([names.matched(w, t, waiting) for w, t in zip(changes, items, strict=True)])
+        case tree.TypeName(path=(name,)), _ if name in names.generics and (name in names.bound or not names.rigid):
+            return fits_change_of(names, written, name, type)
+        case _, (VariantType() | SumType()) if variants := [o for o in options_of(type) if isinstance(o, VariantType)]:
+            value = replace(variants[0], tangent=False)
+            return variants[0].tangent and not is_stacked(type) and fits_enum(names, of, value, waiting)
         case _:
             return names.unifier.same(names.type(written), type)
+
+
+def fits_change_of(names: Annotations, written: tree.TypeCall, name: str, type: LangType) -> bool:
+    """Whether a type is that of changes of what a generic name stands for, if of another variant or function.
+
+    Errors: DL0204 where nothing has told what that is: a change does not tell which of its value do not change.
+    """
+    if name not in names.bound:
+        way = f"take the value too, of type `{name}`, or the change as one of any type, `{name}: vec`"
+        raise mistake("DL0204", f"`{name}` cannot be told from a change alone", (written.span, ""), help=way)
+    return joint(names.unifier, names.type(written), type) is not None
 
 
 def told_by_fields(names: Annotations, type: RecordType) -> tuple[object, ...]:

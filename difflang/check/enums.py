@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from difflang.check.reports import Undecided
@@ -34,8 +33,6 @@ def fits_enum(
 ) -> bool:
     """An enum fits its name, applied to what it is applied to as far as that is known."""
     match written:
-        case tree.TypeCall(path=("D",), args=(arg,)):
-            return type.tangent and fits_enum(names, arg, replace(type, tangent=False), waiting)
         case tree.TypeName(path=path) | tree.TypeApply(path=path):
             args = written.args if isinstance(written, tree.TypeApply) else ()
             if names.records(".".join(path)) is not type.decl or type.tangent or len(args) != len(type.args):

@@ -170,7 +170,7 @@ def not_declared_linear(decl: tree.Fn, param: tree.Param, term: Term, span: Span
 
 
 def told_by_others(param: tree.Param, annotations: Annotations) -> int:
-    """When to match a parameter: sizes given as numbers first, formulas of several sizes last."""
+    """When to match a parameter: sizes given as numbers first, then formulas of several sizes and changes of others."""
     if param.type is None or is_dim(param.type):
         return 0
     todo, several = [param.type], False
@@ -178,6 +178,8 @@ def told_by_others(param: tree.Param, annotations: Annotations) -> int:
         part = todo.pop()
         if isinstance(part, tree.TypeApply):
             todo += [a for a in part.args if not isinstance(a, tree.AnyShape)]
+        if isinstance(part, tree.TypeCall) and not annotations.generics.keys().isdisjoint(free_names(part)):
+            return 3
         several = several or (isinstance(part, tree.DimBinary) and len(free_names(part) - annotations.bound.keys()) > 1)
     return 2 if several else 1
 

@@ -121,3 +121,29 @@ def test_newtons_method_with_conjugate_gradients() -> None:
     f = "fn f(x: f64[n]) -> f64 = sum(exp(x) - 2 * x) + 0.5 * sum(x)^2\n"
     x = answer("newton_cg(f, [1.0, 0.0, -1.0])", CG + f)
     np.testing.assert_allclose(np.exp(x) - 2 + np.sum(x), np.zeros(3), atol=1e-9)
+
+
+@pytest.mark.parametrize("parameters", ["p: P, d: D(P)", "d: D(P), p: P"])
+def test_whatever_has_changes_is_moved(parameters: str) -> None:
+    """An enum of a known variant or one that the run chooses too, the change before its value or after it."""
+    order = ("p", "d") if parameters.startswith("p") else ("d", "p")
+    source = f"""
+enum Shape {{ Circle(r: f64), Box(w: f64, h: f64) }}
+record Named {{ x: f64, n: i32 }}
+fn area(s: Shape) -> f64 = match s {{ Circle(r) => r^2, Box(w, h) => w * h }}
+fn made(big: bool, x: f64) -> Shape = if big {{ Box(x, 2.0 * x) }} else {{ Circle(x) }}
+fn moved[P]({parameters}) -> P = p + 0.5 * d
+fn at(p: Shape) -> f64 {{ let d = grad(area)(p)
+  area(moved({", ".join(order)})) }}
+fn named(p: Named) -> f64 {{ let d = grad(|q| q.x^2)(p)
+  moved({", ".join(order)}).x }}
+"""
+    ask = "(at(Circle(3.0)), at(made(false, 3.0)), at(made(true, 3.0)), named(Named(x = 1.0, n = 2)))"
+    compare(answer(ask, source), (36.0, 36.0, 6.0 * 7.5, 2.0), 0)
+
+
+def test_a_change_alone_does_not_tell_its_value() -> None:
+    source = f"{RECORDS}fn f[P](d: D(P)) -> f64 = norm(d)\n"
+    assert answer("f([3.0, 4.0])", source) == 5.0
+    ask = "print(f(zero(outer([1.0, 2.0], 1.0, 1.0, [1.0, 2.0]))))\n"
+    assert [c for c, _ in codes(f"float f64\n{source}{ask}")] == ["DL0204"]
