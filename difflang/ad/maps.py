@@ -16,6 +16,7 @@ from difflang.ir.types import History
 from difflang.ops.regions import Linearized, Mask
 from difflang.passes.dce import dce
 from difflang.passes.optimize import tidied
+from difflang.passes.repeated import endless_where_repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def split(graph: Graph, active: Mask) -> Split:
     Cost: linear. Derivative equations in the graph are expanded first.
     """
     ad = Expansion()
-    plain = dce(ad.graph(tidied(graph)))
+    plain = dce(ad.graph(tidied(endless_where_repeated(graph))))
     wanted = tuple([r.type.tangent is not None for r in plain.results])
     lin = ad.ad.linearize(plain, active, wanted)
     tangent, residuals = with_makers(lin)

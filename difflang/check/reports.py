@@ -34,7 +34,7 @@ def too_deep(span: Span) -> DifflangError:
 
 
 def unbound_size(span: Span, name: str) -> DifflangError:
-    way = "a size is bound where a parameter's type first names it"
+    way = f"a size is bound where a parameter's type first names it, or is a parameter itself: `{name}: dim`"
     return mistake("DL0203", f"the size `{name}` is not bound here", (span, ""), help=way)
 
 
@@ -59,6 +59,9 @@ def kind_of(decl: tree.Record | tree.Enum) -> str:
 def unknown_type(
     place: Span, name: str, known: Sequence[str], generics: Collection[str], bounds: Collection[str]
 ) -> DifflangError:
+    if name in DTYPES:
+        way = f"sizes stand in brackets: `{name}[n, m]`"
+        return mistake("DL0202", f"the type `{name}` takes nothing in parentheses", (place, ""), help=way)
     near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *generics, *known])
     way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
     if name in generics:

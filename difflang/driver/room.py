@@ -10,6 +10,7 @@ from difflang.elaborate.context import Session
 from difflang.elaborate.failure import Site
 from difflang.ir.graph import Graph, inner_first
 from difflang.ir.types import History, Type
+from difflang.passes.repeated import endless_where_repeated
 from difflang.passes.sized import sized
 
 T = TypeVar("T")
@@ -55,9 +56,9 @@ class Elastic(Generic[T]):
 
 
 def with_room(graph: Graph, room: Room) -> Graph:
-    """The graph with room in numbers; a graph without recursion as it is."""
+    """The graph with room in numbers; a graph without recursion as it is. Inside loops any number of steps is taken."""
     numbers = {"frames": room.frames, "steps": room.steps}
-    return sized(graph, numbers.__getitem__)
+    return sized(endless_where_repeated(graph), numbers.__getitem__)
 
 
 def keeps_steps(graph: Graph) -> bool:

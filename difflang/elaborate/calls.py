@@ -179,6 +179,8 @@ def function(cx: Context, term: Term, span: Span) -> Closure | Opaque | Sum:
         indexed = isinstance(term, Array) and term.tensor.shape
         indexed = indexed or (isinstance(term, Sum) and isinstance(term.parts[0], Closure))
         way = f"an array is indexed in brackets: `{span.text}[i]`" if indexed and "\n" not in span.text else ""
+        if span.text in BUILTINS:
+            way = f"a value called `{span.text}` hides the function here: give it another name"
         raise cx.error("DL0320", "a function is expected here", span, f"this is {show_type(type_of(term))}", way)
     assert isinstance(term, (Closure, Opaque, Sum))
     return term

@@ -87,7 +87,8 @@ def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[T
         tangents = args.items[len(args.items) - len(wrt) :] if len(args.items) > len(wrt) else []
         args = Args(args.span, args.items[: len(args.items) - len(wrt)])
         if not tangents:
-            raise cx.error("DL0404", "`jvp` takes the arguments, then a tangent for each it is taken in", args.span)
+            message, way = "`jvp` takes the arguments, then a tangent for each it is taken in", "write `jvp(f)(x, dx)`"
+            raise cx.error("DL0404", message, args.span, "", way)
     args = yield by_position(cx, f, args, 1 + max(position for position, _ in wrt))
     for position, _ in wrt:
         if position >= len(args.items):

@@ -293,6 +293,8 @@ def other_than_field(base: Term, name: str) -> str:
         return "a tuple is taken apart: `let (a, b) = t`"
     if isinstance(base, Array) and name in OF_ARRAYS:
         return OF_ARRAYS[name]
+    if isinstance(base, (Variant, Sum)):
+        return "what an enum holds is taken out by `match`"
     return f"it is a function: `x.{name}()`" if name in BUILTINS else "only records have fields"
 
 

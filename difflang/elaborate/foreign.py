@@ -17,13 +17,27 @@ HOST_ONLY = {
     "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
 }
 PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
+# What the modules of the standard library offer, to say which one to import.
+LIBRARY = {
+    "linalg": ("cg", "least_squares", "power_iteration"),
+    "math": ("bisect", "lerp", "logit", "polynomial", "trapezoid"),
+    "ode": ("dopri5", "rk4"),
+    "optim": ("Moments", "adam", "moments", "momentum", "sgd"),
+}
 ELSEWHERE = {
+    **{name: f"import it: `import {module} ({name})`" for module, names in LIBRARY.items() for name in names},
     "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
     "range": "a range is written `0..n`",
     "None": "a function without a result gives `()`",
     "True": "it is written `true`",
     "False": "it is written `false`",
     "arange": "write `iota(n)`",
+    "append": "an array keeps its size: `concat(x, [y])` makes a longer one, and `yield` in a loop one of its items",
+    **dict.fromkeys(("randn", "randint", "gauss"), "draw with `normal(n)`, `uniform(n)` or `permutation(n)`"),
+    **dict.fromkeys(("rand", "random"), "draw with `uniform(n)`"),
+    **dict.fromkeys(("ln", "logn"), "write `log(x)`"),
+    "einsum": "write a comprehension: `[for i, k => sum(for j => a[i, j] * b[j, k])]`",
+    "type": "`difflang check` reports types where they do not fit; a declared one is checked: `let x: f32[n] = e`",
     "matmul": "write `x @ y`",
     "power": "write `x ^ y`",
     "pow": "write `x ^ y`",

@@ -167,6 +167,11 @@ def point(cx: Context, e: tree.Expr, index: Array, size: Dim) -> Array:
     return cx.integer(static, e.span)
 
 
+def is_negative(*ends: Dim) -> bool:
+    """Whether one of them is a negative number, as other languages have it for the end of an axis."""
+    return any(isinstance(end, int) and end < 0 for end in ends)
+
+
 def ranged(cx: Context, e: tree.Expr, start: Array, stop: Array, step: Array | None, size: Dim) -> Part:
     stride = step.static if step is not None else 1
     if not isinstance(stride, int) or stride < 1:
@@ -177,9 +182,9 @@ def ranged(cx: Context, e: tree.Expr, start: Array, stop: Array, step: Array | N
             isinstance(d, int) and d < 0 for d in (size - last, last - first)
         )
         if not inside:
-            raise cx.error(
-                "DL0326", f"the range {first}..{last} does not lie in 0..{size}", e.span, f"this axis has {size} places"
-            )
+            way = f"a range counts from the front: the end of the axis is {size}" if is_negative(first, last) else ""
+            message = f"the range {first}..{last} does not lie in 0..{size}"
+            raise cx.error("DL0326", message, e.span, f"this axis has {size} places", way)
         length = floor_div(last - first + (stride - 1), stride)
         all_of_it = first == 0 and last == size and stride == 1
         return Part(cx.integer(first, e.span), length, stride, whole=all_of_it)

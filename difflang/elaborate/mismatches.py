@@ -11,7 +11,7 @@ from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.reports import mistake
 from difflang.check.types import DTypeVar, dtype_text, pruned, show_type
 from difflang.elaborate.spelling import quoted, way_out
-from difflang.elaborate.terms import Array, Closure, Opaque, Record, Sum, Term, Tuple, Variant, type_of
+from difflang.elaborate.terms import Array, Closure, Opaque, Past, Record, Sum, Term, Tuple, Variant, type_of
 from difflang.ir.types import C64, WHOLE_OF
 from difflang.syntax import tree
 
@@ -76,6 +76,8 @@ def not_indexed(e: tree.Index, base: Term) -> DifflangError:
         case Closure(code=DerivativeCode(operator=operator), captures=(f,)):
             taken_in = ", ".join(quoted(s.span) for s in e.subscripts)
             way = f"what a derivative is taken in stands before the function: `{operator}[{taken_in}]({called(f)})`"
+        case Past():
+            way = f"a history has no places: go through it by `for v in {text}`, or fold it with `reduce`"
         case Closure() | Opaque() | Sum():
             way = f"a function is called in parentheses, without sizes and types: `{text}(…)`"
         case _:

@@ -16,7 +16,7 @@ from difflang.elaborate.mismatches import no_broadcast, no_conversion
 from difflang.elaborate.names import nodes
 from difflang.elaborate.numbers import OF_COMPLEX
 from difflang.elaborate.products import matmul
-from difflang.elaborate.terms import Array, Poison, Record, Static, Sum, Term, Tuple, Variant, type_of
+from difflang.elaborate.terms import Array, Poison, Record, Static, Sum, Term, Text, Tuple, Variant, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.op import OPS, TypeMismatch
@@ -53,7 +53,8 @@ def array(cx: Context, term: Term, span: Span, what: str = "an array or a number
         return term
     if isinstance(term, Poison):
         raise Reported
-    raise cx.error("DL0313", f"{what} is expected here", span, f"this is {show_type(type_of(term))}")
+    way = 'texts are put together in one: `"{a}{b}"`' if isinstance(term, Text) else ""
+    raise cx.error("DL0313", f"{what} is expected here", span, f"this is {show_type(type_of(term))}", way)
 
 
 # ---- Broadcasting

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def draw(cx: Context, args: Args, name: str) -> Term:
     """`normal(n, m)`: standard normal numbers; `uniform(n, m)`: in [0, 1)."""
     if args.named:
-        raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span)
+        way = f"draws begin elsewhere with `--seed`, or with a key: `with_key(key(7)) {{ {name}(n) }}`"
+        raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span, "", way)
     shape = shape_of(cx, args.items)
     dtype = literal_dtype(0.0, cx.module.default_float)
     dtype.candidates = tuple(c for c in dtype.candidates if c.is_float)

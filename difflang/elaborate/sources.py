@@ -10,6 +10,7 @@ from difflang.check.types import LangType, RecordType, mapped, show_type
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.histories import history_source
 from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.spelling import quoted
 from difflang.elaborate.terms import (
     Array,
     Past,
@@ -95,8 +96,15 @@ def source(cx: Context, term: Term, span: Span) -> Source:
         case Poison():
             raise Reported
         case _:
-            found, way = f"this is {show_type(type_of(term))}", fields_way(type_of(term))
+            found, way = f"this is {show_type(type_of(term))}", way_through(term, span)
             raise cx.error("DL0329", "a loop goes through a range or an array", span, found, way)
+
+
+def way_through(term: Term, span: Span) -> str:
+    """How to go through what is neither a range nor an array."""
+    if isinstance(term, Array) and term.tensor.dtype.is_integer:
+        return f"a range is written `0..{quoted(span, 'n')}`"
+    return fields_way(type_of(term))
 
 
 def fields_way(type: LangType) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from difflang.base.codes import nearest
 from difflang.base.source import Source
 from difflang.syntax.situation import Situation, look
 
@@ -174,6 +175,8 @@ MISTAKES = (
             "write `sum(for x in xs => x^2)`"),
     Mistake("DL0126", "x = [for a in b: a]", "opener at", "a comprehension has `=>` before its body", "",
             (("GIVES",),), only_if_mended=True),
+    Mistake("DL0126", "x = [for a in b -> a]", "opener at", "a comprehension has `=>` before its body", "",
+            (("GIVES",),), only_if_mended=True),
     Mistake("DL0126", "x = [for a in b { a }]", "opener at", "a comprehension has `=>` before its body",
             "write `[for x in xs => x^2]`", (("GIVES",),), r"(?=\{)", only_if_mended=True),
     Mistake("DL0127", "x = a[1:3]", "opener at", "a range of indices is written `a[1..3]`", "", (("RANGE",),)),
@@ -233,6 +236,12 @@ WORDS = {
 }  # fmt: skip
 
 
+# Words that begin a line, and whether what follows, up to its end, may be a line by itself.
+HEADS = {
+    **dict.fromkeys(("assert", "host", "import", "let", "pub", "return", "var", "yield"), True),
+    **dict.fromkeys(("bench", "enum", "extern", "for", "match", "record", "rule", "test", "while"), False),
+}
+AFTER_WORDS = ("NAME", "INT", "FLOAT", "STRING", "not", "fn", "let", "record", "enum")
 ELSE_IF = ("elif", "elseif", "elsif")
 
 
@@ -244,9 +253,25 @@ def like(situation: Situation) -> Iterator[Mistake]:
     if situation.word in WORDS and situation.before == "NAME" and not situation.operand and situation.at != "_NL":
         message = f"`{situation.word}` is a word of another language"
         yield Mistake("DL0108", "", "", message, WORDS[situation.word], word=True)
+    if (word := meant(situation)) == "else":
+        yield Mistake("DL0101", "", "", f"there is no word `{situation.text}`", f"did you mean `{word}`?", (("ELSE",),))
+    elif word:
+        mends, take = ((("_NL",),), r"(?=\S)") if HEADS[word] else ((), "")
+        message = f"there is no word `{situation.word}`"
+        yield Mistake("DL0101", "", "", message, f"did you mean `{word}`?", mends, take, word=True)
     for mistake, example in _situations():
         if all(getattr(situation, part) == getattr(example, part) for part in mistake.by.split()):
             yield mistake
+
+
+def meant(situation: Situation) -> str | None:
+    """The word that was misspelt, where a name stands as only a word can: at the head of a line, or after a block."""
+    if situation.kind == "NAME" and situation.before == "}":
+        return nearest(situation.text, ("else",))
+    if situation.before != "NAME" or situation.operand or situation.at not in AFTER_WORDS:
+        return None
+    word = nearest(situation.word, HEADS) if situation.wrapped and len(situation.word) > 2 else None
+    return None if word == situation.word else word
 
 
 @cache

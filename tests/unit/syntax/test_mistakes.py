@@ -48,6 +48,35 @@ def test_words_of_other_languages(word: str) -> None:
     assert codes(f"let {word} = 1\n{word}(x)\n{word} = x.{word}") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("fro i in 0..3 { x += 1 }", "for"),
+        ("whlie x > 0 { x -= 1 }", "while"),
+        ("fn f(x: f32) -> f32 {\n  retrun x\n}", "return"),
+        ("recrod P { x: f32 }", "record"),
+        ("lte x = 3", "let"),
+        ("vra x = 3", "var"),
+        ("improt optim", "import"),
+        ("enmu E { A }", "enum"),
+        ("fn f(x: f32) -> f32 {\n  macth x { _ => 1.0 }\n}", "match"),
+        ('tset "a" { assert true }', "test"),
+        ("for i in 0..3 {\n  yeild i\n}", "yield"),
+        ("let y = if c { 1 } esle { 2 }", "else"),
+    ],
+)
+def test_a_misspelt_word_is_named(text: str, word: str) -> None:
+    parsed = read(f"{text}\nlet below = 1\n")
+    assert [(r.code, r.helps) for r in parsed.diagnostics] == [("DL0101", (f"did you mean `{word}`?",))]
+    assert "below" in lets(parsed)
+
+
+@pytest.mark.parametrize("text", ["lets x", "x y", "fort 3", "rules y", "tests x"])
+def test_a_name_near_a_word_is_asked_about_only_where_it_stands_as_a_word(text: str) -> None:
+    assert codes(f"f({text.split()[0]})\n{text.split()[0]} = 2") == []
+    assert len(codes(text)) == 1
+
+
 @pytest.mark.parametrize("text", forms())
 def test_no_form_of_the_language_is_taken_for_a_mistake(text: str) -> None:
     assert codes(text) == []

@@ -1,0 +1,46 @@
+"""What a person who comes from another language writes, and the way out that a report names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import difflang
+from difflang.base.resources import stdlib_files
+from difflang.elaborate.foreign import LIBRARY
+
+PROGRAMS = {
+    "let sum = 3.0\nprint(sum([1.0, 2.0]))": "a value called `sum` hides the function here: give it another name",
+    "fn f(x: f32[n]) -> f32 {\n  for i in n { }\n  1.0\n}": "a range is written `0..n`",
+    "fn f(x: f32(n, m)) -> f32 = 1.0": "sizes stand in brackets: `f32[n, m]`",
+    "fn f(k: i32) -> f32[k] = zeros(k)": "or is a parameter itself: `k: dim`",
+    "print([1.0, 2.0][..-1])": "a range counts from the front: the end of the axis is 2",
+    "fn f(x: f32) -> f32 = x\nprint(jvp(f)(1.0))": "write `jvp(f)(x, dx)`",
+    "enum S { A(x: f32), B }\nfn f(s: S) -> f32 = s.x": "what an enum holds is taken out by `match`",
+    "fn f(n: i32) -> i32 {\n  var k = n\n  let h = while k > 0 {\n    k -= 1\n    yield k\n  }\n  h[0]\n}":
+        "a history has no places: go through it by `for v in h`, or fold it with `reduce`",
+    'print("a" + "b")': 'texts are put together in one: `"{a}{b}"`',
+    "print(normal(3, seed = 1))":
+        "draws begin elsewhere with `--seed`, or with a key: `with_key(key(7)) { normal(n) }`",
+    "let p = [1.0]\nprint(adam(p, p, p))": "import it: `import optim (adam)`",
+    "print(randn(3))": "draw with `normal(n)`, `uniform(n)` or `permutation(n)`",
+    "let x = [1.0]\nx.append(2.0)": "`concat(x, [y])` makes a longer one",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", PROGRAMS)
+def test_the_way_out_is_named(source: str) -> None:
+    with pytest.raises(difflang.CheckError) as caught:
+        difflang.loads(source)
+    helps = " ".join(h for d in caught.value.diagnostics for h in d.helps)
+    assert PROGRAMS[source] in helps
+
+
+def test_the_names_of_the_standard_library_are_its_names() -> None:
+    found = {
+        path.stem: tuple(sorted(re.findall(r"^pub (?:fn|record|enum) (\w+)", path.read_text(), re.MULTILINE)))
+        for path in stdlib_files()
+        if path.stem != "prelude"
+    }
+    assert found == LIBRARY
