@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from difflang.driver.check_grad import chosen_entry, found_arrays
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument
 from difflang.driver.program import Checked, loaded
-from difflang.driver.rulecheck import Comparison, compare, not_given_back
+from difflang.driver.rulecheck import Comparison, compare, not_given_back, unsteadiness
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Session
 from difflang.elaborate.names import free_names
@@ -24,6 +25,10 @@ from difflang.syntax import tree
 
 POINTS = 3
 KEPT = ("DL03", "DL04", "DL08", "DL09", "DL12")  # families that keep a function from being compared at what is drawn
+
+
+class Unsteady(Exception):
+    """The derivative of the body is one of rounding, and no rule can agree with it."""
 
 
 class NotComparable(Exception):
@@ -40,7 +45,7 @@ def rule_faults(checked: Checked, path: Path | None, rule: tree.Rule, seed: int)
     reasons: list[str] = []
     for decl in callers(checked, rule):
         try:
-            found = [faults(checked, path, rule, decl, seed + i) for i in range(POINTS)]
+            found = at_points(checked, path, rule, decl, seed)
         except DifflangError as error:
             if not error.diagnostics[0].code.startswith(KEPT):
                 raise
@@ -48,9 +53,22 @@ def rule_faults(checked: Checked, path: Path | None, rule: tree.Rule, seed: int)
             continue
         finally:
             checked.module.host = {}
-        return next((f for f in found if f), [])
+        if found is not None:
+            return found
+        reasons.append(f"rounding decides the derivative of `{decl.name}` without the rule at what is drawn")
     way = f"compare it with a function that calls `{rule.name}` and takes numbers only"
     raise NotComparable(f"{reasons[0]}: {way}" if reasons else way)
+
+
+def at_points(
+    checked: Checked, path: Path | None, rule: tree.Rule, decl: tree.Fn, seed: int
+) -> list[Diagnostic] | None:
+    """What comparisons at some points find; `None` where they tell nothing."""
+    found: list[list[Diagnostic]] = []
+    for i in range(POINTS):
+        with suppress(Unsteady):
+            found.append(faults(checked, path, rule, decl, seed + i))
+    return next((f for f in found if f), []) if found else None
 
 
 def callers(checked: Checked, rule: tree.Rule) -> Iterator[tree.Fn]:
@@ -75,9 +93,14 @@ def faults(checked: Checked, path: Path | None, rule: tree.Rule, decl: tree.Fn, 
     if found.turned <= tolerance and "stop" in free_names(checked.module.fns[rule.name].body):
         way = f"`difflang check-grad {rule.span.source.name}:{decl.name}` compares it with differences"
         raise NotComparable(f"the body of `{rule.name}` stops derivatives: {way}")
+    if found.change > tolerance and unsteadiness(checked, decl.name, values, path=path, seed=seed) > tolerance:
+        raise Unsteady
     labels = (Label(rule.name_span, said_of(found, tolerance)), Label(decl.name_span, f"compared {at}"))
-    way = f"`difflang check-grad {rule.span.source.name}:{decl.name}` shows more"
-    return [Diagnostic("DL0406", f"the rule of `{rule.name}` is not the derivative of its body", labels, (way,))]
+    ways = (
+        f"`difflang check-grad {rule.span.source.name}:{decl.name}` shows more",
+        f"arguments that `{decl.name}` is not meant for are not drawn where an `assert` in it fails",
+    )
+    return [Diagnostic("DL0406", f"the rule of `{rule.name}` is not the derivative of its body", labels, ways)]
 
 
 def inverse_faults(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from difflang.check.closures import DerivativeCode, FnCode
@@ -57,8 +58,8 @@ def compare(
     module = checked.module
     captured = loaded(checked, path)
     rng = np.random.default_rng(seed)
+    tangents = tangents_of(rng, arguments)
     ruled, bare = (Calls(m, name, arguments, captured) for m in (module, without_rules(module, captured)))
-    tangents = [random(rng, t) for a in arguments for t in leaf_types(tangent_type(a.type))]
     by_rule, by_body = ruled.push(tangents), bare.push(tangents)
     count = len(leaf_types(ruled.result))
     cts = [random(rng, t) for t in leaf_types(tangent_type(ruled.result))]
@@ -106,6 +107,39 @@ def apart(found: Any, wanted: Any, between: Any) -> float:
     size = max(float(np.max(np.abs(np.asarray(x, complex)))) for x in (wanted, between))
     most = float(np.max(np.abs(np.asarray(found, complex) - np.asarray(wanted, complex))))
     return float(np.nan_to_num(most / size if size else most, nan=np.inf))
+
+
+def unsteadiness(
+    checked: Checked, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
+) -> float:
+    """How much the derivative of the body changes with the last places of the arguments, relative to itself.
+
+    Where an iteration wanders before it ends, that is all of it: such a derivative tells nothing of a rule.
+    """
+    captured = loaded(checked, path)
+    module = without_rules(checked.module, captured)
+    tangents = tangents_of(np.random.default_rng(seed), arguments)
+    changes: list[Arrays] = []
+    for values in (arguments, [nearby(a) for a in arguments]):
+        calls = Calls(module, name, values, captured)
+        pushed = calls.push(tangents)
+        changes.append(pushed[len(leaf_types(calls.result)) :])
+    return worst(*changes)
+
+
+def nearby(value: HostValue) -> HostValue:
+    """The value with its floats some places on: so many that a sum with something larger moves too."""
+    if value.leaves is None:
+        return value
+    types = leaf_types(value.type)
+    steps = [64.0 * float(ml_dtypes.finfo(t.dtype.numpy).eps) if t.tangent is not None else None for t in types]
+    moved = [x if s is None else np.asarray(x * (1.0 + s)).astype(np.asarray(x).dtype)
+             for x, s in zip(value.leaves, steps, strict=True)]  # fmt: skip
+    return replace(value, leaves=tuple(moved))
+
+
+def tangents_of(rng: np.random.Generator, arguments: Sequence[HostValue]) -> list[np.ndarray]:
+    return [random(rng, t) for a in arguments for t in leaf_types(tangent_type(a.type))]
 
 
 def without_rules(module: Module, captured: Captured) -> Module:

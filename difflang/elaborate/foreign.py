@@ -31,6 +31,7 @@ ELSEWHERE = {
     "None": "a function without a result gives `()`",
     "True": "it is written `true`",
     "False": "it is written `false`",
+    "D": "a change is not written out: it comes from a derivative, or is `zeros_like(x)`",
     "arange": "write `iota(n)`",
     "append": "an array keeps its size: `concat(x, [y])` makes a longer one, and `yield` in a loop one of its items",
     **dict.fromkeys(("randn", "randint", "gauss"), "draw with `normal(n)`, `uniform(n)` or `permutation(n)`"),

@@ -366,6 +366,39 @@ fn square_root(a: f64) -> f64 = root(|x, p| x * x - p, 1.0 + a * a, 1.0)
     assert "compared at a: f64, seed 0" in wrong.report and "file.dfl:8:6" in wrong.report
 
 
+NEWTON = """float f64
+fn newton(f: (f64[n], f64[k]) -> f64[n], x0: f64[n], p: f64[k]) -> f64[n] {
+  var x = x0
+  var r = f(x, p)
+  while norm(r) > 1e-12 {
+    x = x - solve(jacobian(|x| f(x, p))(x), r)
+    r = f(x, p)
+  }
+  x
+}
+fn system(x: f64[2], p: f64[2]) -> f64[2] = [x[0]^2 + p[0] * x[1] - 3.0, x[0] * x[1]^2 - p[1]]
+fn sol(p: f64[2]) -> f64[2] = newton(system, [1.5, 1.5], p)
+"""
+
+
+def test_where_rounding_decides_the_derivative_of_a_body_it_tells_nothing_of_the_rule() -> None:
+    """At the first point that is drawn the iteration wanders for 217 steps, and its derivative is noise."""
+    (right,) = run(NEWTON + "rule newton(f, x0, p) by implicit |x| f(x, p)\n")
+    assert right.result == "passed", right.report
+    (wrong,) = run(NEWTON + "rule newton(f, x0, p) by implicit |x| f(x, 2.0 * p)\n")
+    assert wrong.result == "failed"
+    assert "seed 1" in wrong.report
+
+
+def test_where_it_does_so_everywhere_a_rule_is_skipped() -> None:
+    wild = (
+        "fn f(x: f64) -> f64 {\n  var y = 0.5 + 0.4 * sin(x)\n  for _ in 0..200 { y = 3.99 * y * (1.0 - y) }\n  y\n}\n"
+    )
+    (found,) = run(wild + "rule f(x) { (f(x), linear |dx| dx) }\n")
+    assert found.result == "skipped"
+    assert "rounding decides the derivative of `f`" in found.report
+
+
 def test_tests_run_after_rules_as_before() -> None:
     """A comparison leaves the file's names as they were."""
     text = "let k: f64 = 3\nfn f(x: f64) -> f64 = k * x\nrule f(x) { (f(x), linear |dx| k * dx) }\n"

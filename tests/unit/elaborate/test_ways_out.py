@@ -24,6 +24,7 @@ PROGRAMS = {
     "print(normal(3, seed = 1))":
         "draws begin elsewhere with `--seed`, or with a key: `with_key(key(7)) { normal(n) }`",
     "let p = [1.0]\nprint(adam(p, p, p))": "import it: `import optim (adam)`",
+    "record P { x: f32 }\nprint(D(P)(x = 1.0))": "a change is not written out",
     "print(randn(3))": "draw with `normal(n)`, `uniform(n)` or `permutation(n)`",
     "let x = [1.0]\nx.append(2.0)": "`concat(x, [y])` makes a longer one",
 }  # fmt: skip
