@@ -277,6 +277,8 @@ class Annotations:
                 return self.match_element(name, type)
             case tree.TypeApply(path=(name,)), Tensor() if name in self.generics or name in DTYPES:
                 return self.match_element(name, type) and self.match_shape(written.args, type.shape, waiting)
+            case tree.TypeApply(path=(name,)), _ if name in self.generics or name in DTYPES:
+                return False
             case tree.TypeApply(path=path, args=args), RecordType() if (
                 type.decl is self.records(".".join(path)) and not type.tangent
             ):

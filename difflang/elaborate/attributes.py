@@ -25,6 +25,7 @@ STRATEGIES = {  # and the number that each takes
 }
 Keep = tuple[int, int]
 ALL_AS_USUAL: Keep = (0, 0)
+MOST = 1_000_000  # for slots and for steps between them: they are counted in 32 bits, and a slot takes a little time
 FULL = 4096  # states that `full` has room for where only the run knows how many there are
 
 
@@ -60,9 +61,10 @@ def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
             takes = f"`{word}` takes {needs[0]} = a whole number" if needs else f"`{word}` takes nothing more"
             raise cx.error("DL0219", f"this means nothing to `{word}`", arg.span, "", takes)
         number = arg.value.value if isinstance(arg.value, tree.Int) else 0
-        if number < 1:
+        if not 1 <= number <= MOST:
             way = f"such as `{arg.name} = 32`"
-            raise cx.error("DL0219", f"`{arg.name}` is a whole number from 1 on, written here", arg.span, "", way)
+            message = f"`{arg.name}` is a whole number from 1 to {MOST:,}, written here"
+            raise cx.error("DL0219", message, arg.span, "", way)
     if needs and not number and word != "full":
         way = f"`@checkpoint({word}, {needs[0]} = 32)`"
         raise cx.error("DL0219", f"`{word}` needs {needs[0]}", attribute.span, "", way)

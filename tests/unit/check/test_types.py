@@ -156,3 +156,9 @@ def test_the_default_float_is_that_of_whole_numbers_in_float_places(text: str) -
     np.testing.assert_allclose(got, want, rtol=1e-15)
     short = ran(f"fn third[T: float](x: T) -> T = x / 3\nlet y = {text}\n")[0]["y"].leaves
     assert short is not None and np.asarray(short[0]).dtype == (np.complex64 if want.dtype.kind == "c" else np.float32)
+
+
+@pytest.mark.parametrize("value", ['"text"', "(1.0, 2.0)", "sin"])
+def test_what_is_no_array_does_not_fit_one(value: str) -> None:
+    """It is said of the argument, not of the size that it does not tell."""
+    assert codes(f"fn f(x: f32[n]) -> f32 = sum(x)\nprint(f({value}))\n") == [("DL0304", 2)]
