@@ -175,6 +175,7 @@ class Root:
     host_numbers: dict[Value, HostNumber] = field(default_factory=dict[Value, HostNumber])
     key: Value | None = None
     draws: int = 0
+    called_with: Value | None = None  # in a rule: the key with which its function was called
     in_range: set[tuple[Builder, Value, Dim]] = field(default_factory=set[Any])  # checked: where, which, below what
     effects: set[str] = field(default_factory=set[str])
     calls: set[tree.Fn] = field(default_factory=set[tree.Fn])  # declared functions whose bodies were not looked into

@@ -335,13 +335,13 @@ def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], 
     return called(cx, instance, results, instance.fails, span)
 
 
-def operands_of(cx: Context, instance: Instance, terms: list[Term], span: Span) -> Values:
-    """What the graph of an instance takes."""
+def operands_of(cx: Context, instance: Instance, terms: list[Term], span: Span, key: Value | None = None) -> Values:
+    """What the graph of an instance takes; if it draws, that `key` or one of its own."""
     operands = [v for t in terms for v in leaves(t)]
     for name, _ in instance.globals:
         operands += leaves(cx.global_term(name))
     if instance.random:
-        operands.append(cx.draw(span))
+        operands.append(key or cx.draw(span))
     cx.builder.span = span
     return tuple(map(cx.builder.own, operands))
 

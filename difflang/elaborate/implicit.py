@@ -40,9 +40,13 @@ def solved(
     f, moving = closure(cx, code, rule, equation)
     items = [(term, span) for term in (*arguments.values(), x)]
     active = [i for i, t in enumerate(tangents) if leaf_types(type_of(t))]
+    draws = cx.root.draws
     unknown = Closure(DerivativeCode("linearize", ((moving,),)), (f,))
     pair: Term = yield apply(cx, unknown, Args(span, items))
     assert isinstance(pair, Tuple)
+    if cx.root.draws > draws:
+        way = "draw outside, and pass on what was drawn"
+        raise mistake("DL1104", "the equation of a rule does not draw", (equation.body.span, ""), help=way)
     residual, slope = pair.items
     same_count(residual, x, equation.body.span)
     if tags_of(residual) or tags_of(x):

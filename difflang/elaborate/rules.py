@@ -17,6 +17,7 @@ from difflang.check.modules import Global, Module
 from difflang.check.reports import Undecided, mistake, not_this_type
 from difflang.check.sums import joint
 from difflang.check.types import (
+    KEY_DATA,
     UNIT,
     FnType,
     LangType,
@@ -108,11 +109,12 @@ def more_globals(cx: Context, instance: Instance, names: Sequence[Global]) -> li
 
 
 def again(cx: Context, code: FnCode, rule: Rule, terms: list[Term], span: Span) -> Term:
-    """The function itself, in its rule."""
+    """The function itself, in its rule; it draws what it drew when it was called."""
     if cx.root.deriving:
         message = f"the rule of `{code}` takes a derivative of `{code}`"
         raise mistake("DL1105", message, (span, "here"), help="the rule is that derivative: write it out")
-    operands = [*operands_of(cx, rule.instance, terms, span)]
+    key = cx.root.key if cx.root.key is cx.root.called_with else None
+    operands = [*operands_of(cx, rule.instance, terms, span, key)]
     operands += more_globals(cx, rule.instance, rule.globals)
     types = tuple(r.type for r in rule.instance.graph.results)
     types += tuple(v.type for v in leaves(cx.no_failure())) if rule.fails and not rule.instance.fails else ()
@@ -134,8 +136,6 @@ def ruled_instance(
     """The graphs of an instance and its rule, made once. What the rule reads besides is known after it was walked."""
     if instance.graph in session.ruled:
         return session.ruled[instance.graph]
-    if instance.random:
-        raise mistake("DL0801", "a rule of a function that draws is not there yet", (rule.name_span, ""))
     asked = Rule(instance, tuple(n for n, _ in instance.globals), instance.fails)
     session.ruling.append(instance.graph)
     try:
@@ -164,15 +164,22 @@ def elaborated(
     arguments = {name: rebuild(type, [next(rest) for _ in leaf_types(type)]) for name, type in types.items()}
     for name in asked.globals:
         cx.global_term(name)
+    if asked.instance.random:
+        cx.root.key = cx.root.called_with = cx.builder.param(KEY_DATA, "key")
+    key = [] if cx.root.key is None else [cx.root.key]
     errors, fresh = session.errors, cx.word.term
     value, changes, tangents = yield parts(cx, code, rule, arguments, asked.instance.type)
     if session.errors > errors:
         raise Reported
-    if cx.root.key is not None:
-        raise mistake("DL0801", "a rule that draws is not there yet", (rule.name_span, ""))
+    if cx.root.key is not None and not key:
+        message = f"the rule of `{code}` draws, and `{code}` does not"
+        way = "draw outside, and pass on what was drawn"
+        raise mistake("DL1104", message, (rule.name_span, ""), (code.decl.name_span, ""), help=way)
     names = tuple(cx.root.globals)
     fails = asked.fails or cx.word.term is not fresh
-    read = [v for n in names for v in leaves(cx.root.globals[n])]
+    theirs = len(asked.instance.globals)
+    read, more = ([v for n in part for v in leaves(cx.root.globals[n])] for part in (names[:theirs], names[theirs:]))
+    read = [*read, *key, *more]
     word = leaves(cx.failure) if fails else []
     pushed = cx.builder.finish(
         [*leaves(value), *word, *changes], params=[*params, *read, *tangents], name=f"{code}.rule"

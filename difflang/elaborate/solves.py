@@ -73,8 +73,6 @@ def call(
     same_space(code, forth, terms[roles.rhs], span)
     solve: Instance = yield instantiate(cx, code, (), {**terms, name: forth}, annotations, span)
     turned: Instance = yield instantiate(cx, code, (), {**terms, name: back}, annotations, span)
-    if solve.random:
-        raise mistake("DL0801", "a rule of a function that draws is not there yet", (rule.name_span, ""))
     given = {**terms, name: forth}
     operands = operands_of(cx, solve, list(given.values()), span)
     at = place_of(given, roles.rhs)

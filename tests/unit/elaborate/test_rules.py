@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -460,3 +461,46 @@ fn slope(p: c128) -> c128 = f'(p)
 """
     with pytest.raises(difflang.DifflangError, match="DL0408"):
         difflang.loads(text, name="refused")
+
+
+DRAWING = """
+float f64
+fn noisy(x: f64) -> f64 = DROPPED(x) * (1.0 + normal())
+rule noisy(x) {
+  let y = noisy(x)
+  (y, linear |dx| noisy(x) / x * dx)
+}
+fn cut(x: f64[3]) -> f64[3] = DROPPED(x) * normal(3) * uniform(3)
+rule cut(x) {
+  let (a, b) = (normal(3), uniform(3))
+  (cut(x), linear |dx| a * b * dx)
+}
+fn other(x: f64, k: key) -> f64 = DROPPED(x) * normal()
+rule other(x, k) { (other(x, k), linear |dx| { let s = with_key(k) { other(1.0, k) }
+  other(1.0, k) * dx + 0.0 * s * dx }) }
+fn guessed(A: f64[2] -o f64[2], b: f64[2]) -> f64[2] {
+  var x = b * normal(2)
+  for _ in 0..60 { x += 0.3 * (b - A(x)) }
+  DROPPED(x)
+}
+rule guessed(A, b) by linear_solve A
+fn all_of(x: f64) -> f64 {
+  var s = sum([for i in 0..3 => noisy(x * f64(i + 1))^2]) + other(x, key(5))^3
+  for i in 0..4 { s = sin(noisy(s)) + 0.1 * sum(cut([s, x, 1.0])^3) }
+  if x > 0.0 { s * noisy(x) + sum(guessed(linear |v| [2.0 * v[0] + x * v[1], v[1]], [x, 1.0])^2) } else { s }
+}
+fn first(x: f64) -> f64 = with_key(key(3)) { all_of(x) }
+fn second(x: f64) -> f64 = with_key(key(3)) { grad(all_of)(x) }
+fn third(x: f64) -> f64 = with_key(key(3)) { hvp(all_of)(x, 1.0) }
+fn fourth(x: f64) -> f64 = with_key(key(3)) { grad(|x| grad(all_of)(x))(x) }
+"""
+
+
+@pytest.mark.parametrize("name", ["first", "second", "third", "fourth"])
+def test_a_rule_of_what_draws(name: str) -> None:
+    """Its function draws in it what it drew; draws of its own are those of the body."""
+    ruled: Any = difflang.loads(DRAWING.replace("DROPPED", "stop"), name="drawing")
+    bare = re.sub(r"^rule (.|\n)*?\n(?=fn)", "", DRAWING, flags=re.MULTILINE)
+    plain: Any = difflang.loads(bare.replace("DROPPED", ""), name="drawing")
+    got, want = (float(getattr(of, name).interpret(0.7)) for of in (ruled, plain))
+    assert got == pytest.approx(want, rel=1e-11)
