@@ -34,6 +34,7 @@ from difflang.check.unify import Unifier
 from difflang.driver.draws import draws_from
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.pipeline import finished
+from difflang.driver.planning import limit_of, planned
 from difflang.driver.program import Checked, loaded
 from difflang.driver.room import LITTLE, Room
 from difflang.elaborate.context import Session
@@ -119,8 +120,10 @@ class Loaded:
             return elaborated(session or self.checked.session, self.module, name, type, arguments)
 
     def finished(self, entry: Entry, room: Room = LITTLE) -> Graph:
+        """The graph as it is lowered: under a limit on memory, with what its loops keep chosen by prediction."""
         with paused():
-            return finished(entry.graph, room)
+            limit = limit_of(entry.graph)
+            return planned(entry.graph, limit, room).graph if limit else finished(entry.graph, room)
 
     def constants(self, entry: Entry) -> tuple[Any, ...]:
         """The file's own values that a graph reads."""

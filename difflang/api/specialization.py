@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from difflang.driver.draws import seed_words
 from difflang.driver.enough import with_enough_room
 from difflang.driver.entry import Entry
 from difflang.driver.guard import explain, guarded, without_proved
+from difflang.driver.planning import fitted, limit_of
 from difflang.driver.room import LITTLE, Elastic, Room
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
@@ -29,6 +31,18 @@ from difflang.runtime.compile import Executable, compile
 from difflang.runtime.waiting import Waiter
 
 UNKNOWN = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A finished graph, and what runs it."""
+
+    graph: Graph
+    executable: Executable
+
+    @property
+    def bytes(self) -> int:
+        return self.executable.bytes
 
 
 class Specialization:
@@ -55,22 +69,27 @@ class Specialization:
         like = moved_like(type, signature, given)
         self.make = maker(self.entry.type, loaded.records, lambda type, leaves: function(loaded, type, leaves), like)
 
-    def compiled(self, room: Room) -> tuple[Graph, Executable]:
+    def compiled(self, room: Room) -> Made:
         """The finished graph, and what runs it without the numbers of a failure."""
         with self.loaded.lock:
+            if limit := limit_of(self.entry.graph):
+                return fitted(self.entry.graph, limit, room, self.made)[1]
             graph = self.loaded.finished(self.entry, room)
+        return self.made(graph)
+
+    def made(self, graph: Graph) -> Made:
         proved = without_proved(graph) if self.entry.fails else None
         self.fails = self.entry.fails and proved is None
         graph = graph if proved is None else proved
-        return graph, compile(guarded(graph) if self.fails else graph)
+        return Made(graph, compile(guarded(graph) if self.fails else graph))
 
     @property
     def graph(self) -> Graph:
-        return self.program.made[0]
+        return self.program.made.graph
 
     @property
     def executable(self) -> Executable:
-        return self.program.made[1]
+        return self.program.made.executable
 
     def grows(self, number: int, *, interpreted: bool = False) -> bool:
         """Whether a check failed for want of room that there is now."""
@@ -168,7 +187,7 @@ class Table:
         last = self.last.get(structure)
         if last is None:
             return UNKNOWN
-        compiled = last.program.made[1].compiled
+        compiled = last.program.made.executable.compiled
         if concrete and last.direct and compiled is not None:
             try:
                 results = compiled(*leaves)

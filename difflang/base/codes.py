@@ -71,6 +71,7 @@ CODES: dict[str, str] = {
     "DL0211": "a function that reads a variable of the file",
     "DL0212": "a name bound again that a function uses",
     "DL0219": "a strategy that means nothing",
+    "DL0220": "a limit on memory that is none",
     # ---- 03: types and shapes
     "DL0301": "a size for a type, or a type for a size",
     "DL0302": "a record without its arguments",
@@ -171,6 +172,7 @@ CODES: dict[str, str] = {
     "DL1007": "a recursion that goes too deep",
     "DL1010": "more equations than the back end takes at once",
     "DL1011": "the back end gave up",
+    "DL1012": "a limit on memory that cannot be kept",
     # ---- 11: rules and linearity
     "DL1101": "a function that is not linear",
     "DL1102": "a plain function where a linear one is needed",

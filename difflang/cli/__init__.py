@@ -1,4 +1,4 @@
-"""The command line: `difflang run`, `check`, `check-grad`, `test`, `bench`, `emit`.
+"""The command line: `difflang run`, `check`, `check-grad`, `test`, `bench`, `emit`, `memory`.
 
 Results go to stdout, everything else to stderr.
 """
@@ -17,7 +17,7 @@ from difflang.base.codes import CODES, nearest
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.resources import error_page
-from difflang.cli.shared import ENGINES, FLOATS, FULL, full_traceback, report, reported, search_path, source_of
+from difflang.cli.shared import ENGINES, FLOATS, FULL, budget, full_traceback, report, reported, search_path, source_of
 from difflang.cli.testing import bench, test
 
 words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
@@ -63,6 +63,7 @@ def main() -> None:
 @click.option("--device", help="Where functions run: cpu, gpu, tpu.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@budget
 @click.option(
     "--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read and written."
 )
@@ -70,7 +71,7 @@ def main() -> None:
 @full_traceback
 def run(
     file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
-    allow: tuple[Path, ...], folders: tuple[Path, ...],
+    budget: int, allow: tuple[Path, ...], folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input).
 
@@ -89,7 +90,7 @@ def run(
             click.echo(arguments.usage(checked.module, file))
             return
         access = program.access_to(path, allow)
-        program.run(checked, Engine(engine, device), access, seed, click.echo, report, words)
+        program.run(checked, Engine(engine, device, budget), access, seed, click.echo, report, words)
 
 
 @main.command()
@@ -185,6 +186,43 @@ def check_grad(
         report([*left, *[d for r in found for d in r.diagnostics()]])
         if not all(r.right for r in found):
             sys.exit(1)
+
+
+@main.command()
+@click.argument("program", metavar="FILE[:ENTRY]")
+@words_of_program
+@click.option("--wrt", help="Of the gradient in this parameter, `w` or `m.w`.")
+@click.option(
+    "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
+)
+@budget
+@click.option("--compile", "compiled", is_flag=True, help="Compile it too, and say what XLA takes.")
+@click.option("--json", "as_json", is_flag=True, help="The report as data.")
+@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="A picture: out.svg or out.png.")
+@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
+@full_traceback
+def memory(
+    program: str, words: tuple[str, ...], wrt: str | None, told: tuple[str, ...], budget: int, compiled: bool,
+    as_json: bool, save: Path | None, default_float: str | None, folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """What ENTRY needs in memory on the CPU, line by line: before it is compiled, and as planned under a limit."""
+    from difflang.driver import memory as accounting
+    from difflang.driver.emit import split_entry
+    from difflang.driver.program import check
+
+    with reported(usage=accounting.USAGE):
+        options = accounting.Options(pairs_of(told, "--arg", "TYPE"), wrt, budget, compiled, words)
+        file, entry = split_entry(program)
+        source, path = source_of(file)
+        checked = check(source, default_float, path, folders)
+        report(checked.diagnostics)
+        if checked.errors:
+            sys.exit(1)
+        found = accounting.memory(checked, path, entry, options)
+        click.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
+        if save is not None:
+            accounting.save(found, save)
 
 
 def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from difflang.base.amounts import amount
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
 from difflang.base.source import Source
 
@@ -25,6 +26,19 @@ def remember_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> N
 
 full_traceback = click.option(
     "--full-traceback", is_flag=True, expose_value=False, callback=remember_traceback, help="Show Python's frames too."
+)
+
+
+def amount_of(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
+    """`64MiB` in bytes, 0 for none."""
+    found = 0 if value is None else amount(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no amount of memory, such as 64MiB", ctx, param)
+    return found
+
+
+budget = click.option(
+    "--memory-budget", "budget", metavar="AMOUNT", callback=amount_of, help="The most a derivative may take, `64MiB`."
 )
 
 

@@ -4,39 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from difflang.base.collection import paused
 from difflang.driver.guard import Program, guarded
 from difflang.driver.pipeline import finished
+from difflang.driver.planning import fitted, limit_of
 from difflang.driver.room import LITTLE, Room
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
 from difflang.ir.types import Tensor
+
+if TYPE_CHECKING:
+    from difflang.runtime.compile import Executable
 
 SMALL = 24  # equations of a host expression on numbers that are not worth a compilation
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """`interpret` runs every graph in NumPy; `device` is a platform of JAX, None for its default."""
+    """`interpret` runs every graph in NumPy; `device` is a platform of JAX, None for its default.
+
+    A compiled program with a derivative takes at most `budget` bytes, if it is not 0.
+    """
 
     name: Literal["xla", "interpret"] = "xla"
     device: str | None = None
+    budget: int = 0
 
     def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE) -> Program:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
 
         With `guard` the last result is the number of the check that failed, in place of the whole failure.
+        Errors: DL1012 where a limit on memory cannot be kept.
         """
-        with paused():
-            ready = guarded(finished(graph, room)) if guard else finished(graph, room)
-        if self.name == "interpret" or small(ready):
-            return interpreted(ready)
-        from difflang.runtime.compile import compile
-        from difflang.runtime.devices import find
 
-        return compile(ready, find(self.device) if self.device is not None else None)
+        def compiled(done: Graph) -> Executable:
+            from difflang.runtime.compile import compile
+            from difflang.runtime.devices import find
+
+            return compile(guarded(done) if guard else done, find(self.device) if self.device is not None else None)
+
+        with paused():
+            if self.name == "xla" and (limit := limit_of(graph, self.budget)):
+                return fitted(graph, limit, room, compiled)[1]
+            done = finished(graph, room)
+        if self.name == "interpret" or small(done):
+            return interpreted(guarded(done) if guard else done)
+        return compiled(done)
 
 
 def small(graph: Graph) -> bool:

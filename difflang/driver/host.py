@@ -193,7 +193,7 @@ class Host(Bindings):
 
     def loop(self, e: tree.For | tree.While) -> Walk[HostValue]:
         """A loop; the array of what it yields, if it does."""
-        obey(self.here(), e.attributes, e.span)
+        obey(self.here(), e.attributes, e.span, loop=True)
         frame, items = self.frames[-1], list[HostValue]()
         yields = mentions(e.body, (tree.Yield,)) is not None
         over: Over | None = None

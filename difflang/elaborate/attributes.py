@@ -2,13 +2,14 @@
 
 They choose a strategy, never a meaning. What `@checkpoint` says of a loop goes into the graph as two numbers: for how
 many states there is room, and how many steps lie between them; 0 where it says nothing; and as `host`, where what is
-kept goes to the memory of the host.
+kept goes to the memory of the host. `@memory` is an attribute of the derivative in reverse of the function that has it.
 """
 
 from __future__ import annotations
 
 from math import isqrt
 
+from difflang.base.amounts import UNITS
 from difflang.base.codes import nearest
 from difflang.base.source import Span
 from difflang.elaborate.context import Context
@@ -29,8 +30,8 @@ MOST = 1_000_000  # for slots and for steps between them: they are counted in 32
 FULL = 4096  # states that `full` has room for where only the run knows how many there are
 
 
-def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span) -> None:
-    """Do what the attributes of what stands there say. Errors: DL0209, DL0219; DL0801 for those not there yet."""
+def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span, *, loop: bool = False) -> None:
+    """Do what the attributes of what stands there say. Errors: DL0209, DL0219, DL0220, DL0801."""
     for attribute in attributes:
         match attribute.name:
             case "unchecked":
@@ -39,12 +40,37 @@ def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span) -> Non
                 cx.session.unchecked.add(span)
             case "checkpoint":
                 cx.session.strategies[span] = strategy(cx, attribute)
+            case "memory" if loop:
+                raise cx.error("DL0220", "`@memory` stands before a function", attribute.span)
+            case "memory":
+                limit(cx, attribute)
             case name if name in KNOWN:
                 raise cx.not_yet(f"`@{name}` is", attribute.span, "leave it away: it never changes a result")
             case name:
                 near = nearest(name, KNOWN)
                 way = f"did you mean `@{near}`?" if near else f"there are @{', @'.join(KNOWN)}"
                 raise cx.error("DL0209", f"there is no attribute `@{name}`", attribute.span, "", way)
+
+
+def limit(cx: Context, attribute: tree.Attribute) -> int:
+    """The bytes of `@memory(…)`. Errors: DL0220."""
+    match attribute.args:
+        case (tree.Quantity(number=tree.Int() | tree.Float() as number, unit=unit),) if unit in UNITS:
+            if bytes := int(number.value * UNITS[unit]):
+                return bytes
+            raise cx.error("DL0220", "no program takes less than one byte", attribute.span)
+        case (tree.Quantity(unit=unit) as wrong,):
+            near = nearest(unit, UNITS)
+            way = f"did you mean `{near}`?" if near else f"there are {', '.join(UNITS)}"
+            raise cx.error("DL0220", f"there is no unit `{unit}` of memory", wrong.span, "", way)
+        case _:
+            way = "`@memory(256 MiB)`"
+            raise cx.error("DL0220", "`@memory` takes a number and a unit", attribute.span, "", way)
+
+
+def limit_of(cx: Context, decl: tree.Fn) -> int:
+    """The most bytes that a program with a derivative of a function may take, 0 if it says nothing. Errors: DL0220."""
+    return min([limit(cx, a) for a in decl.attributes if a.name == "memory"], default=0)
 
 
 def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:

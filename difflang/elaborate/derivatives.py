@@ -23,6 +23,7 @@ from difflang.check.types import (
 )
 from difflang.check.unify import narrow
 from difflang.elaborate.arguments import Args
+from difflang.elaborate.attributes import limit_of
 from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.control import closed
@@ -68,6 +69,7 @@ class Traced:
     result: Term  # over the graph's own values
     fails: bool
     chosen: bool  # a condition known beforehand left a part of the function out
+    limit: int = 0  # the most bytes that a program with a derivative of it in reverse may take
 
 
 def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
@@ -182,7 +184,14 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
         raise Reported
     settle_results(cx, result)
     consts, (graph,) = closed([builder], [[*leaves(result), *word]], [builder.params], [len(builder.params)])
-    return Traced(graph, points, consts, result, bool(word), inside)
+    return Traced(graph, points, consts, result, bool(word), inside, memory_limit(cx, f))
+
+
+def memory_limit(cx: Context, f: Term) -> int:
+    """What the function that is differentiated, however often, says of memory."""
+    while isinstance(f, Closure) and isinstance(f.code, DerivativeCode):
+        (f,) = f.captures
+    return limit_of(cx, f.code.decl) if isinstance(f, Closure) and isinstance(f.code, FnCode) else 0
 
 
 def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value], span: Span) -> Term:
@@ -278,7 +287,8 @@ def together_type(wrt: Sequence[Wrt], types: Sequence[LangType]) -> LangType:
 def reverse(cx: Context, traced: Traced, cts: Sequence[Value], span: Span) -> tuple[Values, Values]:
     """The `vjp` equation: the function's results, and a cotangent for each point."""
     wrt = (True,) * len(traced.points) + (False,) * len(traced.consts)
-    return differentiated(cx, "vjp", traced, cts, [p.type for p in traced.points], wrt, span)
+    attrs = {"limit": traced.limit} if traced.limit else {}
+    return differentiated(cx, "vjp", traced, cts, [p.type for p in traced.points], wrt, span, **attrs)
 
 
 def differentiated(

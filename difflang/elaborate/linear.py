@@ -72,6 +72,9 @@ from difflang.syntax import tree
 def linearized(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Term]:
     """`linearize`: the value and the derivative as a linear map; `vjp`: the value and that map turned round."""
     traced = yield trace(cx, f, args, wrt)
+    if traced.limit:
+        way = f"`grad` keeps to it; leave `@memory` away where `{code.operator}` is used"
+        raise cx.not_yet(f"a limit on the memory of a `{code.operator}` is", args.span, way)
     yield result_with_tangent(cx, code.operator, f, traced, args, wrt)
     watch(cx, f, traced, args, wrt)
     parts = [differentiable_part(cx, args.items[position], path) for position, path in wrt]

@@ -48,7 +48,7 @@ def loop_statement(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
 
 def loop_expression(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
     """The walk of a loop; what it yields, stacked, is its value."""
-    obey(cx, e.attributes, e.span)
+    obey(cx, e.attributes, e.span, loop=True)
     return for_loop(cx, e) if isinstance(e, tree.For) else while_loop(cx, e)
 
 

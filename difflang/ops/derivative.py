@@ -40,7 +40,7 @@ def jvp_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask) -> tu
     return *results, *tangents(results)
 
 
-def vjp_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask) -> tuple[Type, ...]:
+def vjp_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask, limit: int = 0) -> tuple[Type, ...]:
     """vjp(*xs, *cts) {f} -> *ys, *ct_xs."""
     (f,) = regions
     params, results = f.type
@@ -108,7 +108,8 @@ vjp = OPS.declare(
         unexpanded("vjp"),
         expand=vjp_expand,
         conjugates=True,
-        doc="""vjp(*xs, *cts) {f}: f's results and the cotangents of the params that `wrt` names.""",
+        doc="""vjp(*xs, *cts) {f}: f's results and the cotangents of the params that `wrt` names. The whole program
+        is to take at most `limit` bytes, if it is not 0.""",
     )
 )
 jet = OPS.declare(

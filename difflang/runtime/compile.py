@@ -72,6 +72,12 @@ class Executable:
         with jax.enable_x64(True):
             return compiled(*arrays)
 
+    @property
+    def bytes(self) -> int:
+        """What the compiled program takes: its arguments, its results, and what is between them."""
+        sizes: Any = getattr(self.build(), "memory_analysis")()  # noqa: B009 - jitted programs have more than a call
+        return sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
+
     def inline(self, arrays: Sequence[Array]) -> list[Array]:
         """The graph in the trace that is going on."""
         with jax.enable_x64(True):

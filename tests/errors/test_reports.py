@@ -1,6 +1,7 @@
 """Wrong programs and what is said of them, word by word: `DLnnnn/name.dfl` beside `name.txt`.
 
-A program whose first line is `# run` goes wrong only when it runs, one with `# test` when it is tested.
+A program whose first line is `# run` goes wrong only when it runs, one with `# run xla` when it is compiled for that, and
+one with `# test` when it is tested.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def reports(path: Path) -> tuple[Diagnostic, ...]:
         return checked.diagnostics
     assert not checked.diagnostics
     with pytest.raises(DifflangError) as raised:
-        program.run(checked, Engine("interpret"), program.access_to(path), 0, lambda text: None)
+        engine = Engine("xla" if text.startswith("# run xla") else "interpret")
+        program.run(checked, engine, program.access_to(path), 0, lambda text: None)
     return raised.value.diagnostics
 
 

@@ -1,0 +1,39 @@
+"""Amounts of memory as people write and read them: `256 MiB`."""
+
+from __future__ import annotations
+
+from math import ceil
+
+BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+DECIMAL = ("B", "kB", "MB", "GB", "TB")
+UNITS = {
+    **{unit: 1024**i for i, unit in enumerate(BINARY)},
+    **{unit: 1000**i for i, unit in enumerate(DECIMAL)},
+    "KB": 1000,
+}
+
+
+def human(bytes: int, *, up: bool = False) -> str:
+    """So many bytes in a fitting unit, three digits long: `1.5 MiB`; `up`, never less than they are.
+
+    >>> human(1536), human(1537, up=True)
+    ('1.5 KiB', '1.51 KiB')
+    """
+    unit = min(len(BINARY) - 1, max(0, (bytes.bit_length() - 1) // 10))
+    number = bytes / 1024**unit
+    digits = 0 if number >= 100 else 1 if number >= 10 else 2
+    if up:
+        number = ceil(number * 10**digits) / 10**digits
+    text = f"{number:,.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {BINARY[unit]}"
+
+
+def amount(text: str) -> int | None:
+    """The bytes of `256 MiB` or of `256MiB`; None for what is no amount."""
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    unit = text[len(number) :] or "B"
+    try:
+        found = float(number.replace("_", "")) * UNITS[unit]
+    except (KeyError, ValueError):
+        return None
+    return int(found) if 1 <= found < 2**62 else None

@@ -1,0 +1,112 @@
+"""`difflang memory`: its table, its data, its picture, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from difflang.base.amounts import amount, human
+from difflang.cli import main
+
+PROGRAM = """
+fn f(w: f32[n]) -> f32 {
+  var x = w
+  for i in 0..100 { x = sin(0.9 * x) + 0.1 * cos(x) }
+  sum(x)
+}
+host fn say(x: f32) { print(x) }
+fn g(x: f32) -> f32 = x
+"""
+
+
+def memory(*args: object) -> Result:
+    return CliRunner().invoke(main, ["memory", *map(str, args)])
+
+
+def test_a_table_says_what_each_line_needs(file: Path) -> None:
+    found = memory(f"{file}:f", "--wrt=w", "--arg=n=1000")
+    assert found.exit_code == 0, found.output
+    head, parts, _, header, *rows = found.stdout.splitlines()
+    assert head == "the gradient of `f` in `w`: 406 KiB when most is there"
+    assert parts == "  arguments 3.91 KiB, results 3.91 KiB, between them 398 KiB"
+    assert header.split() == ["line", "at", "the", "peak", "at", "most", "before"]
+    (loop,) = [row for row in rows if "for i in 0..100" in row]
+    assert loop.split()[0] == "4"
+
+
+def test_a_plan_is_shown_and_given_as_data(file: Path) -> None:
+    found = memory(f"{file}:f", "--wrt=w", "--arg=n=1000", "--memory-budget=100KiB", "--json")
+    assert found.exit_code == 0, found.output
+    data = json.loads(found.stdout)
+    assert data["limit"] == 100 * 1024 >= data["peak"]
+    assert data["before_planning"]["peak"] > 400 * 1024 * 0.9
+    assert (
+        data["peak"]
+        == data["arguments"] + data["results"] + data["between"]
+        == sum(line["at_the_peak"] for line in data["lines"])
+    )
+    assert max(data["course"]) == data["between"]
+    ((slots,), line) = [[p["slots"] for p in data["plan"]], data["plan"][0]["line"]]
+    assert slots > 2 and line == 4
+    shown = memory(f"{file}:f", "--wrt=w", "--arg=n=1000", "--memory-budget=100KiB")
+    assert f":4 keeps {slots} of its states" in shown.stdout
+
+
+def test_with_xla_beside_it(file: Path) -> None:
+    found = memory(f"{file}:f", "--wrt=w", "--arg=n=1000", "--compile", "--json")
+    data = json.loads(found.stdout)
+    assert abs(data["peak"] / data["measured"] - 1) < 0.1
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_a_picture(file: Path, tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / f"out.{suffix}"
+    found = memory(f"{file}:f", "--wrt=w", "--arg=n=100", f"--save={out}")
+    assert found.exit_code == 0, found.output
+    assert out.read_bytes().startswith(b"<?xml" if suffix == "svg" else b"\x89PNG")
+
+
+def test_a_picture_of_another_kind_is_refused(file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = memory(f"{file}:f", "--wrt=w", "--arg=n=100", f"--save={tmp_path / 'out.txt'}")
+    assert found.exit_code == 2 and "DL0710" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        ((":f", "--wrt=w"), 2, "DL1210"),
+        ((":f", "--wrt=u", "--arg=n=3"), 2, "DL0403"),
+        ((":h",), 2, "DL0201"),
+        (("",), 2, "say FILE:NAME; it has f, g"),
+        ((":say",), 2, "DL0322"),
+        ((":f", "--wrt=w", "--arg=n=1000", "--memory-budget=10KiB"), 1, "DL1012"),
+        ((":f", "--memory-budget=lots"), 2, "no amount of memory"),
+    ],
+)
+def test_what_it_refuses(file: Path, args: tuple[str, ...], code: int, said: str) -> None:
+    found = memory(f"{file}{args[0]}", *args[1:])
+    assert found.exit_code == code, found.output
+    assert said in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("bytes", "text"), [(0, "0 B"), (1023, "1,023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (2**30 + 1, "1 GiB")]
+)
+def test_amounts_are_written_for_people(bytes: int, text: str) -> None:
+    assert human(bytes) == text
+
+
+@pytest.mark.parametrize("bytes", [1, 1000, 1025, 54321, 10**6, 2**30 + 1, 123456789012])
+def test_rounded_up_an_amount_is_never_less(bytes: int) -> None:
+    read = amount(human(bytes, up=True).replace(",", "").replace(" ", ""))
+    assert read is not None and bytes <= read <= bytes * 1.011
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "1e400", "-3KiB", "5 parsecs", "0.1B"])
+def test_what_is_no_amount(text: str) -> None:
+    assert amount(text) is None

@@ -1,0 +1,123 @@
+"""A limit on memory chooses what loops keep: gradients stay the same, bit for bit, or the limit is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import difflang
+from difflang.base.errors import DifflangError
+from difflang.base.source import Source
+from difflang.driver.engine import Engine
+from difflang.driver.planning import Table, greedily, limit_of, planned, solved
+from difflang.driver.program import access_to, check, run
+from difflang.ir.json import from_json, to_json
+from difflang.ir.parse import from_text
+from difflang.ir.text import to_text
+
+SOURCE = """
+@memory(LIMIT)
+fn turned(w: f32, v: f32[2, 500]) -> f32 {
+  var x = v
+  for i in 0..300 {
+    let s = 0.01 * sin(w * x)
+    x = concat(0.6 * x[0..1] - 0.8 * x[1..2], 0.8 * x[0..1] + 0.6 * x[1..2]) + s
+  }
+  sum(x * x * x)
+}
+@memory(LIMIT)
+fn two(w: f32, v: f32[800]) -> f32 {
+  var x = v
+  for i in 0..200 { x = x + 0.01 * sin(w * x) }
+  for j in 0..100 { x = 0.99 * x + 0.02 * cos(w * x) }
+  sum(x * x)
+}
+"""
+V = np.random.default_rng(0).normal(size=(2, 500)).astype(np.float32)
+
+
+def gradient(name: str, limit: str, *arguments: Any) -> tuple[np.ndarray, int]:
+    """The gradient in the first parameter, and what its program takes."""
+    function = difflang.loads(SOURCE.replace("LIMIT", limit), name="limited")[name].grad("w")
+    found = np.asarray(function(*arguments))
+    program: Any = function.lower(*arguments).compile()
+    sizes = program.memory_analysis()
+    return found, sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
+
+
+@pytest.mark.parametrize("limit", [1000, 300, 90])
+def test_a_gradient_under_a_limit_is_the_same(limit: int) -> None:
+    whole, before = gradient("turned", "1 GiB", np.float32(0.7), V)
+    found, taken = gradient("turned", f"{limit} KiB", np.float32(0.7), V)
+    assert found == whole
+    assert taken <= limit * 1024 < before
+
+
+def test_several_loops_share_a_limit() -> None:
+    whole, before = gradient("two", "1 GiB", np.float32(0.7), V.ravel()[:800])
+    found, taken = gradient("two", "250 KiB", np.float32(0.7), V.ravel()[:800])
+    assert found == whole
+    assert taken <= 250 * 1024 < before
+
+
+def test_what_cannot_be_kept_is_refused_with_what_can() -> None:
+    with pytest.raises(DifflangError) as refused:
+        gradient("turned", "20 KiB", np.float32(0.7), V)
+    (diagnostic,) = refused.value.diagnostics
+    assert diagnostic.code == "DL1012"
+    assert any("for i in 0..300" in label.span.text for label in diagnostic.labels)
+    (way,) = diagnostic.helps
+    smallest = way.removeprefix("the smallest limit that can be kept is ")
+    found, _ = gradient("turned", smallest, np.float32(0.7), V)
+    assert found == gradient("turned", "1 GiB", np.float32(0.7), V)[0]
+
+
+def test_the_interpreter_has_no_limit() -> None:
+    function = difflang.loads(SOURCE.replace("LIMIT", "90 KiB"), name="limited").turned.grad("w")
+    assert np.allclose(function.interpret(np.float32(0.7), V), function(np.float32(0.7), V), rtol=1e-4)
+
+
+def test_a_budget_counts_for_programs_with_derivatives(tmp_path: Path) -> None:
+    text = SOURCE.replace("@memory(LIMIT)", "") + "print(grad(turned)(0.7, ones(2, 500)))\n"
+    checked = check(Source("budget.dfl", text), path=tmp_path / "budget.dfl")
+    printed: list[str] = []
+    with pytest.raises(DifflangError, match="DL1012"):
+        run(checked, Engine(budget=20_000), access_to(tmp_path / "budget.dfl"), 0, printed.append)
+    for budget in (0, 100_000):
+        run(checked, Engine(budget=budget), access_to(tmp_path / "budget.dfl"), 0, printed.append)
+    assert printed[0] == printed[1]
+
+
+def test_a_limit_is_part_of_the_graph() -> None:
+    function: Any = difflang.loads(SOURCE.replace("LIMIT", "90 KiB"), name="limited").turned.grad("w")
+    graph = function._entry(("f32", "f32[2, 500]"), {}).graph
+    assert limit_of(graph) == 90 * 1024
+    assert limit_of(from_text(to_text(graph))) == limit_of(from_json(to_json(graph))) == 90 * 1024
+    assert limit_of(graph, 50) == 50
+    plan = planned(graph, 90 * 1024)
+    assert plan.account.peak <= 90 * 1024 < plan.before.peak and not plan.greedy
+    assert all(choice.slots for choice in plan.choices)
+
+
+TABLES = [
+    Table([(2, 0), (4, 0), (8, 0), (0, 0)], [0, 10, 30, 100], [90.0, 40.0, 20.0, 0.0]),
+    Table([(2, 0), (4, 0), (0, 0)], [0, 20, 45], [30.0, 25.0, 0.0]),
+]
+
+
+@pytest.mark.parametrize(("room", "time"), [(0, 120), (10, 70), (45, 90), (55, 40), (75, 20), (145, 0), (1000, 0)])
+def test_choices_go_together_in_the_least_time(room: float, time: float) -> None:
+    picks, greedy = solved(TABLES, room)
+    assert picks is not None and not greedy
+    assert sum(t.times[i] for t, i in zip(TABLES, picks, strict=True)) <= time
+    assert sum(t.bytes[i] for t, i in zip(TABLES, picks, strict=True)) <= room
+    held = greedily(TABLES, room)
+    assert sum(t.bytes[i] for t, i in zip(TABLES, held, strict=True)) <= room
+
+
+def test_there_may_be_no_choice() -> None:
+    assert solved(TABLES, -1) == (None, False)
+    assert solved([], 10) == (None, False)
