@@ -120,9 +120,9 @@ class Loaded:
         with self.lock, paused():
             return elaborated(session or self.checked.session, self.module, name, type, arguments)
 
-    def finished(self, entry: Entry, room: Room = LITTLE) -> Graph:
+    def finished(self, entry: Entry, room: Room = LITTLE, *, explained: bool = False) -> Graph:
         with paused():
-            return finished(entry.graph, room)
+            return finished(entry.graph, room, explained=explained)
 
     def constants(self, entry: Entry) -> tuple[Any, ...]:
         """The file's own values that a graph reads."""

@@ -85,6 +85,19 @@ def without_texts(type: LangType) -> LangType:
             return type
 
 
+def filled_texts(type: LangType) -> bool:
+    """Whether a value of a type holds a text that the run fills in."""
+    match type:
+        case TextType():
+            return bool(type.parts)
+        case RecordType(fields=parts) | TupleType(items=parts) | VariantType(fields=parts) | SumType(options=parts):
+            return any(map(filled_texts, parts))
+        case ClosureType(captures=parts):
+            return any(map(filled_texts, parts))
+        case _:
+            return False
+
+
 def options_of(type: LangType) -> tuple[LangType, ...]:
     return type.options if isinstance(type, SumType) else (type,)
 

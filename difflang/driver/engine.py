@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from difflang.base.collection import paused
 from difflang.driver.guard import Program, guarded
 from difflang.driver.pipeline import finished
 from difflang.driver.room import LITTLE, Room
-from difflang.ir.evaluate import evaluate
+from difflang.ir.evaluate import Says, evaluate, nobody
 from difflang.ir.graph import Graph
 from difflang.ir.types import Tensor
 
@@ -24,19 +24,26 @@ class Engine:
     name: Literal["xla", "interpret"] = "xla"
     device: str | None = None
 
-    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE) -> Program:
+    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
 
         With `guard` the last result is the number of the check that failed, in place of the whole failure.
         """
         with paused():
             ready = guarded(finished(graph, room)) if guard else finished(graph, room)
+        return self.runs(ready, says)
+
+    def explaining(self, graph: Graph, room: Room = LITTLE) -> Callable[[Says], Program]:
+        """What runs a graph that can fail once more, for the whole failure and the messages of checks."""
+        return lambda says: self.runs(finished(graph, room, explained=True), says)
+
+    def runs(self, ready: Graph, says: Says) -> Program:
         if self.name == "interpret" or small(ready):
-            return interpreted(ready)
+            return interpreted(ready, says)
         from difflang.runtime.compile import compile
         from difflang.runtime.devices import find
 
-        return compile(ready, find(self.device) if self.device is not None else None)
+        return compile(ready, find(self.device) if self.device is not None else None, says)
 
 
 def small(graph: Graph) -> bool:
@@ -46,10 +53,10 @@ def small(graph: Graph) -> bool:
     return scalars and len(graph.eqns) <= SMALL and not any(e.regions for e in graph.eqns)
 
 
-def interpreted(graph: Graph) -> Program:
+def interpreted(graph: Graph, says: Says = nobody) -> Program:
     import numpy as np
 
     def program(*arrays: Any) -> Sequence[Any]:
-        return evaluate(graph, *[np.asarray(a) for a in arrays])
+        return evaluate(graph, *[np.asarray(a) for a in arrays], says=says)
 
     return program

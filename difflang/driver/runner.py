@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.base.diagnostics import Diagnostic
+from difflang.base.diagnostics import Diagnostic, printable
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostNumber, Module
 from difflang.check.reports import mistake
@@ -33,6 +33,7 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.op import OPS
+from difflang.ops.voice import Voice
 from difflang.syntax import tree
 
 MOST_CALLS = 10_000  # `host fn`s inside one another
@@ -63,11 +64,20 @@ class Runner(Host):
         hosts: dict[Module, Host] | None = None,
     ) -> None:
         super().__init__(session, module, hosts)
-        self.units, self.access, self.write, self.warn = Units(session, engine), access, write, warn
+        self.access, self.write, self.warn = access, write, warn
+        self.units = Units(session, engine, Voice(self.printed))
         self.told = told  # the arguments of the program, as the command line spells them
         self.started = time.perf_counter()
         self.key = self.own_key = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
         self.calls = 0  # random units run so far from that key: each draws anew
+
+    def printed(self, text: str) -> None:
+        """Write a text; nothing in it reaches the terminal but as text."""
+        self.write(printable(text))
+
+    def take_over(self, units: Units) -> None:
+        """Run what was compiled for others. From now on it prints here."""
+        self.units, units.voice.write = units, self.printed
 
     def beside(self, module: Module, access: Access, number: int) -> Runner:
         """Carries out what is asked of a module that is not run, and draws from a key of its own."""

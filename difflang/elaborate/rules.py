@@ -34,6 +34,7 @@ from difflang.elaborate.context import FAILURE, Context, Instance, Reported, Rul
 from difflang.elaborate.functions import called, function_context, instantiate, operands_of, parameter_terms, tail
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.leafwise import changes_along
+from difflang.elaborate.saying import given, heard
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import is_dim
 from difflang.elaborate.sums import held_as
@@ -94,7 +95,7 @@ def call(
     operands = [*operands_of(cx, instance, list(terms.values()), span)]
     operands += more_globals(cx, instance, ruled.globals)
     types = tuple(r.type for r in ruled.primal.results)
-    graphs = (ruled.primal, ruled.pushed)
+    graphs = (heard(cx, ruled.primal), ruled.pushed)
     results = cx.builder.append(OPS["ruled"], tuple(operands), types, graphs, name=code.decl.name, wrt=ruled.wrt)
     return called(cx, instance, results, ruled.fails, span)
 
@@ -162,6 +163,8 @@ def elaborated(
     arguments = {name: rebuild(type, [next(rest) for _ in leaf_types(type)]) for name, type in types.items()}
     for name in asked.globals:
         cx.global_term(name)
+    told = [] if not asked.instance.told or (before := given(cx)) is None else [before]
+    cx.root.quiet += 1  # it is a derivative: what its function says, that says once
     errors, fresh = session.errors, cx.word.term
     value, changes, tangents = yield parts(cx, code, rule, arguments, asked.instance.type)
     if session.errors > errors:
@@ -172,12 +175,12 @@ def elaborated(
     fails = asked.fails or cx.word.term is not fresh
     read = [v for n in names for v in leaves(cx.root.globals[n])]
     word = leaves(cx.failure) if fails else []
-    pushed = cx.builder.finish(
-        [*leaves(value), *word, *changes], params=[*params, *read, *tangents], name=f"{code}.rule"
-    )
+    own = sum([len(leaves(cx.root.globals[n])) for n, _ in asked.instance.globals])
+    every = [*params, *read[:own], *told, *read[own:]]
+    pushed = cx.builder.finish([*leaves(value), *word, *changes], params=[*every, *tangents], name=f"{code}.rule")
     settle(pushed, cx.session.settled)
-    wrt = (*[p.type.tangent is not None for p in params], *[False] * len(read))
-    return Ruled(widened(asked.instance, len(params) + len(read), read, fails), pushed, wrt, names, fails)
+    wrt = (*[p.type.tangent is not None for p in params], *[False] * (len(every) - len(params)))
+    return Ruled(widened(asked.instance, len(every), read, fails), pushed, wrt, names, fails)
 
 
 def widened(instance: Instance, count: int, read: Sequence[Value], fails: bool) -> Graph:

@@ -23,6 +23,7 @@ from difflang.elaborate.jumps import Unset, loop_without_jumps, misplaced
 from difflang.elaborate.loops import loop_expression
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.saying import say
 from difflang.elaborate.signatures import held_to
 from difflang.elaborate.sum_arrays import is_array_of_sums, items, tags
 from difflang.elaborate.sums import takes_place
@@ -34,6 +35,7 @@ from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, Tensor
 from difflang.syntax import tree
 
+NO_MESSAGE = "this assertion does not hold"
 VALUELESS = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Save, tree.Assert, tree.Fn, tree.Yield)
 
 
@@ -361,8 +363,14 @@ def assert_(cx: Context, e: tree.Assert) -> Walk[Term]:
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
         found = f"this is {show_type(condition.tensor)}"
         raise cx.error("DL0313", "an assertion is a bool", e.condition.span, found, "reduce it with `all`")
-    message = (yield walk(cx, e.message)) if e.message is not None else Text("this assertion does not hold")
-    check(cx, condition, message.value if isinstance(message, Text) and message.value else "", e.condition.span)
+    message = (yield walk(cx, e.message)) if e.message is not None else Text(NO_MESSAGE)
+    if not isinstance(message, Text):
+        found = f"this is {show_type(type_of(message))}"
+        raise cx.error("DL0313", "the message of an assertion is a text", (e.message or e).span, found)
+    failed = check(cx, condition, message.value or NO_MESSAGE, e.condition.span)
+    if failed is not None and message.parts:
+        bad, site = failed
+        say(cx, bad, message, e.condition.span, site)
     return UNIT_TERM
 
 

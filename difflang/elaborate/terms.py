@@ -19,6 +19,7 @@ from difflang.check.types import (
     ClosureType,
     FnType,
     HistoryType,
+    Hole,
     KeyType,
     LangType,
     RangeType,
@@ -129,8 +130,24 @@ class Opaque:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Filled:
+    """What fills in a place of a text, and its format."""
+
+    term: Term
+    spec: str = ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Text:
+    """A string: what it says, or `parts` with values that only the run knows; see `TextType`."""
+
     value: str | None
+    parts: tuple[str | Filled, ...] = ()
+
+    @property
+    def type(self) -> TextType:
+        holes = [p if isinstance(p, str) else Hole(type_of(p.term), p.spec) for p in self.parts]
+        return TextType(self.value, tuple(holes))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -200,7 +217,7 @@ def type_of(term: Term) -> LangType:
         case Opaque():
             return term.type
         case Text():
-            return TextType(term.value)
+            return term.type
         case Key():
             return KEY
         case Range():
@@ -243,6 +260,8 @@ def leaves(term: Term) -> list[Value]:
             return [leaf for item in term.captures for leaf in leaves(item)]
         case Range():
             return [term.start.value, term.stop.value, *([term.step.value] if term.step else [])]
+        case Text():
+            return [leaf for p in term.parts if not isinstance(p, str) for leaf in leaves(p.term)]
         case Past():
             raise kept_here(term)
         case _:
@@ -277,7 +296,8 @@ def rebuilt(type: LangType, values: Iterator[Value]) -> Term:
         case FnType():
             return Opaque(type)
         case TextType():
-            return Text(type.value)
+            parts = [p if isinstance(p, str) else Filled(rebuilt(p.type, values), p.spec) for p in type.parts]
+            return Text(type.value, tuple(parts))
         case KeyType():
             return Key(next(values))
         case RangeType():
@@ -305,6 +325,9 @@ def like(term: Term, values: Iterator[Value]) -> Term:
             return Sum(next(values), tuple([like(t, values) for t in term.parts]))
         case Closure():
             return Closure(term.code, tuple([like(t, values) for t in term.captures]))
+        case Text():
+            parts = [p if isinstance(p, str) else Filled(like(p.term, values), p.spec) for p in term.parts]
+            return Text(term.value, tuple(parts))
         case _:
             return rebuilt(type_of(term), values)
 

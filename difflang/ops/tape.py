@@ -24,6 +24,7 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.types import Tensor, Type
 from difflang.ops import schedule
 from difflang.ops.saved import Run
+from difflang.ops.say import silent
 from difflang.ops.schedule import placed
 
 Array = Any
@@ -109,6 +110,7 @@ class Source:
         cls, lowering: Any, step: Graph, consts: int, carry: int, saved: Sequence[int], given: tuple[Arrays, Arrays],
         reverse: bool, asked: Asked | None,
     ) -> Source:  # fmt: skip
+        step = silent(step)
         gives = lowering.restricted(step, [step.results[i] for i in saved])
         first = 1 + consts
         places = needed(step, gives, range(first, first + carry))
