@@ -16,6 +16,7 @@ from difflang.check.types import (
     ClosureType,
     FnType,
     LangType,
+    NeverType,
     RecordType,
     SumType,
     TextType,
@@ -32,6 +33,8 @@ def joint(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
     if unifier.same(a, b):
         return a if not unknown(a) else more_told(a, b)
     match a, b:
+        case (NeverType(), other) | (other, NeverType()):
+            return other
         case TupleType(), TupleType() if a.of is None or b.of is None:
             items = all_joint(unifier, a.items, b.items)
             return None if items is None else TupleType(items)

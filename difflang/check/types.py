@@ -252,8 +252,18 @@ class HistoryType:
         return f"history[{show_type(self.item)}]"
 
 
+@dataclass(frozen=True, slots=True)
+class NeverType:
+    """Of what nobody reads before it is set: it is whatever it is set to."""
+
+    def __str__(self) -> str:
+        return "nothing yet"
+
+
+NEVER = NeverType()
+
 Structure = TupleType | RecordType | VariantType | SumType | ClosureType | FnType
-LangType = Tensor | Structure | TextType | KeyType | RangeType | HistoryType
+LangType = Tensor | Structure | TextType | KeyType | RangeType | HistoryType | NeverType
 
 
 def tangent_type(type: LangType) -> LangType:

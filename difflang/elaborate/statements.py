@@ -10,7 +10,7 @@ from difflang.check.closures import FnCode
 from difflang.check.qualified import no_variable
 from difflang.check.reports import mistake, not_this_type, too_deep
 from difflang.check.sums import holds
-from difflang.check.types import ClosureType, TextType, leaf_types, show_type
+from difflang.check.types import ClosureType, FnType, TextType, leaf_types, show_type
 from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
@@ -27,7 +27,19 @@ from difflang.elaborate.saying import say
 from difflang.elaborate.signatures import held_to
 from difflang.elaborate.sum_arrays import is_array_of_sums, items, tags
 from difflang.elaborate.sums import takes_place
-from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
+from difflang.elaborate.terms import (
+    UNIT_TERM,
+    Array,
+    Closure,
+    Never,
+    Poison,
+    Record,
+    Term,
+    Text,
+    Tuple,
+    rebuild,
+    type_of,
+)
 from difflang.elaborate.told import told
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.writes import logged, note
@@ -327,13 +339,10 @@ def leave(cx: Context, e: tree.Return | tree.Break | tree.Continue) -> Walk[Term
 def unset(cx: Context, e: Unset) -> Walk[Term]:
     """What a function's result is before a loop has set it. No one reads it."""
     if cx.root.result is None:
-        raise cx.not_yet(
-            "a `return` out of a loop, in a function that does not say its result, is", e.span, "declare it: `-> type`"
-        )
+        return Never()
     type = cx.annotations.type(cx.root.result)
-    if holds(type, (ClosureType, TextType)):
-        what = "text or a function in it"
-        raise cx.not_yet(f"a `return` out of a loop of a value with {what} is", e.span, "return the numbers alone")
+    if holds(type, (ClosureType, FnType, TextType)):
+        return Never()
     return rebuild(
         type, [cx.emit("const", e.span, value=0.0 if t.dtype.differentiable else 0, type=t) for t in leaf_types(type)]
     )

@@ -32,6 +32,7 @@ from difflang.elaborate.context import Binding, Context
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Closure,
+    Never,
     Record,
     Sum,
     Term,
@@ -61,6 +62,8 @@ def constructor(decl: tree.Enum, index: int, module: Module) -> Term:
 def held_as(builder: Builder, term: Term, type: LangType) -> Term:
     """The value, held as a value of a type that has more options; see `joint`."""
     match term, type:
+        case Never(), _:
+            return nothing(builder, type)
         case _, SumType():
             return among(builder, term, type)
         case Tuple(), TupleType():

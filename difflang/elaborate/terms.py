@@ -16,12 +16,14 @@ from difflang.check.modules import Static
 from difflang.check.reports import mistake
 from difflang.check.types import (
     KEY,
+    NEVER,
     ClosureType,
     FnType,
     HistoryType,
     Hole,
     KeyType,
     LangType,
+    NeverType,
     RangeType,
     RecordType,
     SumType,
@@ -198,7 +200,12 @@ class Poison:
     """What a name is bound to whose definition was reported as wrong: using it says nothing more."""
 
 
-Term = Array | Tuple | Record | Variant | Sum | Closure | Opaque | Text | Key | Range | Zip | Past | Poison
+@dataclass(frozen=True, eq=False, slots=True)
+class Never:
+    """What a function's result is before a loop has set it, where nothing says of what type it will be."""
+
+
+Term = Array | Tuple | Record | Variant | Sum | Closure | Opaque | Text | Key | Range | Zip | Past | Poison | Never
 UNIT_TERM = Tuple(())
 
 
@@ -225,6 +232,8 @@ def type_of(term: Term) -> LangType:
             return RangeType(tuple(e.static if e is not None else 1 for e in ends))
         case Past():
             return HistoryType(term.type)
+        case Never():
+            return NEVER
         case Poison():
             raise TypeError("a poisoned name has no type")
 
@@ -304,6 +313,8 @@ def rebuilt(type: LangType, values: Iterator[Value]) -> Term:
             start, stop, step = type.ends
             first, last = Array(next(values), start), Array(next(values), stop)
             return Range(first, last, None if step == 1 else Array(next(values), step))
+        case NeverType():
+            return Never()
         case HistoryType():
             raise InternalError(f"no values make a {type}")
 
