@@ -14,6 +14,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import History
 from difflang.ops.regions import Linearized, Mask
+from difflang.ops.say import silent
 from difflang.passes.dce import dce
 from difflang.passes.optimize import tidied
 from difflang.passes.repeated import endless_where_repeated
@@ -44,7 +45,7 @@ def split(graph: Graph, active: Mask) -> Split:
 
 def with_makers(lin: Linearized) -> tuple[Graph, list[Value]]:
     """The tangent graph with the makers of its histories in it, and the arrays that it reads of the primal graph."""
-    makers = makers_of([r for r in lin.residuals if isinstance(r.type, History)], lin.primal)
+    makers = makers_of([r for r in lin.residuals if isinstance(r.type, History)], silent(lin.primal))
     made = {r for e in makers for r in e.results}
     read = dict.fromkeys(v for v in (*lin.residuals, *(v for e in makers for v in e.operands)) if v not in made)
     builder = Builder()

@@ -15,6 +15,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import MaybeValue, Unknown
 from difflang.ops.regions import Ad, Mask, Transposed, choices_of, on, or_zeros, present, spread, truths
+from difflang.ops.say import silent
 
 Env = dict[Value, Value]
 
@@ -22,13 +23,15 @@ Env = dict[Value, Value]
 def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, given: Mask) -> Transposed:
     """A linear graph turned round: from cotangents of its results to cotangents of its linear params.
 
+    What it says is not said once more.
+
     Shapes: takes the other params, then a cotangent like each result where one is `arriving`, then truths like each
             where a choice is `given`; gives a cotangent like each linear param that one reaches, then the choices.
     Errors: InternalError if an equation is not linear where `linear` says it is.
     Cost:   one walk forward over what is not linear, one walk back over what is.
     Source: Radul et al. 2023, You Only Linearize Once.
     """
-    builder = Builder()
+    graph, builder = silent(graph), Builder()
     env = {p: builder.param(p.type, p.hint) for p, is_linear in zip(graph.params, linear, strict=True) if not is_linear}
     params = {p for p, is_linear in zip(graph.params, linear, strict=True) if is_linear}
     cts = [builder.param(r.type, "ct") if p else None for r, p in zip(graph.results, arriving, strict=True)]

@@ -10,6 +10,8 @@ from typing import Any
 
 from difflang.api.enums import made
 from difflang.api.records import Records
+from difflang.check.reports import mistake
+from difflang.check.texts import template
 from difflang.check.types import (
     ClosureType,
     KeyType,
@@ -23,6 +25,8 @@ from difflang.check.types import (
     leaf_types,
 )
 from difflang.ir.types import Tensor
+from difflang.ops.texts import Template, written
+from difflang.runtime import trees
 
 Make = Callable[[Iterator[Any]], Any]
 
@@ -52,13 +56,24 @@ def maker(
         case ClosureType():
             count = len(leaf_types(type))
             return lambda leaves: function(type, tuple([next(leaves) for _ in range(count)]))
-        case TextType(value=value):
+        case TextType(value=value, parts=()):
             return lambda leaves: value
+        case TextType():
+            count, said = len(leaf_types(type)), template(type)
+            return lambda leaves: text_of(said, [next(leaves) for _ in range(count)])
         case RangeType():
             count = len(leaf_types(type))
             return lambda leaves: range(*[int(next(leaves)) for _ in range(count)])
         case _:
             raise AssertionError(f"no value has the type {type}")
+
+
+def text_of(said: Template, leaves: list[Any]) -> str:
+    """A text that the run filled in. Errors: DL1206 inside a JAX transformation, where its numbers are not there."""
+    if trees.traced(leaves):
+        message = "this gives a text that the run fills in, which a value inside a JAX transformation cannot be"
+        raise mistake("DL1206", message, help="give the numbers, and make the text of them outside")
+    return written(said, leaves)
 
 
 def field_of(value: Any, name: str) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from difflang.api.loaded import Given, Loaded
 from difflang.api.results import field_of, maker
 from difflang.api.signature import Signature
 from difflang.audit.report import Report
+from difflang.base.diagnostics import printable
 from difflang.check.closures import DerivativeCode
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
@@ -21,11 +23,12 @@ from difflang.driver.check_grad import Options
 from difflang.driver.draws import seed_words
 from difflang.driver.enough import with_enough_room
 from difflang.driver.entry import Entry
-from difflang.driver.guard import explain, guarded, without_proved
+from difflang.driver.guard import Program, explain, guarded, without_proved
 from difflang.driver.planning import fitted, limit_of
 from difflang.driver.room import LITTLE, Elastic, Room
-from difflang.ir.evaluate import evaluate
+from difflang.ir.evaluate import Says, evaluate
 from difflang.ir.graph import Graph
+from difflang.ops.voice import Voice
 from difflang.runtime import trees
 from difflang.runtime.compile import Executable, compile
 from difflang.runtime.waiting import Waiter
@@ -63,6 +66,7 @@ class Specialization:
             self.constants = loaded.constants(self.entry)
         self.random = self.entry.random
         self.rooms, self.type = loaded.rooms, type
+        self.voice = Voice(to_stdout)
         self.program = Elastic(self.compiled, self.rooms.get(type, LITTLE))
         self.waiter = Waiter()
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
@@ -81,7 +85,7 @@ class Specialization:
         proved = without_proved(graph) if self.entry.fails else None
         self.fails = self.entry.fails and proved is None
         graph = graph if proved is None else proved
-        return Made(graph, compile(guarded(graph) if self.fails else graph))
+        return Made(graph, compile(guarded(graph) if self.fails else graph, says=self.voice))
 
     @property
     def graph(self) -> Graph:
@@ -123,18 +127,30 @@ class Specialization:
         if room != self.program.room:  # another specialization needed more: inside JAX nobody would find out
             self.program = Elastic(self.compiled, room)
         arrays = self.arrays(leaves, key)
+        met = self.voice.met
         results = self.executable(*arrays)
         if self.fails and isinstance(results[-1], trees.Tracer):
             return self.make(iter(trees.poisoned(results[:-1], results[-1])))
-        return self.value(results, arrays)
+        return self.value(results, arrays, met)
 
-    def value(self, results: list[Any], arrays: Sequence[Any]) -> Any:
-        """The value that the program's results are, JAX's concrete arrays, if no check failed."""
+    def value(self, results: list[Any], arrays: Sequence[Any], met: int) -> Any:
+        """The value that the program's results are, JAX's concrete arrays, if no check failed.
+
+        When it began, `met` texts had been printed.
+        """
         while self.fails and (number := self.waiter.item(results.pop())):
             if not self.grows(number):
-                raise explain(self.loaded.checked.session, number, compile(self.graph), arrays)
+                raise explain(self.loaded.checked.session, number, self.explaining(Executable), arrays)
+            self.voice.again(met)
             results = self.executable(*arrays)
+        self.voice.settle()
         return self.make(iter(results))
+
+    def explaining(self, runs: Callable[[Graph, None, Says], Program]) -> Callable[[Says], Program]:
+        """What runs the program once more, for the whole failure and the messages of checks."""
+        with self.loaded.lock:
+            graph = self.loaded.finished(self.entry, self.program.room, explained=True)
+        return lambda says: runs(graph, None, says)
 
     def audited(self, leaves: Sequence[Any], key: Any, options: Options) -> Report:
         """The audit of its derivative at arguments. Errors: as a call's, and what `check_grad.audited` refuses."""
@@ -143,7 +159,8 @@ class Specialization:
             raise mistake("DL1206", "an audit takes arrays, not values inside a JAX transformation")
         converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
         if self.fails:
-            self.value(list(self.executable(*converted)), converted)
+            silent = compile(self.executable.graph) if self.graph.effectful else self.executable
+            self.value(list(silent(*converted)), converted, self.voice.met)
         inputs = len(converted) - len(self.constants)
         entry = with_enough_room(self.loaded.checked.session, self.entry, converted)
         return check_grad.audited(self.loaded.module, self.name, entry, converted, inputs, options)
@@ -154,12 +171,20 @@ class Specialization:
         if trees.traced(arrays):
             raise mistake("DL1206", "the interpreter takes arrays, not values inside a JAX transformation")
         converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
-        results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
+        met = self.voice.met
+        results = self.interpreted(converted)
         while self.fails and (site := results[-3].item()):
             if not self.grows(site, interpreted=True):
-                raise explain(self.loaded.checked.session, site, partial(evaluate, self.graph), converted)
-            results = [np.asarray(x) for x in evaluate(self.graph, *converted)]
+                full = self.explaining(lambda graph, _, says: partial(evaluate, graph, says=says))
+                raise explain(self.loaded.checked.session, site, full, converted)
+            self.voice.again(met)
+            results = self.interpreted(converted)
         return self.make(iter(results))
+
+    def interpreted(self, arrays: Sequence[Any]) -> list[Any]:
+        results = [np.asarray(x) for x in evaluate(self.graph, *arrays, says=self.voice)]
+        self.voice.settle()
+        return results
 
 
 class Table:
@@ -189,12 +214,13 @@ class Table:
             return UNKNOWN
         compiled = last.program.made.executable.compiled
         if concrete and last.direct and compiled is not None:
+            met = last.voice.met
             try:
                 results = compiled(*leaves)
             except (TypeError, ValueError):  # other types, or on another device
                 pass
             else:
-                return last.value(results, leaves)
+                return last.value(results, leaves, met)
         known = self.known.get(trees.quick(leaves, structure))
         if known is None:
             return UNKNOWN
@@ -209,6 +235,11 @@ class Table:
         quick = trees.quick(leaves, structure)
         if quick is not None and not trees.traced(leaves):
             self.known[quick] = self.last[structure] = found
+
+
+def to_stdout(text: str) -> None:
+    """Write what a program prints where Python's `print` would."""
+    sys.stdout.write(f"{printable(text)}\n")
 
 
 def moved_like(type: ClosureType, signature: Signature, given: Given) -> Any:

@@ -77,7 +77,7 @@ CODES: dict[str, str] = {
     "DL0302": "a record without its arguments",
     "DL0303": "an impossible size",
     "DL0304": "a value of another type than declared",
-    "DL0305": "a size that only the run would give",
+    "DL0305": "what must be known before the run",
     "DL0310": "shapes that do not fit together",
     "DL0311": "element types that do not fit",
     "DL0312": "joined axes of different sizes",

@@ -16,6 +16,7 @@ from difflang.check.types import (
     ClosureType,
     FnType,
     LangType,
+    NeverType,
     RecordType,
     SumType,
     TextType,
@@ -32,6 +33,8 @@ def joint(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
     if unifier.same(a, b):
         return a if not unknown(a) else more_told(a, b)
     match a, b:
+        case (NeverType(), other) | (other, NeverType()):
+            return other
         case TupleType(), TupleType() if a.of is None or b.of is None:
             items = all_joint(unifier, a.items, b.items)
             return None if items is None else TupleType(items)
@@ -83,6 +86,19 @@ def without_texts(type: LangType) -> LangType:
             return replace(type, options=tuple(map(without_texts, type.options)))
         case _:
             return type
+
+
+def filled_texts(type: LangType) -> bool:
+    """Whether a value of a type holds a text that the run fills in."""
+    match type:
+        case TextType():
+            return bool(type.parts)
+        case RecordType(fields=parts) | TupleType(items=parts) | VariantType(fields=parts) | SumType(options=parts):
+            return any(map(filled_texts, parts))
+        case ClosureType(captures=parts):
+            return any(map(filled_texts, parts))
+        case _:
+            return False
 
 
 def options_of(type: LangType) -> tuple[LangType, ...]:

@@ -199,10 +199,22 @@ class FnType:
 
 
 @dataclass(frozen=True, slots=True)
+class Hole:
+    """A place in a text that a value fills in, in a format of Python's."""
+
+    type: LangType
+    spec: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TextType:
-    """A string. Its value is static, None while only the declaration is known."""
+    """A string. What it says is known beforehand, or it has `parts` that the run fills in.
+
+    It has neither while only the declaration is known.
+    """
 
     value: str | None = None
+    parts: tuple[str | Hole, ...] = ()
 
     def __str__(self) -> str:
         return "str"
@@ -240,8 +252,18 @@ class HistoryType:
         return f"history[{show_type(self.item)}]"
 
 
+@dataclass(frozen=True, slots=True)
+class NeverType:
+    """Of what nobody reads before it is set: it is whatever it is set to."""
+
+    def __str__(self) -> str:
+        return "nothing yet"
+
+
+NEVER = NeverType()
+
 Structure = TupleType | RecordType | VariantType | SumType | ClosureType | FnType
-LangType = Tensor | Structure | TextType | KeyType | RangeType | HistoryType
+LangType = Tensor | Structure | TextType | KeyType | RangeType | HistoryType | NeverType
 
 
 def tangent_type(type: LangType) -> LangType:
@@ -310,6 +332,10 @@ def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
             return replace(type, fields=tuple([mapped(t, change) for t in type.fields]))
         case SumType():
             return SumType(tuple([mapped(t, change) for t in type.options]), change(type.tag))
+        case TextType(parts=parts) if parts:
+            return TextType(
+                None, tuple([p if isinstance(p, str) else Hole(mapped(p.type, change), p.spec) for p in parts])
+            )
         case ClosureType():
             return mapped_function(type, change)
         case FnType():
@@ -365,6 +391,8 @@ def leaf_types(type: LangType) -> list[Tensor]:
             return [type.tag, *[leaf for t in type.options for leaf in leaf_types(t)]]
         case ClosureType():
             return [leaf for t in type.captures for leaf in leaf_types(t)]
+        case TextType():
+            return [leaf for p in type.parts if not isinstance(p, str) for leaf in leaf_types(p.type)]
         case KeyType():
             return [KEY_DATA]
         case RangeType():

@@ -9,6 +9,7 @@ from difflang.check.types import (
     DTypeParam,
     DTypeVar,
     FnType,
+    Hole,
     LangType,
     RecordType,
     Spread,
@@ -128,9 +129,21 @@ class Unifier:
             case FnType(), FnType():
                 return a.linear == b.linear and self.all_same((*a.params, a.result), (*b.params, b.result))
             case TextType(), TextType():
-                return a.value is None or b.value is None or a.value == b.value
+                return self.texts(a, b)
             case _:
                 return a == b
+
+    def texts(self, a: TextType, b: TextType) -> bool:
+        """Whether two texts say the same, but for the numbers of the run, as far as it is known what they say."""
+        declared = TextType()
+        if declared in (a, b):
+            return True
+        return a.value == b.value and len(a.parts) == len(b.parts) and all(map(self.filled, a.parts, b.parts))
+
+    def filled(self, a: str | Hole, b: str | Hole) -> bool:
+        if isinstance(a, Hole) and isinstance(b, Hole):
+            return a.spec == b.spec and self.same(a.type, b.type)
+        return a == b
 
     def arguments(self, a: VariantType, b: VariantType) -> bool:
         """Whether two enums were, or can have been, applied to the same sizes and types."""

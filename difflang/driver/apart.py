@@ -20,6 +20,7 @@ from difflang.driver.runner import Runner
 from difflang.driver.units import Units
 from difflang.driver.values import HostValue
 from difflang.elaborate.context import Reported
+from difflang.ops.voice import Voice
 from difflang.syntax import tree
 
 
@@ -28,7 +29,7 @@ class Apart:
 
     def __init__(self, checked: Checked, engine: Engine, access: Access, seed: int) -> None:
         self.checked, self.engine, self.access, self.seed = checked, engine, access, seed
-        self.units = Units(checked.session, engine)
+        self.units = Units(checked.session, engine, Voice(lambda _: None))
 
     @contextmanager
     def block(
@@ -39,7 +40,7 @@ class Apart:
         said, errors = len(session.diagnostics), session.errors
         module.host = {}
         runner = Runner(session, module, self.engine, self.access, self.seed, write)
-        runner.units = self.units
+        runner.take_over(self.units)
         capture(self.checked.imported, runner)
         try:
             runner.run(tuple(needed(module, above, node)))

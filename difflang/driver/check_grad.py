@@ -28,6 +28,7 @@ from difflang.driver.program import Checked, loaded
 from difflang.elaborate.context import Session
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
+from difflang.ops.say import silent
 from difflang.passes.dce import dce
 from difflang.syntax import tree
 
@@ -135,7 +136,7 @@ def found_arrays(
         told = with_enough_room(session, entry, arrays).graph
         results = evaluate(graph if told is entry.graph else finished(told), *arrays)
         if entry.fails and (site := int(results[-1 - NUMBERS])):
-            failure = explain(session, site, lambda *_, found=results: found, arrays)
+            failure = explain(session, site, Engine("interpret").explaining(told), arrays)
         elif all(np.isfinite(y).all() for y in map(np.asarray, results) if y.dtype.kind in "fc"):
             return arrays
     raise failure if failure.diagnostics[0].code.startswith("DL09") else draw.undrawable(decl, failure)
@@ -145,7 +146,8 @@ def audited(
     module: Module, name: str, entry: Entry, arrays: Sequence[Any], arguments: int, options: Options, text: str = ""
 ) -> Report:
     """The audit of an elaborated call at arrays; its first params are the leaves of the arguments."""
-    graph = dce(entry.graph.with_results(entry.graph.results[: -1 - NUMBERS])) if entry.fails else entry.graph
+    graph = silent(entry.graph)
+    graph = dce(graph.with_results(graph.results[: -1 - NUMBERS])) if entry.fails else graph
     wrt = tuple(wanted(p.hint, options.wrt) and i < arguments and p.type.tangent is not None
                 for i, p in enumerate(graph.params))  # fmt: skip
     if not any(wrt):

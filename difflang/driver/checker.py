@@ -13,6 +13,7 @@ from difflang.check.annotations import Annotations
 from difflang.check.modules import HostNumber, HostVar, Module
 from difflang.check.reports import Undecided, mistake, too_deep
 from difflang.check.sums import joint, without_texts
+from difflang.check.texts import check_format
 from difflang.check.types import UNIT, TextType, TupleType, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.choices import bind, cases_of, fitting
@@ -23,7 +24,7 @@ from difflang.driver.load import check_definition, check_enum, check_rule
 from difflang.driver.loops import Over, item_type, yielded_type
 from difflang.driver.needed import refuse_variables, sizes_in
 from difflang.driver.units import Unit
-from difflang.driver.values import HostValue, check_format
+from difflang.driver.values import HostValue, with_texts_said
 from difflang.driver.wanted import Wanted
 from difflang.elaborate.context import Reported, Session
 from difflang.elaborate.jumps import refuse_rest
@@ -129,7 +130,8 @@ class Checker(Host):
 
     def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]:
         unit = self.staged(node, body)
-        return [HostValue(t, None, s) for t, s in zip(unit.types, unit.statics, strict=True)], unit
+        found = [HostValue(t, None, s) for t, s in zip(unit.types, unit.statics, strict=True)]
+        return list(map(with_texts_said, found)), unit
 
     def perform(self, function: Hosted, given: Given) -> HostValue:
         return HostValue(function.check(self, given), None)

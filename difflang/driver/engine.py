@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +11,7 @@ from difflang.driver.guard import Program, guarded
 from difflang.driver.pipeline import finished
 from difflang.driver.planning import fitted, limit_of
 from difflang.driver.room import LITTLE, Room
-from difflang.ir.evaluate import evaluate
+from difflang.ir.evaluate import Says, evaluate, nobody
 from difflang.ir.graph import Graph
 from difflang.ir.types import Tensor
 
@@ -32,26 +32,32 @@ class Engine:
     device: str | None = None
     budget: int = 0
 
-    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE) -> Program:
+    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
 
         With `guard` the last result is the number of the check that failed, in place of the whole failure.
         Errors: DL1012 where a limit on memory cannot be kept.
         """
-
-        def compiled(done: Graph) -> Executable:
-            from difflang.runtime.compile import compile
-            from difflang.runtime.devices import find
-
-            return compile(guarded(done) if guard else done, find(self.device) if self.device is not None else None)
-
         with paused():
             if self.name == "xla" and (limit := limit_of(graph, self.budget)):
-                return fitted(graph, limit, room, compiled)[1]
-            done = finished(graph, room)
-        if self.name == "interpret" or small(done):
-            return interpreted(guarded(done) if guard else done)
-        return compiled(done)
+                return fitted(graph, limit, room, lambda done: self.compiled(guarded(done) if guard else done, says))[1]
+            ready = guarded(finished(graph, room)) if guard else finished(graph, room)
+        return self.runs(ready, says)
+
+    def explaining(self, graph: Graph, room: Room = LITTLE) -> Callable[[Says], Program]:
+        """What runs a graph that can fail once more, for the whole failure and the messages of checks."""
+        return lambda says: self.runs(finished(graph, room, explained=True), says)
+
+    def runs(self, ready: Graph, says: Says) -> Program:
+        if self.name == "interpret" or small(ready):
+            return interpreted(ready, says)
+        return self.compiled(ready, says)
+
+    def compiled(self, ready: Graph, says: Says) -> Executable:
+        from difflang.runtime.compile import compile
+        from difflang.runtime.devices import find
+
+        return compile(ready, find(self.device) if self.device is not None else None, says)
 
 
 def small(graph: Graph) -> bool:
@@ -61,10 +67,10 @@ def small(graph: Graph) -> bool:
     return scalars and len(graph.eqns) <= SMALL and not any(e.regions for e in graph.eqns)
 
 
-def interpreted(graph: Graph) -> Program:
+def interpreted(graph: Graph, says: Says = nobody) -> Program:
     import numpy as np
 
     def program(*arrays: Any) -> Sequence[Any]:
-        return evaluate(graph, *[np.asarray(a) for a in arrays])
+        return evaluate(graph, *[np.asarray(a) for a in arrays], says=says)
 
     return program

@@ -9,6 +9,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.check.reports import mistake
 from difflang.elaborate.context import Session
 from difflang.elaborate.failure import FIRST, LAST, Site
+from difflang.ir.evaluate import Says
 from difflang.ir.graph import Graph
 from difflang.passes.dce import dce
 
@@ -31,14 +32,20 @@ def without_proved(graph: Graph) -> Graph | None:
     return dce(graph.with_results(graph.results[:-WORD]))
 
 
-def explain(session: Session, site: int, full: Program, arrays: Sequence[Any]) -> DifflangError:
-    """The error that a failure is: the full program is run again for the numbers in it."""
-    first, second = [int(n) for n in list(full(*arrays))[-NUMBERS:]]
+def explain(session: Session, site: int, full: Callable[[Says], Program], arrays: Sequence[Any]) -> DifflangError:
+    """The error that a failure is: the `full` program is run again for the numbers in it, and for its messages."""
+    heard: dict[int, str] = {}
+
+    def says(number: int, text: str) -> None:
+        heard.setdefault(number, text)
+
+    first, second = [int(n) for n in list(full(says)(*arrays))[-NUMBERS:]]
     found: Site = session.sites[site - 1]
     if found.room:
         return too_deep(found, first)
     if found.message:
-        return DifflangError(Diagnostic("DL0901", found.message, (Label(found.span, "this does not hold"),)))
+        message = heard.get(site, found.message)
+        return DifflangError(Diagnostic("DL0901", message, (Label(found.span, "this does not hold"),)))
     room = f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"
     beyond = {FIRST: " or less", LAST: " or more"}.get(first, "")
     return DifflangError(Diagnostic("DL0902", f"index {first}{beyond} is out of range", (Label(found.span, room),)))

@@ -394,7 +394,7 @@ class Host(Bindings):
             f"`{code.decl.name}` is a host function: it {what}",
             (args.fn_span or args.span, ""),
             (code.decl.name_span, "declared with `host fn`"),
-            help="declare it with `fn`, if it neither prints nor reads" if cx.root.deriving else
+            help="declare it with `fn`, if it reads and writes nothing" if cx.root.deriving else
             "call it from host statements, in a loop with `yield` if need be",
         )  # fmt: skip
         yield

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError, printable
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.reports import mistake
 from difflang.check.types import UNIT, LangType, TextType, show_type
@@ -116,9 +116,8 @@ def prints(host: Bindings, given: Given) -> LangType:
 
 @hosted("print", "`print(a, b)`", prints)
 def print_(host: Runner, given: Given) -> HostValue:
-    """The values with a space between them; nothing in them reaches the terminal but as text."""
-    texts = [show(value, "", span) for value, span in given.items]
-    host.write(printable(" ".join(texts)))
+    """The values with a space between them."""
+    host.printed(" ".join([show(value, "", span) for value, span in given.items]))
     return UNIT_VALUE
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from difflang.ad.differentiate import differentiate, expanded
 from difflang.driver.room import ENDLESS, LITTLE, Room, keeps_steps, with_room
 from difflang.ir.graph import Graph
+from difflang.ops.say import explaining, printing
 from difflang.passes.optimize import optimized_whole, tidied
 
 
-def finished(graph: Graph, room: Room = LITTLE) -> Graph:
+def finished(graph: Graph, room: Room = LITTLE, *, explained: bool = False) -> Graph:
     """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing.
 
+    It says what the program prints, or if it is to be `explained` the messages of its checks and nothing else.
     Functions that call themselves have that `room`. What keeps nothing for each of their steps may take any number.
     """
+    graph = explaining(graph) if explained else printing(graph)
     endless = with_room(graph, Room(room.frames, ENDLESS))
     if endless is graph:
         return lowerable(graph)
@@ -26,12 +29,12 @@ def lowerable(graph: Graph) -> Graph:
 
 def derived(graph: Graph, room: Room = LITTLE) -> Graph:
     """The graph without derivative equations. What they differentiate is tidied first, so that little is derived."""
-    return differentiate(tidied(with_room(graph, room)))
+    return differentiate(tidied(with_room(printing(graph), room)))
 
 
 def derivable(graph: Graph, room: Room = LITTLE) -> Graph:
     """The same, rules of functions kept: for what is differentiated further."""
-    return expanded(tidied(with_room(graph, room)))
+    return expanded(tidied(with_room(printing(graph), room)))
 
 
 STAGES = ("ir", "derived", "optimized")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.base.diagnostics import Diagnostic
+from difflang.base.diagnostics import Diagnostic, printable
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostNumber, Module
 from difflang.check.reports import mistake
@@ -33,6 +33,7 @@ from difflang.elaborate.context import Session
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
 from difflang.ir.evaluate import numpy_dtype
+from difflang.ops.voice import Voice
 from difflang.syntax import tree
 
 MOST_CALLS = 10_000  # `host fn`s inside one another
@@ -63,10 +64,19 @@ class Runner(Host):
         hosts: dict[Module, Host] | None = None,
     ) -> None:
         super().__init__(session, module, hosts)
-        self.units, self.access, self.write, self.warn = Units(session, engine), access, write, warn
+        self.access, self.write, self.warn = access, write, warn
+        self.units = Units(session, engine, Voice(self.printed))
         self.told = told  # the arguments of the program, as the command line spells them
         self.started = time.perf_counter()
         self.draws = self.own_draws = draws_from(seed)  # one key a random unit
+
+    def printed(self, text: str) -> None:
+        """Write a text; nothing in it reaches the terminal but as text."""
+        self.write(printable(text))
+
+    def take_over(self, units: Units) -> None:
+        """Run what was compiled for others. From now on it prints here."""
+        self.units, units.voice.write = units, self.printed
 
     def beside(self, module: Module, access: Access, number: int) -> Runner:
         """Carries out what is asked of a module that is not run, and draws from a key of its own."""

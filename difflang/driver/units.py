@@ -14,8 +14,8 @@ from difflang.check.types import LangType, leaf_types, settled_type
 from difflang.check.unify import Unifier
 from difflang.driver.engine import Engine, Program
 from difflang.driver.guard import explain
-from difflang.driver.room import Elastic
-from difflang.driver.values import HostValue
+from difflang.driver.room import Elastic, Room
+from difflang.driver.values import HostValue, with_texts_said
 from difflang.elaborate.context import Context, Reported, Root, Scope, Session
 from difflang.elaborate.names import free_names
 from difflang.elaborate.settle import settle
@@ -24,6 +24,7 @@ from difflang.elaborate.trampoline import Walk, run
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph
+from difflang.ops.voice import Voice
 from difflang.syntax import tree
 
 Body = Callable[[Context], Walk[list[Term]]]
@@ -132,8 +133,8 @@ def stage(
 class Units:
     """Compiled units by the syntax they come from."""
 
-    def __init__(self, session: Session, engine: Engine) -> None:
-        self.session, self.engine = session, engine
+    def __init__(self, session: Session, engine: Engine, voice: Voice) -> None:
+        self.session, self.engine, self.voice = session, engine, voice  # which is told what they print
         self.known: dict[tuple[tree.Node, Hashable], list[Unit]] = {}
 
     def find(self, node: tree.Node, key: Hashable, module: Module, demand: Callable[[HostNumber], Dim]) -> Unit | None:
@@ -154,7 +155,10 @@ class Units:
         self.known.setdefault((node, key), []).append(unit)
 
     def program(self, unit: Unit) -> Elastic[Program]:
-        return Elastic(lambda room: self.engine.program(unit.graph, guard=unit.fails, room=room))
+        def made(room: Room) -> Program:
+            return self.engine.program(unit.graph, guard=unit.fails, room=room, says=self.voice)
+
+        return Elastic(made)
 
     def notes(self, unit: Unit) -> list[Diagnostic]:
         """What its device does not do as the program says; the interpreter has no device."""
@@ -165,16 +169,20 @@ class Units:
         """Run a unit. Errors: DL09 where a check fails."""
         arrays = [*arguments, *([key] if unit.random else [])]
         assert unit.program is not None
+        met = self.voice.met
         results = list(unit.program.made(*arrays))
+        self.voice.settle()
         while unit.fails and (site := results.pop().item()):
             if not unit.program.grows(self.session, site, interpreted=self.engine.name == "interpret"):
                 room = unit.program.room
-                raise explain(self.session, site, self.engine.program(unit.graph, room=room), arrays)
+                raise explain(self.session, site, self.engine.explaining(unit.graph, room), arrays)
+            self.voice.again(met)
             results = list(unit.program.made(*arrays))
+            self.voice.settle()
         values: list[HostValue] = []
         for type, static in zip(unit.types, unit.statics, strict=True):
             count = len(leaf_types(type))
-            values.append(HostValue(type, tuple(results[:count]), static))
+            values.append(with_texts_said(HostValue(type, tuple(results[:count]), static)))
             del results[:count]
         return values
 

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.modules import Static
-from difflang.check.reports import mistake
+from difflang.check.sums import filled_texts
+from difflang.check.texts import bad_format, template
 from difflang.check.types import (
     ClosureType,
     LangType,
-    RangeType,
     RecordType,
     SumType,
     TextType,
     TupleType,
     VariantType,
     leaf_types,
-    settled,
     show_type,
 )
-from difflang.ir.types import Tensor
-from difflang.syntax import tree
+from difflang.ops.texts import written
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -71,112 +67,42 @@ class HostValue:
 
 def show(value: HostValue, spec: str = "", span: Span | None = None) -> str:
     """A value as `print` writes it; `spec` is a format such as `.3f`. Errors: DL0339 for a format that does not fit."""
-    type = value.type
     try:
-        if isinstance(type, TextType):
-            return formatted(type.value or "", spec)
-        return shown(type, iter(value.leaves or ()), lambda array: number(array, spec))
+        return written(template(value.type, spec), value.leaves or ())
     except ValueError as error:
-        raise bad_format(
-            spec, str(error), *(((span, f"this is {show_type(type)}"),) if span is not None else ())
-        ) from None
+        label = ((span, f"this is {show_type(value.type)}"),) if span is not None else ()
+        raise bad_format(spec, str(error), *label) from None
 
 
-def check_format(type: LangType, part: tree.Interpolation) -> None:
-    """Hold the format of a string's hole against the type of its value. Errors: DL0339 at the format."""
-    if not part.format:
-        return
-    end = part.span.end - 1
-    place = Span(part.span.source, end - len(part.format), end)
-    try:
-        for leaf in [""] if isinstance(type, TextType) else [sample(t) for t in leaf_types(type)]:
-            formatted(leaf, part.format)
-    except ValueError as error:
-        raise bad_format(part.format, str(error), (place, f"the value is {show_type(type)}")) from None
+def with_texts_said(value: HostValue) -> HostValue:
+    """The value, its texts that the run filled in being known texts from here on."""
+    if not filled_texts(value.type):
+        return value
+    kept: list[Any] | None = None if value.leaves is None else []
+    type = said(value.type, iter(value.leaves or ()), kept)
+    return HostValue(type, None if kept is None else tuple(kept), value.static)
 
 
-def sample(type: Tensor) -> Any:
-    """A number of an element type, as formats see it."""
-    kind = settled(type.dtype).kind
-    return {"bool": "true", "float": 1.0, "complex": 1j}.get(kind, 1)
+def said(type: LangType, leaves: Iterator[Any], kept: list[Any] | None) -> LangType:
+    """The type with known texts; the leaves of everything else are `kept`. Without leaves nothing is known of texts."""
 
+    def each(types: Sequence[LangType]) -> tuple[LangType, ...]:
+        return tuple([said(t, leaves, kept) for t in types])
 
-SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?(\d*)[_,]?(?:\.(\d+))?([bdeEfFgGosxX%]?)", re.DOTALL)
-MOST_DIGITS = 1000
-
-
-def formatted(x: Any, spec: str) -> str:
-    """A number or a text by a format of Python's, which knows no locale here. Errors: ValueError."""
-    if not spec:
-        return str(x)
-    found = SPEC.fullmatch(spec)
-    if found is None:
-        raise ValueError("it reads [[fill]align][sign][#][0][width][,][.digits][type]")
-    if any(int(n) > MOST_DIGITS for n in found.groups()[:2] if n and len(n) < 9) or any(
-        len(n or "") > 8 for n in found.groups()[:2]
-    ):
-        raise ValueError(f"more than {MOST_DIGITS} places")
-    return format(x, spec)
-
-
-def bad_format(spec: str, why: str, *labels: tuple[Span, str]) -> DifflangError:
-    return mistake(
-        "DL0339",
-        f"the format `{spec}` does not fit: {why[:1].lower()}{why[1:]}",
-        *labels,
-        help="formats are Python's: `{x:.3f}`, `{n:5d}`, `{x:10.2e}`, `{name:>8}`",
-    )
-
-
-def shown(type: LangType, leaves: Iterator[Any], write: Callable[[Any], str]) -> str:
     match type:
-        case Tensor():
-            return write(np.asarray(next(leaves)))
+        case TextType(parts=parts) if parts:
+            return TextType() if kept is None else TextType(written(template(type), leaves))
         case TupleType():
-            return "(" + ", ".join(shown(t, leaves, write) for t in type.items) + ")"
-        case RecordType():
-            fields = zip(type.names, type.fields, strict=True)
-            name = f"D({type.decl.name})" if type.tangent else type.decl.name
-            return f"{name}(" + ", ".join(f"{n} = {shown(t, leaves, write)}" for n, t in fields) + ")"
-        case VariantType(fields=()):
-            return f"D({type.name})" if type.tangent else type.name
-        case VariantType():
-            name = f"D({type.name})" if type.tangent else type.name
-            fields = zip(type.names, type.fields, strict=True)
-            return f"{name}(" + ", ".join(f"{n} = {shown(t, leaves, write)}" for n, t in fields) + ")"
-        case SumType() if not type.tag.shape:
-            texts, tag = [], np.asarray(next(leaves)).item()
-            texts = [shown(t, leaves, write) for t in type.options]
-            return texts[type.marks.index(tag)]
-        case TextType():
-            return f'"{type.value}"'
-        case RangeType() | ClosureType() | SumType():
-            for _ in leaf_types(type):
-                next(leaves)
-            return str(type)
+            return replace(type, items=each(type.items))
+        case RecordType() | VariantType():
+            return replace(type, fields=each(type.fields))
+        case ClosureType():
+            return replace(type, captures=each(type.captures))
+        case SumType():
+            if kept is not None:
+                kept.append(next(leaves))
+            return replace(type, options=each(type.options))
         case _:
-            return str(next(leaves))
-
-
-def number(array: Any, spec: str) -> str:
-    """A number or an array: the shortest digits that tell its value apart, in brackets by row."""
-    if array.ndim == 0:
-        value = array[()]
-        return formatted(plain(value), spec) if spec else plain_number(value)
-    formatter = {"all": (lambda v: formatted(plain(v), spec)) if spec else plain_number}
-    return np.array2string(array, separator=", ", threshold=200, max_line_width=100, formatter=formatter)  # type: ignore[call-overload]
-
-
-def plain(value: Any) -> Any:
-    """A number as Python has it, a truth value as the word that it is."""
-    return ("true" if value else "false") if isinstance(value, np.bool_) else value.item()
-
-
-def plain_number(value: Any) -> str:
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (complex, np.complexfloating)):
-        parts = plain_number(value.real), plain_number(value.imag)
-        return f"{parts[0]}{'' if parts[1].startswith('-') else '+'}{parts[1]}j"
-    text = str(value)
-    return text[:-2] + ".0" if text.endswith(".0") else text
+            if kept is not None:
+                kept += [next(leaves) for _ in leaf_types(type)]
+            return type

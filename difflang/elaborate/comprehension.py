@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode
 from difflang.check.reports import mistake
-from difflang.check.sums import tagged
+from difflang.check.sums import filled_texts, tagged
 from difflang.check.types import leaf_types, mapped, pruned, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply, bind_pattern
 from difflang.elaborate.context import WORD, Context, Reported, walk, walks
 from difflang.elaborate.control import Branch, branch, closed, joined
-from difflang.elaborate.failure import absorb_lanes, has_one_check
+from difflang.elaborate.failure import absorb_lanes, all_is_well, has_one_check
 from difflang.elaborate.loops import row
 from difflang.elaborate.names import bound_names, nodes
 from difflang.elaborate.operators import array
+from difflang.elaborate.saying import TRUTH, BeforeLane, anew, well
 from difflang.elaborate.sources import Source, source
 from difflang.elaborate.sum_arrays import is_array_of_sums, tags
 from difflang.elaborate.sums import held_as
@@ -26,7 +28,7 @@ from difflang.elaborate.terms import Array, Closure, Lane, Poison, Term, leaves,
 from difflang.elaborate.totals import STEPS, total
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Graph, Value
+from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, I32, Tensor
 from difflang.syntax import tree
@@ -117,10 +119,12 @@ def mapping(
         cx.keys.append((builder, index))
         outer_word = cx.word.term
         fresh = cx.word.term = cx.no_failure()
-        lane = Lane(builder, length)
+        lane, before = Lane(builder, length), BeforeLane(builder)
         try:
-            value = yield body(Array(index, below=length, lane=lane), rows)
+            with anew(cx, before):
+                value = yield body(Array(index, below=length, lane=lane), rows)
             word = leaves(cx.failure) if cx.word.term is not fresh else []
+            still_well = [well_after(cx, before.param, word, span)] if before.param is not None else []
         finally:
             cx.word.term = outer_word
             cx.keys.pop()
@@ -128,17 +132,47 @@ def mapping(
                 cx.loops.pop()
     if isinstance(value, Poison):
         raise Reported
+    refuse_texts(cx, value, span)
     value = held_as(builder, value, tagged(type_of(value)))
-    consts, (graph,) = closed([builder], [[*leaves(value), *word]], [builder.params], [0])
+    own = [v for v in builder.params if v is not before.param]
+    own[1:1] = [before.param] if before.param is not None else []
+    consts, (graph,) = closed([builder], [[*still_well, *leaves(value), *word]], [own], [len(still_well)])
     refuse(graph, len(consts))
-    cx.builder.span = span
-    operands = tuple(map(cx.builder.own, [*consts, iota, *over.arrays, *lane.arrays]))
     types = tuple([Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[WORD] * len(word)]])
-    results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
+    if still_well:
+        results = in_turn(cx, graph, consts, [*over.arrays, *lane.arrays], types, length, span)
+    else:
+        cx.builder.span = span
+        operands = tuple(map(cx.builder.own, [*consts, iota, *over.arrays, *lane.arrays]))
+        results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
     if word:
-        absorb_lanes(cx, results[-3:], span, in_order=in_order, one_check=has_one_check(graph))
+        one_check = has_one_check(graph)
+        absorb_lanes(cx, results[-3:], span, in_order=in_order or bool(still_well), one_check=one_check)
         results = results[:-3]
     return rebuild(mapped(type_of(value), lambda t: Tensor(t.dtype, (length, *t.shape))), results)
+
+
+def well_after(cx: Context, before: Value, word: list[Value], span: Span) -> Value:
+    """Whether all was well before a lane and in it."""
+    return cx.emit("logical_and", span, before, all_is_well(cx, cx.failure, span)) if word else before
+
+
+def in_turn(
+    cx: Context, lane: Graph, consts: list[Value], xs: list[Value], types: tuple[Tensor, ...], length: Dim, span: Span
+) -> Values:
+    """Lanes that say something, one after the other: as a loop, which carries whether all is well."""
+    start = well(cx, span) or cx.emit("const", span, value=True, type=TRUTH)
+    cx.builder.span = span
+    operands = tuple(map(cx.builder.own, [cx.integer(length, span).value, *consts, start, *xs]))
+    attrs: dict[str, Any] = {"consts": len(consts), "carry": 1, "length": length, "exact": True, "reverse": False}
+    return cx.builder.append(OPS["loop"], operands, (Tensor(I32), TRUTH, *types), (lane,), **attrs)[2:]
+
+
+def refuse_texts(cx: Context, value: Term, span: Span) -> None:
+    """Errors: DL0327 for a text that the run fills in, of which there is no array."""
+    if filled_texts(type_of(value)):
+        way = "print it there, or make it of an item of the array where it is needed"
+        raise cx.error("DL0327", "there is no array of texts", span, "the run fills in a text of this", way)
 
 
 def filtered(cx: Context, e: tree.Comprehension, identity: float | None) -> Walk[Term]:

@@ -29,6 +29,7 @@ from difflang.syntax import tree
 
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
 FAILURE = (WORD,) * 3
+Before = Callable[[Span], Value | None]  # whether all was well before something, asked for at a place
 MOST_AXES = 32  # NumPy ends at 64, compilers earlier
 
 
@@ -95,6 +96,7 @@ class Instance:
     globals: tuple[tuple[Global, LangType], ...] = ()
     random: bool = False
     fails: bool = False  # its last three results are a failure
+    told: bool = False  # its last param says whether all was well before
     chosen: bool = False  # a condition known beforehand left a part of it out
     effects: frozenset[str] = frozenset()
     calls: frozenset[tree.Fn] = frozenset()
@@ -176,6 +178,10 @@ class Root:
     key: Value | None = None
     draws: int = 0
     called_with: Value | None = None  # in a rule: the key with which its function was called
+    called: bool = False  # it is the graph of a function, to which a call can say whether all was well before
+    well: Value | None = None  # that, where it is asked for
+    quiet: int = 0  # says nothing while this is not 0
+    muted: bool = False  # and has kept something back
     in_range: set[tuple[Builder, Value, Dim]] = field(default_factory=set[Any])  # checked: where, which, below what
     effects: set[str] = field(default_factory=set[str])
     calls: set[tree.Fn] = field(default_factory=set[tree.Fn])  # declared functions whose bodies were not looked into
@@ -204,6 +210,7 @@ class Context:
     loops: list[list[Any] | None] = field(default_factory=list[Any])  # what the loops around here yield: `Yielded`
     saved: Any = None  # what the `checkpoint` block around here saves: `Saved`
     logs: dict[Binding, Any] = field(default_factory=dict[Any, Any])  # arrays that the loop around only writes into
+    before: Before | None = None  # whether all was well before failures are counted here; None at the outermost
     word: Binding = field(init=False)  # the hidden variable that holds the first failure
 
     def __post_init__(self) -> None:

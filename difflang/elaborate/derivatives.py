@@ -30,6 +30,7 @@ from difflang.elaborate.control import closed
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.leafwise import changes_along
 from difflang.elaborate.lost import watch
+from difflang.elaborate.saying import quiet
 from difflang.elaborate.signatures import captured_sizes, is_dim
 from difflang.elaborate.sums import held_as
 from difflang.elaborate.terms import (
@@ -139,10 +140,12 @@ def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
 
 def drawn_once(cx: Context, f: Term, args: Args) -> Walk[tuple[Term, Value | None]]:
     """The function's value, and, if it draws, the one key that it drew from: who applies it again does so too."""
-    before, key = cx.root.draws, None
-    value = yield apply(cx, f, Args(args.span, list(args.items)))
-    if cx.root.draws > before:
-        key = cx.draw(args.span)
+    before, key, cx.root.muted = cx.root.draws, None, False
+    with quiet(cx):
+        value = yield apply(cx, f, Args(args.span, list(args.items)))
+    drawn = cx.root.draws > before
+    if drawn or cx.root.muted:
+        key = cx.draw(args.span) if drawn else None
         with cx.keyed(key):
             value = yield apply(cx, f, Args(args.span, list(args.items)))
     return value, key

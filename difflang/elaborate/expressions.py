@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from difflang.base.codes import nearest
 from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, Known, LambdaCode, RecordCode
 from difflang.check.modules import Global, HostVar
-from difflang.check.reports import Undecided
-from difflang.check.types import imaginary_dtype, literal_dtype, show_type
+from difflang.check.texts import check_format
+from difflang.check.types import DTypeParam, DTypeVar, imaginary_dtype, literal_dtype, pruned, show_type
 from difflang.elaborate import qualified
 from difflang.elaborate.absent import CONSTANTS, unknown_name
 from difflang.elaborate.builtins import BUILTINS
@@ -23,6 +25,7 @@ from difflang.elaborate.sums import constructor, takes_place
 from difflang.elaborate.terms import (
     Array,
     Closure,
+    Filled,
     Poison,
     Record,
     Static,
@@ -36,7 +39,9 @@ from difflang.elaborate.terms import (
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Poly
+from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.types import BOOL, DTYPES, DType, Tensor
+from difflang.ops.texts import formatted, number
 from difflang.syntax import tree
 
 
@@ -320,32 +325,49 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
 
 @walks(tree.Str)
 def string(cx: Context, e: tree.Str) -> Walk[Term]:
-    pieces: list[str] = []
+    parts: list[str | Filled] = []
     for part in e.parts:
         if isinstance(part, str):
-            pieces.append(part)
+            parts.append(part)
             continue
         value = yield walk(cx, part.value)
-        match value:
-            case Text(value=str() as text):
-                pieces.append(text)
-            case Array(static=static) if static is not None:
-                pieces.append(spelled_number(cx, static, part))
-            case Text() | Array() if cx.root.definition:
-                raise Undecided
-            case _:
-                raise cx.not_yet(
-                    "strings made of run-time numbers inside a function are", part.span, "print on the host"
-                )
-    return Text("".join(pieces))
+        if isinstance(value, Poison):
+            raise Reported
+        check_format(type_of(value), part)
+        found = filled_in(value, part)
+        if found is None:
+            return Text(None)  # as long as only the declaration of what fills it in is known
+        parts += found
+    if all(isinstance(part, str) for part in parts):
+        return Text("".join(map(str, parts)))
+    return Text(None, tuple(parts))
 
 
-def spelled_number(cx: Context, static: Static, part: tree.Interpolation) -> str:
-    """A number that is known beforehand, in the format that is asked of it. Errors: DL0339."""
-    try:
-        return str(static) if isinstance(static, Poly) else format(static, part.format)
-    except (ValueError, OverflowError) as error:
-        raise cx.error("DL0339", f"the format `{part.format}` does not fit: {error}", part.span) from None
+def filled_in(value: Term, part: tree.Interpolation) -> Sequence[str | Filled] | None:
+    """What stands in the place of a value in a text: strings as far as they are known."""
+    match value:
+        case Text(value=str() as text):
+            return (formatted(text, part.format),)
+        case Text(parts=()):
+            return None
+        case Text(parts=parts) if not part.format:
+            return parts
+        case Array(static=static) if static is not None and (text := spelled(value, static, part.format)) is not None:
+            return (text,)
+        case _:
+            return (Filled(value, part.format),)
+
+
+def spelled(value: Array, static: Static, spec: str) -> str | None:
+    """A number that is known beforehand, if its element type is too."""
+    dtype = pruned(value.tensor.dtype)
+    if isinstance(static, Poly):
+        return str(static)
+    if isinstance(static, int) and not isinstance(static, bool):
+        return formatted(static, spec)
+    if isinstance(dtype, (DTypeVar, DTypeParam)):
+        return None
+    return number(np.asarray(static, numpy_dtype(dtype)), spec)
 
 
 @walks(tree.Slice, tree.Dots)

@@ -73,15 +73,19 @@ def nearest(cx: Context, index: Value, span: Span) -> Value:
     return cx.emit("truncate", span, index, dtype=I32)
 
 
-def check(cx: Context, condition: Array, message: str, span: Span) -> None:
-    """A condition, one number or many, that must hold when the run comes by."""
+def check(cx: Context, condition: Array, message: str, span: Span) -> tuple[Value, int] | None:
+    """A condition, one number or many, that must hold when the run comes by.
+
+    Gives whether it does not and the number of the check, but not in a definition.
+    """
     cx.root.effects.add("fail")
     if cx.root.definition:
-        return
+        return None
     holds = condition.value
     if condition.tensor.shape:
         holds = cx.emit("reduce_all", span, holds, axes=tuple(range(condition.tensor.rank)))
-    fail(cx, cx.emit("logical_not", span, holds), Site(span, message), span)
+    bad = cx.emit("logical_not", span, holds)
+    return bad, fail(cx, bad, Site(span, message), span)
 
 
 def checked_before(cx: Context, index: Array, size: Dim) -> bool:
@@ -108,41 +112,43 @@ def unchecked(cx: Context, span: Span) -> bool:
     return any(s.start <= span.start and span.end <= s.end for s in around)
 
 
-def fail(cx: Context, bad: Value, site: Site, span: Span, *numbers: Value) -> None:
-    """Write the failure if `bad`, unless an earlier check has."""
-    word = [cx.emit("const", span, value=cx.session.site(site), type=WORD)]
+def fail(cx: Context, bad: Value, site: Site, span: Span, *numbers: Value) -> int:
+    """Write the failure if `bad`, unless an earlier check has. Gives the number of the check."""
+    number_of_check = cx.session.site(site)
+    word = [cx.emit("const", span, value=number_of_check, type=WORD)]
     for number in numbers or (cx.emit("const", span, value=0, type=WORD),) * 2:
         word.append(number if number.type == WORD else cx.emit("truncate", span, number, dtype=I32))
     merge(cx, bad, word, span)
+    return number_of_check
 
 
 def merge(cx: Context, happened: Value, word: Sequence[Value], span: Span) -> None:
     """The first failure stays."""
     old = leaves(cx.failure)
-    if not is_fresh(cx):
-        happened = cx.emit("logical_and", span, all_is_well(cx, span), happened)
+    if not is_fresh(cx.failure):
+        happened = cx.emit("logical_and", span, all_is_well(cx, cx.failure, span), happened)
     cx.word.term = Tuple(tuple(Array(cx.emit("select", span, happened, w, o)) for w, o in zip(word, old, strict=True)))
 
 
-def is_fresh(cx: Context) -> bool:
-    """Whether nothing here can have failed so far."""
-    site = cx.failure.items[0]
+def is_fresh(word: Tuple) -> bool:
+    """Whether nothing can have failed so far."""
+    site = word.items[0]
     return isinstance(site, Array) and site.static is not None
 
 
-def all_is_well(cx: Context, span: Span) -> Value:
+def all_is_well(cx: Context, word: Tuple, span: Span) -> Value:
     """No check has failed so far."""
-    return cx.emit("eq", span, leaves(cx.failure)[0], cx.emit("const", span, value=0, type=WORD))
+    return cx.emit("eq", span, leaves(word)[0], cx.emit("const", span, value=0, type=WORD))
 
 
 def still_well(cx: Context, condition: Array, span: Span) -> Value:
     """The condition, and no failure so far."""
-    return cx.emit("logical_and", span, condition.value, all_is_well(cx, span))
+    return cx.emit("logical_and", span, condition.value, all_is_well(cx, cx.failure, span))
 
 
 def absorb(cx: Context, word: Sequence[Value], span: Span) -> None:
     """Take over the failure of a call, a lane or a derivative."""
-    if is_fresh(cx):
+    if is_fresh(cx.failure):
         cx.word.term = Tuple(tuple(map(Array, word)))
     else:
         merge(cx, cx.emit("const", span, value=True, type=Tensor(BOOL)), word, span)

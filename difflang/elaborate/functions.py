@@ -28,6 +28,7 @@ from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.instances import key_of, type_now
 from difflang.elaborate.jumps import without_jumps
+from difflang.elaborate.saying import TRUTH, heard, well
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import (
     both_size_and_value,
@@ -250,7 +251,8 @@ def instance_of(
 ) -> Instance:
     """The finished graph. Where the arguments' element types are open still, whoever asked for it settles them."""
     root = cx.root
-    order = [*params, *[v for t in root.globals.values() for v in leaves(t)], *([root.key] if root.key else [])]
+    hidden = [v for v in (root.key, root.well) if v is not None]
+    order = [*params, *[v for t in root.globals.values() for v in leaves(t)], *hidden]
     word = leaves(cx.failure) if cx.word.term is not fresh else []
     graph = root.builder.finish([*leaves(result), *word], params=order, name=decl.name)
     if not root.definition and not any(isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)):
@@ -262,6 +264,7 @@ def instance_of(
         tuple((n, root.global_types[n]) for n in root.globals),
         root.key is not None,
         bool(word),
+        root.well is not None,
         root.chosen,
         frozenset(root.effects),
         frozenset(root.calls),
@@ -273,7 +276,7 @@ def function_context(session: Session, module: Module, annotations: Annotations,
     unifier = Unifier()
     builder = Builder(solver=unifier)
     inner = replace(annotations, unifier=unifier, records=module.records.get, within=())
-    return Context(session, module, Root(builder, definition), builder, Scope(), unifier, inner)
+    return Context(session, module, Root(builder, definition, called=True), builder, Scope(), unifier, inner)
 
 
 def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
@@ -331,7 +334,7 @@ def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], 
     """The equation of a call."""
     operands = operands_of(cx, instance, terms, span)
     types = tuple(r.type for r in instance.graph.results)
-    results = cx.builder.append(OPS["call"], operands, types, (instance.graph,), name=code.decl.name)
+    results = cx.builder.append(OPS["call"], operands, types, (heard(cx, instance.graph),), name=code.decl.name)
     return called(cx, instance, results, instance.fails, span)
 
 
@@ -342,6 +345,8 @@ def operands_of(cx: Context, instance: Instance, terms: list[Term], span: Span, 
         operands += leaves(cx.global_term(name))
     if instance.random:
         operands.append(key or cx.draw(span))
+    if instance.told:
+        operands.append(well(cx, span) or cx.emit("const", span, value=True, type=TRUTH))
     cx.builder.span = span
     return tuple(map(cx.builder.own, operands))
 

@@ -24,6 +24,7 @@ from difflang.elaborate.context import Context, Instance, Reported, Session, wal
 from difflang.elaborate.failure import all_is_well
 from difflang.elaborate.functions import called, emit_call, function_context, instantiate, operands_of
 from difflang.elaborate.implicit import sized
+from difflang.elaborate.saying import TRUTH, heard
 from difflang.elaborate.settle import settle
 from difflang.elaborate.terms import Closure, Poison, Term, Tuple, leaf_hints, leaves, like, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
@@ -60,7 +61,7 @@ def call(
     operands += [cx.builder.own(v) for term in extra for v in leaves(term)]
     ordered = tuple([operands[i] for i in made.order])
     results = tuple(r.type for r in made.step.results)
-    graphs = (made.step, made.back)
+    graphs = (heard(cx, made.step), made.back)
     found = cx.builder.append(OPS["invertible"], ordered, results, graphs, state=made.state, name=code.decl.name)
     return called(cx, instance, found, instance.fails, span)
 
@@ -108,9 +109,11 @@ def undoing(
     session.ruling.append(instance.graph)
     try:
         cx = function_context(session, code.module, annotations, definition=False)
+        cx.root.quiet += 1  # what the function says it says once, on its way forwards
         errors = session.errors
         for name, _ in instance.globals:
             cx.global_term(name)
+        told = [cx.builder.param(TRUTH, "well")] if instance.told else []
         params = {
             name: [cx.builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
             for name, type in types.items()
@@ -121,7 +124,9 @@ def undoing(
     finally:
         session.ruling.pop()
     names = tuple(cx.root.globals)
-    read = [v for n in names for v in leaves(cx.root.globals[n])]
+    theirs = len(instance.globals)
+    read, more = ([v for n in part for v in leaves(cx.root.globals[n])] for part in (names[:theirs], names[theirs:]))
+    read = [*read, *told, *more]
     state = state_of(code, rule)
     places, start = dict[str, range](), 0
     for name, values in params.items():
@@ -176,7 +181,7 @@ def given_back(cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, 
 
 def spoilt(cx: Context, term: Term, span: Span) -> Term:
     """NaN where a check of the inverse has failed: there is nobody to whom it could be reported."""
-    well = all_is_well(cx, span)
+    well = all_is_well(cx, cx.failure, span)
 
     def kept(value: Value) -> Value:
         if not isinstance(value.type, Tensor) or value.type.tangent is None:

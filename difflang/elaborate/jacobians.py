@@ -36,6 +36,7 @@ from difflang.elaborate.derivatives import (
 )
 from difflang.elaborate.lost import watch
 from difflang.elaborate.no_derivative import result_with_tangent, without_tangent
+from difflang.elaborate.saying import quiet
 from difflang.elaborate.slope import of_complex, trace_holomorphic
 from difflang.elaborate.sources import Source
 from difflang.elaborate.tangents import number_types, tags_of
@@ -128,7 +129,7 @@ def swept(
 
     def direction(_: Array, basis: list[Value]) -> Walk[Term]:
         along = cx.emit("reshape", span, basis[0], shape=side.shape)
-        with cx.keyed(key):
+        with cx.keyed(key), quiet(cx):
             traced = yield traced_again()
         if by_columns:
             return Tuple(tuple(map(Array, forward(cx, traced, [along], span, only=place)[1])))

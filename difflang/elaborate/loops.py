@@ -16,6 +16,7 @@ from difflang.elaborate.failure import still_well
 from difflang.elaborate.histories import NUMBER, Yielded, collected, over_steps
 from difflang.elaborate.jumps import Until
 from difflang.elaborate.operators import array
+from difflang.elaborate.saying import anew, quiet, well_of
 from difflang.elaborate.sources import INDEX, Source, source
 from difflang.elaborate.sums import grown, held_as, stays
 from difflang.elaborate.terms import (
@@ -90,8 +91,7 @@ def step(
                     yield walk(cx, stmt)
             after = [b.term for b in variables]
             if after[-1] is entered:  # nothing in the body can fail: the word is not carried
-                for value in leaves(entered):
-                    builder.params.remove(value)
+                uncarried(builder, leaves(entered), before[-1])
                 variables, after = variables[:-1], after[:-1]
         finally:
             cx.keys.pop()
@@ -108,6 +108,15 @@ def step(
     if found is not None:
         results += [*leaves(found.value), *([found.here.value] if found.here is not None else [])]
     return Step(builder, builder.params, results, found, variables, lane.arrays if lane is not None else [])
+
+
+def uncarried(builder: Builder, word: list[Value], outside: Term | Dim) -> None:
+    """Take the failure, which no step changes, from outside if a step reads it."""
+    assert not isinstance(outside, (int, Poly)) and builder.outer is not None
+    for value in word:
+        builder.params.remove(value)
+    if any(word[0] in eqn.operands for eqn in builder.eqns):  # its other two numbers nobody reads
+        builder.captured[builder.outer.own(leaves(outside)[0])] = word[0]
 
 
 def row(value: Value) -> Tensor:
@@ -188,10 +197,12 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
     with cx.region(e.condition.span) as builder:
         cx.keys.append((builder, builder.param(INDEX, "step")))
         enter(builder, body.variables)
+        outer, since = cx.failure, cx.before
         fresh = cx.word.term = cx.word.term if failing else cx.no_failure()
         draws = cx.root.draws
         try:
-            condition = array(cx, (yield walk(cx, e.condition)), e.condition.span, "a condition")
+            with anew(cx, cx.before if failing else lambda span: well_of(cx, outer, since, span)):
+                condition = array(cx, (yield walk(cx, e.condition)), e.condition.span, "a condition")
             checked = cx.word.term is not fresh
             go = still_well(cx, condition, e.condition.span) if failing or checked else condition.value
         finally:
@@ -208,7 +219,8 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
     if checked:  # once more after the loop, with what it drew last, for the failure that ended it
         cx.root.draws = draws
         cx.keys.append((cx.builder, count))
-        yield walk(cx, e.condition)
+        with quiet(cx):
+            yield walk(cx, e.condition)
         cx.keys.pop()
     return result
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from difflang.base.source import Span
 from difflang.check.modules import Module
 from difflang.check.patterns import Anything, Begins, Coverage, Fit, Patterns
-from difflang.check.reports import Undecided, mistake
+from difflang.check.reports import mistake
 from difflang.check.types import LangType, literal_dtype, show_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import branch, carried, decided
 from difflang.elaborate.operators import elementwise
+from difflang.elaborate.saying import known_text
 from difflang.elaborate.terms import Array, Poison, Sum, Term, Text, Tuple, Variant, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
@@ -170,9 +171,7 @@ def holds(cx: Context, fit: Fit, term: Term, span: Span) -> Value | bool:
 def equal(cx: Context, term: Array | Text, literal: object, span: Span) -> Value | bool:
     """Whether a number, a truth value or a text is the one that is written."""
     if isinstance(term, Text):
-        if term.value is None:
-            raise Undecided
-        return term.value == literal
+        return known_text(term, span, "a text that is matched") == literal
     if isinstance(literal, bool):
         if isinstance(term.static, bool):
             return term.static == literal

@@ -16,6 +16,7 @@ from difflang.elaborate.mismatches import no_broadcast, no_conversion
 from difflang.elaborate.names import nodes
 from difflang.elaborate.numbers import OF_COMPLEX
 from difflang.elaborate.products import matmul
+from difflang.elaborate.saying import known_text
 from difflang.elaborate.terms import Array, Poison, Record, Static, Sum, Term, Text, Tuple, Variant, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
@@ -296,14 +297,11 @@ def compare(cx: Context, e: tree.Compare) -> Walk[Term]:
 
 
 def compared(cx: Context, op: str, span: Span, left: Term, right: Term, spans: tuple[Span, Span]) -> Term:
-    from difflang.elaborate.terms import Text
-
     if isinstance(left, Text) and isinstance(right, Text):
         if op not in ("==", "!="):
             raise cx.error("DL0313", "strings are compared with == and !=", span)
-        if left.value is None or right.value is None:
-            raise Undecided
-        answer = (left.value == right.value) == (op == "==")
+        texts = [known_text(x, at, "a text that is compared") for x, at in zip((left, right), spans, strict=True)]
+        answer = (texts[0] == texts[1]) == (op == "==")
         return cx.literal(answer, span, BOOL, answer)
     return elementwise(cx, COMPARISONS[op], span, (left, right), spans)
 

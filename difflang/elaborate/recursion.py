@@ -32,6 +32,8 @@ from difflang.ops.recur import recur
 if TYPE_CHECKING:
     from difflang.passes.blocks import Member
 
+WELL = "well"  # what a group is told of failures before: one of its own ends the run
+
 
 def result_type(cx: Context, code: FnCode, annotations: Annotations, span: Span) -> LangType:
     """What a call of a function gives while its body is not known. Errors: DL0340, DL0801."""
@@ -69,7 +71,7 @@ def called_again(cx: Context, making: Making, terms: Sequence[Term], annotations
         settled_type(type_of(term))
     if making.key in under_way.random:
         operands.append(cx.draw(span))
-    word = not is_fresh(cx)
+    word = not is_fresh(cx.failure)
     operands += leaves(cx.failure) if word else []
     types = tuple(leaf_types(type))
     cx.builder.span = span
@@ -160,10 +162,11 @@ def joined(session: Session, group: Sequence[Making]) -> Instance:
     order = [label for n, t in types.items() for label in labels(n, t)]
     given, rest = graph.params[: -len(shared) or None], dict(zip(shared, graph.params[-len(shared) :], strict=False))
     args, key = (given[:-1], given[-1:]) if instance.random else (given, ())
-    graph = Graph((*args, *[rest[label] for label in order], *key), graph.eqns, graph.results, graph.name)
+    told = [rest[WELL]] if WELL in rest else []
+    graph = Graph((*args, *[rest[label] for label in order], *key, *told), graph.eqns, graph.results, graph.name)
     session.settled.add(graph)
     return Instance(
-        graph, instance.result, instance.type, tuple(types.items()), instance.random, fails,
+        graph, instance.result, instance.type, tuple(types.items()), instance.random, fails, bool(told),
         any(i.chosen for i in made.values()),
         frozenset().union(*[i.effects for i in made.values()]), frozenset().union(*[i.calls for i in made.values()]),
     )  # fmt: skip
@@ -180,7 +183,9 @@ def member(instance: Instance) -> Member:
     graph = instance.graph
     shared = [label for n, t in instance.globals for label in labels(n, t)]
     params: list[Value] = list(graph.params)
+    told = [params.pop()] if instance.told else []
     key = [params.pop()] if instance.random else []
     split = len(params) - len(shared)
-    order = (*params[:split], *key, *params[split:])
-    return Member(Graph(order, graph.eqns, graph.results, graph.name), tuple(shared), instance.fails)
+    order = (*params[:split], *key, *params[split:], *told)
+    every = (*shared, *[WELL] * instance.told)
+    return Member(Graph(order, graph.eqns, graph.results, graph.name), every, instance.fails)

@@ -35,6 +35,7 @@ from difflang.elaborate.context import FAILURE, Context, Instance, Reported, Rul
 from difflang.elaborate.functions import called, function_context, instantiate, operands_of, parameter_terms, tail
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.leafwise import changes_along
+from difflang.elaborate.saying import given, heard
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import is_dim
 from difflang.elaborate.sums import held_as
@@ -97,7 +98,7 @@ def call(
     operands = [*operands_of(cx, instance, list(terms.values()), span)]
     operands += more_globals(cx, instance, ruled.globals)
     types = tuple(r.type for r in ruled.primal.results)
-    graphs = (ruled.primal, ruled.pushed)
+    graphs = (heard(cx, ruled.primal), ruled.pushed)
     results = cx.builder.append(OPS["ruled"], tuple(operands), types, graphs, name=code.decl.name, wrt=ruled.wrt)
     return called(cx, instance, results, ruled.fails, span)
 
@@ -167,6 +168,8 @@ def elaborated(
     if asked.instance.random:
         cx.root.key = cx.root.called_with = cx.builder.param(KEY_DATA, "key")
     key = [] if cx.root.key is None else [cx.root.key]
+    told = [] if not asked.instance.told or (before := given(cx)) is None else [before]
+    cx.root.quiet += 1  # it is a derivative: what its function says, that says once
     errors, fresh = session.errors, cx.word.term
     value, changes, tangents = yield parts(cx, code, rule, arguments, asked.instance.type)
     if session.errors > errors:
@@ -179,7 +182,7 @@ def elaborated(
     fails = asked.fails or cx.word.term is not fresh
     theirs = len(asked.instance.globals)
     read, more = ([v for n in part for v in leaves(cx.root.globals[n])] for part in (names[:theirs], names[theirs:]))
-    read = [*read, *key, *more]
+    read = [*read, *key, *told, *more]
     word = leaves(cx.failure) if fails else []
     pushed = cx.builder.finish(
         [*leaves(value), *word, *changes], params=[*params, *read, *tangents], name=f"{code}.rule"

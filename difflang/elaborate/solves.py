@@ -16,12 +16,14 @@ from difflang.check.types import leaf_types, pruned_type, show_type, tangent_typ
 from difflang.elaborate import linear
 from difflang.elaborate.context import FAILURE, Context, Instance
 from difflang.elaborate.functions import called, instantiate, operands_of
+from difflang.elaborate.saying import heard
 from difflang.elaborate.terms import Closure, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph
 from difflang.ir.op import OPS
 from difflang.ops.regions import zeros
+from difflang.ops.say import silent
 from difflang.syntax import tree
 
 
@@ -80,7 +82,8 @@ def call(
     fails = solve.fails or turned.fails
     assert isinstance(forth, Closure) and isinstance(forth.code, MapCode)
     apply = applied(forth.code, solve.graph, place_of(given, name), at, count)
-    regions = (ordered(solve, at, count, fails), ordered(turned, at, count, fails), ordered_graph(apply, at, count, 0))
+    graphs = (ordered(solve, at, count, fails), ordered(turned, at, count, fails), ordered_graph(apply, at, count, 0))
+    regions = (heard(cx, graphs[0]), *map(silent, graphs[1:]))
     types = tuple(r.type for r in regions[0].results)
     order = [*operands[:at], *operands[at + count :], *operands[at : at + count]]
     results = cx.builder.append(OPS["solved"], tuple(order), types, regions, consts=len(order) - count)

@@ -10,7 +10,7 @@ from difflang.check.closures import FnCode
 from difflang.check.qualified import no_variable
 from difflang.check.reports import mistake, not_this_type, too_deep
 from difflang.check.sums import holds
-from difflang.check.types import ClosureType, TextType, leaf_types, show_type
+from difflang.check.types import ClosureType, FnType, TextType, leaf_types, show_type
 from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
@@ -23,10 +23,23 @@ from difflang.elaborate.jumps import Unset, loop_without_jumps, misplaced
 from difflang.elaborate.loops import loop_expression
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.saying import say
 from difflang.elaborate.signatures import held_to
 from difflang.elaborate.sum_arrays import is_array_of_sums, items, tags
 from difflang.elaborate.sums import takes_place
-from difflang.elaborate.terms import UNIT_TERM, Array, Closure, Poison, Record, Term, Text, Tuple, rebuild, type_of
+from difflang.elaborate.terms import (
+    UNIT_TERM,
+    Array,
+    Closure,
+    Never,
+    Poison,
+    Record,
+    Term,
+    Text,
+    Tuple,
+    rebuild,
+    type_of,
+)
 from difflang.elaborate.told import told
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.writes import logged, note
@@ -34,6 +47,7 @@ from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, Tensor
 from difflang.syntax import tree
 
+NO_MESSAGE = "this assertion does not hold"
 VALUELESS = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Save, tree.Assert, tree.Fn, tree.Yield)
 
 
@@ -325,13 +339,10 @@ def leave(cx: Context, e: tree.Return | tree.Break | tree.Continue) -> Walk[Term
 def unset(cx: Context, e: Unset) -> Walk[Term]:
     """What a function's result is before a loop has set it. No one reads it."""
     if cx.root.result is None:
-        raise cx.not_yet(
-            "a `return` out of a loop, in a function that does not say its result, is", e.span, "declare it: `-> type`"
-        )
+        return Never()
     type = cx.annotations.type(cx.root.result)
-    if holds(type, (ClosureType, TextType)):
-        what = "text or a function in it"
-        raise cx.not_yet(f"a `return` out of a loop of a value with {what} is", e.span, "return the numbers alone")
+    if holds(type, (ClosureType, FnType, TextType)):
+        return Never()
     return rebuild(
         type, [cx.emit("const", e.span, value=0.0 if t.dtype.differentiable else 0, type=t) for t in leaf_types(type)]
     )
@@ -355,8 +366,14 @@ def assert_(cx: Context, e: tree.Assert) -> Walk[Term]:
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
         found = f"this is {show_type(condition.tensor)}"
         raise cx.error("DL0313", "an assertion is a bool", e.condition.span, found, "reduce it with `all`")
-    message = (yield walk(cx, e.message)) if e.message is not None else Text("this assertion does not hold")
-    check(cx, condition, message.value if isinstance(message, Text) and message.value else "", e.condition.span)
+    message = (yield walk(cx, e.message)) if e.message is not None else Text(NO_MESSAGE)
+    if not isinstance(message, Text):
+        found = f"this is {show_type(type_of(message))}"
+        raise cx.error("DL0313", "the message of an assertion is a text", (e.message or e).span, found)
+    failed = check(cx, condition, message.value or NO_MESSAGE, e.condition.span)
+    if failed is not None and message.parts:
+        bad, site = failed
+        say(cx, bad, message, e.condition.span, site)
     return UNIT_TERM
 
 

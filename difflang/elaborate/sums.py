@@ -32,6 +32,7 @@ from difflang.elaborate.context import Binding, Context
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Closure,
+    Never,
     Record,
     Sum,
     Term,
@@ -61,6 +62,8 @@ def constructor(decl: tree.Enum, index: int, module: Module) -> Term:
 def held_as(builder: Builder, term: Term, type: LangType) -> Term:
     """The value, held as a value of a type that has more options; see `joint`."""
     match term, type:
+        case Never(), _:
+            return nothing(builder, type)
         case _, SumType():
             return among(builder, term, type)
         case Tuple(), TupleType():
@@ -200,8 +203,13 @@ def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Sp
 def texts_of(cx: Context, a: LangType, b: LangType) -> list[str]:
     """The texts that two types differ in, as a program writes them."""
     pairs = [pair for pair in differences(cx.unifier, a, b) if all(isinstance(t, TextType) for t in pair)]
-    values = [t.value for t in (pairs[0] if pairs else ()) if isinstance(t, TextType)]
-    return ["a `str`" if v is None else json.dumps(v, ensure_ascii=False) for v in values or (None, None)]
+    return [as_written(t) for t in (pairs[0] if pairs else (TextType(), TextType())) if isinstance(t, TextType)]
+
+
+def as_written(text: TextType) -> str:
+    """A text in quotes, with dots in the place of what the run fills in."""
+    said = text.value if not text.parts else "".join([p if isinstance(p, str) else "{…}" for p in text.parts])
+    return "a `str`" if said is None else json.dumps(said, ensure_ascii=False)
 
 
 def chosen_text(*labels: tuple[Span, str]) -> DifflangError:

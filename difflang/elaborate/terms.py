@@ -16,11 +16,14 @@ from difflang.check.modules import Static
 from difflang.check.reports import mistake
 from difflang.check.types import (
     KEY,
+    NEVER,
     ClosureType,
     FnType,
     HistoryType,
+    Hole,
     KeyType,
     LangType,
+    NeverType,
     RangeType,
     RecordType,
     SumType,
@@ -129,8 +132,24 @@ class Opaque:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Filled:
+    """What fills in a place of a text, and its format."""
+
+    term: Term
+    spec: str = ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Text:
+    """A string: what it says, or `parts` with values that only the run knows; see `TextType`."""
+
     value: str | None
+    parts: tuple[str | Filled, ...] = ()
+
+    @property
+    def type(self) -> TextType:
+        holes = [p if isinstance(p, str) else Hole(type_of(p.term), p.spec) for p in self.parts]
+        return TextType(self.value, tuple(holes))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -181,7 +200,12 @@ class Poison:
     """What a name is bound to whose definition was reported as wrong: using it says nothing more."""
 
 
-Term = Array | Tuple | Record | Variant | Sum | Closure | Opaque | Text | Key | Range | Zip | Past | Poison
+@dataclass(frozen=True, eq=False, slots=True)
+class Never:
+    """What a function's result is before a loop has set it, where nothing says of what type it will be."""
+
+
+Term = Array | Tuple | Record | Variant | Sum | Closure | Opaque | Text | Key | Range | Zip | Past | Poison | Never
 UNIT_TERM = Tuple(())
 
 
@@ -200,7 +224,7 @@ def type_of(term: Term) -> LangType:
         case Opaque():
             return term.type
         case Text():
-            return TextType(term.value)
+            return term.type
         case Key():
             return KEY
         case Range():
@@ -208,6 +232,8 @@ def type_of(term: Term) -> LangType:
             return RangeType(tuple(e.static if e is not None else 1 for e in ends))
         case Past():
             return HistoryType(term.type)
+        case Never():
+            return NEVER
         case Poison():
             raise TypeError("a poisoned name has no type")
 
@@ -243,6 +269,8 @@ def leaves(term: Term) -> list[Value]:
             return [leaf for item in term.captures for leaf in leaves(item)]
         case Range():
             return [term.start.value, term.stop.value, *([term.step.value] if term.step else [])]
+        case Text():
+            return [leaf for p in term.parts if not isinstance(p, str) for leaf in leaves(p.term)]
         case Past():
             raise kept_here(term)
         case _:
@@ -277,13 +305,16 @@ def rebuilt(type: LangType, values: Iterator[Value]) -> Term:
         case FnType():
             return Opaque(type)
         case TextType():
-            return Text(type.value)
+            parts = [p if isinstance(p, str) else Filled(rebuilt(p.type, values), p.spec) for p in type.parts]
+            return Text(type.value, tuple(parts))
         case KeyType():
             return Key(next(values))
         case RangeType():
             start, stop, step = type.ends
             first, last = Array(next(values), start), Array(next(values), stop)
             return Range(first, last, None if step == 1 else Array(next(values), step))
+        case NeverType():
+            return Never()
         case HistoryType():
             raise InternalError(f"no values make a {type}")
 
@@ -305,6 +336,9 @@ def like(term: Term, values: Iterator[Value]) -> Term:
             return Sum(next(values), tuple([like(t, values) for t in term.parts]))
         case Closure():
             return Closure(term.code, tuple([like(t, values) for t in term.captures]))
+        case Text():
+            parts = [p if isinstance(p, str) else Filled(like(p.term, values), p.spec) for p in term.parts]
+            return Text(term.value, tuple(parts))
         case _:
             return rebuilt(type_of(term), values)
 

@@ -6,7 +6,7 @@ A history is a Python list with one item a step. Nothing here knows an op; what 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import ml_dtypes  # noqa: F401  # pyright: ignore  teaches NumPy the name bfloat16
@@ -18,19 +18,29 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import DType, History, Tensor, Type
 
 Array = Any  # np.ndarray, or a list of them for a history
+Says = Callable[[int, str], None]
+"""Who is told a text: the number of the check whose message it is, 0 for what the program prints, and the text."""
 
 
-def evaluate(graph: Graph, *arrays: Array) -> list[Array]:
-    """The graph's results on NumPy arrays.
+def evaluate(graph: Graph, *arrays: Array, says: Says | None = None) -> list[Array]:
+    """The graph's results on NumPy arrays. What it says goes to `says`, or nowhere.
 
     Errors: InternalError if an argument or a result of an equation is not of its type; it names the op.
     """
+
+    def told(graph: Graph, *arrays: Array) -> list[Array]:
+        return walk(graph, arrays, partial(results_of, run=told, says=says))
+
     with np.errstate(all="ignore"):
-        return run(graph, *arrays)
+        return run(graph, *arrays) if says is None else told(graph, *arrays)
 
 
 def run(graph: Graph, *arrays: Array) -> list[Array]:
     return walk(graph, arrays, results_of)
+
+
+def nobody(site: int, text: str) -> None:
+    """Is told, and does nothing."""
 
 
 def walk(graph: Graph, arrays: Sequence[Array], step: Callable[[Eqn, list[Array]], list[Array]]) -> list[Array]:
@@ -44,10 +54,14 @@ def walk(graph: Graph, arrays: Sequence[Array], step: Callable[[Eqn, list[Array]
     return [env[r] for r in graph.results]
 
 
-def results_of(eqn: Eqn, operands: list[Array], run: Callable[..., list[Array]] = run) -> list[Array]:
+def results_of(
+    eqn: Eqn, operands: list[Array], run: Callable[..., list[Array]] = run, says: Says | None = None
+) -> list[Array]:
     """What the op's reference gives, as many arrays as the equation has results. Its regions are run by `run`."""
     if eqn.regions:
         found = eqn.op.reference(run, *operands, regions=eqn.regions, **eqn.attrs)
+    elif eqn.op.effect:
+        found = eqn.op.reference(says or nobody, *operands, **eqn.attrs)
     else:
         found = eqn.op.reference(*operands, **eqn.attrs)
         if len(eqn.results) == 1:

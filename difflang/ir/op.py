@@ -97,7 +97,7 @@ class Op:
     name: str
     type: Rule  # (solver, *types, **attrs[, regions]) -> Type | tuple[Type, ...]
     reference: Rule  # (*arrays, **attrs) -> array(s); with regions: (evaluate, *arrays, regions, **attrs)
-    lower: Rule  # (jax, *arrays, **attrs) -> array(s); with regions: (lowering, *arrays, regions, **attrs)
+    lower: Rule  # (jax, *arrays, **attrs) -> array(s); with regions or an effect: (lowering, *arrays, ...)
     doc: str
     jvp: Sequence[Rule | None] | None = None
     transpose: Sequence[Rule | None] | None = None
@@ -113,7 +113,7 @@ class Op:
     declared: Rule | None = None  # of an op whose derivative the program declares: (eqn) -> the name of its function
     linear_in: Rule | None = None  # of an op with regions: (eqn) -> which operands it is linear in together
     ends: bool = False  # inactive because the program asks for that: `stop`
-    effect: str = ""  # "", "print", "fail": never dropped, merged or moved
+    effect: str = ""  # "print": never dropped, merged or moved; its reference is given who is told, before its operands
     elementwise: bool = False  # one result, of the operands' common shape
     lanes: Rule | None = None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n
     each: Rule | None = None  # (eqn, which operands have lanes, how many) -> how to do it in all at once, or None

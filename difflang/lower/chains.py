@@ -42,7 +42,7 @@ Step = Eqn | Segment
 
 def barrier(eqn: Eqn) -> bool:
     """XLA keeps it apart on its own: nothing is fused through it."""
-    return eqn.op.barrier or bool(eqn.op.effect) or (eqn.op.term_by_term and not eqn.op.elementwise)
+    return eqn.op.barrier or eqn.effectful or (eqn.op.term_by_term and not eqn.op.elementwise)
 
 
 class Chains:
@@ -133,7 +133,7 @@ class Cutter:
             self.flush()
 
     def apart(self, eqn: Eqn) -> None:
-        if self.waits_for(eqn) or eqn.op.effect:
+        if self.waits_for(eqn) or eqn.effectful:
             self.flush()
         if not eqn.operands and not eqn.regions and not eqn.op.effect and small(eqn):
             self.constants.update(dict.fromkeys(eqn.results, eqn))
@@ -163,8 +163,8 @@ def last_reads(graph: Graph) -> dict[Value, int]:
 
 
 def lonely(eqn: Eqn) -> bool:
-    """Not worth outlining: it has an effect, or is a function of its own already."""
-    return bool(eqn.op.effect) or (bool(eqn.regions) and eqn.op.barrier)
+    """Not worth outlining: it says something, or is a function of its own already."""
+    return eqn.effectful or (bool(eqn.regions) and eqn.op.barrier)
 
 
 def link(eqn: Eqn) -> int:

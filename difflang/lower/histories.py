@@ -20,6 +20,7 @@ from difflang.ops.cond import cond
 from difflang.ops.loop import Form, loop
 from difflang.ops.map import map_
 from difflang.ops.saved import no_history
+from difflang.ops.say import silent
 from difflang.passes.dce import dce
 
 
@@ -100,7 +101,7 @@ class Walk:
         """How many steps a loop takes until its condition ends it: that of any loop which goes on alike."""
         if eqn not in self.counts:
             count = Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), eqn.results[:1])
-            self.counts[eqn] = dce(count).eqns[-1]
+            self.counts[eqn] = dce(silent(count)).eqns[-1]
         alone, name = self.counts[eqn], dict(zip(eqn.operands, given, strict=True))
         return self.results(alone, [name[v] for v in alone.operands])[0]
 

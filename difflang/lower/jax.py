@@ -16,7 +16,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core.primitives import empty2_p
 
 from difflang.base.diagnostics import DifflangError, InternalError
-from difflang.ir.evaluate import numpy_dtype
+from difflang.ir.evaluate import Says, nobody, numpy_dtype
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.same import Keys
 from difflang.ir.types import History, Tensor
@@ -66,13 +66,16 @@ def put_off(eqn: Eqn, arrays: Sequence[Array]) -> Splat | Moved | None:
 
 
 class Lowering:
-    """Lowers one program. `platform` decides what is cut; shared functions are traced once."""
+    """Lowers one program. `platform` decides what is cut; shared functions are traced once. See `say` for `says`."""
 
-    __slots__ = ("chains", "counted", "frames", "functions", "jax", "keys", "lanes", "parts", "platform", "shares")
+    __slots__ = (
+        "chains", "counted", "frames", "functions", "jax", "keys", "lanes", "parts", "platform", "says", "shares"
+    )  # fmt: skip
 
-    def __init__(self, jax: ModuleType, platform: str = "cpu") -> None:
+    def __init__(self, jax: ModuleType, platform: str = "cpu", says: Says = nobody) -> None:
         self.jax = jax
         self.platform = platform
+        self.says = says
         self.frames = Frames()
         self.chains = Chains()
         self.functions: dict[Graph, Callable[..., Any]] = {}
@@ -144,7 +147,9 @@ class Lowering:
                 env[step.results[0]] = deferred
                 continue
             try:
-                if step.regions:
+                if step.op.effect:
+                    found = at(step.span)(step.op.lower, self, arrays, step.attrs)
+                elif step.regions:
                     found = at(step.span)(step.op.lower, self, arrays, {**step.attrs, "regions": step.regions})
                 else:
                     found = at(step.span)(step.op.lower, jax, arrays, step.attrs)

@@ -28,7 +28,7 @@ from difflang.ops.regions import (
     spread,
     zeros,
 )
-from difflang.ops.saved import Again, Branches, Given, Saved, merged, part, split
+from difflang.ops.saved import Again, Branches, Given, Saved, merged, part, silent_part, split
 
 TRUTH = Tensor(BOOL)
 
@@ -71,7 +71,7 @@ def cond_lower(lowering: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Gra
     found = lowering.jax.lax.cond(pred, branch(0), branch(1), *[arrays[i] for i in places])
     if not histories:
         return found
-    run = Branches(tuple([part(lowering, r, histories) for r in regions]), arrays)
+    run = Branches(tuple([silent_part(lowering, r, histories) for r in regions]), arrays)
     return merged(found, [Given(run, i) for i in range(len(histories))], types)
 
 

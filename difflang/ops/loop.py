@@ -43,6 +43,7 @@ from difflang.ops.regions import (
     zeros,
 )
 from difflang.ops.residuals import frugal
+from difflang.ops.say import silent
 from difflang.ops.undone import reversible
 
 
@@ -176,7 +177,8 @@ def saving(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
     arrays, more = step.results[form.carry : n], step.results[n:]
     alone = step.with_results([*step.results[: form.carry], *more])
     count, *outs = home.emit(loop, xs, (alone, *eqn.regions[1:]), **with_outputs(attrs, again=True))
-    also = home.emit(loop, xs, (step.with_results(step.results[:n]), *eqn.regions[1:]), **eqn.attrs) if arrays else ()
+    once_more = (silent(step.with_results(step.results[:n])), *map(silent, eqn.regions[1:]))
+    also = home.emit(loop, xs, once_more, **eqn.attrs) if arrays else ()
     return [count, *outs[: form.carry], *also[1 + form.carry :], *outs[form.carry :]]
 
 

@@ -35,7 +35,7 @@ from difflang.ops.regions import (
     surely_steps,
     zeros,
 )
-from difflang.ops.saved import Again, Given, Lanes, Saved, Sum, merged, no_history, part, split
+from difflang.ops.saved import Again, Given, Lanes, Saved, Sum, merged, no_history, part, silent_part, split
 from difflang.ops.tape import get, one, put, zero
 
 
@@ -69,7 +69,7 @@ def in_one(items: list[Any], type: Type) -> Any:
 
 
 def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, length: Dim) -> list[Any]:
-    """`jax.vmap`, at the very end; one lane after the other where lanes side by side would do more than each by itself.
+    """`jax.vmap`, at the very end; one lane after the other where they say something, or would do more side by side.
 
     Histories do not cross it: who reads one runs the lane again, see `saved`.
     """
@@ -84,14 +84,14 @@ def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, l
     def lane(_: Any, *items: Any) -> Any:
         return tuple(lowering.graph(inner, *fixed, *rebuilt(items)))
 
-    if length and (diverges(inner) or len(sequences) < len(xs)):
+    if length and (inner.effectful or diverges(inner) or len(sequences) < len(xs)):
         found = in_turn(jax, length, sequences, lane, [r.type for r in inner.results])
     else:  # counted, for where there is nothing to read along the lanes
         with lowering.in_lanes(length):
             found = list(jax.vmap(lane, axis_size=length)(jax.lax.iota(np.int32, length), *sequences))
     if not histories:
         return found
-    run = Lanes(part(lowering, body, histories), fixed, xs)
+    run = Lanes(silent_part(lowering, body, histories), fixed, xs)
     return merged(found, [Given(run, i) for i in range(len(histories))], types)
 
 

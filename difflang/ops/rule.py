@@ -19,6 +19,7 @@ from difflang.ir.types import Tensor, Type
 from difflang.ops.call import call, called
 from difflang.ops.derivative import derivative_params, tangents, unexpanded
 from difflang.ops.regions import Ad, Linearized, Mask, Tangents, alike, or_zeros, spread, zeros
+from difflang.ops.say import silent
 
 
 def ruled_type(same: Solver, *types: Type, regions: tuple[Graph, Graph], name: str, wrt: Mask) -> tuple[Type, ...]:
@@ -58,6 +59,7 @@ def rule_of(eqn: Eqn) -> Graph:
 @lru_cache(maxsize=1024)
 def unrolled(primal: Graph, pushed: Graph, name: str, wrt: Mask) -> Graph:
     done: dict[Graph, Graph] = {}
+    primals = [silent(primal), primal]  # the function says what it says once, however often its rule asks for it
 
     def inside(graph: Graph) -> Graph:
         if graph not in done:
@@ -66,7 +68,8 @@ def unrolled(primal: Graph, pushed: Graph, name: str, wrt: Mask) -> Graph:
 
     def replaced(eqn: Eqn) -> Eqn:
         if eqn.op is again:
-            return Eqn(ruled, eqn.operands, eqn.results, {"name": name, "wrt": wrt}, (primal, pushed), eqn.span)
+            regions = (primals.pop() if len(primals) > 1 else primals[0], pushed)
+            return Eqn(ruled, eqn.operands, eqn.results, {"name": name, "wrt": wrt}, regions, eqn.span)
         if eqn.op is ruled or not eqn.regions:  # a rule inside speaks of its own function
             return eqn
         return eqn.with_regions(map(inside, eqn.regions))

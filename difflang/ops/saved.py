@@ -17,6 +17,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.ir.evaluate import zero_of
 from difflang.ir.graph import Graph
 from difflang.ir.types import History, Tensor, Type
+from difflang.ops.say import silent
 
 Array = Any
 
@@ -105,6 +106,11 @@ def merged(tensors: Sequence[Any], histories: Sequence[Any], types: Sequence[Typ
 def part(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
     """The region giving only some of its results."""
     return lowering.restricted(region, [region.results[i] for i in places])
+
+
+def silent_part(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
+    """The same for another run of it, which says nothing."""
+    return part(lowering, silent(region), places)
 
 
 def zero_item(jax: Any, type: Type) -> Any:

@@ -33,6 +33,7 @@ from difflang.ops.regions import (
     spread,
     zeros,
 )
+from difflang.ops.say import silent
 
 Regions = tuple[Graph, Graph, Graph]
 
@@ -77,13 +78,13 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     if all(r is None for r in rhs):
         return list(outs), [None] * len(outs)
     rows = [or_zeros(dxs.builder, r, x.type) for r, x in zip(rhs, xs[n:], strict=True)]
-    dys = solution(dxs.builder, [*xs[:n], *rows], eqn.regions, n)
+    dys = solution(dxs.builder, [*xs[:n], *rows], tuple(map(silent, eqn.regions)), n)
     return list(outs), [*dys[:b], *[None] * (len(outs) - b)]
 
 
 def moved(ad: Ad, eqn: Eqn, xs: Values, x: Values, dxs: Tangents) -> list[MaybeValue]:
     """dA x: how the linear map at x changes with the consts."""
-    n, apply = consts_of(eqn), eqn.regions[2]
+    n, apply = consts_of(eqn), silent(eqn.regions[2])
     active = (*dxs.active[:n], *[False] * len(x))
     if not any(active):
         return [None] * len(x)
@@ -108,7 +109,7 @@ def transpose(
     n = consts_of(eqn)
     if any(linear[:n]):
         raise InternalError("a solution is not linear in what its map is made of")
-    solve, turned, apply = eqn.regions
+    solve, turned, apply = map(silent, eqn.regions)
     inside = (False,) * n + (True,) * (len(linear) - n)
     every = (True,) * (len(linear) - n)
     back = ad.transpose(apply, inside, every, inside).cotangents

@@ -24,6 +24,7 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.types import Tensor, Type
 from difflang.ops import schedule
 from difflang.ops.saved import Run
+from difflang.ops.say import silent
 from difflang.ops.schedule import placed
 
 Array = Any
@@ -110,6 +111,7 @@ class Source:
         reverse: bool, asked: Asked | None, also: Sequence[int] = (),
     ) -> Source:  # fmt: skip
         """Of the step of a loop with so many consts and carries; what it gives depends on the state, as do `also`."""
+        step = silent(step)
         gives = lowering.restricted(step, [step.results[i] for i in saved])
         first = 1 + consts
         places = needed(step, gives, range(first, first + carry), also)

@@ -200,8 +200,10 @@ class Blocks:
         return Block((), Piece((), Return((), ())))
 
     def is_last(self, eqn: Eqn, rest: Piece) -> bool:
-        """Whether the results of a call are those of the function, and no failure is kept beside them."""
+        """Whether the results of a call are those of the function, and nothing is said or kept beside them."""
         end = rest.end
+        if any(e.effectful for e in rest.eqns):
+            return False
         return isinstance(end, Return) and end.values == eqn.results and all(map(self.is_zero, end.word))
 
     def is_zero(self, value: Value) -> bool:

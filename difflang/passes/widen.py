@@ -138,7 +138,7 @@ class Lanes:
             differs = not inside.isdisjoint(eqn.operands)
             if differs:
                 inside.update(eqn.results)
-            if late.isdisjoint(eqn.operands) and (not differs or self.does(eqn, inside)):
+            if late.isdisjoint(eqn.operands) and (self.does(eqn, inside) if differs else not eqn.effectful):
                 before.append(eqn)
             else:
                 late.update(eqn.results)

@@ -15,7 +15,7 @@ from jax.sharding import SingleDeviceSharding
 
 from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.ir.evaluate import numpy_dtype
+from difflang.ir.evaluate import Says, nobody, numpy_dtype
 from difflang.ir.graph import Graph, inner_first
 from difflang.ir.types import Tensor
 from difflang.lower.jax import Lowering
@@ -35,13 +35,15 @@ class Device(Protocol):
 class Executable:
     """A graph that can be called. It is compiled when it is first called on arrays; see `build`.
 
-    Under an outer JAX trace (jit, vmap, scan, ...) the graph is evaluated in that trace instead.
+    Under an outer JAX trace (jit, vmap, scan, ...) the graph is evaluated in that trace instead. `says` is told what
+    the program says: all of it, by the time that a call outside of traces is over.
     """
 
-    __slots__ = ("compiled", "converters", "device", "graph", "lock", "plain")
+    __slots__ = ("compiled", "converters", "device", "graph", "lock", "plain", "says")
 
-    def __init__(self, graph: Graph, device: Device | None = None) -> None:
+    def __init__(self, graph: Graph, device: Device | None = None, says: Says = nobody) -> None:
         self.graph = graph
+        self.says = says
         self.device = device
         self.converters = tuple([converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)])
         self.compiled: Callable[..., list[Array]] | None = None
@@ -81,7 +83,7 @@ class Executable:
     def inline(self, arrays: Sequence[Array]) -> list[Array]:
         """The graph in the trace that is going on."""
         with jax.enable_x64(True):
-            return Lowering(jax, platform_of(self.device)).graph(self.graph, *arrays)
+            return Lowering(jax, platform_of(self.device), self.says).graph(self.graph, *arrays)
 
     @property
     def notes(self) -> tuple[Diagnostic, ...]:
@@ -101,13 +103,26 @@ class Executable:
             if self.compiled is None:
                 self.plain = frozenset([concrete_array()])
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
-                self.compiled = compiled(lowered(self.graph, platform_of(self.device), sharding), self.graph)
+                program = lowered(self.graph, platform_of(self.device), sharding, says=self.says)
+                ready = compiled(program, self.graph)
+                self.compiled = said_out(ready) if self.graph.effectful else ready
         return self.compiled
 
 
-def compile(graph: Graph, device: Device | None = None) -> Executable:
+def said_out(program: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
+    """The same program, over when it has said everything."""
+
+    def called(*arrays: Array) -> list[Array]:
+        found = program(*arrays)
+        jax.effects_barrier()
+        return found
+
+    return called
+
+
+def compile(graph: Graph, device: Device | None = None, says: Says = nobody) -> Executable:
     """A callable for one concrete graph, on that device or the default one."""
-    return Executable(graph, device)
+    return Executable(graph, device, says)
 
 
 def lower_for(graph: Graph, platform: str, *, debug_info: bool = False) -> str:
@@ -120,15 +135,20 @@ def lowered(
     platform: str,
     sharding: SingleDeviceSharding | None = None,
     lowering_platforms: tuple[str, ...] | None = None,
+    says: Says = nobody,
 ) -> Any:
-    """The program in JAX's own lowered form."""
+    """The program in JAX's own lowered form. Errors: DL0801 for another platform than this one, if it prints."""
+    if graph.effectful and lowering_platforms not in (None, (jax.default_backend(),)):
+        ways = ("do that on a machine where it will run, or leave out what it prints",)
+        message = f"to lower a program that prints for `{platform}`, from another machine, is not there yet"
+        raise DifflangError(Diagnostic("DL0801", message, helps=ways))
     with jax.enable_x64(True), paused():
-        return traced(graph, platform, sharding).lower(lowering_platforms=lowering_platforms)
+        return traced(graph, platform, sharding, says).lower(lowering_platforms=lowering_platforms)
 
 
-def traced(graph: Graph, platform: str, sharding: SingleDeviceSharding | None = None) -> Any:
+def traced(graph: Graph, platform: str, sharding: SingleDeviceSharding | None = None, says: Says = nobody) -> Any:
     """The program in JAX's own form, before it is lowered. 64-bit types must be switched on."""
-    lowering = Lowering(jax, platform)
+    lowering = Lowering(jax, platform, says)
 
     def program(*arrays: Array) -> list[Array]:
         return lowering.graph(graph, *arrays)

@@ -12,6 +12,7 @@ import pytest
 import difflang
 from difflang.driver.engine import Engine, Program
 from difflang.driver.room import LITTLE, Room
+from difflang.ir.evaluate import Says, nobody
 from difflang.ir.graph import Graph
 from support.language import answer
 from support.values import compare
@@ -148,9 +149,9 @@ class Counted(Engine):
 
     made: list[Graph] = field(default_factory=list[Graph])
 
-    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE) -> Program:
+    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
         self.made.append(graph)
-        return Engine("interpret").program(graph, guard=guard, room=room)
+        return Engine("interpret").program(graph, guard=guard, room=room, says=says)
 
 
 def test_steps_on_the_host_are_one_program() -> None:

@@ -19,19 +19,20 @@ from difflang.driver.pipeline import finished
 from difflang.driver.program import Checked, check, run
 from difflang.driver.room import LITTLE, Room, with_room
 from difflang.driver.values import HostValue
-from difflang.ir.evaluate import evaluate
+from difflang.ir.evaluate import Says, evaluate, nobody
 from difflang.ir.graph import Graph
 from difflang.ir.verify import verify
+from difflang.ops.say import printing
 
 HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True, slots=True)
 class Twice(Engine):
-    """Evaluates every graph as it was elaborated and as it would be lowered; the answers are the same."""
+    """Evaluates every graph as it was elaborated and as it would be lowered; answers and what is printed agree."""
 
-    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE) -> Program:
-        plain = differentiate(with_room(graph, Room(room.frames, max(room.steps, 1 << 16))))
+    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
+        plain = differentiate(with_room(printing(graph), Room(room.frames, max(room.steps, 1 << 16))))
         ready = finished(graph, room)
         if guard:
             plain, ready = guarded(plain), guarded(ready)
@@ -40,7 +41,12 @@ class Twice(Engine):
 
         def program(*arrays: Any) -> Sequence[Any]:
             given = [np.asarray(a) for a in arrays]
-            want, got = evaluate(plain, *given), evaluate(ready, *given)
+            texts: tuple[list[str], list[str]] = [], []
+            runs = zip((plain, ready), texts, strict=True)
+            want, got = [evaluate(g, *given, says=lambda _, text, to=to: to.append(text)) for g, to in runs]
+            assert texts[0] == texts[1]
+            for text in texts[1]:
+                says(0, text)
             for a, b in zip(want, got, strict=True):
                 assert a.dtype == b.dtype and a.shape == b.shape
                 np.testing.assert_allclose(

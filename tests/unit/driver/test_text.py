@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difflang.driver.values import formatted
+from difflang.ops.texts import formatted
 from support.language import codes, ran
 
 FORMATS = {

@@ -172,7 +172,6 @@ def test_value(declarations: str, expression: str, value: object) -> None:
 
 
 DEFERRED = [
-    "fn f(x: f64) -> f64 {\n print(x)\n x\n}",
     "@memory(1 MiB)\nfn f(x: f64) -> f64 = x",
     "fn f(x: f64) -> f64 {\n @checkpoint(offload)\n for i in 0..3 { }\n x\n}",
     "fn f(x: f64, k: i32) -> f64 {\n @checkpoint(sqrt)\n for i in 0..k { }\n x\n}",
