@@ -168,6 +168,7 @@ CODES: dict[str, str] = {
     "DL1007": "a recursion that goes too deep",
     "DL1010": "more equations than the back end takes at once",
     "DL1011": "the back end gave up",
+    "DL1013": "reverse mode too many times over",
     # ---- 11: rules and linearity
     "DL1101": "a function that is not linear",
     "DL1102": "a plain function where a linear one is needed",
