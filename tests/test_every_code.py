@@ -27,7 +27,7 @@ from difflang.driver import extras
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "errors").glob("*.md"))}
-SLOW = {"DL1004", "DL1010", "DL1011"}
+SLOW = {"DL1004", "DL1010", "DL1011", "DL1013"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,7 @@ CODES: dict[str, str] = {
     "DL1010": "more equations than the back end takes at once",
     "DL1011": "the back end gave up",
     "DL1012": "a limit on memory that cannot be kept",
+    "DL1013": "reverse mode too many times over",
     # ---- 11: rules and linearity
     "DL1101": "a function that is not linear",
     "DL1102": "a plain function where a linear one is needed",

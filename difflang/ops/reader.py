@@ -19,7 +19,7 @@ import numpy as np
 from difflang.ir.graph import Graph, Value
 from difflang.ir.types import Type
 from difflang.ops import schedule
-from difflang.ops.saved import Empty, Given, Run, Saved, Sum, no_history, plus, zero_item
+from difflang.ops.saved import Empty, Given, Run, Saved, Sum, no_history, plus, too_many, zero_item
 from difflang.ops.tape import Array, Arrays, Steps, below, get, once, one, put, put_each, zero
 
 MOST_RUNS = 31  # reverse mode five deep
@@ -266,7 +266,7 @@ class Reader:
         self.lowering, self.lax, self.walk = lowering, lowering.jax.lax, walk
         runs = sources(xs)
         if len(runs) > MOST_RUNS:
-            raise no_history()
+            raise too_many(len(runs), MOST_RUNS)
         self.chunked = [r for r in runs if r.source.size]
         sizes = [*[r.source.size.steps for r in self.chunked if r.source.size], walk.steps]
         self.steps = min([steps for steps in sizes if steps], default=0)

@@ -134,3 +134,14 @@ def no_history() -> DifflangError:
             helps=("take `jvp` where one direction is enough, or run it with `--engine interpret`",),
         )
     )
+
+
+def too_many(runs: int, most: int) -> DifflangError:
+    """A loop that reads more loops than are run again beside it. Each order of reverse mode doubles their number."""
+    return DifflangError(
+        Diagnostic(
+            "DL1013",
+            f"beside this loop {runs} others would be run again, and {most} are the most: reverse mode five deep",
+            helps=("take `jvp` of the gradient where one direction is enough: forward mode adds no loops",),
+        )
+    )

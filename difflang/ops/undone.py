@@ -224,14 +224,16 @@ def inexact(jnp: Any, x: Array) -> bool:
 
 
 def largest(jnp: Any, x: Array) -> Array:
-    """The size of the largest number, 0 of none; of what is no rounded number too."""
-    return jnp.max(jnp.abs(x), initial=0) if inexact(jnp, x) else zero()
+    """The size of the largest finite number, 0 of none; of what is no rounded number too."""
+    return jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), 0), initial=0) if inexact(jnp, x) else zero()
 
 
 def came_back(jnp: Any, first: Sequence[Array], found: Sequence[Array], sizes: Sequence[Array]) -> Array:
     """Whether states are alike: rounded numbers up to the root of the precision of the largest on the way."""
     alike = np.asarray(True)
     for x, y, size in zip(first, found, sizes, strict=True):
-        near = jnp.abs(x - y) <= float(jnp.finfo(x.dtype).eps) ** 0.5 * size if inexact(jnp, x) else x == y
+        near = x == y
+        if inexact(jnp, x):
+            near = jnp.logical_or(near, jnp.abs(x - y) <= float(jnp.finfo(x.dtype).eps) ** 0.5 * size)
         alike = jnp.logical_and(alike, jnp.all(near))
     return alike

@@ -331,6 +331,49 @@ def test_what_begins_at_rest_comes_back_to_rest(far: Any) -> None:
     assert np.isfinite(far.long.grad("w")(np.float64(0.0), np.zeros(1), 10))
 
 
+def test_what_is_infinite_stays_so() -> None:
+    text = """float f64
+fn moved(x: f64[3], w: f64) -> f64[3] = x + 0.1 * w
+rule moved(x, w) by inverse |x| WAY
+fn often(x0: f64[3], w: f64, k: i32) -> f64 {
+  var x = x0
+  var s = 0.0
+  for _ in 0..k {
+    s += exp(-x[0]) + exp(-x[2])
+    x = moved(x, w)
+  }
+  s
+}
+"""
+    x = np.array([0.3, np.inf, 0.5])
+    of: Any = difflang.loads(text.replace("WAY", "x - 0.1 * w"), name="moved")
+    want = -sum(0.1 * k * (np.exp(-0.3 - 0.05 * k) + np.exp(-0.5 - 0.05 * k)) for k in range(20))
+    np.testing.assert_allclose(of.often.grad("w")(x, 0.5, 20), want, rtol=1e-12)
+    of = difflang.loads(text.replace("WAY", "x - 0.101 * w"), name="moved")
+    assert np.isnan(of.often.grad("w")(x, 0.5, 20))
+
+
+def test_a_check_that_fails_in_a_step_is_reported() -> None:
+    text = """float f64
+fn step(x: f64[n], a: f64[m], i: i32) -> f64[n] = x + a[i]
+rule step(x, a, i) by inverse |x| x - a[i]
+fn often(x0: f64[n], a: f64[m], k: i32) -> f64 {
+  var x = x0
+  var s = 0.0
+  for i in 0..k {
+    s += sum(x * x)
+    x = step(x, a, i)
+  }
+  s
+}
+"""
+    of: Any = difflang.loads(text, name="step")
+    given = np.array([1.0, 2.0]), np.array([0.1, 0.2, 0.3])
+    np.testing.assert_allclose(of.often.grad("a")(*given, 3), [13.6, 7.2, 0.0], rtol=1e-12)
+    with pytest.raises(DifflangError, match="DL0902"):
+        of.often.grad("a")(*given, 4)
+
+
 def test_a_check_that_fails_in_the_inverse() -> None:
     text = """float f64
 fn moved(x: f64[n], i: i32) -> f64[n] = x + 0.01

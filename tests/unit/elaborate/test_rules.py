@@ -338,6 +338,7 @@ REFUSED = [
     ("fn f(x: f64) -> f64 = x\nrule f(x) { (y, linear |dx| dx) }", "DL0201"), ("fn f(x: f64) -> f64 = x\nrule f(x: f64[2]) { (x, linear |dx| dx) }", "DL0304"),
     ("fn f(x: f64) -> f64 = x\nrule f(x) { (f(x), linear |dx| grad(f)(x) * dx) }\nprint(f(2))", "DL1105"),
     ("fn f(x: f64) -> f64 = x\nfn g(x: f64) -> f64 = 2 * f(x)\nrule f(x) { (g(x), linear |dx| dx) }\nprint(f(2))", "DL1105"),
+    ("fn f(x: f64) -> f64 = x * normal()\nrule f(x) { (f(x), linear |dx| normal() * dx) }\nprint(f(2))", "DL1101"),
     ("fn f(x: f64) -> f64 = x\nrule f(x) { (f(x) * normal(), linear |dx| dx) }\nprint(f(2))", "DL1104"),
     ("fn f(A: f64 -o f64, x: f64, b: f64) -> f64 = b\nrule f(A, x, b) by linear_solve A", "DL1104"), ("fn f(A: f64 -o f64) -> f64 = 1\nrule f(A) by linear_solve A", "DL1104"),
     ("fn f(x: f64, y: f64) -> f64 = x / y\nrule f(y, x) { (f(y, x), linear |dx, dy| dx / y) }", "DL1104"), ("fn f(x: f64) -> f64 = x\nrule f(u) { (f(u), linear |du| du) }\nprint(f(1))", "DL1104"),
