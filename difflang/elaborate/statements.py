@@ -244,9 +244,12 @@ def store(cx: Context, target: tree.Expr, value: Term, span: Span) -> Walk[None]
 
 @walks(tree.Update)
 def update(cx: Context, e: tree.Update) -> Walk[Term]:
-    """`x += e`; on an indexed place an accumulation over positions, repeated ones too."""
-    at: Place = yield place(cx, e.target)
+    """`x += e`; on an indexed place an accumulation over positions, repeated ones too.
+
+    As in an assignment `e` comes first: what it writes in a block stays written, and is what is added to.
+    """
     value = yield walk(cx, e.value)
+    at: Place = yield place(cx, e.target)
     spans = (e.target.span, e.value.span)
     if at.subs is not None and at.base is not None and (log := logged(cx, e.target)) is not None:
         note(cx, log, at.subs, negated(cx, e, value), e.value.span)
