@@ -31,7 +31,7 @@ def loop_reference(
     exact: bool,
     reverse: bool,
     keep: tuple[int, int] = (0, 0),
-    again: bool = False,
+    again: int = 0,
     host: bool = False,
 ) -> list[Array]:
     step, *go = regions
@@ -53,9 +53,9 @@ def loop_reference(
             y.append(item)
         count += 1
     columns = [y[::-1] if reverse else y for y in ys]
-    results = zip(columns, step.results[carry:], strict=True)
-    kept = None if again else length
-    return [np.asarray(count, np.int32), *state, *[collected(y, r.type, kept) for y, r in results]]
+    types, first = [r.type for r in step.results[carry:]], len(columns) - again
+    whole = [collected(y, t, length) for y, t in zip(columns[:first], types[:first], strict=True)]
+    return [np.asarray(count, np.int32), *state, *whole, *columns[first:]]
 
 
 def collected(items: list[Array], item: Type, length: Dim | None) -> Array:
@@ -79,7 +79,7 @@ def loop_lower(
     exact: bool,
     reverse: bool,
     keep: tuple[int, int] = (0, 0),
-    again: bool = False,
+    again: int = 0,
     host: bool = False,
 ) -> list[Array]:
     fixed, state, xs = arrays[:consts], arrays[consts : consts + carry], arrays[consts + carry :]
@@ -88,7 +88,7 @@ def loop_lower(
     if exact:
         limit = np.asarray(length, np.int32)
     size = Asked(*keep, length if exact and isinstance(length, int) else None) if again or length is None else None
-    looped = Looped(lowering, limit, regions, (fixed, state, xs), None if again else length, reverse, exact, size)
+    looped = Looped(lowering, limit, regions, (fixed, state, xs), (length, again), reverse, exact, size)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
     return looped.run()
@@ -112,7 +112,7 @@ class Looped:
 
     def __init__(
         self, lowering: Any, limit: Array, regions: tuple[Graph, ...], given: tuple[Any, Any, Any],
-        length: Dim | None, reverse: bool, exact: bool, asked: Asked | None,
+        outputs: tuple[Dim | None, int], reverse: bool, exact: bool, asked: Asked | None,
     ) -> None:  # fmt: skip
         self.lowering, self.limit, self.exact, self.reverse = lowering, limit, exact, reverse
         self.fixed, state, self.xs = given
@@ -121,7 +121,8 @@ class Looped:
             self.limit = lowering.jax.lax.min(self.limit, run.count)
         step, *self.go = regions
         self.carry, lax = len(state), lowering.jax.lax
-        self.types = [stacked(r.type, length) for r in step.results[self.carry :]]
+        (length, again), ys = outputs, step.results[self.carry :]
+        self.types = [stacked(r.type, length if i < len(ys) - again else None) for i, r in enumerate(ys)]
         written, saved = split(self.types)
         self.step = lowering.restricted(
             step, [*step.results[: self.carry], *[step.results[self.carry + i] for i in written]]

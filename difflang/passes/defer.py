@@ -82,7 +82,7 @@ class Plan:
     def of(cls, eqn: Eqn) -> Plan | None:
         """A plan for a loop in reverse that takes a number of steps that is known."""
         form = Form.of(eqn)
-        if not (form.reverse and form.exact and isinstance(form.length, int) and form.length > 1):
+        if form.again or not (form.reverse and form.exact and isinstance(form.length, int) and form.length > 1):
             return None
         step = Step(eqn.regions[0], form)
         sums = {i: found for i in range(form.carry) if (found := step.sum(i))[1]}
