@@ -181,9 +181,9 @@ def table(names: list[str], rounds: int) -> str:
     rows = [HEADER, *[measured(name, ROWS[name], rounds) for name in names or ROWS if name in ROWS]]
     if not names or "adaptive" in names:
         rows.append(oscillator(rounds))
-    found = list(lines(rows))
+    found = list(lines(rows)) if len(rows) > 1 else []
     if whole := [name for name in names or counted.COUNTED if name in counted.COUNTED]:
-        found += ["", *lines([counted.HEADER, *[counted.measured(name, max(rounds, 5)) for name in whole]])]
+        found += ["", *lines([counted.HEADER, *[counted.measured(name, 21) for name in whole]])]
     if not names or "schedule" in names:
         found += ["", *lines([("slots", "worst", "mean"), *schedule()])]
     return "\n".join(found)
