@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import counted
 import difflang
 from difflang.ir.types import F32, Tensor
 from difflang.ops.schedule import advances, dropped, left_to_do, quickly_dropped, reaches, sums_from_the_end
@@ -151,17 +152,22 @@ def oscillator(rounds: int) -> tuple[str, ...]:
     return "adaptive", "-", "4", "as usual", f"{ratio(seconds['gradient'], seconds['value'])} (at most 6)", "-", "-"
 
 
+def excess(slots: int, steps: int) -> list[float]:
+    """How many more steps are taken than where the length is known, over lengths from 50 to so many."""
+    wanted = {*range(50, min(2_000, steps), 7), *map(int, np.geomspace(2_000, steps, 300) if steps > 2_000 else ())}
+    row, found = reaches(slots)[slots], list[float]()
+    for end, kept in online(slots + 1, steps):
+        if end in wanted:
+            least = int(advances(np, np.int32(end), row))
+            found.append((end - 1 + int(left_to_do(np, kept, np.int32(end)))) / least - 1)
+    return found
+
+
 def schedule() -> Iterator[tuple[str, ...]]:
-    """How many more steps are taken than where the length is known: at worst, and on average over all lengths."""
+    """At worst, and on average over all lengths."""
     for slots in SLOTS:
-        lengths = [*range(50, 2_000, 7), *map(int, np.geomspace(2_000, STEPS, 300))]
-        row, excess = reaches(slots)[slots], list[float]()
-        wanted = set(lengths)
-        for end, kept in online(slots + 1, STEPS):
-            if end in wanted:
-                least = int(advances(np, np.int32(end), row))
-                excess.append((end - 1 + int(left_to_do(np, kept, np.int32(end)))) / least - 1)
-        yield f"{slots}", f"{max(excess):+.2%}", f"{np.mean(excess):+.2%}"
+        found = excess(slots, STEPS)
+        yield f"{slots}", f"{max(found):+.2%}", f"{np.mean(found):+.2%}"
 
 
 def lines(rows: list[tuple[str, ...]]) -> Iterator[str]:
@@ -175,7 +181,9 @@ def table(names: list[str], rounds: int) -> str:
     rows = [HEADER, *[measured(name, ROWS[name], rounds) for name in names or ROWS if name in ROWS]]
     if not names or "adaptive" in names:
         rows.append(oscillator(rounds))
-    found = list(lines(rows))
+    found = list(lines(rows)) if len(rows) > 1 else []
+    if whole := [name for name in names or counted.COUNTED if name in counted.COUNTED]:
+        found += ["", *lines([counted.HEADER, *[counted.measured(name, 21) for name in whole]])]
     if not names or "schedule" in names:
         found += ["", *lines([("slots", "worst", "mean"), *schedule()])]
     return "\n".join(found)

@@ -28,9 +28,15 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 
+from difflang.base.backend import prepare_back_end  # noqa: E402
+
+if "memory" in sys.argv:  # as on the command line; the kernels are measured as a library finds XLA
+    prepare_back_end()
+
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
+import counted  # noqa: E402
 import memory  # noqa: E402
 from cases import CASES, Case, Twin  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
@@ -286,7 +292,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--first-call-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    known = (*memory.ROWS, "adaptive", "schedule") if args.table == "memory" else TABLES[args.table].cases
+    known = (
+        (*memory.ROWS, "adaptive", *counted.COUNTED, "schedule") if args.table == "memory" else TABLES[args.table].cases
+    )
     if unknown := [name for name in args.cases if name not in known]:
         parser.error(f"no case {', '.join(unknown)}; there are {', '.join(known)}")
     return args

@@ -17,6 +17,7 @@ import difflang
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
+import memory  # noqa: E402
 from cases import Case  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
 from notation import NOTATION  # noqa: E402
@@ -110,3 +111,22 @@ def test_index_notation_computes_what_its_twins_do(name: str) -> None:
         if case.wrt:
             gradient = jax.jit(case.differentiated(next(iter(case.twins.values()))))(*case.arguments)
             np.testing.assert_allclose(m.loss.grad(case.wrt)(*case.arguments), gradient, rtol=1e-9, atol=1e-10)
+
+
+# ---- memory of long loops
+
+
+def test_the_schedule_of_the_table_is_near_the_optimum() -> None:
+    """Which has a slot less. The whole grid, up to 10⁵ steps, stands in the table."""
+    for slots in (4, 8, 16, 32):
+        found = memory.excess(slots, 1_500)
+        assert len(found) == len(range(50, 1_500, 7))
+        assert max(found) < 0.03
+        assert np.mean(found) < 0.007
+
+
+def test_steps_are_counted_as_the_tape_is_laid_out() -> None:
+    assert memory.taken(memory.ROWS["scan"]) == 1.0
+    assert memory.taken(memory.Row(100, 10, "")) == 1.0
+    few, more = [memory.taken(memory.Row(1_000, 10_000, f"revolve, slots = {slots}")) for slots in (10, 60)]
+    assert 1.0 < more < 2.0 < few < 4.0

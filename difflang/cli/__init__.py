@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from difflang.base.backend import prepare_back_end
 from difflang.base.codes import CODES, nearest
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -54,6 +55,7 @@ class Commands(click.Group):
 @click.version_option(package_name="difflang", prog_name="difflang")
 def main() -> None:
     """A small language for differentiable programs, compiled to XLA."""
+    prepare_back_end()
 
 
 @main.command()

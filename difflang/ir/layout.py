@@ -95,5 +95,7 @@ def loop_layout(eqn: Eqn) -> Layout:
         at = 1 + consts + k
         slots.append(Slot(at, (at,) * (1 + go), (k, *(None,) * go), 1 + k, "carry"))
     slots += [Slot(i, (i, *(None,) * go)) for i in range(1 + consts + carry, len(eqn.operands))]
-    slots += [Slot(returns=(j, *(None,) * go), result=1 + j) for j in range(carry, len(eqn.results) - 1)]
+    ys, again = range(carry, len(eqn.results) - 1), eqn.attrs.get("again", 0)
+    counted = [""] * (len(ys) - again) + ["again"] * again
+    slots += [Slot(returns=(j, *(None,) * go), result=1 + j, counted=c) for j, c in zip(ys, counted, strict=True)]
     return Layout(tuple(slots), repeats=True, more=1 + consts)

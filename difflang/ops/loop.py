@@ -43,7 +43,6 @@ from difflang.ops.regions import (
     zeros,
 )
 from difflang.ops.residuals import frugal
-from difflang.ops.say import silent
 from difflang.ops.undone import reversible
 
 
@@ -56,8 +55,8 @@ class Form(NamedTuple):
     exact: bool
     reverse: bool
     keep: tuple[int, int] = (0, 0)  # states that reverse mode keeps, and steps between them; 0: as many as seems good
-    again: bool = False  # what its steps give are histories, though their number is known
-    undo: bool = False  # and made for a derivative alone: its states may be had again by undoing steps
+    again: int = 0  # so many of what its steps give, the last, are histories, though their number is known
+    undo: bool = False  # it was made for a derivative alone: its states may be had again by undoing steps
     host: bool = False  # what reverse mode keeps of its steps goes to the memory of the host
 
     @classmethod
@@ -91,7 +90,7 @@ def loop_type(
     exact: bool,
     reverse: bool,
     keep: tuple[int, int] = (0, 0),
-    again: bool = False,
+    again: int = 0,
     host: bool = False,
     undo: bool = False,
 ) -> tuple[Type, ...]:
@@ -109,7 +108,9 @@ def loop_type(
     if go:
         alike(same, "the condition of a loop", [INDEX, *at.consts, *at.carry], go[0].type[0])
         alike(same, "the condition of a loop", go[0].type[1], [TRUTH])
-    return INDEX, *at.carry, *[stacked(y, None if again else length) for y in results[carry:]]
+    whole = len(results) - again
+    arrays, histories = results[carry:whole], results[whole:]
+    return INDEX, *at.carry, *[stacked(y, length) for y in arrays], *[stacked(y, None) for y in histories]
 
 
 def sequence_of_steps(same: Solver, x: Type, length: Dim | None) -> None:
@@ -159,27 +160,44 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     tangent = tangent_step(lin, kept, inner.first, on(d.consts), len(start))
     others = {k: v for k, v in eqn.attrs.items() if k != "undo"}
     attrs: dict[str, Any] = {**others, "consts": len(consts), "carry": len(start)}
-    dys = dxs.builder.emit(loop, operands, (tangent,), **attrs)
+    kinds = [h for h, a in zip(histories(eqn), lin.active[nk:], strict=True) if a]
+    dys = giving(dxs.builder, operands, (tangent,), attrs, kinds)
     return ys, [None, *spread(dys[1:], lin.active)]
 
 
 def saving(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
-    """The loop, its steps giving more: as histories, where the program says which states are kept or how to undo steps.
-
-    Where it gives arrays besides, these come from a loop of their own.
-    """
-    form, n, home = Form.of(eqn), len(eqn.regions[0].results), xs[0].home
+    """The loop, its steps giving more: as histories, where a program says which states are kept or how to undo steps."""
+    form, n = Form.of(eqn), len(eqn.regions[0].results)
+    more = len(step.results) - n
     own = n > form.carry and form.length is None  # histories that the program made: they are read as they were
-    undo = form.undo or (form.keep == (0, 0) and not own and n < len(step.results) and reversible(step))
+    undo = form.undo or (form.keep == (0, 0) and not own and more > 0 and reversible(step))
     attrs: Attrs = {**eqn.attrs, "undo": True} if undo else eqn.attrs
-    if form.length is None or form.again or n == len(step.results) or not (undo or form.keep != (0, 0)):
-        return list(home.emit(loop, xs, (step, *eqn.regions[1:]), **attrs))
-    arrays, more = step.results[form.carry : n], step.results[n:]
-    alone = step.with_results([*step.results[: form.carry], *more])
-    count, *outs = home.emit(loop, xs, (alone, *eqn.regions[1:]), **with_outputs(attrs, again=True))
-    once_more = (silent(step.with_results(step.results[:n])), *map(silent, eqn.regions[1:]))
-    also = home.emit(loop, xs, once_more, **eqn.attrs) if arrays else ()
-    return [count, *outs[: form.carry], *also[1 + form.carry :], *outs[form.carry :]]
+    kinds = [*histories(eqn), *[undo or form.keep != (0, 0)] * more]
+    return giving(xs[0].home, xs, (step, *eqn.regions[1:]), attrs, kinds)
+
+
+def histories(eqn: Eqn) -> Mask:
+    """Which of the outputs of a loop are histories."""
+    return tuple([isinstance(r.type, History) for r in eqn.results[1 + Form.of(eqn).carry :]])
+
+
+def giving(
+    builder: Builder, operands: Sequence[Value], regions: tuple[Graph, ...], attrs: Attrs, kinds: Sequence[bool]
+) -> list[Value]:
+    """A loop whose outputs are histories where `kinds` says so, or all where its length is not known.
+
+    Where it is known its step gives those last; here they are in the order of `kinds`.
+    """
+    others = {k: v for k, v in attrs.items() if k != "again"}
+    if attrs["length"] is None or not any(kinds):
+        return list(builder.emit(loop, operands, regions, **others))
+    order = sorted(range(len(kinds)), key=kinds.__getitem__)
+    carry, ys = cut(regions[0].results, attrs["carry"])
+    step = regions[0].with_results([*carry, *[ys[i] for i in order]])
+    outs = builder.emit(loop, operands, (step, *regions[1:]), **others, again=sum(kinds))
+    first, given = cut(outs, 1 + len(carry))
+    found = dict(zip(order, given, strict=True))
+    return [*first, *[found[i] for i in range(len(kinds))]]
 
 
 def tangent_step(lin: Linearized, kept: Sorted, index: Value, consts: Mask, carry: int) -> Graph:
@@ -216,7 +234,8 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     )
     attrs: dict[str, Any] = {**eqn.attrs, "consts": len(p.consts) + len(dconsts), "carry": nk + na}
     regions = (both, *[with_tangent_params(g, form, ic, ik) for g in go])
-    outs = dxs.builder.emit(loop, operands, regions, **attrs)
+    kinds = [*histories(eqn), *[h for h, a in zip(histories(eqn), pushed.active[nk:], strict=True) if a]]
+    outs = giving(dxs.builder, operands, regions, attrs, kinds)
     new_carry, new_dcarry, new_ys, new_dys = cut(outs[1:], nk, nk + na, nk + na + len(ys))
     return [outs[0], *new_carry, *new_ys], [None, *spread([*new_dcarry, *new_dys], pushed.active)]
 
@@ -261,30 +280,8 @@ def transpose(
     operands = [limit, *consts, *totals, *start, *xs, *ys]
     items = [isinstance(x.type, History) for x in form.parts(eqn.operands).xs]
     again = [h for mask in (back.active, back.chosen) for h, m in zip(items, mask[at.carries.stop :], strict=True) if m]
-    outs = turned_loop(builder, operands, whole, attrs, again)
+    outs = giving(builder, operands, (whole,), attrs, again)[1:]
     return leaving(apart(outs, back, at), back.active, back.chosen, choices)
-
-
-def with_outputs(attrs: Attrs, again: bool) -> dict[str, Any]:
-    """The attributes of a loop whose outputs are `again` histories though its length is known, or arrays."""
-    others = {k: v for k, v in attrs.items() if k != "again"}
-    return {**others, "again": True} if again and attrs["length"] is not None else others
-
-
-def turned_loop(
-    builder: Builder, operands: list[Value], step: Graph, attrs: dict[str, Any], again: list[bool]
-) -> list[Value]:
-    """A loop whose outputs are `again` histories, or arrays; one loop for each where its length is known."""
-    kinds = sorted(set(again)) or [False]
-    if attrs["length"] is None or len(kinds) == 1:
-        return list(builder.emit(loop, operands, (step,), **with_outputs(attrs, kinds[-1]))[1:])
-    carry, ys = cut(step.results, attrs["carry"])
-    found: dict[Value, Value] = {}
-    for kind in kinds:
-        mine = [*carry, *[y for y, h in zip(ys, again, strict=True) if h is kind]]
-        outs = builder.emit(loop, operands, (step.with_results(mine),), **with_outputs(attrs, kind))
-        found.update(zip(mine, outs[1:], strict=True))
-    return [found[r] for r in step.results]
 
 
 loop = OPS.declare(

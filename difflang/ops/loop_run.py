@@ -34,7 +34,7 @@ def loop_reference(
     exact: bool,
     reverse: bool,
     keep: tuple[int, int] = (0, 0),
-    again: bool = False,
+    again: int = 0,
     host: bool = False,
     undo: bool = False,
 ) -> list[Array]:
@@ -57,9 +57,9 @@ def loop_reference(
             y.append(item)
         count += 1
     columns = [y[::-1] if reverse else y for y in ys]
-    results = zip(columns, step.results[carry:], strict=True)
-    kept = None if again else length
-    return [np.asarray(count, np.int32), *state, *[collected(y, r.type, kept) for y, r in results]]
+    types, first = [r.type for r in step.results[carry:]], len(columns) - again
+    whole = [collected(y, t, length) for y, t in zip(columns[:first], types[:first], strict=True)]
+    return [np.asarray(count, np.int32), *state, *whole, *columns[first:]]
 
 
 def collected(items: list[Array], item: Type, length: Dim | None) -> Array:
@@ -83,7 +83,7 @@ def loop_lower(
     exact: bool,
     reverse: bool,
     keep: tuple[int, int] = (0, 0),
-    again: bool = False,
+    again: int = 0,
     host: bool = False,
     undo: bool = False,
 ) -> list[Array]:
@@ -93,8 +93,8 @@ def loop_lower(
     if exact:
         limit = np.asarray(length, np.int32)
     size = Asked(*keep, length if exact and isinstance(length, int) else None) if again or length is None else None
-    given = (fixed, state, xs)
-    looped = Looped(lowering, limit, regions, given, None if again else length, reverse, exact, size, undo)
+    given, outputs = (fixed, state, xs), (length, again)
+    looped = Looped(lowering, limit, regions, given, outputs, reverse, exact, size, undo)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
     return looped.run()
@@ -118,7 +118,7 @@ class Looped:
 
     def __init__(
         self, lowering: Any, limit: Array, regions: tuple[Graph, ...], given: tuple[Any, Any, Any],
-        length: Dim | None, reverse: bool, exact: bool, asked: Asked | None, undo: bool = False,
+        outputs: tuple[Dim | None, int], reverse: bool, exact: bool, asked: Asked | None, undo: bool = False,
     ) -> None:  # fmt: skip
         self.lowering, self.limit, self.exact, self.reverse = lowering, limit, exact, reverse
         self.fixed, state, xs = given
@@ -128,7 +128,8 @@ class Looped:
             self.limit = lowering.jax.lax.min(self.limit, run.count)
         step, *self.go = regions
         self.carry, lax = len(state), lowering.jax.lax
-        self.types = [stacked(r.type, length) for r in step.results[self.carry :]]
+        (length, again), ys = outputs, step.results[self.carry :]
+        self.types = [stacked(r.type, length if i < len(ys) - again else None) for i, r in enumerate(ys)]
         written, saved = split(self.types)
         self.step = lowering.restricted(
             step, [*step.results[: self.carry], *[step.results[self.carry + i] for i in written]]
@@ -143,11 +144,12 @@ class Looped:
         self.undone: Callable[[list[Array], Array], Undone] | None = None
         kept = None
         if saved:
-            places = [self.carry + i for i in saved]
+            alone = step.with_results([*step.results[: self.carry], *[step.results[self.carry + i] for i in saved]])
+            places = range(self.carry, len(alone.results))
             reads = (list(self.fixed), list(self.xs))
-            of = partial(Source.of, lowering, step, len(self.fixed), self.carry, places, reads, reverse)
+            of = partial(Source.of, lowering, alone, len(self.fixed), self.carry, places, reads, reverse)
             if undo and not sources(self.xs):
-                self.undone = self.backwards(step, of, given, asked)
+                self.undone = self.backwards(alone, of, given, asked)
             if self.undone is None:
                 self.tape = Tape(lowering, of(asked), list(state), length if isinstance(length, int) else None)
                 kept = self.tape.start
@@ -168,7 +170,7 @@ class Looped:
 
         def undone(last: list[Array], count: Array) -> Undone:
             def with_tape() -> Steps:
-                again = Looped(self.lowering, count, (step,), given, None, self.reverse, False, asked)
+                again = Looped(self.lowering, count, (step,), given, (None, 0), self.reverse, False, asked)
                 return next(x.run for x in again.run() if isinstance(x, Given) and isinstance(x.run, Steps))
 
             first, final = [[state[i] for i in source.places] for state in (given[1], last)]

@@ -82,7 +82,7 @@ class Plan:
     def of(cls, eqn: Eqn) -> Plan | None:
         """A plan for a loop in reverse that takes a number of steps that is known."""
         form = Form.of(eqn)
-        if not (form.reverse and form.exact and isinstance(form.length, int) and form.length > 1) or form.again:
+        if form.again or not (form.reverse and form.exact and isinstance(form.length, int) and form.length > 1):
             return None
         pairs = zip(form.parts(eqn.regions[0].params).xs, form.parts(eqn.operands).xs, strict=True)
         step = Step(eqn.regions[0], form, {item for item, x in pairs if isinstance(x.type, Tensor)})

@@ -111,6 +111,11 @@ def solved_case() -> tuple[Graph, list[Any]]:
     return graph, [numbers(), numbers() + 1]
 
 
+def checkpoint_case() -> tuple[Graph, list[Any]]:
+    body = region([FLOAT], lambda x: [OPS["sin"].one(x) * x])
+    return region([FLOAT], lambda x: OPS["checkpoint"](x, regions=(body,), results=1, again=False)), [numbers()]
+
+
 def derivative_case() -> tuple[Graph, list[Any]]:
     return region([FLOAT, FLOAT], lambda x, y: [x * y]), [numbers(), numbers() + 1]
 
@@ -120,6 +125,7 @@ REGIONS = {
     "map": map_case,
     "loop": loop_case,
     "call": call_case,
+    "checkpoint": checkpoint_case,
     "add_history": add_history_case,
     "ruled": rule_case,
     "solved": solved_case,

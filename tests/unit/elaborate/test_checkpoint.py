@@ -16,6 +16,7 @@ from difflang.base.errors import DifflangError
 from difflang.ir.json import from_json, to_json
 from difflang.ir.parse import from_text
 from difflang.ir.text import to_text
+from difflang.ir.types import History
 from difflang.ops.tape import Asked, Size, placed
 
 TURN = "[0.6 * x[0] - 0.8 * x[1], 0.8 * x[0] + 0.6 * x[1]]"
@@ -154,6 +155,14 @@ def test_what_is_kept_stands_in_the_graph() -> None:
         assert any(e.attrs.get("again") for e in loops) == (name == "counted")
         assert to_text(from_text(to_text(graph))) == to_text(graph)
         assert to_text(from_json(to_json(graph))) == to_text(graph)
+
+
+def test_a_loop_that_yields_runs_once_before_the_reverse_pass() -> None:
+    graph = module("revolve, slots = 3").counted.grad("w").lower("f64", "f64[2]", "f64[23]").graph
+    forwards = [e for e in graph.eqns if e.op.name == "loop" and not e.attrs["reverse"]]
+    assert len(forwards) == 1
+    assert forwards[0].attrs["again"] > 0
+    assert any(not isinstance(r.type, History) and r.type.shape == (23,) for r in forwards[0].results)
 
 
 @pytest.mark.parametrize(("steps", "asked"), [(100, Asked(5, 1, 100)), (90, Asked(4, 8, 90)), (6, Asked(5, 1, 6))])

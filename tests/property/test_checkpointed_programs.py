@@ -1,0 +1,67 @@
+"""Random programs with loops give the same derivatives whatever is kept for them: to second order, and lane by lane.
+
+DIFFLANG_FUZZ says how many, one for each 25 of it: each is compiled twice. DIFFLANG_SEED fixes which.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import difflang
+from support.random_programs import HEADER, random_program
+from support.seeds import COUNT, SEED
+
+STRATEGIES = ("revolve, slots = 1", "revolve, slots = 2", "every, steps = 2", "full, cap = 2", "blocks")
+SEEDS = [SEED * 10_000 + i for i in range(max(len(STRATEGIES), COUNT // 25))]
+DERIVATIVES = """
+fn slope(x: f64, y: f64, k: i32) -> f64 = grad(|x| f(x, y, 0.4, k))(x)
+fn derivatives(x: f64, y: f64, k: i32) -> (f64, f64, f64) {
+  let (first, second) = jvp(|x| slope(x, y, k))(x, 1.0)
+  (first, second, grad(|y| slope(x, y, k))(y))
+}
+fn lanes(x: f64[m], y: f64, ks: i32[m]) -> f64[m] = [for l => slope(x[l], y, ks[l])]
+"""
+PLAIN = re.compile(r"^( *(?:let|var) \w+ = )(.*[^{])$")  # a value on one line
+LEAVING = re.compile(r"\b(return|break|continue|yield|for|while|@)\b|\|")
+
+
+def with_blocks(program: str) -> str:
+    """The program with each value that stands on a line by itself computed in a block."""
+    lines: list[str] = []
+    for line in program.splitlines():
+        found = PLAIN.match(line)
+        inside = found is not None and line.count("{") == line.count("}") and not LEAVING.search(found[2])
+        lines.append(f"{found[1]}checkpoint {{ {found[2]} }}" if found is not None and inside else line)
+    return "\n".join(lines) + "\n"
+
+
+def checkpointed(program: str, strategy: str) -> str:
+    if strategy == "blocks":
+        return with_blocks(program)
+    return program.replace("fn f(", f"@checkpoint({strategy})\nfn f(")
+
+
+def test_programs_are_really_changed() -> None:
+    program = "fn f(x: f64) -> f64 {\n  let a = sin(x)\n  let g = |t| t * x\n  a + g(a)\n}\n"
+    assert with_blocks(program).count("checkpoint") == 1
+    assert checkpointed(program, "every, steps = 2").startswith("@checkpoint(every, steps = 2)\nfn f(")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_kept_changes_no_derivative(seed: int) -> None:
+    program, strategy = random_program(seed), STRATEGIES[seed % len(STRATEGIES)]
+    found: list[list[np.ndarray]] = []
+    for text in (program, checkpointed(program, strategy)):
+        of: Any = difflang.loads(HEADER + text + DERIVATIVES, name=f"seed{seed}")
+        results = [
+            of.derivatives(0.3, 0.7, 3),
+            of.lanes(np.array([0.3, 0.6, -0.2]), 0.7, np.array([3, 0, 1], np.int32)),
+        ]
+        found.append([np.asarray(x) for x in jax.tree.leaves(results)])
+    for got, want in zip(found[1], found[0], strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12, err_msg=f"{strategy}\n{program}")
