@@ -31,6 +31,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
+import budget  # noqa: E402
 import memory  # noqa: E402
 from cases import CASES, Case, Twin  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
@@ -278,7 +279,7 @@ def machine() -> dict[str, Any]:
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="all of the table if none is named")
-    parser.add_argument("--table", choices=(*TABLES, "memory"), default="kernels")
+    parser.add_argument("--table", choices=(*TABLES, "memory", "budget"), default="kernels")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--block", type=float, default=0.005, help="seconds of one measurement")
     parser.add_argument("--first-calls", type=int, default=5, help="fresh processes for each way; 0 leaves it out")
@@ -286,7 +287,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--first-call-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    known = (*memory.ROWS, "adaptive", "schedule") if args.table == "memory" else TABLES[args.table].cases
+    others = {"memory": (*memory.ROWS, "adaptive", "schedule"), "budget": tuple(budget.PROGRAMS)}
+    known = others[args.table] if args.table in others else TABLES[args.table].cases
     if unknown := [name for name in args.cases if name not in known]:
         parser.error(f"no case {', '.join(unknown)}; there are {', '.join(known)}")
     return args
@@ -310,6 +312,9 @@ def main() -> int:
     args = options()
     if args.table == "memory":
         print(memory.table(args.cases, min(args.rounds, 3)))
+        return 0
+    if args.table == "budget":
+        print(budget.table(args.cases, min(args.rounds, 5)))
         return 0
     chosen = TABLES[args.table]
     jax.config.update("jax_enable_x64", chosen.x64)

@@ -1,7 +1,7 @@
 """Wrong programs and what is said of them, word by word: `DLnnnn/name.dfl` beside `name.txt`.
 
-A program whose first line is `# run` goes wrong only when it runs, one with `# run xla` when it is compiled for that, and
-one with `# test` when it is tested.
+A program whose first line is `# run` goes wrong only when it runs, one with `# run xla` when it is compiled to run, one
+with `# test` when it is tested.
 """
 
 from __future__ import annotations
