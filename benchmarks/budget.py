@@ -1,7 +1,7 @@
 """How limits on memory are kept: `python benchmarks/run.py --table budget [ROW ...]`.
 
-A row is a program and a limit, as a part of what its gradient takes when its loops keep all: what was predicted and what
-XLA says, how far these are apart, and what the gradient takes over the time that it takes without a limit; or the smallest
+A row is a program and a limit, as a part of what its gradient takes when its loops keep all: what was predicted, what XLA
+says, how far these are apart, and what the gradient takes over the time that it takes without a limit; or the smallest
 limit that can be kept, where it is refused.
 """
 
@@ -41,7 +41,8 @@ PROGRAMS: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
     ),
     "ode": (
         "fn g(w: f32[n, n], x: f32[b, n]) -> f32[b, n] = tanh(x @ w)\nfn f(w: f32[n, n], x0: f32[b, n]) -> f32 {\n"
-        "  var x = x0\n  for i in 0..100 {\n    let k = g(w, x)\n    x = x + 0.05 * (k + g(w, x + 0.05 * k))\n  }\n  sum(x * x)\n}",
+        "  var x = x0\n  for i in 0..100 {\n    let k = g(w, x)\n    x = x + 0.05 * (k + g(w, x + 0.05 * k))\n  }\n"
+        "  sum(x * x)\n}",
         {"w": (32, 32), "x0": (64, 32)},
     ),
     "straight": (

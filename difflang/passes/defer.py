@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.types import Tensor, stacked
+from difflang.ir.types import History, Tensor, stacked
 from difflang.ops.families import tensor
 from difflang.ops.linalg import dot_general
 from difflang.ops.loop import Form, loop
@@ -80,9 +80,11 @@ class Plan:
 
     @classmethod
     def of(cls, eqn: Eqn) -> Plan | None:
-        """A plan for a loop in reverse that takes a number of steps that is known."""
+        """A plan for a loop in reverse that takes a number of steps that is known, and reads arrays: no histories."""
         form = Form.of(eqn)
         if not (form.reverse and form.exact and isinstance(form.length, int) and form.length > 1):
+            return None
+        if any([isinstance(x.type, History) for x in form.parts(eqn.operands).xs]):
             return None
         step = Step(eqn.regions[0], form)
         sums = {i: found for i in range(form.carry) if (found := step.sum(i))[1]}
