@@ -143,17 +143,33 @@ class Planner:
             return self.with_choices({})
         if self.smallest.account.peak > limit:
             return None
+        return self.searched(limit, one_by_one=False) or self.searched(limit, one_by_one=True) or self.fallback
+
+    def searched(self, limit: int, *, one_by_one: bool) -> Plan | None:
+        """The first plan under a limit of those that integer programs give.
+
+        Choices that take more together than by themselves, in loops within loops, leave less room to the next program,
+        or are dearer in it `one_by_one`.
+        """
         tables, room = self.tables, limit - self.chosen(self.fewest)[1].peak
         for _ in range(TRIES):
             picks, greedy = solved(tables, room)
             if picks is None:
-                break
+                return None
             keeps = {e: t.keeps[i] for e, t, i in zip(self.loops, tables, picks, strict=True)}
             plan = self.with_choices(keeps, greedy=greedy)
-            if plan.account.peak <= limit:
+            over = plan.account.peak - limit
+            if over <= 0:
                 return plan
-            more = (plan.account.peak - limit + 1) / len(picks)
-            tables = [t.dearer(i, more) for t, i in zip(tables, picks, strict=True)]
+            if one_by_one:
+                tables = [t.dearer(i, (over + 1) / len(picks)) for t, i in zip(tables, picks, strict=True)]
+            else:
+                room -= over
+        return None
+
+    @property
+    def fallback(self) -> Plan:
+        """What fits if anything does, though a quicker plan may fit as well."""
         return replace(self.smallest, greedy=True)
 
     def refuse(self, limit: int, least: int = 0) -> NoReturn:
@@ -181,7 +197,7 @@ class Table:
     times: list[float]
 
     def dearer(self, pick: int, more: float) -> Table:
-        """The same, a choice taking so many more bytes: together with others it does, in loops within loops."""
+        """The same, a choice taking so many more bytes."""
         return replace(self, bytes=[b + more * (i == pick) for i, b in enumerate(self.bytes)])
 
 
