@@ -36,6 +36,7 @@ if "memory" in sys.argv:  # as on the command line; the kernels are measured as 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
+import budget  # noqa: E402
 import counted  # noqa: E402
 import memory  # noqa: E402
 from cases import CASES, Case, Twin  # noqa: E402
@@ -284,7 +285,7 @@ def machine() -> dict[str, Any]:
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="all of the table if none is named")
-    parser.add_argument("--table", choices=(*TABLES, "memory"), default="kernels")
+    parser.add_argument("--table", choices=(*TABLES, "memory", "budget"), default="kernels")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--block", type=float, default=0.005, help="seconds of one measurement")
     parser.add_argument("--first-calls", type=int, default=5, help="fresh processes for each way; 0 leaves it out")
@@ -292,9 +293,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--first-call-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    known = (
-        (*memory.ROWS, "adaptive", *counted.COUNTED, "schedule") if args.table == "memory" else TABLES[args.table].cases
-    )
+    memories = (*memory.ROWS, "adaptive", *counted.COUNTED, "schedule")
+    others = {"memory": memories, "budget": tuple(budget.PROGRAMS)}
+    known = others[args.table] if args.table in others else TABLES[args.table].cases
     if unknown := [name for name in args.cases if name not in known]:
         parser.error(f"no case {', '.join(unknown)}; there are {', '.join(known)}")
     return args
@@ -318,6 +319,9 @@ def main() -> int:
     args = options()
     if args.table == "memory":
         print(memory.table(args.cases, min(args.rounds, 3)))
+        return 0
+    if args.table == "budget":
+        print(budget.table(args.cases, min(args.rounds, 5)))
         return 0
     chosen = TABLES[args.table]
     jax.config.update("jax_enable_x64", chosen.x64)

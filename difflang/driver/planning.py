@@ -33,7 +33,7 @@ ALL: Keep = (0, 0)
 FEWEST = 2  # states
 SLOTS = tuple(dict.fromkeys([round(FEWEST * 1.15**i) for i in range(56)]))  # up to some thousands, a seventh apart
 UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
-TRIES = 6  # sharper limits for the integer program, where choices take more room together than one by one
+TRIES = 12  # integer programs, where choices take more room together than one by one
 CHECKS = 3  # sharper limits for the plan, where XLA takes more room than was predicted
 PLACES = 3  # lines that a refusal shows
 
@@ -143,21 +143,38 @@ class Planner:
             return self.with_choices({})
         if self.smallest.account.peak > limit:
             return None
-        room = limit - self.chosen(self.fewest)[1].peak
+        return self.searched(limit, one_by_one=False) or self.searched(limit, one_by_one=True) or self.fallback
+
+    def searched(self, limit: int, *, one_by_one: bool) -> Plan | None:
+        """The first plan under a limit of those that integer programs give.
+
+        Choices that take more together than by themselves, in loops within loops, leave less room to the next program,
+        or are dearer in it `one_by_one`.
+        """
+        tables, room = self.tables, limit - self.chosen(self.fewest)[1].peak
         for _ in range(TRIES):
-            picks, greedy = solved(self.tables, room)
+            picks, greedy = solved(tables, room)
             if picks is None:
-                break
-            keeps = {e: t.keeps[i] for e, t, i in zip(self.loops, self.tables, picks, strict=True)}
+                return None
+            keeps = {e: t.keeps[i] for e, t, i in zip(self.loops, tables, picks, strict=True)}
             plan = self.with_choices(keeps, greedy=greedy)
-            if plan.account.peak <= limit:
+            over = plan.account.peak - limit
+            if over <= 0:
                 return plan
-            room -= plan.account.peak - limit
+            if one_by_one:
+                tables = [t.dearer(i, (over + 1) / len(picks)) for t, i in zip(tables, picks, strict=True)]
+            else:
+                room -= over
+        return None
+
+    @property
+    def fallback(self) -> Plan:
+        """What fits if anything does, though a quicker plan may fit as well."""
         return replace(self.smallest, greedy=True)
 
     def refuse(self, limit: int, least: int = 0) -> NoReturn:
         """Errors: DL1012."""
-        raise refusal(self.graph, limit, self.smallest.account, max(least, self.smallest.account.peak))
+        raise refusal(self.graph, limit, self.smallest.account, least or self.smallest.account.peak)
 
     def table(self, eqn: Eqn, fewest: Mapping[Eqn, Keep], least: int) -> Table:
         """What a loop's choices take beside the fewest states of all others: in bytes, and in time."""
@@ -178,6 +195,10 @@ class Table:
     keeps: list[Keep]
     bytes: list[float]
     times: list[float]
+
+    def dearer(self, pick: int, more: float) -> Table:
+        """The same, a choice taking so many more bytes."""
+        return replace(self, bytes=[b + more * (i == pick) for i, b in enumerate(self.bytes)])
 
 
 def solved(tables: Sequence[Table], room: float) -> tuple[list[int] | None, bool]:

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Literal
 
 from difflang.lower.kernels import Kernel, kernels
-from difflang.lower.steps import Item, Items, Part, Place, Step
+from difflang.lower.steps import Item, Part, Place, Step
 
 Role = Literal["argument", "result", "between"]
 NEVER = 1 << 60
@@ -154,11 +154,11 @@ class Walk:
             case "while" | "scan":
                 self.loop(step, at, here)
             case "cond" | "call":
-                outs = [self.new(v) for v in step.makes]
                 for inner in step.parts:
                     given = [here.of(v) or self.new(v) for v in step.reads[len(step.reads) - len(inner.takes) :]]
-                    self.part(inner, given, [False] * len(given), list(outs))
-                here.buffer.update(zip(step.makes, outs, strict=True))
+                    self.part(inner, given, [False] * len(given), [None] * len(inner.gives))
+                self.now += 1
+                here.buffer.update({v: self.new(v) for v in step.makes})
             case _:
                 for v in step.makes:
                     here.buffer[v] = here.written_over(kernel, v, at) or here.due(v, at) or self.new(v)
@@ -234,14 +234,9 @@ class Here:
 
     def written_over(self, kernel: Kernel, made: Item, at: int) -> Buffer | None:
         """The buffer of something of the same size that the kernel is the last to read."""
-        if kernel.step.kind == "update":
-            places: Items = [self.root(kernel.step.reads[0])]
-        elif kernel.pointwise:
-            places = list(kernel.reads)
-        else:
-            return None
         due = self.into.get(made)
-        for v in places:
+        for v in kernel.gone_over:
+            v = self.root(v)
             buffer = self.buffer.get(v)
             if buffer is None or buffer.bytes != made.bytes or not self.ends(v, at) or made.bytes == 0:
                 continue

@@ -22,18 +22,23 @@ class Kernel:
 
     step: Step
     reads: tuple[Item, ...]
-
-    @property
-    def pointwise(self) -> bool:
-        """Whether it may write over what it reads."""
-        return self.step.kind in ("fused", "costly")
+    gone_over: tuple[Item, ...]  # those that it may write over: it reads each element where it writes one
 
 
 def kernels(part: Part) -> list[Kernel]:
     """The kernels of a part, in the order in which they run."""
     fusion = Fusion(part)
     found = [s for s in part.steps if not fusion.stored.isdisjoint(s.makes) or s.kind in UNITS]
-    return in_turn([Kernel(s, tuple(leaves(s, fusion))) for s in found])
+    return in_turn([Kernel(s, tuple(leaves(s.reads, s, fusion)), gone_over(s, fusion)) for s in found])
+
+
+def gone_over(step: Step, fusion: Fusion) -> tuple[Item, ...]:
+    if step.kind == "update":
+        places = leaves(step.reads[:1], step, fusion)
+        return tuple(places) if places.keys().isdisjoint(leaves(step.reads[1:], step, fusion)) else ()
+    if step.kind not in ("fused", "costly") or step.moves:
+        return ()
+    return tuple([v for v, moved in leaves(step.reads, step, fusion).items() if not moved])
 
 
 class Fusion:
@@ -140,21 +145,25 @@ class Fusion:
         return step is not None and (step.kind == "made" or step.spreads)
 
 
-def leaves(step: Step, fusion: Fusion) -> list[Item]:
-    """The arrays and params that a kernel reads. Constants are part of the program."""
-    found: dict[Item, None] = {}
-    todo, seen = list(step.reads), set[Item]()
+def leaves(reads: Sequence[Item], step: Step, fusion: Fusion) -> dict[Item, bool]:
+    """The arrays and params that a kernel reads for these values, and whether anything moves their elements on the way.
+
+    Constants are part of the program.
+    """
+    found: dict[Item, bool] = {}
+    todo, seen = [(v, False) for v in reads], set[tuple[Item, bool]]()
     through = fusion.both if step.kind in ("fused", "costly", "update") else ()
     while todo:
-        v = todo.pop()
-        if v in seen:
+        v, moved = todo.pop()
+        if (v, moved) in seen:
             continue
-        seen.add(v)
+        seen.add((v, moved))
         if v in fusion.takes or (v in fusion.stored and v not in through):
-            found[v] = None
+            found[v] = found.get(v, False) or moved
         elif v in fusion.maker:
-            todo += fusion.maker[v].reads
-    return list(found)
+            maker = fusion.maker[v]
+            todo += [(x, moved or maker.moves) for x in maker.reads]
+    return found
 
 
 def in_turn(kernels: Sequence[Kernel]) -> list[Kernel]:

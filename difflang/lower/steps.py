@@ -32,6 +32,7 @@ COSTLY = frozenset(  # once, if several kernels read it
 SUMS = frozenset(
     {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"}
 )
+MOVES = frozenset({"slice", "dynamic_slice", "pad", "concatenate", "rev", "transpose", "gather", *MADE})
 QUICK = frozenset({"add", "add_any", "sub", "mul", "neg", "exp", "sqrt", "rsqrt", "integer_pow", "square", *MADE})
 UPDATES = frozenset({"dynamic_update_slice", "scatter", "scatter-add", "scatter_add", "scatter_mul"})
 KINDS: tuple[tuple[frozenset[str], Kind], ...] = (
@@ -63,6 +64,7 @@ class Step:
     sizes: tuple[int, int] = (0, 0)  # what only the condition and only the body of a while read; a scan's consts, carry
     quick: bool = False  # a sum or a product computes it on the way, if nothing else reads it
     spreads: bool = False  # repeats what it reads
+    moves: bool = False  # its elements come from other places
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -125,7 +127,7 @@ class Reading:
             case "cond", {"branches": branches}:
                 steps.append(Step("cond", reads, makes, tuple([self.part(b.jaxpr) for b in branches])))
             case "dot_general", {"dimension_numbers": ((summed, _), _)} if not summed:  # an outer product
-                steps.append(Step("fused", reads, makes, quick=True))
+                steps.append(Step("fused", reads, makes, quick=True, moves=True))
             case "dot_general", {"dimension_numbers": numbers}:
                 steps.append(Step("product", [self.arranged(*side, steps) for side in sides(reads, numbers)], makes))
             case "conv_general_dilated", {"dimension_numbers": numbers}:
@@ -143,7 +145,7 @@ class Reading:
             return
         cheap = name == "div" and (reads[1] in self.constant or reads[1] in self.spread)  # by a number: multiplied
         kind = "fused" if cheap else kind_of(name, reads)
-        steps.append(Step(kind, reads, makes, quick=cheap or name in QUICK, spreads=name in MADE))
+        steps.append(Step(kind, reads, makes, quick=cheap or name in QUICK, spreads=name in MADE, moves=name in MOVES))
 
     def convolution(self, reads: Items, makes: Items, numbers: Any, steps: list[Step]) -> None:
         """Of images whose last axis is that of the channels; others are copied."""
@@ -155,14 +157,14 @@ class Reading:
         made = makes if out == sorted(out) else [Item(v.bytes, v.shape, v.place) for v in makes]
         steps.append(Step("array", [lhs, rhs], made))
         if made is not makes:
-            steps.append(Step("fused", made, makes))
+            steps.append(Step("fused", made, makes, moves=True))
 
     def arranged(self, x: Item, order: Sequence[int], steps: list[Step]) -> Item:
         """A factor with its axes in that order: a copy, if they are not."""
         if list(order) == sorted(order):
             return x
         copy = Item(x.bytes, tuple(x.shape[i] for i in order), x.place)
-        steps.append(Step("fused", [x], [copy]))
+        steps.append(Step("fused", [x], [copy], moves=True))
         return copy
 
     def read(self, v: Any, env: Mapping[Any, Item]) -> Item:

@@ -173,3 +173,23 @@ def test_of_a_known_length_it_is_planned_what_is_kept(steps: int, asked: Asked) 
         assert not size.planned
     else:
         assert size.planned == tuple(asked.steps * at for at in placed(units, asked.slots + 1))
+
+
+def test_products_stay_in_a_loop_whose_states_are_had_again() -> None:
+    """There they have no arrays over all steps to be taken of."""
+    source = """float f64
+    fn f(w: f64[4, 4], xs: f64[9, 3, 4]) -> f64 {
+      var h = zeros(3, 4)
+      STRATEGY
+      for x in xs {
+        let z = sigmoid(x @ w + h @ w)
+        h = z * h + (1.0 - z) * tanh(x + h)
+      }
+      sum(h * h)
+    }"""
+    w, xs = np.random.default_rng(3).normal(size=(4, 4)), np.random.default_rng(4).normal(size=(9, 3, 4))
+    few, all_ = (
+        difflang.loads(source.replace("STRATEGY", s), name="products").f.grad("w")(w, xs)
+        for s in ("@checkpoint(revolve, slots = 3)", "")
+    )
+    assert np.allclose(few, all_, rtol=1e-13)
