@@ -195,11 +195,14 @@ class Bindings(Scopes, ABC):
             self.renew(name, value)
 
     def renew(self, name: str, value: HostValue) -> None:
-        """A variable stands for a new value of its type; what a text says is part of that."""
+        """A variable stands for a new value of its type; what a text says, and which a function is, are part of that.
+
+        While the program is checked it is held as all the functions that it has been.
+        """
         var = self.module.host[name]
         texts = holds(var.type, (TextType,))
-        if texts and not self.definition:
-            self.module.host[name] = replace(var, type=value.type, static=None)
+        if (texts and not self.definition) or holds(var.type, (ClosureType,)):
+            var = self.module.host[name] = replace(var, type=value.type, static=None)
         self.values[name] = HostValue(value.type if texts else var.type, value.leaves)
 
     def assignable(self, name: str, span: Span) -> HostVar:
@@ -237,15 +240,14 @@ class Bindings(Scopes, ABC):
         return whole(Unifier(), type)
 
     def variable_type(self, unifier: Unifier, name: str, type: LangType, span: Span) -> LangType:
-        """What a variable holds a new value as: its own type, but for what texts say. Errors: DL0304, DL0801."""
+        """What a variable holds a new value as: its own type, but for texts and functions. Errors: DL0304, DL0801."""
         own = self.module.host[name].type
         texts, known = holds(own, (TextType,)), without_texts(own)
         both = joint(unifier, known, without_texts(type))
         if both == known or (both is not None and texts and not self.definition):
             return type if texts else own
         if both is not None and holds(both, (ClosureType,)):
-            what = "a top-level variable that holds one function after another is"
-            raise self.not_yet(what, span, "choose inside a function")
+            return both if self.definition else type
         if both is not None and texts:
             what = "a top-level variable that holds one variant after another, with texts in them, is"
             raise self.not_yet(what, span, "bind the new value with `let`")

@@ -12,7 +12,6 @@ from difflang.base.source import Span
 from difflang.check.reports import mistake
 from difflang.check.sums import holds, joint, tagged
 from difflang.check.types import (
-    ClosureType,
     KeyType,
     LangType,
     RangeType,
@@ -105,7 +104,7 @@ def beside(items: Any) -> HostValue:
 
 
 def item_type(types: Sequence[LangType], span: Span) -> LangType:
-    """The type that all items of a loop are held as. Errors: DL0317 for items of other types, DL0801 for functions."""
+    """The type that all items of a loop are held as. Errors: DL0317 for items of other types."""
     type = types[0]
     for other in types[1:]:
         both = joint(Unifier(), type, other)
@@ -113,10 +112,6 @@ def item_type(types: Sequence[LangType], span: Span) -> LangType:
             found = f"this is {show_type(other)}, and the first was {show_type(type)}"
             raise mistake("DL0317", "the values that a loop yields have one type", (span, found))
         type = both
-    if holds(type, (ClosureType,)):
-        way = "choose among them inside a function"
-        label = (span, f"this is {show_type(type)}")
-        raise mistake("DL0801", "a host loop that yields functions is not there yet", label, help=way)
     return tagged(type)
 
 

@@ -55,7 +55,7 @@ from difflang.elaborate.told import told
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.unknown import unknown_in
 from difflang.ir.builder import Builder
-from difflang.ir.dims import Dim
+from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Value, Values
 from difflang.ir.op import OPS
 from difflang.syntax import tree
@@ -234,6 +234,9 @@ def built(
         if isinstance(local, Array) and name in origins:
             local = Array(local.value, local.static, origin=origins[name])
         inner.scope.bind(name, local)
+    if decl.name not in names and code.module.fns.get(decl.name) is not decl:  # one in a block may call itself
+        found = [inner.scope.names[name].term for name in code.names]
+        inner.scope.bind(decl.name, Closure(code, tuple([t for t in found if not isinstance(t, (int, Poly))])))
     bind_known(inner, inner.scope, code)
     for name, size in annotations.bound.items():
         if isinstance(size, Dim) and inner.scope.find(name) is None:

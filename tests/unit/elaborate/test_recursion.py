@@ -14,7 +14,7 @@ import pytest
 
 import difflang
 from difflang.driver.room import LITTLE
-from support.language import ran
+from support.language import codes, ran
 
 PROGRAM = """
 float f64
@@ -596,3 +596,24 @@ def test_recursion_over_an_enum_is_one_function_for_all_of_its_variants() -> Non
     above, below = [float(m.go.grad()(x, 5)) for x in (0.345 + h, 0.345 - h)]
     assert float(m.go.hvp()(0.345, 5, 1.0)) == pytest.approx((above - below) / (2 * h), rel=1e-6)
     assert m.go.ir("optimized", "f64", "i32").count(" = ") < 1000
+
+
+IN_A_BLOCK = """float f64
+fn outer(n: i32, k: f64) -> f64 {
+  fn inner(m: i32, x: f64) -> f64 { if m == 0 { k } else { x * inner(m - 1, x) } }
+  inner(n, 2.0) + inner(1, 3.0)
+}
+fn sized(x: f64[n]) -> f64 {
+  fn total(y: f64[m]) -> f64 { if m == 0 { 0.0 } else { y[0] + total(y[1..]) } }
+  total(x)
+}
+"""
+
+
+def test_a_function_in_a_block_calls_itself() -> None:
+    m = difflang.loads(IN_A_BLOCK)
+    calls = ((m.outer, (3, 1.5), 16.5), (m.outer.grad("k"), (3, 1.5), 11.0), (m.sized, (np.array([1.0, 2.0]),), 3.0))
+    for f, arguments, value in calls:
+        assert float(f(*arguments)) == float(f.interpret(*arguments)) == value
+    undeclared = "fn f(n: i32) -> i32 {\n fn g(m: i32) { if m == 0 { 0 } else { g(m - 1) } }\n g(n)\n}"
+    assert codes(undeclared) == [("DL0340", 2)]
