@@ -43,6 +43,7 @@ from difflang.elaborate.leafwise import changes_along
 from difflang.elaborate.linear_reports import not_a_vector, not_linear, plain_function, unknown_domain
 from difflang.elaborate.lost import watch
 from difflang.elaborate.no_derivative import result_with_tangent
+from difflang.elaborate.saying import quiet
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import captured_sizes, held_to
 from difflang.elaborate.sums import held_as
@@ -181,7 +182,8 @@ def as_map(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Wa
     if any(holds(type, (SumType,)) for type in takes):
         raise cx.not_yet("`transpose` of a linear lambda of a value whose variant only the run knows is", span, HOW)
     zeros = [rebuild(t, [cx.builder.const(0, leaf) for leaf in leaf_types(t)]) for t in takes]
-    traced = yield trace(cx, f, Args(span, [(z, span) for z in zeros]), [(i, ()) for i in range(len(takes))])
+    with quiet(cx):  # it is applied to nothing yet
+        traced = yield trace(cx, f, Args(span, [(z, span) for z in zeros]), [(i, ()) for i in range(len(takes))])
     return value_and_map(cx, traced, whole, [], span)[1]
 
 

@@ -166,7 +166,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 
 
 def saving(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
-    """The loop, its steps giving more: as histories, where a program says which states are kept or how to undo steps."""
+    """The loop, its steps giving more: as histories, where it is said which states are kept or how to undo steps."""
     form, n = Form.of(eqn), len(eqn.regions[0].results)
     more = len(step.results) - n
     own = n > form.carry and form.length is None  # histories that the program made: they are read as they were

@@ -119,6 +119,15 @@ PROGRAMS = {
         ["1.0", "2.0", "[-1.0, -2.0]"],
     ),
     "a file's own values": ("let k = 2.5\nfn f(x: f32) -> f32 {\n print(k)\n x }\nprint(f(1.0))", ["2.5", "1.0"]),
+    "a linear function, but not turned round": (
+        "fn f(l: f32 -o f32, x: f32) -> f32 = l(x) + transpose(l)(x)\n"
+        'fn k(a: f32) -> f32 = f(linear |v: f32| { print("v {v}")\n a * v }, 2.0)\nprint(k(3.0), grad(k)(3.0))',
+        ["v 2.0", "v 2.0", "12.0 4.0"],
+    ),
+    "folds in any order": (
+        "fn add(a: f32, b: f32) -> f32 {\n print(a, b)\n a + b }\nprint(reduce(add, 0.0, [1.0, 2.0, 3.0], associative = true))",
+        ["0.0 1.0", "1.0 2.0", "3.0 3.0", "6.0"],
+    ),
     "what draws": (
         "fn g(x: f32) -> f32 {\n let u = uniform()\n print(u == u, x)\n x + u - u }\n"
         "print([for i in 0..2 => g(f32(i))], grad(g)(3.0), jacobian(|x| [g(x[0])])([4.0]))",
