@@ -15,13 +15,13 @@ from difflang.api.records import declaration, is_text
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
+from difflang.check.dtypes import DTypeVar, literal_dtype, pruned
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.types import (
     KEY,
     UNIT,
     ClosureType,
-    DTypeVar,
     KeyType,
     LangType,
     RecordType,
@@ -30,8 +30,6 @@ from difflang.check.types import (
     TupleType,
     VariantType,
     leaf_types,
-    literal_dtype,
-    pruned,
     show_type,
 )
 from difflang.check.unify import Unifier

@@ -22,14 +22,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import classified
 from difflang.check.annotations import Annotations
 from difflang.check.reports import mistake
-from difflang.check.types import (
-    UNIT,
-    ClosureType,
-    LangType,
-    RecordType,
-    settled_type,
-    tangent_type,
-)
+from difflang.check.types import UNIT, ClosureType, LangType, RecordType, settled_type, tangent_type
 from difflang.check.unify import Unifier
 from difflang.driver.draws import draws_from
 from difflang.driver.entry import Argument, Entry, elaborated

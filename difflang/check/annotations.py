@@ -9,6 +9,7 @@ from typing import Any, cast
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.changes import fits_change
+from difflang.check.dtypes import DTypeParam, pruned
 from difflang.check.enums import enum_type, fits_enum
 from difflang.check.modules import Records
 from difflang.check.qualified import no_such_type
@@ -27,7 +28,6 @@ from difflang.check.sums import is_stacked, joint
 from difflang.check.types import (
     KEY,
     ClosureType,
-    DTypeParam,
     FnType,
     LangType,
     RecordType,
@@ -38,7 +38,6 @@ from difflang.check.types import (
     VariantType,
     declared_type,
     is_linear_type,
-    pruned,
     tangent_type,
 )
 from difflang.check.unify import Unifier

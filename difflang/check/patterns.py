@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.dtypes import pruned
 from difflang.check.modules import Module
 from difflang.check.reports import in_range, mistake
 from difflang.check.sums import every_variant, options_of
-from difflang.check.types import LangType, TextType, TupleType, VariantType, pruned, show_type
+from difflang.check.types import LangType, TextType, TupleType, VariantType, show_type
 from difflang.check.unify import Unifier
 from difflang.ir.types import BOOL, Tensor
 from difflang.syntax import tree

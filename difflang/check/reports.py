@@ -8,11 +8,7 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.check.elsewhere import ELSEWHERE
-from difflang.check.types import (
-    UNIT,
-    LangType,
-    show_type,
-)
+from difflang.check.types import UNIT, LangType, show_type
 from difflang.ir.types import DTYPES, DType
 from difflang.syntax import tree
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from difflang.base.diagnostics import DifflangError
+from difflang.check.dtypes import pruned
 from difflang.check.reports import Undecided
 from difflang.check.types import (
     TAG,
@@ -23,7 +24,6 @@ from difflang.check.types import (
     TupleType,
     VariantType,
     leaf_types,
-    pruned,
 )
 from difflang.check.unify import Unifier
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.dtypes import DTypeVar, pruned
 from difflang.check.reports import mistake
 from difflang.check.types import (
-    DTypeVar,
     KeyType,
     LangType,
     RecordType,
@@ -18,7 +18,6 @@ from difflang.check.types import (
     TupleType,
     VariantType,
     leaf_types,
-    pruned,
     show_type,
 )
 from difflang.ir.types import DType, Tensor

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from difflang.check.dtypes import DTypeParam, DTypeVar, dtype_text, pruned, settled
 from difflang.check.types import (
     ClosureType,
-    DTypeParam,
-    DTypeVar,
     FnType,
     Hole,
     LangType,
@@ -17,9 +16,6 @@ from difflang.check.types import (
     TextType,
     TupleType,
     VariantType,
-    dtype_text,
-    pruned,
-    settled,
     show_type,
 )
 from difflang.ir.dims import Dim, Poly, has_floor_div

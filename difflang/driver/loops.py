@@ -11,16 +11,7 @@ import numpy as np
 from difflang.base.source import Span
 from difflang.check.reports import mistake
 from difflang.check.sums import holds, joint, tagged
-from difflang.check.types import (
-    KeyType,
-    LangType,
-    RangeType,
-    SumType,
-    TupleType,
-    leaf_types,
-    mapped,
-    show_type,
-)
+from difflang.check.types import KeyType, LangType, RangeType, SumType, TupleType, leaf_types, mapped, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.values import HostValue
 from difflang.elaborate.sources import fields_way

@@ -7,19 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
+from difflang.check.dtypes import literal_dtype, pruned
 from difflang.check.reports import Undecided
 from difflang.check.sums import holds
-from difflang.check.types import (
-    UNIT,
-    Spread,
-    SumType,
-    VariantType,
-    leaf_types,
-    literal_dtype,
-    pruned,
-    show_type,
-    tangent_type,
-)
+from difflang.check.types import UNIT, Spread, SumType, VariantType, leaf_types, show_type, tangent_type
 from difflang.elaborate.builtins import BUILTINS, Taken, builtin
 from difflang.elaborate.complexes import in_parts
 from difflang.elaborate.context import Context

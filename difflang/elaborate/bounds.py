@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from difflang.check.types import pruned
+from difflang.check.dtypes import pruned
 from difflang.elaborate.terms import Array
 from difflang.ir.types import I32
 

@@ -9,8 +9,9 @@ import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.dtypes import DTypeVar, pruned
 from difflang.check.reports import Undecided
-from difflang.check.types import DTypeVar, pruned, show_type
+from difflang.check.types import show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.operators import array, elementwise

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.check.types import imaginary_dtype, show_type
+from difflang.check.dtypes import imaginary_dtype
+from difflang.check.types import show_type
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context
 from difflang.elaborate.numbers import OF_COMPLEX

@@ -9,9 +9,10 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode
+from difflang.check.dtypes import pruned
 from difflang.check.reports import mistake
 from difflang.check.sums import filled_texts, tagged
-from difflang.check.types import leaf_types, mapped, pruned, show_type
+from difflang.check.types import leaf_types, mapped, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply, bind_pattern
 from difflang.elaborate.context import WORD, Context, Reported, walk, walks

@@ -9,18 +9,9 @@ from typing import Any
 from difflang.base.source import NOWHERE, Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
+from difflang.check.dtypes import DTypeVar, pruned, settled
 from difflang.check.sums import joint, may_move
-from difflang.check.types import (
-    DTypeVar,
-    LangType,
-    RecordType,
-    VariantType,
-    leaf_types,
-    pruned,
-    settled,
-    show_type,
-    tangent_type,
-)
+from difflang.check.types import LangType, RecordType, VariantType, leaf_types, show_type, tangent_type
 from difflang.check.unify import narrow
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.attributes import limit_of

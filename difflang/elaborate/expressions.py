@@ -9,9 +9,10 @@ import numpy as np
 from difflang.base.codes import nearest
 from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, Known, LambdaCode, RecordCode
+from difflang.check.dtypes import DTypeParam, DTypeVar, imaginary_dtype, literal_dtype, pruned
 from difflang.check.modules import Global, HostVar
 from difflang.check.texts import check_format
-from difflang.check.types import DTypeParam, DTypeVar, imaginary_dtype, literal_dtype, pruned, show_type
+from difflang.check.types import show_type
 from difflang.elaborate import qualified
 from difflang.elaborate.absent import CONSTANTS, unknown_name
 from difflang.elaborate.builtins import BUILTINS

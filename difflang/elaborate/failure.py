@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Span
+from difflang.check.dtypes import pruned
 from difflang.check.reports import Undecided
-from difflang.check.types import Spread, pruned
+from difflang.check.types import Spread
 from difflang.elaborate.context import FAILURE, WORD, Context
 from difflang.elaborate.terms import Array, Tuple, leaves
 from difflang.ir.builder import Builder

@@ -11,16 +11,11 @@ from difflang.check.annotations import Annotations
 from difflang.check.closures import (
     FnCode,
 )
+from difflang.check.dtypes import DTypeVar
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake, not_this_type, too_deep
 from difflang.check.sizes import no_new_sizes
-from difflang.check.types import (
-    DTypeVar,
-    FnType,
-    LangType,
-    leaf_types,
-    pruned_type,
-)
+from difflang.check.types import FnType, LangType, leaf_types, pruned_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk

@@ -8,8 +8,9 @@ from itertools import pairwise
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.dtypes import pruned
 from difflang.check.reports import Undecided
-from difflang.check.types import Spread, pruned, show_type
+from difflang.check.types import Spread, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.context import Context, Reported, walk
 from difflang.elaborate.failure import check_index

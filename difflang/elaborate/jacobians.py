@@ -7,15 +7,14 @@ from dataclasses import replace
 
 from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode
+from difflang.check.dtypes import DTypeVar, pruned
 from difflang.check.types import (
-    DTypeVar,
     LangType,
     RecordType,
     SumType,
     TupleType,
     VariantType,
     leaf_types,
-    pruned,
     show_type,
     tangent_type,
 )

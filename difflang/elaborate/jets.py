@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from difflang.check.closures import DerivativeCode
+from difflang.check.dtypes import pruned
 from difflang.check.reports import Undecided
-from difflang.check.types import pruned, tangent_type
+from difflang.check.types import tangent_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context, walk
 from difflang.elaborate.derivatives import differentiated

@@ -17,16 +17,15 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, LambdaCode, MapCode
+from difflang.check.dtypes import DTypeVar, literal_dtype
 from difflang.check.reports import Undecided, mistake
 from difflang.check.sums import holds, joint
 from difflang.check.types import (
-    DTypeVar,
     FnType,
     LangType,
     SumType,
     TupleType,
     leaf_types,
-    literal_dtype,
     pruned_type,
     settled_type,
     show_type,

@@ -10,7 +10,8 @@ from difflang.ad.lost import Step, losses, merge, reached
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Span
 from difflang.check.closures import AscribedCode, BuiltinCode, DerivativeCode, FnCode, LambdaCode
-from difflang.check.types import leaf_types, pruned
+from difflang.check.dtypes import pruned
+from difflang.check.types import leaf_types
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context
 from difflang.elaborate.spelling import spelled

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Span
+from difflang.check.dtypes import literal_dtype
 from difflang.check.modules import Module
 from difflang.check.patterns import Anything, Begins, Coverage, Fit, Patterns
 from difflang.check.reports import mistake
-from difflang.check.types import LangType, literal_dtype, show_type
+from difflang.check.types import LangType, show_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.context import Binding, Context, Reported, walk, walks
 from difflang.elaborate.control import branch, carried, decided

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode
+from difflang.check.dtypes import DTypeVar, dtype_text, pruned
 from difflang.check.reports import mistake
-from difflang.check.types import DTypeVar, dtype_text, pruned, show_type
+from difflang.check.types import show_type
 from difflang.elaborate.spelling import quoted, way_out
 from difflang.elaborate.terms import Array, Closure, Opaque, Past, Record, Sum, Term, Tuple, Variant, type_of
 from difflang.ir.types import C64, WHOLE_OF

@@ -8,8 +8,9 @@ from difflang.ad.lost import Step, losses
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.check.closures import FnCode, LambdaCode
+from difflang.check.dtypes import pruned
 from difflang.check.reports import Undecided, mistake
-from difflang.check.types import LangType, RecordType, leaf_types, pruned, show_type
+from difflang.check.types import LangType, RecordType, leaf_types, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.derivatives import Traced, trace

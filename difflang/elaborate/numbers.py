@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from difflang.base.source import Span
-from difflang.check.types import DTypeVar, pruned
+from difflang.check.dtypes import DTypeVar, pruned
 from difflang.elaborate.context import Context
 from difflang.elaborate.terms import Array, Term
 from difflang.ir.types import PART_OF

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from difflang.base.source import Span
+from difflang.check.dtypes import DTypeVar, literal_dtype, pruned
 from difflang.check.reports import Undecided
-from difflang.check.types import DTypeVar, Spread, literal_dtype, pruned, show_type
+from difflang.check.types import Spread, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.bounds import known_index
 from difflang.elaborate.context import Context, Reported, walk, walks

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.check.types import KEY_DATA, literal_dtype, show_type
+from difflang.check.dtypes import literal_dtype
+from difflang.check.types import KEY_DATA, show_type
 from difflang.elaborate.arrays import shape_of
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context, Reported, walk, walks

@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
+from difflang.check.dtypes import pruned
 from difflang.check.reports import Undecided
-from difflang.check.types import Spread, pruned, show_type
+from difflang.check.types import Spread, show_type
 from difflang.elaborate.arrays import product, shape_of
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context

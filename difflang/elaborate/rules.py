@@ -13,20 +13,11 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode, LambdaCode, is_linear
+from difflang.check.dtypes import settled
 from difflang.check.modules import Global, Module
 from difflang.check.reports import Undecided, mistake, not_this_type
 from difflang.check.sums import joint
-from difflang.check.types import (
-    KEY_DATA,
-    UNIT,
-    FnType,
-    LangType,
-    leaf_types,
-    pruned_type,
-    settled,
-    show_type,
-    tangent_type,
-)
+from difflang.check.types import KEY_DATA, UNIT, FnType, LangType, leaf_types, pruned_type, show_type, tangent_type
 from difflang.check.unify import Unifier
 from difflang.elaborate import implicit, inverses, solves
 from difflang.elaborate.arguments import Args

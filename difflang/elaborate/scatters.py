@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from difflang.base.source import Span
-from difflang.check.types import pruned
+from difflang.check.dtypes import pruned
 from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.comprehension import mapping

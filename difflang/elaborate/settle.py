@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from difflang.check.dtypes import DTypeVar, settled
 from difflang.check.reports import in_range
-from difflang.check.types import DTypeVar, settled
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import DType, History, Tensor, Type
 

@@ -11,16 +11,10 @@ from difflang.base.diagnostics import DifflangError, Label
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, FnCode, LambdaCode
+from difflang.check.dtypes import DTypeVar, pruned
 from difflang.check.reports import Undecided, mistake, written_type
 from difflang.check.sums import unknown
-from difflang.check.types import (
-    DTypeVar,
-    FnType,
-    is_linear_type,
-    leaf_types,
-    pruned,
-    show_type,
-)
+from difflang.check.types import FnType, is_linear_type, leaf_types, show_type
 from difflang.elaborate.context import Context
 from difflang.elaborate.linear_reports import plain_function
 from difflang.elaborate.names import free_names

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from difflang.check.types import LangType, leaf_types, pruned
+from difflang.check.dtypes import pruned
+from difflang.check.types import LangType, leaf_types
 from difflang.elaborate.terms import Closure, Sum, Term, children, leaves, rebuild
 from difflang.ir.graph import Value
 from difflang.ir.types import Tensor

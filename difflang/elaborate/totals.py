@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from difflang.check.dtypes import literal_dtype
 from difflang.check.reports import mistake
-from difflang.check.types import literal_dtype, show_type
+from difflang.check.types import show_type
 from difflang.elaborate.context import Context, walk, walks
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.statements import forgetting

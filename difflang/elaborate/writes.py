@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import prod
 
 from difflang.base.source import Span
-from difflang.check.types import pruned
+from difflang.check.dtypes import pruned
 from difflang.check.unify import unified
 from difflang.elaborate.assigning import fitted
 from difflang.elaborate.context import Context
