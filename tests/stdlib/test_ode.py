@@ -107,9 +107,7 @@ def test_gradients_are_those_of_the_steps_taken() -> None:
     np.testing.assert_allclose(answer("(f'(1.3), f''(1.3), f'''(1.3))", IMPORT + f), expected, rtol=1e-13)
 
 
-NEURAL = "\n".join(
-    line for line in programs()["chapter7/neural_ode.dfl"].splitlines() if not line.startswith("@memory")
-)
+NEURAL = programs()["chapter7/neural_ode.dfl"]
 DATA = """
 fn start(d: dim, h: dim) -> Net[d, h] = Net(a = 0.5 * normal(h, d), p = normal(h), b = 0.5 * normal(d, h), q = normal(d))
 let net = start(2, 3)

@@ -97,6 +97,7 @@ RUN = (
     "chapter7/conjugate_gradients.dfl",
     "chapter7/histogram.dfl",
     "chapter7/n_body.dfl",
+    "chapter7/neural_ode.dfl",
     "chapter7/newton.dfl",
     "chapter7/quadrature.dfl",
 )
