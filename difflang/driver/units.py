@@ -16,8 +16,9 @@ from difflang.driver.engine import Engine, Program
 from difflang.driver.guard import explain
 from difflang.driver.room import Elastic, Room
 from difflang.driver.values import HostValue, with_texts_said
-from difflang.elaborate.context import Context, Reported, Root, Scope, Session
+from difflang.elaborate.context import Context, Reported, Root, Session
 from difflang.elaborate.names import free_names
+from difflang.elaborate.scope import Scope
 from difflang.elaborate.settle import settle
 from difflang.elaborate.terms import Array, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk, run

@@ -26,7 +26,7 @@ from difflang.check.sums import joint
 from difflang.check.types import FnType, LangType, RecordType, VariantType, is_linear_type, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted, refuse_later
-from difflang.elaborate.context import Context, Reported, Scope, walk, walks
+from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, detached
@@ -34,6 +34,7 @@ from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.mismatches import not_this_pattern
 from difflang.elaborate.names import bound_names
 from difflang.elaborate.qualified import module_of
+from difflang.elaborate.scope import Scope
 from difflang.elaborate.signatures import counted, held_to, matched_arguments
 from difflang.elaborate.terms import (
     Array,

@@ -15,6 +15,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.mismatches import advice
+from difflang.elaborate.scope import Binding, Scope
 from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import Array, Closure, Poison, Static, Term, Tuple, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
@@ -35,55 +36,6 @@ MOST_AXES = 32  # NumPy ends at 64, compilers earlier
 
 class Reported(Exception):
     """What went wrong has been said already; whoever depends on it says nothing more."""
-
-
-@dataclass(eq=False, slots=True)
-class Binding:
-    """What a name stands for. A `var` gets a new term at each assignment; a dim makes its value when it is read."""
-
-    name: str
-    term: Term | Dim
-    mutable: bool = False
-    span: Span | None = None
-    read: bool = False
-
-
-@dataclass(eq=False, slots=True)
-class Scope:
-    """Names in a block, inside the names around it."""
-
-    outer: Scope | None = None
-    names: dict[str, Binding] = field(default_factory=dict[str, Binding])
-    wall: bool = False  # what is outside can be read here, not assigned
-
-    def find(self, name: str) -> Binding | None:
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.outer
-        return None
-
-    def assignable(self, name: str) -> bool:
-        """Whether an assignment here reaches the variable of that name."""
-        scope: Scope | None = self
-        while scope is not None and name not in scope.names:
-            if scope.wall:
-                return False
-            scope = scope.outer
-        return True
-
-    def bind(self, name: str, term: Term | Dim, *, mutable: bool = False, span: Span | None = None) -> None:
-        if name != "_":
-            self.names[name] = Binding(name, term, mutable, span)
-
-    def visible(self) -> list[str]:
-        found: list[str] = []
-        scope: Scope | None = self
-        while scope is not None:
-            found += scope.names
-            scope = scope.outer
-        return found
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from difflang.base.source import Span
 from difflang.check.types import show_type
-from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.histories import Yielded, taken_out, with_yields
 from difflang.elaborate.names import assigned, last
 from difflang.elaborate.operators import array
+from difflang.elaborate.scope import Binding
 from difflang.elaborate.sums import agree, held_as, meeting
 from difflang.elaborate.terms import (
     UNIT_TERM,

@@ -16,10 +16,11 @@ from difflang.check.types import show_type
 from difflang.elaborate import qualified
 from difflang.elaborate.absent import CONSTANTS, unknown_name
 from difflang.elaborate.builtins import BUILTINS
-from difflang.elaborate.context import Binding, Context, Reported, Scope, walk, walks
+from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.literals import literal_rows
 from difflang.elaborate.names import bound_names, free_names
 from difflang.elaborate.operators import array
+from difflang.elaborate.scope import Binding, Scope
 from difflang.elaborate.signatures import held_alike
 from difflang.elaborate.sum_arrays import stacked
 from difflang.elaborate.sums import constructor, takes_place

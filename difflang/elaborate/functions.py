@@ -18,12 +18,13 @@ from difflang.check.sizes import no_new_sizes
 from difflang.check.types import FnType, LangType, leaf_types, pruned_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.attributes import obey
-from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Scope, Session, walk
+from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Session, walk
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.instances import key_of, type_now
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.saying import TRUTH, heard, well
+from difflang.elaborate.scope import Scope
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import (
     both_size_and_value,

@@ -10,13 +10,14 @@ from difflang.check.sums import tagged
 from difflang.check.types import leaf_types, show_type
 from difflang.elaborate.attributes import kept, obey
 from difflang.elaborate.calls import bind_pattern
-from difflang.elaborate.context import Binding, Context, walk, walks
+from difflang.elaborate.context import Context, walk, walks
 from difflang.elaborate.control import again, carried, closed
 from difflang.elaborate.failure import still_well
 from difflang.elaborate.histories import NUMBER, Yielded, collected, over_steps
 from difflang.elaborate.jumps import Until
 from difflang.elaborate.operators import array
 from difflang.elaborate.saying import anew, quiet, well_of
+from difflang.elaborate.scope import Binding
 from difflang.elaborate.sources import INDEX, Source, source
 from difflang.elaborate.sums import grown, held_as, stays
 from difflang.elaborate.terms import (

@@ -12,10 +12,11 @@ from difflang.check.patterns import Anything, Begins, Coverage, Fit, Patterns
 from difflang.check.reports import mistake
 from difflang.check.types import LangType, show_type
 from difflang.check.unify import Unifier
-from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.control import branch, carried, decided
 from difflang.elaborate.operators import elementwise
 from difflang.elaborate.saying import known_text
+from difflang.elaborate.scope import Binding
 from difflang.elaborate.terms import Array, Poison, Sum, Term, Text, Tuple, Variant, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value

@@ -15,8 +15,9 @@ from difflang.check.dtypes import pruned
 from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.comprehension import mapping
-from difflang.elaborate.context import Binding, Context, walk
+from difflang.elaborate.context import Context, walk
 from difflang.elaborate.indexing import Part, Subscripts, read, whole
+from difflang.elaborate.scope import Binding
 from difflang.elaborate.sources import Source
 from difflang.elaborate.terms import UNIT_TERM, Array, Term, Tuple
 from difflang.elaborate.trampoline import Walk

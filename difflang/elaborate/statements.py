@@ -14,7 +14,7 @@ from difflang.check.types import ClosureType, FnType, TextType, leaf_types, show
 from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
-from difflang.elaborate.context import Binding, Context, Reported, walk, walks
+from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.expressions import captured, field
 from difflang.elaborate.failure import check
 from difflang.elaborate.histories import Yielded, add
@@ -24,6 +24,7 @@ from difflang.elaborate.loops import loop_expression
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.saying import say
+from difflang.elaborate.scope import Binding
 from difflang.elaborate.signatures import held_to
 from difflang.elaborate.sum_arrays import is_array_of_sums, items, tags
 from difflang.elaborate.sums import takes_place

@@ -28,7 +28,8 @@ from difflang.check.types import (
     show_type,
 )
 from difflang.check.unify import Unifier, differences
-from difflang.elaborate.context import Binding, Context
+from difflang.elaborate.context import Context
+from difflang.elaborate.scope import Binding
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Closure,
