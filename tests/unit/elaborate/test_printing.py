@@ -11,7 +11,7 @@ import difflang
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access
 from difflang.driver.program import run
-from difflang.ops import loop, tape
+from difflang.ops import tape
 from support.language import HERE, INTERPRETER, checked, codes, ran
 
 ENGINES = pytest.mark.parametrize("engine", [INTERPRETER, Engine()], ids=["interpreted", "compiled"])
@@ -283,7 +283,6 @@ def test_it_would_be_seen_if_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert len(printed(source, Engine())) == 4
     monkeypatch.setattr(tape, "silent", lambda graph: graph)
-    monkeypatch.setattr(loop, "silent", lambda graph: graph)
     assert len(printed(source, Engine())) > 4
 
 
