@@ -116,6 +116,16 @@ def checkpoint_case() -> tuple[Graph, list[Any]]:
     return region([FLOAT], lambda x: OPS["checkpoint"](x, regions=(body,), results=1, again=False)), [numbers()]
 
 
+def invertible_case() -> tuple[Graph, list[Any]]:
+    step = region([FLOAT, FLOAT], lambda x, a: [x * a + a])
+    back = region([FLOAT, FLOAT], lambda y, a: [(y - a) / a])
+
+    def body(x: Any, a: Any) -> Any:
+        return OPS["invertible"](x, a, regions=(step, back), state=1, name="scaled")
+
+    return region([FLOAT, FLOAT], body), [numbers(), numbers() + 1]
+
+
 def derivative_case() -> tuple[Graph, list[Any]]:
     return region([FLOAT, FLOAT], lambda x, y: [x * y]), [numbers(), numbers() + 1]
 
@@ -128,6 +138,7 @@ REGIONS = {
     "checkpoint": checkpoint_case,
     "add_history": add_history_case,
     "ruled": rule_case,
+    "invertible": invertible_case,
     "solved": solved_case,
     "jvp": derivative_case,
     "vjp": derivative_case,
@@ -140,6 +151,7 @@ ACTIVE = [op for op in OPS.differentiable() if op.name not in ("again", "jet")]
 UNASKED = {
     "sub: transpose",  # its jvp goes before, and no rule subtracts tangents
     "ruled: transpose_region",  # the rule that takes its place is turned round, never the equation
+    "invertible: transpose_region",  # its tangent is a call; only a linear function that calls it is turned round
 }
 LOWERED = [op for op in ACTIVE if op.expand is None and op.plain is None]  # those that are there when a program runs
 

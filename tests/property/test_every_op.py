@@ -55,7 +55,7 @@ def double_calls(op: Op) -> list[Call]:
 @pytest.mark.parametrize("op", OPS.values(), ids=str)
 def test_an_op_can_be_drawn_and_is_described(op: Op) -> None:
     assert op.doc
-    assert op.samples is not None or op.linearize or op.expand or op.name in HISTORIES
+    assert op.samples is not None or op.linearize or op.expand or op.effect or op.name in HISTORIES
 
 
 @every_op
