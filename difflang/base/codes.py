@@ -84,7 +84,7 @@ CODES: dict[str, str] = {
     "DL0313": "another kind of value is needed",
     "DL0314": "arithmetic on values of different structure",
     "DL0315": "sizes that a `where` clause excludes",
-    "DL0316": "an integer out of range",
+    "DL0316": "a number out of range",
     "DL0317": "items of different types",
     "DL0319": "arguments that do not fit the function",
     "DL0320": "a call of what is no function",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import inf
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -99,8 +100,19 @@ def bound_again(name: str, again: Span | None, used: Span, first: Span | None) -
     return mistake("DL0212", message, *labels, help="give the new value another name, or pass it to the function")
 
 
-def in_range(number: int, dtype: DType, span: Span) -> None:
+# Where the numbers of a type end: from here on, half a step beyond the last, they are rounded to infinity.
+ENDS = {"f16": 2.0**16 * (1 - 2.0**-12), "bf16": 2.0**128 * (1 - 2.0**-9), "f32": 2.0**128 * (1 - 2.0**-25)}
+ENDS["c64"] = ENDS["f32"]
+
+
+def in_range(number: float, dtype: DType, span: Span) -> None:
     """A number as written is one of its type's. Errors: DL0316."""
+    if not dtype.is_integer:
+        end = ENDS.get(dtype.name, inf)
+        if end <= abs(number) < inf:
+            label = (span, f"{dtype} ends at {end:.2g}")
+            raise mistake("DL0316", f"{number:g} does not fit in {dtype}", label, help="say which type it is: `f64(…)`")
+        return
     signed = dtype.kind == "int"
     least, most = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1) if signed else (0, 2**dtype.bits - 1)
     if not least <= number <= most:

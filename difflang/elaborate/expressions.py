@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isinf
 
 import numpy as np
 
@@ -57,6 +58,8 @@ def integer(cx: Context, e: tree.Int) -> Walk[Term]:
 
 @walks(tree.Float)
 def float_(cx: Context, e: tree.Float) -> Walk[Term]:
+    if isinf(e.value):
+        raise cx.error("DL0316", "this number fits in no float type", e.span, "f64 ends at 1.8e+308")
     return cx.literal(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
     yield
 

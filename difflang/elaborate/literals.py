@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isinf
+
 from difflang.elaborate.context import MOST_AXES
 from difflang.syntax import tree
 
@@ -25,6 +27,8 @@ def literal_rows(e: tree.ArrayExpr) -> tuple[tuple[int, ...], list[float]] | Non
 
 def number(e: tree.Expr) -> float | None:
     match e:
+        case tree.Float(value=v) | tree.Unary(op="-", operand=tree.Float(value=v)) if isinf(v):
+            return None  # it is refused where it stands
         case tree.Int(value=v) | tree.Float(value=v) | tree.Bool(value=v):
             return v
         case tree.Unary(op="-", operand=tree.Int(value=v) | tree.Float(value=v)):

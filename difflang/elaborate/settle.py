@@ -7,6 +7,7 @@ is the one moment at which they are written down.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any
 
 from difflang.check.dtypes import DTypeVar, settled
@@ -49,16 +50,17 @@ def settle_equation(eqn: Eqn) -> None:
     if changed:
         object.__setattr__(eqn, "attrs", {**eqn.attrs, **changed})
     type = eqn.attrs.get("type")
-    if isinstance(type, Tensor) and type.dtype.is_integer:
+    if isinstance(type, Tensor):
         for number in numbers_in(eqn):
             in_range(number, type.dtype, eqn.span)
 
 
-def numbers_in(eqn: Eqn) -> Iterable[int]:
-    """The integers that a constant is made of; of many the two ends, which stand for all."""
+def numbers_in(eqn: Eqn) -> Iterable[float]:
+    """The numbers that a constant is made of; of many the two ends, which stand for all."""
     data = eqn.attrs.get("data")
-    whole = [n for n in (data if isinstance(data, Sequence) else [eqn.attrs.get("value")]) if isinstance(n, int)]
-    return {min(whole), max(whole)} if whole else ()
+    given = data if isinstance(data, Sequence) else [eqn.attrs.get("value")]
+    found = [n for n in given if isinstance(n, (int, float)) and abs(n) < inf]
+    return {min(found), max(found)} if found else ()
 
 
 def is_open(type: Type) -> bool:

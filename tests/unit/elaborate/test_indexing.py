@@ -189,3 +189,18 @@ def test_all_bits_of_an_index_are_checked(name: str, index: Any, said: str) -> N
 def test_numbers_in_a_list_are_of_its_type() -> None:
     assert codes("print([1, 4294967297])") == [("DL0316", 1)]
     assert codes("print(u32([1, -4294967297]))") == [("DL0316", 1)]
+
+
+@pytest.mark.parametrize(
+    ("number", "type"), [("3.5e38", "f32"), ("-1e39", "c64"), ("70000", "f16"), ("3.4e38", "bf16"), ("1e400", "f64")]
+)
+def test_a_float_beyond_its_type_is_not_infinity(number: str, type: str) -> None:
+    assert codes(f"let x: {type} = {number}") == [("DL0316", 1)]
+    assert codes(f"let x: {type}[2] = [1.0, {number}]") == [("DL0316", 1)]
+
+
+@pytest.mark.parametrize(
+    ("number", "type"), [("3.4028235e38", "f32"), ("65504", "f16"), ("inf", "f16"), ("1e308", "f64")]
+)
+def test_the_last_float_of_a_type_is_one(number: str, type: str) -> None:
+    assert codes(f"let x: {type} = {number}") == []
