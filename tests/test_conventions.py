@@ -70,6 +70,18 @@ fn spectrum(x: f64, y: f64) -> f64 {
   let (w, v) = eigh([[x, y], [y, x]])
   sum(w^2)
 }
+fn turned(x: f64, y: f64) -> f64 {
+  let (w, v) = eigh([[complex(x, 0.0), complex(0.0, y)], [complex(0.0, -y), complex(0.0, 0.0)]])
+  imag(v[1, 1] * conj(v[0, 1]))
+}
+fn leaning(x: f64, y: f64) -> f64 {
+  let (u, s, v) = svd([[complex(x, 0.0), complex(0.0, y)], [complex(0.0, 0.0), complex(3.0, 0.0)]])
+  imag(u[0, 0] * conj(u[1, 0]))
+}
+fn corner(x: f64, y: f64) -> f64 {
+  let (q, r) = qr([[complex(x, y)]])
+  real(r[0, 0])^2 + imag(r[0, 0])
+}
 fn direction(x: f64) -> f64 {
   let (w, v) = eigh([[x, 0.0], [0.0, 1.0]])
   v[0, 0]
@@ -179,6 +191,9 @@ LINES: dict[str, list[Case]] = {
         Case("nuclear(x, y)", (2.0, 2.0), (1.0, 1.0)),
     ],
     "vectors of equal eigenvalues or singular values": [Case("direction(x)", (1.0,), (NAN,))],
+    "complex eigenvectors v": [Case("turned(x, y)", (1.0, 0.0), (0.0, -1.0))],
+    "complex singular vectors u, v": [Case("leaning(x, y)", (1.0, 0.0), (0.0, 0.375))],
+    "complex `qr`": [Case("corner(x, y)", (3.0, 4.0), (6.0, 8.0))],
     "a singular value that is 0": [Case("nuclear(x, y)", (2.0, 0.0), (1.0, 0.0))],
     "`a[idx] = e` with a place named twice": [
         Case("written(x, y)", (1.0, 2.0), (0.0, 10.0)),

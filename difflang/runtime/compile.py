@@ -39,7 +39,7 @@ class Executable:
     the program says: all of it, by the time that a call outside of traces is over.
     """
 
-    __slots__ = ("compiled", "converters", "device", "graph", "lock", "plain", "says")
+    __slots__ = ("compiled", "converters", "device", "graph", "lock", "made", "plain", "says")
 
     def __init__(self, graph: Graph, device: Device | None = None, says: Says = nobody) -> None:
         self.graph = graph
@@ -47,6 +47,7 @@ class Executable:
         self.device = device
         self.converters = tuple([converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)])
         self.compiled: Callable[..., list[Array]] | None = None
+        self.made: Any = None  # what XLA made, which `compiled` calls
         self.lock = threading.Lock()
         self.plain: frozenset[type] = frozenset()  # the class of JAX's concrete arrays, once it is compiled
 
@@ -77,7 +78,8 @@ class Executable:
     @property
     def bytes(self) -> int:
         """What the compiled program takes: its arguments, its results, and what is between them."""
-        sizes: Any = getattr(self.build(), "memory_analysis")()  # noqa: B009 - jitted programs have more than a call
+        self.build()
+        sizes = self.made.memory_analysis()
         return sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
 
     def inline(self, arrays: Sequence[Array]) -> list[Array]:
@@ -104,8 +106,8 @@ class Executable:
                 self.plain = frozenset([concrete_array()])
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
                 program = lowered(self.graph, platform_of(self.device), sharding, says=self.says)
-                ready = compiled(program, self.graph)
-                self.compiled = said_out(ready) if self.graph.effectful else ready
+                self.made = made = compiled(program, self.graph)
+                self.compiled = said_out(made) if self.graph.effectful else made
         return self.compiled
 
 

@@ -105,9 +105,9 @@ def test_a_program_without_params_and_one_that_gives_its_param() -> None:
 def test_it_is_compiled_once_for_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     f, lowered, count = square(F32, 5), module.lowered, []
 
-    def counted(*args: Any) -> Any:
+    def counted(*args: Any, **rest: Any) -> Any:
         count.append(1)
-        return lowered(*args)
+        return lowered(*args, **rest)
 
     monkeypatch.setattr(module, "lowered", counted)
     threads = [threading.Thread(target=f, args=(np.ones(5, np.float32),)) for _ in range(8)]
