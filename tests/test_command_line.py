@@ -70,7 +70,7 @@ TEXTS: dict[str, tuple[str | bytes, str]] = {
     "lines": ("".join(f"let x{i} = {i}.0 * 2.0\n" for i in range(5000)), ""),
     "a huge integer": ("let x = " + "9" * 100_000, "DL0119"),
     "a large integer": ("let x = 3000000000", "DL0316"),
-    "a huge float": ("let x = 1" + "0" * 400 + ".0\nprint(x)", ""),
+    "a huge float": ("let x = 1" + "0" * 400 + ".0\nprint(x)", "DL0316"),
     "a record in itself": ("record P { x: f32, p: P }\nfn f(p: P) -> f32 = p.x", "DL0354"),
     "a huge array": ("let x = zeros(100000, 100000, 100000)\nprint(x)", "DL1006"),
     "a factorial": ("fn f(k: i32) -> i32 = if k <= 1 { 1 } else { k * f(k - 1) }\nprint(f(5))", ""),
