@@ -13,29 +13,29 @@ import numpy as np
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import Op
 from difflang.ir.types import BOOL, NUMBERS, Tensor
 from difflang.ops.families import Uniform, linear, same_type
 from difflang.ops.regions import Linearized
 
-to_host = linear(
-    "to_host",
-    type=same_type((*NUMBERS, BOOL)),
-    transpose=(lambda ct, x: ct,),
-    reference=np.asarray,
-    lower=lambda jax, x: jax.device_put(x, jax.memory.Space.Host),
-    accepts=(*NUMBERS, BOOL),
-    samples=(Uniform(),),
-    doc="""The same numbers in the memory of the host. Units: u -> u. Kinks: none.""",
-)
-to_device = linear(
-    "to_device",
-    type=same_type((*NUMBERS, BOOL)),
-    transpose=(lambda ct, x: ct,),
-    reference=np.asarray,
-    lower=lambda jax, x: jax.device_put(x, jax.memory.Space.Device),
-    accepts=(*NUMBERS, BOOL),
-    samples=(Uniform(),),
-    doc="""The same numbers, brought back from the memory of the host. Units: u -> u. Kinks: none.""",
+
+def move(name: str, space: str, doc: str) -> Op:
+    """The same numbers in the space of memory that JAX calls so."""
+    return linear(
+        name,
+        type=same_type((*NUMBERS, BOOL)),
+        transpose=(lambda ct, x: ct,),
+        reference=np.asarray,
+        lower=lambda jax, x: jax.device_put(x, getattr(jax.memory.Space, space)),
+        accepts=(*NUMBERS, BOOL),
+        samples=(Uniform(),),
+        doc=doc,
+    )
+
+
+to_host = move("to_host", "Host", "The same numbers in the memory of the host. Units: u -> u. Kinks: none.")
+to_device = move(
+    "to_device", "Device", "The same numbers, brought back from the memory of the host. Units: u -> u. Kinks: none."
 )
 
 

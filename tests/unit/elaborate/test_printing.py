@@ -211,13 +211,14 @@ fn h(x: f64, n: i32) -> f64 {
 """
 
 
-@pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("expression", OPERATORS)
+# A loop of unknown length has no series of what it yields.
+DERIVED = [(e, b) for b in BODIES for e in OPERATORS if not (b == "history" and "jet" in e)]
+
+
+@pytest.mark.parametrize(("expression", "body"), DERIVED)
 def test_a_derivative_prints_what_its_function_prints_once(expression: str, body: str) -> None:
     source = f"{F}fn f(x: f64) -> f64 {{\n{BODIES[body]}\n}}\nlet y = {expression}"
     count = OPERATORS[expression]
-    if body == "history" and "jet" in expression:
-        pytest.skip("a loop of unknown length has no series of what it yields")
     assert printed(source, INTERPRETER) == ["2.0"] * count
 
 
