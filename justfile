@@ -24,6 +24,15 @@ accept *args:
 docs:
     {{ python }} -m pytest -q tests/docs
 
+# The lists of words in the files for editors, from the grammar and the standard library.
+words:
+    {{ python }} editor/generate.py
+
+# The extension for VS Code, as editor/vscode/difflang-VERSION.vsix. The first time installs what the lock file names.
+vsix:
+    cd editor/vscode && test -d node_modules || npm ci --ignore-scripts --omit=optional --no-audit --no-fund
+    cd editor/vscode && npm run package
+
 # Lines in each room.
 size:
     @for room in difflang/*/; do printf '%6d  %s\n' "$(find "$room" -name '*.py' -exec cat {} + | wc -l)" "$room"; done | sort -rn

@@ -128,3 +128,19 @@ def test_explain_knows_no_other_codes() -> None:
     result = CliRunner().invoke(main, ["explain", "DL0391"])
     assert result.exit_code == 2
     assert "Did you mean" in result.output
+
+
+def test_explain_lists_every_code_below_its_chapter() -> None:
+    result = CliRunner().invoke(main, ["explain"])
+    assert result.exit_code == 0
+    for number, family in FAMILIES.items():
+        (chapter,) = [part for part in result.output.split("\n\n") if part.startswith(f"DL{number}  {family}\n")]
+        listed = dict(line.strip().split("  ", 1) for line in chapter.splitlines()[1:])
+        assert listed == {code: title for code, title in CODES.items() if code[2:4] == number}
+
+
+@pytest.mark.parametrize("asked", ["DL0310x", "DL031", "DLO310", "nothing"])
+def test_an_unknown_code_gets_the_nearest_or_the_list(asked: str) -> None:
+    result = CliRunner().invoke(main, ["explain", asked])
+    assert result.exit_code == 2
+    assert "Did you mean 'DL" in result.output or "`difflang explain` lists them" in result.output

@@ -18,9 +18,10 @@ pytestmark = pytest.mark.slow
 
 ASK = """
 import hashlib, json
-from difflang.base import resources
+from difflang.base import codes, resources
 files = [resources.folder("grammar") / "difflang.lark", *resources.stdlib_files()]
 digests = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+digests |= {c + ".md": hashlib.sha256(resources.error_page(c).encode()).hexdigest() for c in codes.CODES}
 print(json.dumps({"at": str(files[0].parent), "files": digests}))
 """
 
@@ -38,6 +39,7 @@ def python(*args: str, cwd: Path, path: Path | None = None) -> str:
 def checkout() -> dict[str, str]:
     """Name and digest of the files at the top of the repository."""
     files = [ROOT / "grammar" / "difflang.lark", *sorted((ROOT / "stdlib").glob("*.dfl"))]
+    files += sorted((ROOT / "docs" / "errors").glob("*.md"))
     return {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 

@@ -119,6 +119,7 @@ NOTATION: dict[str, Callable[[], Case]] = SQUARE | {
 }
 CHECKS: dict[str, Callable[[], Case]] = {
     "weighted_rows": lambda: checked("weighted_rows", TABLE, places(below=1000), normal(16)),
+    "weighted_wide_rows": lambda: checked("weighted_rows", normal(1000, 128), places(below=1000), normal(128)),
     "walk": lambda: checked("walk", normal(BINS), places()),
     "histogram": lambda: checked("histogram", normal(PLACES), places(), normal(BINS)),
 }

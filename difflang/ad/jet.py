@@ -114,7 +114,7 @@ class Jets:
 
 def no_series(eqn: Eqn) -> DifflangError:
     way = ("nest `jvp` or `f'`, whose derivatives of it are there to any order",)
-    return DifflangError(Diagnostic("DL0801", f"`jet` of `{eqn.op}` is not there yet", (Label(eqn.span),), way))
+    return DifflangError(Diagnostic("DL0412", f"`jet` knows no series of `{eqn.op}`", (Label(eqn.span),), way))
 
 
 def given_series(terms: list[MaybeValue], *, line: bool = False) -> Series:

@@ -11,12 +11,12 @@ from difflang.api.loaded import Loaded, doorway
 from difflang.api.warned import warn
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
+from difflang.base.files import read
 from difflang.base.source import Source
 from difflang.check.closures import FnCode
 from difflang.check.modules import Module as Declarations
 from difflang.check.types import ClosureType
 from difflang.driver import program
-from difflang.driver.load import read
 from difflang.syntax import tree
 
 __all__ = ["Function", "Module", "load", "loads"]

@@ -13,15 +13,19 @@ from difflang.api.signature import Parameter, Signature, signature_of
 from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
 from difflang.api.warned import warn
 from difflang.audit.report import Report
+from difflang.base.amounts import amount
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import GradientMismatch, classified
 from difflang.check.closures import DerivativeCode, FnCode, MapCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
+from difflang.driver import trace as tracing
 from difflang.driver.check_grad import Options
 from difflang.driver.entry import Entry
 from difflang.driver.guard import guarded
+from difflang.driver.memory import Report as Memory
+from difflang.driver.memory import reported
 from difflang.driver.pipeline import staged
 from difflang.driver.specs import declared_arguments
 from difflang.elaborate.context import Session
@@ -249,6 +253,20 @@ class Function:
             warn(found)
         return report
 
+    def trace(self, *args: Any, wrt: int | str | None = None, rows: int = tracing.ROWS, **kwargs: Any) -> tracing.Trace:
+        """The evaluation at these arguments row by row: values, tangents, adjoints, and the line of each.
+
+        Columns of tangents are for scalar parameters, or for the one that `wrt` names; adjoints are those of the first
+        real result, if that is a number. `str` of it is a table of at most so many rows; it has `.to_latex()`,
+        `.to_html()` and `.to_json()`.
+
+        Errors: as a call's; DL1222 for a run of more than 100,000 steps.
+        """
+        with doorway():
+            given, key = self._given(args, kwargs)
+            name = None if wrt is None else self._spelled(self._place(wrt))
+            return self._found(given).traced(given.leaves, key, tracing.Options(wrt=name, rows=rows))
+
     def _spelled(self, place: Wrt) -> str:
         """A parameter, or a field of it, as its values are called."""
         first, *path = place
@@ -288,6 +306,19 @@ class Function:
         with doorway():
             return to_text(staged(self._entry(specs, named).graph, stage))
 
+    def memory(
+        self, *specs: Any, wrt: WrtGiven | None = None, budget: str | int = 0, compiled: bool = False, **named: Any
+    ) -> Memory:
+        """What it, or its gradient in `wrt`, needs in memory for such arguments, under a budget such as `"64 MiB"`.
+
+        Nothing is compiled, unless it is to be `compiled` and compared with what XLA takes. `str` of the report is a
+        table by lines. Errors: DL1012 where the budget is too small.
+        """
+        if wrt is not None:
+            return self.grad(wrt).memory(*specs, budget=budget, compiled=compiled, **named)
+        with doorway():
+            return reported(self._entry(specs, named).graph, f"`{self.__name__}`", bytes_in(budget), compiled=compiled)
+
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX's primitives."""
         with doorway():
@@ -315,6 +346,14 @@ def article(value: object) -> str:
     """What a value is, in words."""
     name = type(value).__name__
     return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def bytes_in(budget: str | int) -> int:
+    """`"64 MiB"`, or so many bytes."""
+    found = budget if isinstance(budget, int) else amount(budget)
+    if found is None:
+        raise mistake("DL1207", f"{budget!r} is no amount of memory", help='write `"64 MiB"`, or a number of bytes')
+    return found
 
 
 def size_of(name: str, value: Any) -> int:

@@ -18,7 +18,7 @@ from difflang.base.diagnostics import printable
 from difflang.check.closures import DerivativeCode
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
-from difflang.driver import check_grad
+from difflang.driver import check_grad, trace
 from difflang.driver.check_grad import Options
 from difflang.driver.draws import seed_words
 from difflang.driver.enough import with_enough_room
@@ -85,7 +85,8 @@ class Specialization:
         proved = without_proved(graph) if self.entry.fails else None
         self.fails = self.entry.fails and proved is None
         graph = graph if proved is None else proved
-        return Made(graph, compile(guarded(graph) if self.fails else graph, says=self.voice))
+        in_order = self.loaded.checked.session.in_order
+        return Made(graph, compile(guarded(graph) if self.fails else graph, says=self.voice, in_order=in_order))
 
     @property
     def graph(self) -> Graph:
@@ -164,6 +165,15 @@ class Specialization:
         inputs = len(converted) - len(self.constants)
         entry = with_enough_room(self.loaded.checked.session, self.entry, converted)
         return check_grad.audited(self.loaded.module, self.name, entry, converted, inputs, options)
+
+    def traced(self, leaves: Sequence[Any], key: Any, options: trace.Options) -> trace.Trace:
+        """The trace of a call, on the interpreter. Errors: as a call's, and what `trace.of_entry` refuses."""
+        arrays = self.arrays(leaves, key)
+        if trees.traced(arrays):
+            raise mistake("DL1206", "a trace takes arrays, not values inside a JAX transformation")
+        converted = [np.asarray(c(x)) for c, x in zip(self.executable.converters, arrays, strict=True)]
+        inputs = len(converted) - len(self.constants) - self.random
+        return trace.of_entry(self.loaded.checked.session, self.name, self.entry, converted, inputs, options)
 
     def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
         """The same in NumPy, by the reference of each op."""

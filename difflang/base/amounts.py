@@ -11,6 +11,7 @@ UNITS = {
     **{unit: 1000**i for i, unit in enumerate(DECIMAL)},
     "KB": 1000,
 }
+MOST = 2**62
 
 
 def human(bytes: int, *, up: bool = False) -> str:
@@ -28,12 +29,17 @@ def human(bytes: int, *, up: bool = False) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {BINARY[unit]}"
 
 
+def in_bytes(number: float, unit: str) -> int | None:
+    """So many of a unit in bytes; None for less than one byte, and for more than any machine has."""
+    found = number * UNITS[unit]
+    return int(found) if 1 <= found < MOST else None
+
+
 def amount(text: str) -> int | None:
     """The bytes of `256 MiB` or of `256MiB`; None for what is no amount."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     unit = text[len(number) :] or "B"
     try:
-        found = float(number.replace("_", "")) * UNITS[unit]
+        return in_bytes(float(number.replace("_", "")), unit)
     except (KeyError, ValueError):
         return None
-    return int(found) if 1 <= found < 2**62 else None

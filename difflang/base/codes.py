@@ -72,6 +72,7 @@ CODES: dict[str, str] = {
     "DL0212": "a name bound again that a function uses",
     "DL0219": "a strategy that means nothing",
     "DL0220": "a limit on memory that is none",
+    "DL0221": "a host function inside a block",
     # ---- 03: types and shapes
     "DL0301": "a size for a type, or a type for a size",
     "DL0302": "a record without its arguments",
@@ -108,6 +109,8 @@ CODES: dict[str, str] = {
     "DL0338": "a window that cannot be",
     "DL0339": "a format that does not fit",
     "DL0340": "a function that calls itself without a declared result",
+    "DL0341": "recursion that gives a function",
+    "DL0342": "recursion that decides by its own text",
     "DL0350": "a `match` that leaves values out",
     "DL0351": "a variant that is not there",
     "DL0352": "a case that no value gets to",
@@ -124,6 +127,8 @@ CODES: dict[str, str] = {
     "DL0408": "a complex derivative where there is none",
     "DL0409": "a derivative that is always zero",
     "DL0410": "a derivative of an order that only the run knows",
+    "DL0411": "a Jacobian of an array of enums",
+    "DL0412": "an operation without a series",
     # ---- 05: control flow
     "DL0501": "`yield`, `break` or `continue` outside a loop",
     "DL0502": "a second `yield`",
@@ -136,6 +141,7 @@ CODES: dict[str, str] = {
     "DL0509": "a `return`, `break` or `continue` in the middle of an expression",
     "DL0510": "`save` outside a `checkpoint` block",
     "DL0511": "a `save` that keeps nothing",
+    "DL0512": "a `save` deeper in its block",
     # ---- 06: devices and sharding
     "DL0601": "a device that is not here",
     "DL0602": "a device without host memory to move to",
@@ -174,6 +180,7 @@ CODES: dict[str, str] = {
     "DL1011": "the back end gave up",
     "DL1012": "a limit on memory that cannot be kept",
     "DL1013": "reverse mode too many times over",
+    "DL1014": "a limit on the memory of a linear function",
     # ---- 11: rules and linearity
     "DL1101": "a function that is not linear",
     "DL1102": "a plain function where a linear one is needed",
@@ -181,6 +188,8 @@ CODES: dict[str, str] = {
     "DL1104": "a rule that does not fit its function",
     "DL1105": "a rule that leads back to itself",
     "DL1106": "an inverse that is not one",
+    "DL1107": "a linear equation in what only the run chooses",
+    "DL1108": "recursion within a rule",
     # ---- 12: Python and artifacts
     "DL1201": "an argument of another element type",
     "DL1202": "an argument of another shape",
@@ -193,6 +202,8 @@ CODES: dict[str, str] = {
     "DL1209": "a value that only running the file gives",
     "DL1210": "a type of an argument that is not one",
     "DL1220": "an argument of a program that does not fit",
+    "DL1221": "a program that prints, for another platform",
+    "DL1222": "a trace with too many steps",
 }
 
 
@@ -216,6 +227,16 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     )
     close = best[0] <= most and (len(word) > 2 or 1 < len(word) <= len(known[best[2]]))
     return known[best[2]] if close else None
+
+
+def all_nearest(word: str, candidates: Iterable[str]) -> list[str]:
+    """The candidates that are as near as the nearest, in their order."""
+    known = list(dict.fromkeys(candidates))
+    first = nearest(word, known)
+    if first is None:
+        return []
+    least = distance(word, first, len(word))
+    return [c for c in known if distance(word, c, least) <= least]
 
 
 def distance(a: str, b: str, most: int) -> int:

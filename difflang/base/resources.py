@@ -52,3 +52,14 @@ def cache_folder() -> Path:
         return Path(local) / "difflang" / "cache"
     home = Path(os.path.expanduser("~"))
     return (home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache") / "difflang"
+
+
+def state_folder() -> Path:
+    """The user's folder for what should last, such as what was typed: `$XDG_STATE_HOME/difflang` or the like."""
+    chosen = os.environ.get("XDG_STATE_HOME", "")
+    if chosen and Path(chosen).is_absolute():
+        return Path(chosen) / "difflang"
+    if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
+        return Path(local) / "difflang" / "state"
+    home = Path(os.path.expanduser("~"))
+    return home / ("Library/Application Support" if sys.platform == "darwin" else ".local/state") / "difflang"

@@ -49,6 +49,8 @@ class DTypeParam(DType):
 
 def pruned(dtype: DType) -> DType:
     """What a variable stands for by now; anything else is itself."""
+    if not isinstance(dtype, DTypeVar):
+        return dtype
     found = dtype
     while isinstance(found, DTypeVar) and found.found is not None:
         found = found.found

@@ -187,7 +187,8 @@ def literal_value(e: tree.Expr) -> object:
         case tree.Str(parts=parts):
             return "".join(p for p in parts if isinstance(p, str))
         case _:
-            raise mistake("DL0801", "a pattern of complex numbers is not there yet", (e.span, ""))
+            message = "a case is a number, a text, a variant or a name, and no complex number"
+            raise mistake("DL0321", message, (e.span, ""), help="ask for its parts: `if z == 1j { … }`")
 
 
 def another(pattern: tree.CasePattern, type: LangType) -> DifflangError:

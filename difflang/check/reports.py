@@ -35,6 +35,14 @@ def unbound_size(span: Span, name: str) -> DifflangError:
     return mistake("DL0203", f"the size `{name}` is not bound here", (span, ""), help=way)
 
 
+def unbound_yields(span: Span, name: str) -> DifflangError:
+    """A size in the result of a function in which a loop yields."""
+    way = f"what a loop yields has a size where the loop has: `for i in 0..{name}`, with a parameter `{name}: dim`"
+    more = "of other loops it is a history, which loops of the same function read and no function gives"
+    label = Label(span, "")
+    return DifflangError(Diagnostic("DL0203", f"the size `{name}` is not bound here", (label,), (way, more)))
+
+
 def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
     """A formula of sizes from which its new names cannot be told."""
     some = " and ".join(f"`{n}`" for n in names)
@@ -81,14 +89,16 @@ def written_type(written: tree.TypeExpr) -> str:
     return written.span.text
 
 
-def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str) -> DifflangError:
+def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str, way: str = "") -> DifflangError:
     """A value whose type is not the declared one."""
+    if found == UNIT:
+        way = "end with the value: a declaration, a loop or an `if` without `else` has none"
     return mistake(
         "DL0304",
         f"{what} is declared {written_type(written)} but is {show_type(found)}",
         (span, f"this is {show_type(found)}"),
         (written.span, "declared here"),
-        help="end with the value: a declaration, a loop or an `if` without `else` has none" if found == UNIT else "",
+        help=way,
     )
 
 

@@ -1,4 +1,4 @@
-"""The command line: `difflang run`, `check`, `check-grad`, `test`, `bench`, `emit`, `memory`.
+"""The command line: `run`, `check`, `check-grad`, `emit`, `memory`, `info`, and the commands with files of their own.
 
 Results go to stdout, everything else to stderr.
 """
@@ -14,15 +14,33 @@ from typing import Any
 import click
 
 from difflang.base.backend import prepare_back_end
-from difflang.base.codes import CODES, nearest
+from difflang.base.codes import all_nearest
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.resources import error_page
-from difflang.cli.shared import ENGINES, FLOATS, FULL, budget, full_traceback, report, reported, search_path, source_of
+from difflang.cli.checkup import doctor
+from difflang.cli.explaining import explain
+from difflang.cli.formatting import fmt
+from difflang.cli.output import output_format, written
+from difflang.cli.projects import completions, new
+from difflang.cli.repl_command import repl
+from difflang.cli.shared import (
+    ENGINES,
+    FLOATS,
+    FULL,
+    OneOf,
+    budget,
+    checked_program,
+    full_traceback,
+    report,
+    reported,
+    search_path,
+    source_of,
+)
 from difflang.cli.testing import bench, test
+from difflang.cli.tracing import trace
 
 words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
-STAGES = ("ast", "typed", "ir", "derived", "optimized", "jaxpr", "stablehlo", "json")
+STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "stablehlo", "json")
 
 
 class Commands(click.Group):
@@ -32,8 +50,8 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = nearest(args[0], self.list_commands(ctx)) if args else None
-            hint = f" Did you mean '{near}'?" if near else ""
+            near = all_nearest(args[0], self.list_commands(ctx)) if args else []
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise click.UsageError(error.message + hint, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -54,7 +72,10 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="difflang", prog_name="difflang")
 def main() -> None:
-    """A small language for differentiable programs, compiled to XLA."""
+    """A small language for differentiable programs, compiled to XLA.
+
+    `difflang new NAME` begins a project, `difflang repl` a session; `difflang explain CODE` tells of an error.
+    """
     prepare_back_end()
 
 
@@ -98,44 +119,42 @@ def run(
 @main.command()
 @click.argument("program", metavar="FILE[:ENTRY]")
 @words_of_program
-@click.option("--stage", type=click.Choice(STAGES), required=True, help="How far the program has come.")
+@click.option("--stage", type=OneOf(STAGES), required=True, help="How far the program has come.")
 @click.option(
     "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
 )
-@click.option("--wrt", help="Show the gradient in this parameter, `w` or `m.w`.")
-@click.option("--platform", type=click.Choice(["cpu", "cuda", "rocm", "tpu"]), help="For which platform StableHLO is.")
+@click.option("--wrt", help="Show the gradient in this parameter, `w`, `m.w` or `w,v`.")
+@click.option("--platform", type=OneOf(["cpu", "cuda", "rocm", "tpu"]), help="For which platform StableHLO is.")
+@budget
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @search_path
 def emit(
     program: str, words: tuple[str, ...], stage: str, told: tuple[str, ...], wrt: str | None, platform: str | None,
-    default_float: str | None, folders: tuple[Path, ...],
+    budget: int, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Show a program, or one function of it, at a stage between its text and XLA."""
     from difflang.driver import emit as emitting
-    from difflang.driver.program import check
 
     pairs = pairs_of(told, "--arg", "TYPE")
     if platform is not None and stage != "stablehlo":
         raise click.UsageError("--platform is for --stage stablehlo")
+    if budget and stage != "planned":
+        raise click.UsageError("--memory-budget is for --stage planned")
     with reported(usage=("DL1220",)):
-        file, entry = emitting.split_entry(program)
-        source, path = source_of(file)
-        checked = check(source, default_float, path, folders)
-        report(checked.diagnostics)
-        if checked.errors:
-            sys.exit(1)
-        text, left = emitting.emit(checked, path, emitting.Wanted(stage, entry, pairs, wrt, platform, words))
+        checked, path, entry = checked_program(program, default_float, folders)
+        text, left = emitting.emit(checked, path, emitting.Wanted(stage, entry, pairs, wrt, platform, words, budget))
         click.echo(text, nl=False)
         report(left)
 
 
 @main.command()
 @click.argument("files", nargs=-1, required=True)
+@output_format
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @search_path
 @full_traceback
-def check(files: tuple[str, ...], default_float: str | None, folders: tuple[Path, ...]) -> None:
-    """Check FILES without running them."""
+def check(files: tuple[str, ...], form: str, default_float: str | None, folders: tuple[Path, ...]) -> None:
+    """Check FILES without running them. Reports for people go to stderr, those for programs to stdout."""
     from difflang.driver import program
 
     found: list[Diagnostic] = []
@@ -145,7 +164,10 @@ def check(files: tuple[str, ...], default_float: str | None, folders: tuple[Path
             found += program.check(source, default_float, path, folders, examples=True).diagnostics
         except DifflangError as error:
             found += error.diagnostics
-    report(found)
+    if form == "human":
+        report(found)
+    elif text := written(found, form):
+        click.echo(text)
     if any(d.severity == "error" for d in found):
         sys.exit(1)
 
@@ -170,18 +192,11 @@ def check_grad(
 ) -> None:  # fmt: skip
     """Audit the derivative of ENTRY, or of all in FILE: compiled, interpreted, by differences, at drawn arguments."""
     from difflang.driver import check_grad as auditing
-    from difflang.driver.emit import split_entry
-    from difflang.driver.program import check
 
     told = {**pairs_of(sizes, "--dim", "SIZE"), **pairs_of(types, "--arg", "TYPE")}
     with reported(usage=auditing.USAGE):
         options = auditing.Options(order, directions, seed, wrt, engine == "xla", told, words)
-        file, entry = split_entry(program)
-        source, path = source_of(file)
-        checked = check(source, default_float, path, folders)
-        report(checked.diagnostics)
-        if checked.errors:
-            sys.exit(1)
+        checked, path, entry = checked_program(program, default_float, folders)
         found, left = auditing.check_all(checked, path, entry, options)
         text = json.dumps([r.to_json() for r in found], indent=2) if as_json else "\n\n".join(map(str, found))
         click.echo(text)
@@ -193,7 +208,7 @@ def check_grad(
 @main.command()
 @click.argument("program", metavar="FILE[:ENTRY]")
 @words_of_program
-@click.option("--wrt", help="Of the gradient in this parameter, `w` or `m.w`.")
+@click.option("--wrt", help="Of the gradient in this parameter, `w`, `m.w` or `w,v`.")
 @click.option(
     "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
 )
@@ -210,21 +225,44 @@ def memory(
 ) -> None:  # fmt: skip
     """What ENTRY needs in memory on the CPU, line by line: before it is compiled, and as planned under a limit."""
     from difflang.driver import memory as accounting
-    from difflang.driver.emit import split_entry
-    from difflang.driver.program import check
 
     with reported(usage=accounting.USAGE):
         options = accounting.Options(pairs_of(told, "--arg", "TYPE"), wrt, budget, compiled, words)
-        file, entry = split_entry(program)
+        checked, path, entry = checked_program(program, default_float, folders)
+        found = accounting.memory(checked, path, entry, options)
+        click.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
+        if save is not None:
+            accounting.save(found, save)
+
+
+@main.command()
+@click.argument("file")
+@words_of_program
+@click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="How large a size is about, `n=1000`.")
+@click.option("--json", "as_json", is_flag=True, help="The same as data.")
+@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
+@full_traceback
+def info(
+    file: str, words: tuple[str, ...], sizes: tuple[str, ...], as_json: bool, default_float: str | None,
+    folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """What FILE offers: functions, arguments, sizes, in what they are differentiable, bytes that a gradient takes."""
+    from difflang.driver import info as offering
+    from difflang.driver.program import check
+
+    told = pairs_of(sizes, "--dim", "SIZE")
+    if wrong := [n for n, size in told.items() if not size.isdecimal() or len(size) > 9]:
+        raise click.BadParameter(f"`{wrong[0]}` is no size: write `{wrong[0]}=1000`", param_hint="--dim")
+    with reported(usage=("DL1207", "DL1220")):
         source, path = source_of(file)
         checked = check(source, default_float, path, folders)
         report(checked.diagnostics)
         if checked.errors:
             sys.exit(1)
-        found = accounting.memory(checked, path, entry, options)
-        click.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
-        if save is not None:
-            accounting.save(found, save)
+        found = offering.info(checked, path, {n: int(size) for n, size in told.items()}, words)
+        data = {"file": file, "entries": [offer.to_json() for offer in found]}
+        click.echo(json.dumps(data, indent=2) if as_json else "\n\n".join(map(str, found)))
 
 
 def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
@@ -235,16 +273,5 @@ def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-@main.command()
-@click.argument("code")
-def explain(code: str) -> None:
-    """What CODE of a report means: its cause, a wrong example and a right one."""
-    wanted = code.upper() if code.upper().startswith("DL") else f"DL{code:0>4}"
-    if wanted not in CODES:
-        near = nearest(wanted, CODES)
-        raise click.UsageError(f"there is no code '{code}'." + (f" Did you mean '{near}'?" if near else ""))
-    click.echo(error_page(wanted).rstrip())
-
-
-main.add_command(test)
-main.add_command(bench)
+for command in (test, bench, fmt, explain, repl, trace, new, doctor, completions):
+    main.add_command(command)

@@ -5,16 +5,37 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from difflang.base.amounts import amount
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.base.files import decoded, read
 from difflang.base.source import Source
 
-ENGINES = click.Choice(["xla", "interpret"])
-FLOATS = click.Choice(["f16", "bf16", "f32", "f64"])
+if TYPE_CHECKING:
+    from difflang.driver.program import Checked
+
+
+class OneOf(click.Choice[str]):
+    """One of some words; of another the nearest is proposed."""
+
+    name = "word"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return super().convert(value, param, ctx)
+        except click.UsageError as error:
+            near = nearest(str(value), map(str, self.choices))
+            if near is None:
+                raise
+            self.fail(f"{error.message} Did you mean '{near}'?", param, ctx)
+
+
+ENGINES = OneOf(["xla", "interpret"])
+FLOATS = OneOf(["f16", "bf16", "f32", "f64"])
 FULL = "difflang.full_traceback"
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help="Another folder for imports.")
@@ -51,11 +72,25 @@ def report(diagnostics: tuple[Diagnostic, ...] | list[Diagnostic]) -> None:
 
 def source_of(file: str) -> tuple[Source, Path | None]:
     """The text of a file, `-` for standard input."""
-    from difflang.driver.load import decoded, read
-
     if file == "-":
         return decoded(sys.stdin.buffer.read(), "<stdin>"), None
     return read(Path(file), file), Path(file)
+
+
+def checked_program(
+    program: str, default_float: str | None, folders: tuple[Path, ...]
+) -> tuple[Checked, Path | None, str | None]:
+    """`FILE:ENTRY` read and checked: the program, its path, the entry. Ends with 1 where something is wrong with it."""
+    from difflang.driver.emit import split_entry
+    from difflang.driver.program import check
+
+    file, entry = split_entry(program)
+    source, path = source_of(file)
+    checked = check(source, default_float, path, folders)
+    report(checked.diagnostics)
+    if checked.errors:
+        sys.exit(1)
+    return checked, path, entry
 
 
 class reported:

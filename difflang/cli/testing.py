@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.cli.output import Finding, finding, findings, output_format
 from difflang.cli.shared import ENGINES, FLOATS, full_traceback, report, search_path
 
 if TYPE_CHECKING:
@@ -59,7 +61,8 @@ def options_of(
 @click.option("-j", "--jobs", type=click.IntRange(1), help="Processes; as many as pay off, if not said.")
 @click.option("-x", "--fail-fast", is_flag=True, help="Stop at the first failure.")
 @click.option("-q", "--quiet", is_flag=True, help="Show failures and the last line only.")
-@click.option("--json", "as_json", is_flag=True, help="How each went, as data.")
+@click.option("--json", "as_json", is_flag=True, help="How each went, as data: `--output-format json`.")
+@output_format
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write JUnit XML to this file too.")
 @ENGINE
 @DEVICE
@@ -70,7 +73,7 @@ def options_of(
 @full_traceback
 def test(
     paths: tuple[str, ...], words: tuple[str, ...], only_list: bool, jobs: int | None, fail_fast: bool, quiet: bool,
-    as_json: bool, junit: Path | None, engine: str, device: str | None, seed: int, default_float: str | None,
+    as_json: bool, form: str, junit: Path | None, engine: str, device: str | None, seed: int, default_float: str | None,
     allow: tuple[Path, ...], folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Run the `test` blocks, doc-comment examples and rules of files, or of all `*.dfl` files in folders.
@@ -93,8 +96,14 @@ def test(
             for n in chosen:
                 click.echo(f"{suite.cases[n].place}  {suite.cases[n].title}")
         return
-    report([d for suite in suites for d in suite.checked.diagnostics if d.severity == "warning"])
-    shown = (Silent if as_json else Shown)(sum(map(len, numbers)), quiet)
+    warnings = [d for suite in suites for d in suite.checked.diagnostics if d.severity == "warning"]
+    if as_json or form in ("human", "json"):
+        report(warnings)
+    total = sum(map(len, numbers))
+    if as_json or form == "json":
+        shown = Silent(total, quiet)
+    else:
+        shown = Shown(total, quiet) if form == "human" else Written(total, form, warnings)
     with closing(outcomes(suites, numbers, options, jobs)) as running:
         for outcome in running:
             shown.one(outcome)
@@ -203,6 +212,28 @@ class Silent(Shown):
         self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
         tests, left = [o.to_json() for o in self.outcomes], self.total - len(self.outcomes)
         click.echo(json.dumps({"format": 1, "seconds": took, "not_run": left, "tests": tests}, indent=2))
+
+
+class Written(Silent):
+    """What failed, and the warnings, in a form for other programs, all at the end."""
+
+    def __init__(self, total: int, form: str, warnings: Sequence[Diagnostic]) -> None:
+        super().__init__(total, quiet=True)
+        self.form, self.warnings = form, warnings
+
+    def end(self, took: float) -> None:
+        self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
+        found = [*map(finding, self.warnings), *[failure(o) for o in self.outcomes if o.result == "failed"]]
+        if text := findings(found, self.form):
+            click.echo(text)
+
+
+def failure(outcome: Outcome) -> Finding:
+    """A test that failed, at the line where it begins."""
+    case = outcome.case
+    said = re.sub(r"^error\[DL\d+\]: ", "", outcome.report.partition("\n")[0])
+    place = (case.line, 1)
+    return Finding("error", (*outcome.codes, "failed")[0], f"{case.title}: {said}", case.file, place, place)
 
 
 def seconds(took: float) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from difflang.base.diagnostics import DifflangError
+from difflang.base.files import read
 from difflang.driver.apart import Apart, statement
-from difflang.driver.load import read
 from difflang.driver.program import access_to, check
 from difflang.driver.runner import Runner
 from difflang.driver.testing import Options

@@ -7,7 +7,6 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
-from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostNumber, HostVar, Module
@@ -240,7 +239,7 @@ class Bindings(Scopes, ABC):
         return whole(Unifier(), type)
 
     def variable_type(self, unifier: Unifier, name: str, type: LangType, span: Span) -> LangType:
-        """What a variable holds a new value as: its own type, but for texts and functions. Errors: DL0304, DL0801."""
+        """What a variable holds a new value as: its own type, but for texts and functions. Errors: DL0304."""
         own = self.module.host[name].type
         texts, known = holds(own, (TextType,)), without_texts(own)
         both = joint(unifier, known, without_texts(type))
@@ -249,8 +248,8 @@ class Bindings(Scopes, ABC):
         if both is not None and holds(both, (ClosureType,)):
             return both if self.definition else type
         if both is not None and texts:
-            what = "a top-level variable that holds one variant after another, with texts in them, is"
-            raise self.not_yet(what, span, "bind the new value with `let`")
+            message = f"`{name}` holds texts, and with them keeps the variant that it began with"
+            raise mistake("DL0304", message, (span, f"this is {show_type(type)}"), help="bind the new value with `let`")
         way = f"declare its type: `var {name}: {show_type(type)} = …`" if both is not None and unknown(own) else ""
         message = f"`{name}` is {show_type(own)} and keeps that type"
         raise mistake("DL0304", message, (span, f"this is {show_type(type)}"), help=way)
@@ -273,6 +272,3 @@ class Bindings(Scopes, ABC):
             self.bind_name(HELD, value, False, node.span)
             (found,), _ = self.unit(node, body, (HELD, value.type, type))
         return found
-
-    def not_yet(self, what: str, span: Span, way: str = "") -> DifflangError:
-        return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from difflang.audit.programs import Roads
 from difflang.audit.report import Report
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.check.closures import FnCode
-from difflang.check.modules import Module
+from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import draw
@@ -93,12 +93,25 @@ def check_grad(checked: Checked, path: Path | None, decl: tree.Fn, options: Opti
     Errors: DL1210 where arguments cannot be drawn, DL0401 where there is nothing to differentiate, DL09 where the
     function fails at whatever is drawn.
     """
+    host_function_has_none(decl)
+    captured = loaded(checked, path, Engine("interpret"), options.words)
+    return check_grad_of(checked, decl, options, captured.leaves)
+
+
+def host_function_has_none(decl: tree.Fn) -> None:
+    """Errors: DL0322."""
     if decl.host:
         raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
-    captured = loaded(checked, path, Engine("interpret"), options.words)
+
+
+def check_grad_of(
+    checked: Checked, decl: tree.Fn, options: Options, leaves: Callable[[Global], Sequence[Any]]
+) -> Report:
+    """Audit the derivative of a function, the values of its file being there. Errors: as `check_grad`."""
+    host_function_has_none(decl)
     session = Session()
     entry, arguments = chosen_entry(session, checked, decl, options.told)
-    constants = [np.asarray(x) for name in entry.globals for x in captured.leaves(name)]
+    constants = [np.asarray(x) for name in entry.globals for x in leaves(name)]
     arrays = found_arrays(session, decl, entry, arguments, constants, options.seed)
     entry = with_enough_room(session, entry, arrays)
     if options.wrt is not None:

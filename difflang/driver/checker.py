@@ -53,8 +53,12 @@ class Checker(Host):
         self.known: dict[Hashable, HostValue] = {}  # what calls give, by the function and the types
         self.assumed: set[tree.Fn] = set()  # the functions of which a recursive call was taken to give nothing
 
-    def check(self, items: tuple[tree.Item, ...]) -> None:
-        """Every item in the order of the file: a function may use the top-level names above it."""
+    def check(self, items: tuple[tree.Item, ...], *, shown: bool = False) -> HostValue:
+        """Every item in the order of the file: a function may use the top-level names above it.
+
+        With `shown` each expression is printed, and so none is useless. The value that the last item gives.
+        """
+        value = UNIT_VALUE
         for i, item in enumerate(items):
             if isinstance(item, tree.Fn) and item.host:
                 self.host_definition(item)
@@ -66,7 +70,8 @@ class Checker(Host):
                 check_enum(self.module, item, self.session)
             elif isinstance(item, (tree.Test, tree.Bench)):
                 self.apart(items[:i], item.body, "test" if isinstance(item, tree.Test) else "benchmark")
-            self.statement(item)
+            value = self.statement(item, last=shown)
+        return value
 
     def apart(self, above: tuple[tree.Item, ...], block: tree.Block, what: str, *, shown: bool = False) -> None:
         """A block that is run without the rest of the file, with the declarations and `let`s above it.

@@ -35,6 +35,7 @@ class Wanted:
     wrt: str | None = None
     platform: str | None = None
     words: tuple[str, ...] = ()  # arguments of the program
+    budget: int = 0  # bytes that the program may take, at stage `planned`
 
 
 def split_entry(text: str) -> tuple[str, str | None]:
@@ -111,13 +112,14 @@ def graph_of(checked: Checked, decl: tree.Fn, wanted: Wanted) -> Graph:
     arguments = declared_arguments(checked.module, decl, wanted.told)
     type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
     if wanted.wrt is not None:
-        type, name = ClosureType(DerivativeCode("grad", (place(decl, wanted.wrt),)), (type,)), f"grad_{name}"
+        places = tuple([place(decl, wrt) for wrt in wanted.wrt.split(",")])
+        type, name = ClosureType(DerivativeCode("grad", places), (type,)), f"grad_{name}"
     return elaborated(Session(), checked.module, name, type, arguments).graph
 
 
 def place(decl: tree.Fn, wrt: str) -> Wrt:
     """`w`, `m.w` or a position. Errors: DL0403."""
-    first, *path = wrt.split(".")
+    first, *path = wrt.strip().split(".")
     names = [p.name for p in decl.params]
     if first.isdecimal() and int(first) < len(names):
         return (int(first), *path)
@@ -140,6 +142,10 @@ def text_of(graph: Graph, wanted: Wanted) -> str:
             from difflang.runtime.texts import lower
 
             return lower(finished(graph), wanted.platform).as_text()
+        case "planned":
+            from difflang.driver.planning import limit_of, planned
+
+            return to_text(planned(graph, limit_of(graph, wanted.budget)).graph)
         case stage:
             return to_text(staged(graph, stage))
 

@@ -25,12 +25,14 @@ SMALL = 24  # equations of a host expression on numbers that are not worth a com
 class Engine:
     """`interpret` runs every graph in NumPy; `device` is a platform of JAX, None for its default.
 
-    A compiled program with a derivative takes at most `budget` bytes, if it is not 0.
+    A compiled program with a derivative takes at most `budget` bytes, if it is not 0. With `in_order` it adds up what
+    is scattered to one place in one order.
     """
 
     name: Literal["xla", "interpret"] = "xla"
     device: str | None = None
     budget: int = 0
+    in_order: bool = False
 
     def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
@@ -57,7 +59,8 @@ class Engine:
         from difflang.runtime.compile import compile
         from difflang.runtime.devices import find
 
-        return compile(ready, find(self.device) if self.device is not None else None, says)
+        device = find(self.device) if self.device is not None else None
+        return compile(ready, device, says, in_order=self.in_order)
 
 
 def small(graph: Graph) -> bool:

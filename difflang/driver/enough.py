@@ -9,7 +9,7 @@ from typing import Any
 from difflang.driver.entry import Entry
 from difflang.driver.guard import NUMBERS
 from difflang.driver.pipeline import finished
-from difflang.driver.room import LITTLE, MOST_INTERPRETED, Room, with_room
+from difflang.driver.room import LITTLE, Room, with_room
 from difflang.elaborate.context import Session
 from difflang.ir.evaluate import evaluate
 
@@ -17,16 +17,17 @@ STEPS = 1 << 16
 
 
 def with_enough_room(session: Session, entry: Entry, arrays: Sequence[Any]) -> Entry:
-    """The same with numbers for frames and steps, as many as the run at these arrays takes.
+    """The same with numbers for frames, steps and items, as many as the run at these arrays takes.
 
-    Where that cannot be had the run fails, as it would anywhere. Cost: runs in the interpreter, if there is recursion.
+    Where that cannot be had the run fails, as it would anywhere.
+    Cost: runs in the interpreter, if there is recursion, or a loop of unknown length yields.
     """
     room: Room | None = Room(LITTLE.frames, STEPS)
     told = entry
     while room is not None:
-        told = replace(entry, graph=with_room(entry.graph, room))
+        told = replace(entry, graph=with_room(entry.graph, room, arrays=True))
         if told.graph is entry.graph:
             return entry
         site = int(evaluate(finished(told.graph), *arrays)[-1 - NUMBERS]) if entry.fails else 0
-        room = room.more(session.sites[site - 1], MOST_INTERPRETED) if site else None
+        room = room.more(session.sites[site - 1], interpreted=True) if site else None
     return told

@@ -52,11 +52,15 @@ def explain(session: Session, site: int, full: Callable[[Says], Program], arrays
 
 
 def too_deep(site: Site, reached: int) -> DifflangError:
-    """The error that a recursion without end is, or one whose derivative would keep too much."""
+    """The error that a recursion without end is, or what would keep too much."""
     if site.room == "frames":
         message = f"{site.message} goes more than {reached:,} calls deep"
         way = "it must reach a case that does not call itself; a call that comes last takes no room"
         return mistake("DL1007", message, (site.span, ""), help=way)
+    if site.room == "items":
+        message = "there is not enough memory for all that this loop yields"
+        way = "each item is kept where a derivative reads them in a branch, or in a loop further in"
+        return mistake("DL1006", message, (site.span, ""), help=way)
     what = f"what the derivative of {site.message} keeps of more than {reached:,} steps"
     message = f"there is not enough memory for {what}"
     return mistake("DL1006", message, (site.span, ""), help="`jvp` keeps nothing")

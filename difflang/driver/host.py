@@ -119,8 +119,7 @@ class Host(Bindings):
                 if collected is not None:
                     collected.append(value)
             case tree.Save():
-                way = "it is for the loops of a `fn`"
-                raise mistake("DL0801", "`save` on the host keeps nothing", (stmt.span, ""), help=way)
+                raise mistake("DL0510", "`save` stands outside a `checkpoint` block", (stmt.span, "this is the host"))
             case _ if isinstance(stmt, DECLARATIONS):
                 pass
             case _:
@@ -148,7 +147,8 @@ class Host(Bindings):
     def local_function(self, decl: tree.Fn) -> None:
         """A `fn` inside a block of the host: a value like a lambda."""
         if decl.host:
-            raise self.not_yet("a `host fn` inside a block is", decl.name_span, "declare it at the top level")
+            message, way = "a `host fn` stands at the top level of a file", "declare it there, or write a `fn` here"
+            raise mistake("DL0221", message, (decl.name_span, ""), help=way)
 
         def body(cx: Context) -> Walk[list[Term]]:
             yield walk(cx, decl)

@@ -15,11 +15,12 @@ from pathlib import Path, PurePath, PureWindowsPath
 from difflang.base import resources
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError, Label
+from difflang.base.files import read
 from difflang.base.source import Source, Span
 from difflang.check.modules import Declared, Global, Module
 from difflang.check.qualified import refused
 from difflang.check.reports import mistake
-from difflang.driver.load import declare, read
+from difflang.driver.load import declare
 from difflang.elaborate.context import Session
 from difflang.syntax import tree
 
@@ -57,6 +58,13 @@ class File:
     def __post_init__(self) -> None:
         self.waiting = iter([item for item in self.items if isinstance(item, tree.Import)])
 
+    @property
+    def imported(self) -> tuple[tree.Item, ...]:
+        """What is checked where it is imported: of the library not its tests, which hold wherever it is installed."""
+        if not self.library:
+            return self.items
+        return tuple([item for item in self.items if not isinstance(item, (tree.Test, tree.Bench))])
+
 
 def program_of(source: Source, path: Path | None, search: Search, session: Session, default: str | None) -> list[File]:
     """Every module of a program, those that others need before them; the file itself is the last.
@@ -65,7 +73,15 @@ def program_of(source: Source, path: Path | None, search: Search, session: Sessi
     """
     module, parsed = declare(source, session, default)
     first = File(module, parsed.items, path.resolve() if path is not None else None, search.folder)
-    under_way, known, program = [first], {first.path: first}, list[File]()
+    return follow(first, search, session, default, {first.path: first})
+
+
+def follow(
+    first: File, search: Search, session: Session, default: str | None, known: dict[Path | None, File]
+) -> list[File]:
+    """A file after all that it imports and that is not `known` yet; from then on it is."""
+    module = first.module
+    under_way, program = [first], list[File]()
     while under_way:
         file = under_way[-1]
         item = next(file.waiting, None)

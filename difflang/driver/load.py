@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 
 from difflang.base import resources
 from difflang.base.codes import nearest
@@ -39,44 +38,6 @@ from difflang.syntax.parse import parse
 WALKERS = (
     calls, checkpoints, comprehension, control, expressions, folds, indexing, loops, matching, operators, statements,
 )  # fmt: skip
-MOST_BYTES = 64 * 2**20
-
-
-def read(path: Path, name: str) -> Source:
-    """The text of a program. Errors: DL0701 where it cannot be read, DL0102 where it is no text."""
-    try:
-        if path.is_dir():
-            raise unreadable(name, "this is a directory", "name a file: `difflang run FILE`")
-        data = path.read_bytes()
-    except OSError as error:
-        raise unreadable(name, (error.strerror or "it cannot be read").lower()) from None
-    return decoded(data, name)
-
-
-def decoded(data: bytes, name: str) -> Source:
-    """A program's text from its bytes. Errors: DL0102 where it is no text, DL1004 where it is too much."""
-    if len(data) > MOST_BYTES:
-        raise DifflangError(
-            Diagnostic(
-                "DL1004",
-                f"{name}: a program of {len(data) >> 20} MiB is too large",
-                (),
-                (f"at most {MOST_BYTES >> 20} MiB are read",),
-            )
-        )
-    try:
-        return Source(name, data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise DifflangError(
-            Diagnostic(
-                "DL0102", f"{name}: this is not a text file", (), (f"byte {error.start} (line {line}) is not UTF-8",)
-            )
-        ) from None
-
-
-def unreadable(name: str, why: str, help: str = "") -> DifflangError:
-    return DifflangError(Diagnostic("DL0701", f"cannot read {name}: {why}", (), (help,) if help else ()))
 
 
 def declare(

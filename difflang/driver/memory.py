@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -14,10 +15,11 @@ from difflang.check.reports import mistake
 from difflang.driver.emit import Wanted, entries, graph_of
 from difflang.driver.engine import Engine
 from difflang.driver.extras import needed
-from difflang.driver.planning import Choice, Plan, fitted, limit_of, lines_of, planned
+from difflang.driver.planning import Plan, fitted, limit_of, lines_of, planned
 from difflang.driver.program import Checked, loaded
 from difflang.driver.room import LITTLE
 from difflang.ir.graph import Graph
+from difflang.syntax import tree
 
 if TYPE_CHECKING:
     from difflang.lower.buffers import Account, Buffer
@@ -79,7 +81,7 @@ class Report:
         head.append("  " + ", ".join(f"{name} {human(n)}" for name, n in parts))
         if self.limit:
             head.append(f"  limit {human(self.limit)}" + (": kept greedily" if self.plan.greedy else ""))
-        head += [f"  {spelled(c)}" for c in self.plan.choices]
+        head += [f"  {text}" + (f", {n} times" if n > 1 else "") for text, n in Counter(said(self.plan)).items()]
         if self.measured is not None:
             off = account.peak / max(1, self.measured) - 1
             head.append(f"  XLA takes {human(self.measured)} ({off:+.1%} predicted)")
@@ -100,7 +102,10 @@ class Report:
             "what": self.what, "limit": self.limit or None, "peak": account.peak, "arguments": account.arguments,
             "results": account.results, "between": account.between, "measured": self.measured,
             "before_planning": {"peak": before.peak, "course": before.course()},
-            "plan": [{"line": c.span.position[0], "slots": c.slots or None} for c in self.plan.choices],
+            "plan": [
+                {"line": c.span.position[0], "of": "loop" if c.loop else "code", "slots": c.slots or None,
+                 "kept": c.way.kept} for c in self.plan.choices
+            ],
             "greedy": self.plan.greedy, "course": account.course(), "lines": [line.to_json() for line in self.lines],
         }  # fmt: skip
 
@@ -112,14 +117,23 @@ def memory(checked: Checked, path: Path | None, entry: str | None, options: Opti
     if len(decls) != 1:
         names = ", ".join(d.name for d in decls) or "none"
         raise mistake("DL0201", "one function is looked at at a time", help=f"say FILE:NAME; it has {names}")
-    (decl,) = decls
+    return memory_of(checked, decls[0], options)
+
+
+def memory_of(checked: Checked, decl: tree.Fn, options: Options) -> Report:
+    """What a function needs, the values of its file being there. Errors: as `memory`."""
     if decl.host:
         raise mistake("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
     graph = graph_of(checked, decl, Wanted("ir", decl.name, options.told, options.wrt))
-    limit = limit_of(graph, options.budget)
-    plan, measured = with_xla(graph, limit) if options.compiled else (planned(graph, limit), None)
-    texts = {place: span.text for place, span in lines_of(graph).items()}
     what = f"the gradient of `{decl.name}` in `{options.wrt}`" if options.wrt else f"`{decl.name}`"
+    return reported(graph, what, options.budget, compiled=options.compiled)
+
+
+def reported(graph: Graph, what: str, budget: int = 0, *, compiled: bool = False) -> Report:
+    """What a program needs, called `what`, under a limit. Errors: DL1012 where it does not fit."""
+    limit = limit_of(graph, budget)
+    plan, measured = with_xla(graph, limit) if compiled else (planned(graph, limit), None)
+    texts = {place: span.text for place, span in lines_of(graph).items()}
     return Report(what, limit, plan, lines(plan, texts), measured)
 
 
@@ -131,8 +145,10 @@ def with_xla(graph: Graph, limit: int) -> tuple[Plan, int]:
     return plan, made.bytes
 
 
-def spelled(choice: Choice) -> str:
-    return f"the loop at {choice.span.source.name}:{choice.span.position[0]} {choice}"
+def said(plan: Plan) -> list[str]:
+    """The choices of a plan, each as a line."""
+    places = [(c, f"{c.span.source.name}:{c.span.position[0]}") for c in plan.choices]
+    return [f"the loop at {place} {c}" if c.loop else f"the code around {place} {c}" for c, place in places]
 
 
 # ------------------------------------------------------------------------------------------------ by line

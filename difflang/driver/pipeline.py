@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from difflang.ad.differentiate import differentiate, expanded
 from difflang.driver.room import ENDLESS, LITTLE, Room, keeps_steps, with_room
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Graph, inner_first
+from difflang.ir.types import History
+from difflang.lower.histories import astray
 from difflang.ops.say import explaining, printing
 from difflang.passes.optimize import optimized_whole, tidied
 
@@ -14,13 +18,24 @@ def finished(graph: Graph, room: Room = LITTLE, *, explained: bool = False) -> G
 
     It says what the program prints, or if it is to be `explained` the messages of its checks and nothing else.
     Functions that call themselves have that `room`. What keeps nothing for each of their steps may take any number.
+    What loops yield has it where a history is read elsewhere than beside its maker, and what is moved to a host.
     """
     graph = explaining(graph) if explained else printing(graph)
-    endless = with_room(graph, Room(room.frames, ENDLESS))
-    if endless is graph:
-        return lowerable(graph)
-    done = lowerable(endless)
-    return lowerable(with_room(graph, room)) if keeps_steps(done) else done
+    steps, arrays = ENDLESS, False
+    while True:
+        done = lowerable(with_room(graph, replace(room, steps=steps), arrays=arrays))
+        if keeps_steps(done):
+            steps = room.steps
+        elif not arrays and (astray(done) or moves_histories(done)):
+            arrays = True
+        else:
+            return done
+
+
+def moves_histories(graph: Graph) -> bool:
+    """Whether a loop keeps what it is told to move to the host as a history, which is nowhere."""
+    loops = [e for g in inner_first(graph)[0] for e in g.eqns if e.attrs.get("host")]
+    return any(isinstance(r.type, History) for e in loops for r in e.results)
 
 
 def lowerable(graph: Graph) -> Graph:

@@ -1,57 +1,63 @@
-"""What the loops under a derivative keep, so that a program stays under a limit on its memory.
+"""What is kept under a derivative in reverse, so that a program stays under a limit on its memory.
 
-A loop may keep what every step needs, or so many of its states, from which the others are computed again: `@checkpoint`
-chosen by the compiler. How many bytes a choice takes is asked of the prediction, how many steps it takes again is the
-closed form of `ops.schedule`; which choices go together in the least time is an integer program. Straight code has no
-choice yet: it needs what it needs. What a program says of a loop itself is left as it is.
+Of a loop and of a piece of straight code there are several ways to keep what is read back (see `ways`). How many bytes
+a way takes is asked of the prediction, how long what is computed again takes is estimated by flops and bytes, and for
+the states of loops by the closed form of `ops.schedule`; which ways go together is an integer program.
+What a program says of a loop or a block itself is left as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
 from difflang.base.amounts import human
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
+from difflang.driver.knapsack import Table, solved
 from difflang.driver.pipeline import finished
 from difflang.driver.room import LITTLE, Room
+from difflang.driver.ways import (
+    ALL,
+    Choice,
+    Site,
+    Way,
+    Ways,
+    choosable,
+    free_loops,
+    free_pieces,
+    keeping,
+    least_of,
+    read_back,
+    reverse_bodies,
+    work,
+    work_again,
+)
 from difflang.ir.graph import Eqn, Graph, inner_first
 from difflang.ops.derivative import vjp
-from difflang.ops.loop import loop
 from difflang.ops.schedule import advances, reaches
+from difflang.passes.pieces import Piece
 
 if TYPE_CHECKING:
     from difflang.lower.buffers import Account
 
-Keep = tuple[int, int]
-ALL: Keep = (0, 0)
 FEWEST = 2  # states
 SLOTS = tuple(dict.fromkeys([round(FEWEST * 1.15**i) for i in range(56)]))  # up to some thousands, a seventh apart
 UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
-TRIES = 12  # integer programs, where choices take more room together than one by one
+TRIES = 12  # integer programs, where ways take more room together than one by one
 CHECKS = 3  # sharper limits for the plan, where XLA takes more room than was predicted
 PLACES = 3  # lines that a refusal shows
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What a loop keeps: `slots` states, or, without a number, what every step needs."""
-
-    span: Span
-    slots: int
-
-    def __str__(self) -> str:
-        return f"keeps {self.slots} of its states" if self.slots else "keeps what every step needs"
+FULL = 0.95  # of a limit: a plan that takes so much is not made to take more
+LATER = 1e-3  # what is computed again late makes less room while the rest is: so much dearer is the last piece
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """A program to be compiled, and what it is predicted to need: as it is, and if every loop kept all."""
+    """A program to be compiled, and what it is predicted to need: as it is, and if all that is read back were kept."""
 
     graph: Graph
     account: Account
@@ -102,70 +108,118 @@ def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> 
 
 
 class Planner:
-    """Choices for the loops of one graph, and what they come to."""
+    """Ways to keep what is read back in one graph, and what they come to."""
 
     def __init__(self, graph: Graph, room: Room) -> None:
-        self.graph, self.room = graph, room
-        self.loops = free_loops(graph)
-        self.known: dict[tuple[Keep, ...], tuple[Graph, Account]] = {}
+        self.whole, self.room = graph, room
+        self.known: dict[tuple[Way, ...], tuple[Graph, Account]] = {}
 
-    def chosen(self, keeps: Mapping[Eqn, Keep]) -> tuple[Graph, Account]:
+    @cached_property
+    def graph(self) -> Graph:
+        return choosable(self.whole)
+
+    @cached_property
+    def loops(self) -> list[Eqn]:
+        return free_loops(self.graph)
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        return [piece for body in reverse_bodies(self.graph) for piece in free_pieces(body)]
+
+    @property
+    def sites(self) -> list[Site]:
+        return [*self.loops, *self.pieces]
+
+    @cached_property
+    def as_usual(self) -> tuple[Graph, Account]:
+        """The program that keeps all, and its account."""
+        from difflang.runtime.memory import predicted
+
+        done = finished(self.whole, self.room)
+        return done, predicted(done)
+
+    def made(self, ways: Ways) -> tuple[Graph, Account]:
         """The finished graph and its account."""
         from difflang.runtime.memory import predicted
 
-        key = tuple([keeps.get(e, ALL) for e in self.loops])
+        key = tuple([ways.get(site, ALL) for site in self.sites])
+        if all(way.as_usual for way in key):
+            return self.as_usual
         if key not in self.known:
-            done = finished(with_keeps(self.graph, keeps), self.room)
+            done = finished(keeping(self.graph, ways), self.room)
             self.known[key] = done, predicted(done)
         return self.known[key]
 
-    def with_choices(self, keeps: Mapping[Eqn, Keep], *, greedy: bool = False) -> Plan:
-        graph, account = self.chosen(keeps)
-        choices = tuple([Choice(e.span, keeps[e][0]) for e in self.loops if e in keeps])
-        return Plan(graph, account, self.chosen({})[1], choices, greedy)
+    def peak(self, ways: Ways) -> int:
+        return self.made(ways)[1].peak
+
+    def with_ways(self, ways: Ways, *, greedy: bool = False) -> Plan:
+        graph, account = self.made(ways)
+        loops = [Choice(e.span, ways.get(e, ALL)) for e in self.loops]
+        pieces = [Choice(p.span, w, loop=False) for p in self.pieces if not (w := ways.get(p, ALL)).as_usual]
+        return Plan(graph, account, self.as_usual[1], (*loops, *pieces), greedy)
 
     @cached_property
-    def fewest(self) -> dict[Eqn, Keep]:
-        return dict.fromkeys(self.loops, (FEWEST, 0))
+    def usual(self) -> Plan:
+        return Plan(*self.as_usual, self.as_usual[1])
+
+    @cached_property
+    def fewest(self) -> dict[Site, Way]:
+        """The least of each site: few states of a loop, nothing of a piece but what it takes."""
+        return {site: Way(kept="nothing") if isinstance(site, Piece) else Way(FEWEST) for site in self.sites}
 
     @cached_property
     def smallest(self) -> Plan:
-        """The plan that takes the least, of those where all loops keep as little as they can, or all as usual."""
-        return min((self.with_choices({}), self.with_choices(self.fewest)), key=lambda p: p.account.peak)
+        """The plan that takes the least, of those where all keep as little as they can, or loops alone, or none."""
+        found = [self.usual]
+        for sites in (self.sites, self.loops):
+            if sites:
+                found.append(self.with_ways({site: self.fewest[site] for site in sites}))
+        return min(found, key=lambda p: p.account.peak)
 
     @cached_property
-    def tables(self) -> list[Table]:
-        return [self.table(e, self.fewest, self.chosen(self.fewest)[1].peak) for e in self.loops]
+    def tables(self) -> list[Table[Way]]:
+        """What there is to choose from, in the order of the sites, beside the fewest bytes of all others."""
+        return [*map(self.table, self.loops), *self.piece_tables()]
 
     def plan(self, limit: int) -> Plan | None:
         """The plan of least time under a limit, as predicted; None where there is none."""
-        if not limit or self.chosen({})[1].peak <= limit:
-            return self.with_choices({})
+        if not limit or self.usual.account.peak <= limit:
+            return self.usual
         if self.smallest.account.peak > limit:
             return None
         return self.searched(limit, one_by_one=False) or self.searched(limit, one_by_one=True) or self.fallback
 
     def searched(self, limit: int, *, one_by_one: bool) -> Plan | None:
-        """The first plan under a limit of those that integer programs give.
+        """The quickest plan under a limit of those that integer programs give.
 
-        Choices that take more together than by themselves, in loops within loops, leave less room to the next program,
-        or are dearer in it `one_by_one`.
+        Ways that take more together than by themselves, in loops within loops, leave less room to the next program, or
+        are dearer in it `one_by_one`. What a plan leaves free the next one may use.
         """
-        tables, room = self.tables, limit - self.chosen(self.fewest)[1].peak
+        tables, room = self.tables, limit - self.peak(self.fewest)
+        found: Plan | None = None
+        seen: set[tuple[int, ...]] = set()
         for _ in range(TRIES):
             picks, greedy = solved(tables, room)
-            if picks is None:
-                return None
-            keeps = {e: t.keeps[i] for e, t, i in zip(self.loops, tables, picks, strict=True)}
-            plan = self.with_choices(keeps, greedy=greedy)
+            if picks is None or (found is not None and tuple(picks) in seen):
+                return found
+            seen.add(tuple(picks))
+            plan = self.with_ways(
+                {site: t.ways[i] for site, t, i in zip(self.sites, tables, picks, strict=True)}, greedy=greedy
+            )
             over = plan.account.peak - limit
             if over <= 0:
-                return plan
-            if one_by_one:
+                found = plan
+                if one_by_one or plan.account.peak > FULL * limit:
+                    return found
+                room -= over
+            elif found is not None:
+                return found
+            elif one_by_one:
                 tables = [t.dearer(i, (over + 1) / len(picks)) for t, i in zip(tables, picks, strict=True)]
             else:
                 room -= over
-        return None
+        return found
 
     @property
     def fallback(self) -> Plan:
@@ -174,112 +228,46 @@ class Planner:
 
     def refuse(self, limit: int, least: int = 0) -> NoReturn:
         """Errors: DL1012."""
-        raise refusal(self.graph, limit, self.smallest.account, least or self.smallest.account.peak)
+        raise refusal(self.whole, limit, self.smallest.account, least or self.smallest.account.peak)
 
-    def table(self, eqn: Eqn, fewest: Mapping[Eqn, Keep], least: int) -> Table:
-        """What a loop's choices take beside the fewest states of all others: in bytes, and in time."""
-        length = eqn.attrs["length"]
+    def table(self, eqn: Eqn) -> Table[Way]:
+        """The ways of a loop."""
+        length, least = eqn.attrs["length"], self.peak(self.fewest)
         slots = [s for s in SLOTS if not isinstance(length, int) or s < length]
         probe = slots[-1] if slots else FEWEST
-        slope = (self.chosen({**fewest, eqn: (probe, 0)})[1].peak - least) / max(1, probe - FEWEST)
-        whole = self.chosen({**fewest, eqn: ALL})[1].peak - least
-        work = bytes_made(eqn)
-        times = [taken_again(length, s) * work for s in slots]
-        return Table([*[(s, 0) for s in slots], ALL], [*[slope * (s - FEWEST) for s in slots], whole], [*times, 0.0])
+        slope = (self.peak({**self.fewest, eqn: Way(probe)}) - least) / max(1, probe - FEWEST)
+        steps = length if isinstance(length, int) else UNKNOWN
+        step = work(eqn) / steps if isinstance(length, int) and steps else work(eqn)
+        ways, bytes = [Way(s) for s in slots], [slope * (s - FEWEST) for s in slots]
+        times = [(taken_again(steps, s) + steps) * step for s in slots]
+        whole = self.peak({**self.fewest, eqn: ALL}) - least
+        for way in [Way(kept="nothing"), Way(kept="least")] if isinstance(length, int) else []:
+            takes = self.peak({**self.fewest, eqn: way}) - least
+            if takes < whole or way.kept == "nothing":  # beside inner loops that keep more it may take less
+                ways.append(way)
+                bytes.append(takes)
+                times.append(steps * work_again(eqn.regions[0].eqns, way.kept))
+        return Table([*ways, ALL], [*bytes, whole], [*times, 0.0])
+
+    def piece_tables(self) -> list[Table[Way]]:
+        """The ways of each piece: what all take together, by the prediction, in proportion to what each makes."""
+        if not self.pieces:
+            return []
+        least, found, kinds = self.peak(self.fewest), list[Table[Way]](), (Way(kept="least"), ALL)
+        together = [self.peak({**self.fewest, **dict.fromkeys(self.pieces, way)}) - least for way in kinds]
+        parts = [[least_of(p) for p in self.pieces], [read_back(p.eqns) for p in self.pieces]]
+        for i, piece in enumerate(self.pieces):
+            shares = [t * part[i] / max(1, sum(part)) for t, part in zip(together, parts, strict=True)]
+            ways = [Way(kept="nothing"), *kinds]
+            late = 1 + LATER * i / len(self.pieces)
+            times = [late * work_again(piece.eqns, way.kept) for way in ways]
+            found.append(Table(ways, [0.0, *shares], times))
+        return found
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The choices of a loop: what each keeps, how many more bytes that takes, and how much is computed again."""
-
-    keeps: list[Keep]
-    bytes: list[float]
-    times: list[float]
-
-    def dearer(self, pick: int, more: float) -> Table:
-        """The same, a choice taking so many more bytes."""
-        return replace(self, bytes=[b + more * (i == pick) for i, b in enumerate(self.bytes)])
-
-
-def solved(tables: Sequence[Table], room: float) -> tuple[list[int] | None, bool]:
-    """One choice of each table, in the least time within so many bytes, and whether it was found greedily."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    if not tables or sum([min(t.bytes) for t in tables]) > room:
-        return None, False
-    sizes = [len(t.keeps) for t in tables]
-    one = np.zeros((len(tables), sum(sizes)))
-    for row, (start, size) in enumerate(zip(np.cumsum([0, *sizes[:-1]]), sizes, strict=True)):
-        one[row, start : start + size] = 1
-    times, bytes = np.concatenate([t.times for t in tables]), np.concatenate([t.bytes for t in tables])
-    scale = max(1.0, float(np.max(times)))
-    within: Any = [LinearConstraint(one, 1, 1), LinearConstraint(bytes[None, :] / 1024, -np.inf, room / 1024)]
-    found: Any = milp(times / scale, constraints=within, integrality=np.ones(len(times)), bounds=Bounds(0, 1))
-    if found.x is None:
-        return greedily(tables, room), True
-    picks = np.split(np.round(found.x), np.cumsum(sizes)[:-1])
-    return [int(np.argmax(p)) for p in picks], False
-
-
-def greedily(tables: Sequence[Table], room: float) -> list[int]:
-    """From the fewest bytes on, whatever saves the most time for its bytes, while there is room."""
-    picks = [int(np.argmin(t.bytes)) for t in tables]
-    while True:
-        left = room - sum([t.bytes[i] for t, i in zip(tables, picks, strict=True)])
-        steps = [
-            ((t.times[i] - t.times[j]) / max(1.0, t.bytes[j] - t.bytes[i]), row, j)
-            for row, (t, i) in enumerate(zip(tables, picks, strict=True))
-            for j in range(len(t.keeps))
-            if t.times[j] < t.times[i] and t.bytes[j] - t.bytes[i] <= left
-        ]
-        if not steps:
-            return picks
-        _, row, j = max(steps)
-        picks[row] = j
-
-
-def taken_again(length: object, slots: int) -> float:
+def taken_again(steps: int, slots: int) -> float:
     """How many steps are taken on the way back beside those that are differentiated."""
-    steps = length if isinstance(length, int) else UNKNOWN
     return float(advances(np, np.int32(min(steps, 2**30)), reaches(slots)[slots]))
-
-
-def bytes_made(eqn: Eqn) -> float:
-    """What a step of a loop makes, as a measure of its work."""
-    total = 0.0
-    todo = [(eqn.regions[0], 1.0)]
-    while todo:
-        graph, times = todo.pop()
-        for e in graph.eqns:
-            total += times * sum([getattr(r.type, "bytes", 0) for r in e.results])
-            length = e.attrs.get("length")
-            todo += [(r, times * (length if isinstance(length, int) else 1)) for r in e.regions]
-    return total
-
-
-def free_loops(graph: Graph) -> list[Eqn]:
-    """The loops under a derivative in reverse of which the program does not say what they keep, in order."""
-    found: dict[Eqn, None] = {}
-    for inner in inner_first(graph)[0]:
-        for eqn in inner.eqns:
-            if eqn.op is vjp:
-                under = inner_first(eqn.regions[0])[0]
-                found |= {e: None for g in under for e in g.eqns if e.op is loop and e.attrs.get("keep", ALL) == ALL}
-    return list(found)
-
-
-def with_keeps(graph: Graph, keeps: Mapping[Eqn, Keep]) -> Graph:
-    """The graph whose loops keep that."""
-    done: dict[Graph, Graph] = {}
-    for inner in inner_first(graph)[0]:
-        eqns: list[Eqn] = []
-        for e in inner.eqns:
-            new = e.with_regions([done[r] for r in e.regions]) if e.regions else e
-            if keeps.get(e, ALL) != ALL:
-                new = Eqn(e.op, e.operands, e.results, {**e.attrs, "keep": keeps[e]}, new.regions, e.span)
-            eqns.append(new)
-        done[inner] = inner if all(a is b for a, b in zip(eqns, inner.eqns, strict=True)) else inner.with_eqns(eqns)
-    return done[graph]
 
 
 # ------------------------------------------------------------------------------------------------ where there is none

@@ -1,9 +1,9 @@
-"""How much room a program has for functions that call themselves, and how it gets more where that is not enough."""
+"""How much room a program has, for functions that call themselves and for what loops yield, and how it gets more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Generic, TypeVar
 
 from difflang.elaborate.context import Session
@@ -12,29 +12,32 @@ from difflang.ir.graph import Graph, inner_first
 from difflang.ir.types import History, Type
 from difflang.passes.repeated import endless_where_repeated
 from difflang.passes.sized import sized
+from difflang.passes.yielded import as_histories
 
 T = TypeVar("T")
 
 ENDLESS = 2**31 - 1  # steps; no array is so long
-MORE_FRAMES, MORE_STEPS = 4, 8  # times as many, where there are too few
-MOST_FRAMES, MOST_STEPS = 1 << 20, 1 << 24
+MORE = {"frames": 4, "steps": 8, "items": 8}  # times as many, where there are too few
+MOST = {"frames": 1 << 20, "steps": 1 << 24, "items": 1 << 24}
 MOST_INTERPRETED = 1 << 12  # frames: the interpreter copies a stack at every step
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How deep functions may call themselves, and for how many of their steps a derivative keeps something."""
+    """How deep functions may call themselves, for how many of their steps a derivative keeps something, and how many
+    items a loop yields where they are held in arrays."""
 
     frames: int
     steps: int
+    items: int = 256
 
-    def more(self, site: Site, most: int = MOST_FRAMES) -> Room | None:
+    def more(self, site: Site, *, interpreted: bool = False) -> Room | None:
         """More of what there was too little of; `None` where there cannot be more, or it was something else."""
         if not site.room:
             return None
-        if site.room == "frames":
-            return replace(self, frames=self.frames * MORE_FRAMES) if self.frames < most else None
-        return replace(self, steps=self.steps * MORE_STEPS) if self.steps < MOST_STEPS else None
+        now = asdict(self)[site.room]
+        most = MOST_INTERPRETED if interpreted and site.room == "frames" else MOST[site.room]
+        return replace(self, **{site.room: now * MORE[site.room]}) if now < most else None
 
 
 LITTLE = Room(64, 4096)
@@ -49,16 +52,19 @@ class Elastic(Generic[T]):
 
     def grows(self, session: Session, number: int, *, interpreted: bool = False) -> bool:
         """Whether the check with that number failed for want of room, and there is more now."""
-        more = self.room.more(session.sites[number - 1], MOST_INTERPRETED if interpreted else MOST_FRAMES)
+        more = self.room.more(session.sites[number - 1], interpreted=interpreted)
         if more is not None:
             self.room, self.made = more, self.make(more)
         return more is not None
 
 
-def with_room(graph: Graph, room: Room) -> Graph:
-    """The graph with room in numbers; a graph without recursion as it is. Inside loops any number of steps is taken."""
-    numbers = {"frames": room.frames, "steps": room.steps}
-    return sized(endless_where_repeated(graph), numbers.__getitem__)
+def with_room(graph: Graph, room: Room, *, arrays: bool = False) -> Graph:
+    """The graph with room in numbers; a graph that needs none as it is. Inside loops any number of steps is taken.
+
+    What loops yield is held in histories, which need no room, unless `arrays` are asked for or it cannot be.
+    """
+    freely = None if arrays else as_histories(graph)
+    return sized(endless_where_repeated(graph if freely is None else freely), asdict(room).__getitem__)
 
 
 def keeps_steps(graph: Graph) -> bool:

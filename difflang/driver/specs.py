@@ -142,6 +142,18 @@ def sizes_in(written: tree.TypeExpr, annotations: Annotations) -> list[str]:
     return [n for n in free_names(written) if n not in others and annotations.records(n) is None]
 
 
+def sizes_of(module: Module, decl: tree.Fn) -> tuple[str, ...]:
+    """The names of sizes in what a function takes, in the order in which they appear."""
+    annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
+    found: dict[str, None] = {}
+    for p in decl.params:
+        if is_dim(p.type):
+            found[p.name] = None
+        elif p.type is not None:
+            found |= dict.fromkeys(sizes_in(p.type, annotations))
+    return tuple(found)
+
+
 def known_names(decl: tree.Fn) -> set[str]:
     """The parameters of a function, and the names in their types."""
     return {n for p in decl.params for n in (p.name, *(free_names(p.type) if p.type is not None else ()))}

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.files import read
 from difflang.base.source import Source, Span
 from difflang.driver import program
 from difflang.driver.apart import Apart, statement
@@ -18,7 +19,6 @@ from difflang.driver.digits import same_text
 from difflang.driver.engine import Engine
 from difflang.driver.examples import Examples, mismatch
 from difflang.driver.hosted import UNIT_VALUE
-from difflang.driver.load import read
 from difflang.driver.rule_cases import NotComparable, rule_faults
 from difflang.driver.values import show
 from difflang.syntax import tree

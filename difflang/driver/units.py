@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from difflang.base.collection import paused
@@ -137,6 +137,7 @@ class Units:
     def __init__(self, session: Session, engine: Engine, voice: Voice) -> None:
         self.session, self.engine, self.voice = session, engine, voice  # which is told what they print
         self.known: dict[tuple[tree.Node, Hashable], list[Unit]] = {}
+        self.call: Callable[[Program, Sequence[Any]], list[Any]] = lambda program, arrays: list(program(*arrays))
 
     def find(self, node: tree.Node, key: Hashable, module: Module, demand: Callable[[HostNumber], Dim]) -> Unit | None:
         """A unit of this syntax made for names of these types, and for these numbers where sizes need them.
@@ -156,8 +157,10 @@ class Units:
         self.known.setdefault((node, key), []).append(unit)
 
     def program(self, unit: Unit) -> Elastic[Program]:
+        engine = replace(self.engine, in_order=self.session.in_order)
+
         def made(room: Room) -> Program:
-            return self.engine.program(unit.graph, guard=unit.fails, room=room, says=self.voice)
+            return engine.program(unit.graph, guard=unit.fails, room=room, says=self.voice)
 
         return Elastic(made)
 
@@ -171,14 +174,14 @@ class Units:
         arrays = [*arguments, *([key] if unit.random else [])]
         assert unit.program is not None
         met = self.voice.met
-        results = list(unit.program.made(*arrays))
+        results = self.call(unit.program.made, arrays)
         self.voice.settle()
         while unit.fails and (site := results.pop().item()):
             if not unit.program.grows(self.session, site, interpreted=self.engine.name == "interpret"):
                 room = unit.program.room
                 raise explain(self.session, site, self.engine.explaining(unit.graph, room), arrays)
             self.voice.again(met)
-            results = list(unit.program.made(*arrays))
+            results = self.call(unit.program.made, arrays)
             self.voice.settle()
         values: list[HostValue] = []
         for type, static in zip(unit.types, unit.statics, strict=True):

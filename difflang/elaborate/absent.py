@@ -8,7 +8,7 @@ from difflang.base.codes import nearest
 from difflang.base.source import Span
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import Context
-from difflang.elaborate.foreign import ELSEWHERE, HOST_ONLY, PACKAGES
+from difflang.elaborate.foreign import HOST_ONLY, PACKAGES, instead
 from difflang.syntax import tree
 
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
@@ -43,4 +43,11 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
     if id in PACKAGES:
         way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
-    return cx.error("DL0201", f"there is no `{id}` here", span, "", ELSEWHERE.get(id, way))
+    return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way)
+
+
+def called_too_soon(operator: str, e: tree.Expr) -> str:
+    """How a derivative is written where a function was called in its place."""
+    if not isinstance(e, tree.Call) or "\n" in e.span.text:
+        return ""
+    return f"a derivative is of the function: `{operator}({e.fn.span.text})({', '.join(a.span.text for a in e.args)})`"

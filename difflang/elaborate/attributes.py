@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from math import isqrt
 
-from difflang.base.amounts import UNITS
+from difflang.base.amounts import MOST as MOST_BYTES
+from difflang.base.amounts import UNITS, human, in_bytes
 from difflang.base.codes import nearest
 from difflang.base.source import Span
 from difflang.elaborate.context import Context
@@ -31,21 +32,23 @@ FULL = 4096  # states that `full` has room for where only the run knows how many
 
 
 def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span, *, loop: bool = False) -> None:
-    """Do what the attributes of what stands there say. Errors: DL0209, DL0219, DL0220, DL0801."""
-    for attribute in attributes:
+    """Do what the attributes of what stands there say. Errors: DL0209, DL0219, DL0220."""
+    for i, attribute in enumerate(attributes):
+        if attribute.name in [a.name for a in attributes[:i]]:
+            raise cx.error("DL0209", f"`@{attribute.name}` stands here twice", attribute.span)
         match attribute.name:
+            case "unchecked" | "deterministic" if attribute.args:
+                raise cx.error("DL0209", f"`@{attribute.name}` takes nothing in parentheses", attribute.span)
             case "unchecked":
-                if attribute.args:
-                    raise cx.error("DL0209", "`@unchecked` takes nothing in parentheses", attribute.span)
                 cx.session.unchecked.add(span)
+            case "deterministic":
+                cx.session.in_order = True
             case "checkpoint":
                 cx.session.strategies[span] = strategy(cx, attribute)
             case "memory" if loop:
                 raise cx.error("DL0220", "`@memory` stands before a function", attribute.span)
             case "memory":
                 limit(cx, attribute)
-            case name if name in KNOWN:
-                raise cx.not_yet(f"`@{name}` is", attribute.span, "leave it away: it never changes a result")
             case name:
                 near = nearest(name, KNOWN)
                 way = f"did you mean `@{near}`?" if near else f"there are @{', @'.join(KNOWN)}"
@@ -56,9 +59,10 @@ def limit(cx: Context, attribute: tree.Attribute) -> int:
     """The bytes of `@memory(…)`. Errors: DL0220."""
     match attribute.args:
         case (tree.Quantity(number=tree.Int() | tree.Float() as number, unit=unit),) if unit in UNITS:
-            if bytes := int(number.value * UNITS[unit]):
+            if (bytes := in_bytes(number.value, unit)) is not None:
                 return bytes
-            raise cx.error("DL0220", "no program takes less than one byte", attribute.span)
+            message = f"a limit on memory is from 1 B to {human(MOST_BYTES)}"
+            raise cx.error("DL0220", message, attribute.span)
         case (tree.Quantity(unit=unit) as wrong,):
             near = nearest(unit, UNITS)
             way = f"did you mean `{near}`?" if near else f"there are {', '.join(UNITS)}"
@@ -70,7 +74,7 @@ def limit(cx: Context, attribute: tree.Attribute) -> int:
 
 def limit_of(cx: Context, decl: tree.Fn) -> int:
     """The most bytes that a program with a derivative of a function may take, 0 if it says nothing. Errors: DL0220."""
-    return min([limit(cx, a) for a in decl.attributes if a.name == "memory"], default=0)
+    return next((limit(cx, a) for a in decl.attributes if a.name == "memory"), 0)
 
 
 def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
@@ -86,6 +90,8 @@ def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
         if not isinstance(arg, tree.Arg) or arg.name is None or arg.name not in needs:
             takes = f"`{word}` takes {needs[0]} = a whole number" if needs else f"`{word}` takes nothing more"
             raise cx.error("DL0219", f"this means nothing to `{word}`", arg.span, "", takes)
+        if number:
+            raise cx.error("DL0219", f"`{arg.name}` is given twice", arg.span)
         number = arg.value.value if isinstance(arg.value, tree.Int) else 0
         if not 1 <= number <= MOST:
             way = f"such as `{arg.name} = 32`"
@@ -100,16 +106,12 @@ def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
 def kept(cx: Context, loop: Span, length: object) -> dict[str, Keep | bool]:
     """What is kept of a loop for reverse mode, and where, as attributes of its equation.
 
-    Errors: DL0801 for `sqrt` and `offload` where only the run knows the length.
+    Where only the run knows the length, `sqrt` keeps as many as of a loop for which `full` has room.
     """
     word, number = asked(cx, loop)
-    if length is None and word in ("sqrt", "offload"):
-        way = "`revolve, slots = n` keeps n states, whatever the length"
-        raise cx.not_yet(f"`{word}` for a loop whose length only the run knows is", loop, way)
-    if word == "offload":
-        return {"host": True}
     keep = states(word, number, length)
-    return {} if keep == ALL_AS_USUAL else {"keep": keep}
+    kept: dict[str, Keep | bool] = {} if keep == ALL_AS_USUAL else {"keep": keep}
+    return {**kept, "host": True} if word == "offload" else kept
 
 
 def asked(cx: Context, loop: Span) -> tuple[str, int]:
@@ -123,8 +125,12 @@ def asked(cx: Context, loop: Span) -> tuple[str, int]:
 def states(word: str, number: int, length: object) -> Keep:
     """For how many states a strategy has room, and how many steps lie between them."""
     match word:
-        case "full":
-            return (number or FULL, 1) if number or length is None else ALL_AS_USUAL
+        case "full" | "offload" if isinstance(length, int):
+            return number or max(1, length), 1
+        case "full" if number or length is None:
+            return number or FULL, 1
+        case "sqrt" if length is None:
+            return isqrt(FULL), 0
         case "sqrt" if isinstance(length, int) and length > 0:
             slots = isqrt(length - 1) + 1
             return slots, -(-length // slots)

@@ -325,29 +325,6 @@ def say(cx: Context, args: Args) -> Walk[Term]:
 BUILTINS["print"] = say
 
 
-# ---- What is to come
-
-
-LATER = [
-    "assert_close",
-    "zeta",
-]
-
-
-def refuse_later(cx: Context, name: str, span: Span) -> None:
-    """Errors: DL0801 for a function that is not there yet, before its arguments can be wrong."""
-    if name in LATER:
-        raise cx.not_yet(f"`{name}` is", span)
-
-
-def _later(cx: Context, args: Args, name: str) -> Term:
-    refuse_later(cx, name, args.span)
-    raise AssertionError(name)
-
-
-for _name in LATER:
-    BUILTINS[_name] = immediate(_later, _name)
-
 # They register their functions here.
 from difflang.elaborate import (  # noqa: E402
     arrays,

@@ -24,15 +24,16 @@ from difflang.check.closures import (
 from difflang.check.reports import mistake, not_this_type
 from difflang.check.sums import joint
 from difflang.check.types import FnType, LangType, RecordType, VariantType, is_linear_type, show_type
+from difflang.elaborate.absent import called_too_soon
 from difflang.elaborate.arguments import Args
-from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted, refuse_later
+from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, detached
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.mismatches import not_this_pattern
-from difflang.elaborate.names import bound_names
+from difflang.elaborate.names import bound_names, free_names
 from difflang.elaborate.qualified import module_of
 from difflang.elaborate.scope import Scope
 from difflang.elaborate.signatures import counted, held_to, matched_arguments
@@ -73,8 +74,6 @@ def call(cx: Context, e: tree.Call) -> Walk[Term]:
             fn = yield walk(cx, tree.Name(e.fn.name_span, e.fn.name))
     else:
         fn = yield walk(cx, e.fn)
-    if isinstance(fn, Closure) and isinstance(fn.code, BuiltinCode):
-        refuse_later(cx, fn.code.name, e.fn.span)
     args = yield arguments(cx, e, fn)
     args.items[:0] = receiver
     return (yield apply(cx, fn, args))
@@ -151,7 +150,7 @@ def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) 
         e = replace(e, args=tuple([a for a in e.args if a.name != "order"]))
     if len(e.args) != 1 or e.args[0].name is not None or isinstance(e.args[0].value, tree.Comprehension):
         raise cx.error("DL0205", f"`{operator}` takes one function: `{operator}(f)(x)`", e.span)
-    fn = function(cx, (yield walk(cx, e.args[0].value)), e.args[0].span)
+    fn = function(cx, (yield walk(cx, e.args[0].value)), e.args[0].span, called_too_soon(operator, e.args[0].value))
     if isinstance(e.fn, tree.Index):
         known_parameters(cx, fn, wrt, e.fn.subscripts)
     return Closure(VmapCode() if operator == "vmap" else DerivativeCode(operator, wrt, order), (fn,))
@@ -173,13 +172,15 @@ def known_parameters(cx: Context, fn: Term, wrt: tuple[Wrt, ...], written: tuple
         raise cx.error("DL0403", f"the function has no {what}", place.span, "", way)
 
 
-def function(cx: Context, term: Term, span: Span) -> Closure | Opaque | Sum:
+def function(cx: Context, term: Term, span: Span, way: str = "") -> Closure | Opaque | Sum:
+    """A term that is a function. Errors: DL0320, with a `way` out if one is known."""
     if isinstance(term, Poison):
         raise Reported
     if not is_function(term):
         indexed = isinstance(term, Array) and term.tensor.shape
         indexed = indexed or (isinstance(term, Sum) and isinstance(term.parts[0], Closure))
-        way = f"an array is indexed in brackets: `{span.text}[i]`" if indexed and "\n" not in span.text else ""
+        if indexed and "\n" not in span.text and not way:
+            way = f"an array is indexed in brackets: `{span.text}[i]`"
         if span.text in BUILTINS:
             way = f"a value called `{span.text}` hides the function here: give it another name"
         raise cx.error("DL0320", "a function is expected here", span, f"this is {show_type(type_of(term))}", way)
@@ -322,7 +323,9 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
     try:
         for param, (term, span) in zip(params, args.items, strict=True):
             if param.type is not None and not cx.annotations.match(param.type, type_of(term)):
-                raise not_this_type(param.type, type_of(term), span, "the argument")
+                way = "each size that a lambda names is one size: leave the type away, or make a `fn` of it"
+                way = way if set(free_names(param.type)).intersection(cx.annotations.bound) else ""
+                raise not_this_type(param.type, type_of(term), span, "the argument", way)
             bind_pattern(cx, param.pattern, term, span)
         return (yield walk(cx, without_jumps(code.decl.body)))
     finally:

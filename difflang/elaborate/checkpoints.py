@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.elaborate.context import Context, walk, walks
 from difflang.elaborate.control import Branch, again, branch, carried, closed
+from difflang.elaborate.histories import Yielded, add
 from difflang.elaborate.sums import held_as
 from difflang.elaborate.terms import Array, Term, Tuple, leaves, rebuilt, type_of
 from difflang.elaborate.trampoline import Walk
@@ -27,7 +28,7 @@ class Saved:
 def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
     """The block as an equation of its own: it takes what it reads, and gives its value and the variables it changed.
 
-    Errors: DL0801 for a `yield` in it.
+    What the loop around yields in it is given too.
     """
     variables = carried(cx, e.body)
     around, cx.saved = cx.saved, Saved(cx.depth + 1)
@@ -36,10 +37,9 @@ def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
         saved = cx.saved.values
     finally:
         cx.saved = around
-    if side.yields:
-        raise cx.not_yet("`yield` in a `checkpoint` block is", e.span, "give the block a value, and yield that")
     changed = [(b, new) for b, new in zip(variables, side.variables, strict=True) if new is not b.term]
     terms = [side.value, *[new for _, new in changed], *[written for _, written in side.writes]]
+    terms += [part for found in side.yields for part in (found.value, *([found.here] if found.here else []))]
     types = [type_of(t) for t in terms]
     values = [v for t, type in zip(terms, types, strict=True) for v in leaves(held_as(side.builder, t, type))]
     consts, (graph,) = closed([side.builder], [[*values, *saved]], [[]], [0])
@@ -48,9 +48,19 @@ def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
     value, *others = [rebuilt(t, results) for t in types]
     for (binding, _), new in zip(changed, others, strict=False):
         binding.term = again(binding.term, new)
-    for (log, _), written in zip(side.writes, others[len(changed) :], strict=True):
+    for (log, _), written in zip(side.writes, others[len(changed) :], strict=False):
         log.add(written)
+    if side.yields:
+        yielded, *here = others[len(changed) + len(side.writes) :]
+        add(cx, Yielded(yielded, here_of(here)), e.span)
     return known_as(side.value, value)
+
+
+def here_of(here: list[Term]) -> Array | None:
+    """Whether a step came to its `yield`, where not every one does."""
+    found = here[0] if here else None
+    assert found is None or isinstance(found, Array)
+    return found
 
 
 def known_as(inside: Term, outside: Term) -> Term:
@@ -68,7 +78,7 @@ def known_as(inside: Term, outside: Term) -> Term:
 def save(cx: Context, e: tree.Save) -> Walk[Term]:
     """Keep what a name stands for now.
 
-    Errors: DL0510 outside a block, DL0801 deeper in one. Warning DL0511 for what is kept anyway.
+    Errors: DL0510 outside a block, DL0512 deeper in one. Warning DL0511 for what is kept anyway.
     """
     term: Term = yield walk(cx, tree.Name(e.span, e.name))
     if cx.saved is None:
@@ -76,7 +86,7 @@ def save(cx: Context, e: tree.Save) -> Walk[Term]:
         raise cx.error("DL0510", "`save` stands outside a `checkpoint` block", e.span, "", way)
     if cx.depth != cx.saved.depth:
         way = "put a `checkpoint` block around that part, inside the loop or branch"
-        raise cx.not_yet("`save` in a loop or branch of a `checkpoint` block is", e.span, way)
+        raise cx.error("DL0512", "`save` stands in a loop or branch of its `checkpoint` block", e.span, "", way)
     made = [v for v in leaves(term) if v.home is cx.builder]
     if not made:
         text = f"`{e.name}` comes from outside the block"

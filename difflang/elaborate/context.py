@@ -91,6 +91,7 @@ class Session:
     warned: set[Any] = field(default_factory=set[Any])  # the codes and places of warnings
     unchecked: set[Span] = field(default_factory=set[Span])  # where no index is checked
     strategies: dict[Span, tuple[str, int]] = field(default_factory=dict[Span, Any])  # which states loops there keep
+    in_order: bool = False  # whether a program asks for scatters that add up in one order
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
     wide: set[Any] = field(default_factory=set[Any])  # the keys of instances that are better made for every variant
 
@@ -263,10 +264,6 @@ class Context:
 
     def error(self, code: str, message: str, span: Span, text: str = "", help: str = "") -> DifflangError:
         return mistake(code, message, (span, text), help=help)
-
-    def not_yet(self, what: str, span: Span, way: str = "") -> DifflangError:
-        """A construct of the language that is not there yet."""
-        return mistake("DL0801", f"{what} not there yet", (span, ""), help=way)
 
     def host_value(self, name: str, place: Span) -> HostVar | None:
         """The value of the host that a name written there stands for. Errors: DL0212."""

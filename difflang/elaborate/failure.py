@@ -33,7 +33,7 @@ class Site:
 
     span: Span
     message: str = ""  # none for an index: the numbers in the word are what is said of it
-    room: str = ""  # of a recursion, whose functions the message names: what there were too few of
+    room: str = ""  # what there were too few of: `frames` and `steps` of the functions in the message, or `items`
 
 
 def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+
+from difflang.base.resources import stdlib_files
+
 HOST_ONLY = {
     **dict.fromkeys(
         ("load", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
@@ -16,16 +21,9 @@ HOST_ONLY = {
     "clock": "time the call in host statements",
     "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
 }
+PUBLIC = re.compile(r"^pub (?:fn|record|enum) (\w+)", re.MULTILINE)
 PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
-# What the modules of the standard library offer, to say which one to import.
-LIBRARY = {
-    "linalg": ("cg", "least_squares", "power_iteration"),
-    "math": ("bisect", "lerp", "logit", "polynomial", "trapezoid"),
-    "ode": ("dopri5", "rk4"),
-    "optim": ("Moments", "adam", "moments", "momentum", "sgd"),
-}
 ELSEWHERE = {
-    **{name: f"import it: `import {module} ({name})`" for module, names in LIBRARY.items() for name in names},
     "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
     "range": "a range is written `0..n`",
     "None": "a function without a result gives `()`",
@@ -51,3 +49,16 @@ ELSEWHERE = {
     **dict.fromkeys(("re", "Re"), "the real part is `real(z)`"),
     **dict.fromkeys(("im", "Im"), "the imaginary part is `imag(z)`; the imaginary unit is written `1j`"),
 }
+
+
+def instead(name: str) -> str | None:
+    """What is written in place of a name that there is not, or where it is to be imported from."""
+    module = library().get(name)
+    return f"import it: `import {module} ({name})`" if module is not None else ELSEWHERE.get(name)
+
+
+@cache
+def library() -> dict[str, str]:
+    """The module of each public name of the standard library; of a name in two modules, the first."""
+    modules = [path for path in stdlib_files() if path.stem != "prelude"]
+    return {n: path.stem for path in reversed(modules) for n in PUBLIC.findall(path.read_text(encoding="utf-8"))}

@@ -13,7 +13,7 @@ from difflang.check.closures import (
 )
 from difflang.check.dtypes import DTypeVar
 from difflang.check.modules import Module
-from difflang.check.reports import Undecided, mistake, not_this_type, too_deep
+from difflang.check.reports import Undecided, mistake, not_this_type, too_deep, unbound_yields
 from difflang.check.sizes import no_new_sizes
 from difflang.check.types import FnType, LangType, leaf_types, pruned_type
 from difflang.check.unify import Unifier
@@ -21,11 +21,13 @@ from difflang.elaborate.attributes import obey
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Session, walk
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.failure import absorb
+from difflang.elaborate.host_numbers import with_numbers
 from difflang.elaborate.instances import key_of, type_now
 from difflang.elaborate.jumps import without_jumps
+from difflang.elaborate.names import nodes, tail
 from difflang.elaborate.saying import TRUTH, heard, well
 from difflang.elaborate.scope import Scope
-from difflang.elaborate.settle import settle
+from difflang.elaborate.settle import numbers_fit, settle
 from difflang.elaborate.signatures import (
     both_size_and_value,
     captured_sizes,
@@ -114,10 +116,14 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
     terms = match_parameters(cx, decl, given, annotations)
     yield linear.told_by_body(cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations)
     yield linear.prove_given(cx, list(terms.values()))
+
+    def call(told: dict[str, Term]) -> Walk[Term]:
+        return specialized(cx, code, captures, told, annotations, args.span)
+
     if cx.root.definition and cx.host is not None and known_sizes(annotations, captures, terms):
         cx.root.definition = False  # a call in host code that is being checked is specialized as it will be
         try:
-            return (yield specialized(cx, code, captures, terms, annotations, args.span))
+            return (yield with_numbers(cx, terms, call))
         finally:
             cx.root.definition = True
     if cx.root.definition and not cx.root.opened and decl.result is not None and not has_open_names(decl):
@@ -125,7 +131,7 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)
             return detached(cx, result)
-    return (yield specialized(cx, code, captures, terms, annotations, args.span))
+    return (yield with_numbers(cx, terms, call))
 
 
 def specialized(
@@ -290,7 +296,9 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
             raise cx.error("DL0315", f"`{decl.name}` needs {clause.span.text}", clause.span, f"{sizes} here")
         cx.unifier.lenient = cx.root.definition
     if decl.result is not None:
-        no_new_sizes(decl.result, {*cx.annotations.bound, *cx.annotations.generics}, cx.annotations.unbound)
+        yields = any(isinstance(n, tree.Yield) for n in nodes(decl.body))
+        unbound = unbound_yields if yields else cx.annotations.unbound
+        no_new_sizes(decl.result, {*cx.annotations.bound, *cx.annotations.generics}, unbound)
     cx.root.result = decl.result
     result = yield walk(cx, without_jumps(decl.body))
     if isinstance(result, Poison):
@@ -303,13 +311,6 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
         result = held_to(decl.result, result, tail(decl.body).span, cx.annotations, decl.name)
         yield linear.prove_given(cx, [result])
     return result
-
-
-def tail(e: tree.Node) -> tree.Node:
-    """The expression that gives a body its value."""
-    while isinstance(e, tree.Block) and e.stmts:
-        e = e.stmts[-1]
-    return e
 
 
 def blame(session: Session, before: int, code: FnCode, span: Span) -> None:
@@ -379,6 +380,7 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
                 cx.scope.bind(name, size)
         result = yield body(cx, decl)
         found = pruned_type(type_of(result))
+        numbers_fit(cx.root.builder.eqns)
         session.found[decl] = Found(found, frozenset(cx.root.effects), frozenset(cx.root.calls))
     except Undecided:
         for error in unknown_in(cx, decl):

@@ -17,18 +17,20 @@ from difflang.check.reports import mistake
 from difflang.check.sums import holds
 from difflang.check.types import KeyType, LangType, RangeType, TupleType, leaf_types, mapped, show_type
 from difflang.elaborate.context import Context
+from difflang.elaborate.failure import Site, fail
 from difflang.elaborate.jumps import Until
 from difflang.elaborate.sums import nothing
 from difflang.elaborate.terms import Array, Past, Steps, Term, Tuple, rebuild, type_of
 from difflang.ir.graph import Value
-from difflang.ir.types import BOOL, Tensor
+from difflang.ir.types import BOOL, I32, Tensor
+from difflang.passes.yielded import ITEMS
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
     from difflang.elaborate.control import Branch
     from difflang.elaborate.sources import Source
 
-FLAG = Tensor(BOOL)
+FLAG, INDEX = Tensor(BOOL), Tensor(I32)
 
 # What a loop that reads a history calls its parts: names that no program has.
 HERE, NUMBER = " here", " number"
@@ -98,6 +100,23 @@ def histories(type: LangType, values: Iterator[Value], steps: Steps, *, backward
     return Past(type, tuple([next(values) for _ in leaf_types(type)]), steps, backwards)
 
 
+# ---- A length that only the run knows
+
+
+def within_room(cx: Context, e: tree.For | tree.While, over: Source) -> Source:
+    """What a loop of any length goes through if it yields: so many steps as there is room for items."""
+    room = Array(cx.emit("const", e.span, value=ITEMS, type=INDEX))
+    limit = room if isinstance(e, tree.While) else Array(cx.emit("min", e.span, over.limit.value, room.value))
+    return replace(over, limit=limit, room=ITEMS)
+
+
+def check_room(cx: Context, count: Value, span: Span) -> None:
+    """The failure of a loop that yields where there is no room for another item."""
+    if not cx.root.definition:
+        full = cx.emit("ge", span, count, cx.emit("const", span, value=ITEMS, type=INDEX))
+        fail(cx, full, Site(span, room="items"), span)
+
+
 # ---- Reading
 
 
@@ -122,7 +141,7 @@ def over_steps(cx: Context, loop: tree.For, over: Source, steps: Steps) -> tuple
     steps that are left do nothing.
     """
     item, here, last = over.item, steps.here, over.limit
-    if isinstance(loop, Until) and (over.backwards or steps.room is None):
+    if isinstance(loop, Until) and (over.backwards or steps.room == ITEMS):
         loop = unless_stopped(loop)
     if here is not None:
 

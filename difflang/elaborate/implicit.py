@@ -18,6 +18,7 @@ from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context
 from difflang.elaborate.expressions import captured
 from difflang.elaborate.functions import detached
+from difflang.elaborate.linear import of_any_variant
 from difflang.elaborate.names import bound_names, free_names
 from difflang.elaborate.signatures import is_dim
 from difflang.elaborate.tangents import tags_of
@@ -50,7 +51,7 @@ def solved(
     residual, slope = pair.items
     same_count(residual, x, equation.body.span)
     if tags_of(residual) or tags_of(x):
-        raise cx.not_yet("`by implicit` of a value whose variant only the run knows is", equation.body.span)
+        raise of_any_variant("the unknown of `by implicit`", equation.body.span, "`match` it around the call")
     if not active:
         return x, rebuild(tangent_type(type_of(x)), zeros(cx, tangent_type(type_of(x))))
     push = Closure(DerivativeCode("jvp", tuple((i,) for i in active)), (f,))

@@ -86,8 +86,9 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
     settle_results(cx, value)
     values = number_types(tangent_type(type_of(value)))
     if any(isinstance(tag.type, Tensor) and tag.type.shape for tag in (*tags, *tags_of(value))):
-        what = f"`{code}` in or of an array of enums or functions is"
-        raise cx.not_yet(what, args.span, "take it of one of them at a time, `[for s in shapes => …]`")
+        message = f"`{code}` in or of an array of enums or functions: of which numbers, only the run would know"
+        way = "take it of one of them at a time, `[for s in shapes => …]`"
+        raise cx.error("DL0411", message, args.span, "", way)
     if not points:
         raise without_tangent(f, wrt[0], parts[0], args.items[wrt[0][0]][1])
     if not values:

@@ -35,6 +35,7 @@ from difflang.syntax import tree
 from difflang.syntax.tree import syntax
 
 N = TypeVar("N", bound=tree.Node)
+HEADED = (tree.Checkpoint, tree.WithKey)  # blocks of another kind
 VALUED = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Return, tree.Yield)
 
 
@@ -114,6 +115,9 @@ class Writer:
                 done += yield self.kept(stmt)
             elif isinstance(stmt, tree.Block) and not rest:
                 return tree.Block(span, (*done, (yield self.whole(stmt.stmts, stmt.span))))
+            elif isinstance(stmt, HEADED) and not rest:
+                inner = yield self.whole(stmt.body.stmts, stmt.body.span)
+                return tree.Block(span, (*done, replace(stmt, body=inner)))
             elif isinstance(stmt, tree.If) and (moved := self.moved(stmt, rest)):
                 then = yield self.whole(moved[0], stmt.then.span)
                 other = yield self.whole(moved[1], (stmt.orelse or stmt).span)
@@ -274,6 +278,8 @@ class Writer:
             return (yield self.loop(stmt, flags))
         if isinstance(stmt, tree.Block):
             return (replace(stmt, stmts=(yield self.flagged(stmt.stmts, flags))),)
+        if isinstance(stmt, HEADED):
+            return (replace(stmt, body=replace(stmt.body, stmts=(yield self.flagged(stmt.body.stmts, flags)))),)
         if isinstance(stmt, tree.If):
             then = replace(stmt.then, stmts=(yield self.flagged(stmt.then.stmts, flags)))
             other = None
@@ -327,7 +333,9 @@ def asked_first(stmt: tree.Stmt) -> tree.Node | None:
             return stmt.subject
         case tree.For():
             return stmt.iterable
-        case tree.Block():
+        case tree.WithKey():
+            return stmt.key
+        case tree.Block() | tree.Checkpoint():
             return None
         case _:
             return stmt

@@ -19,11 +19,10 @@ from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, LambdaCode, MapCode
 from difflang.check.dtypes import DTypeVar, literal_dtype
 from difflang.check.reports import Undecided, mistake
-from difflang.check.sums import holds, joint
+from difflang.check.sums import joint
 from difflang.check.types import (
     FnType,
     LangType,
-    SumType,
     TupleType,
     leaf_types,
     pruned_type,
@@ -46,7 +45,7 @@ from difflang.elaborate.saying import quiet
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import captured_sizes, held_to
 from difflang.elaborate.sums import held_as
-from difflang.elaborate.tangents import number_types, numbers_of, tag_count, tags_of, tangent_of
+from difflang.elaborate.tangents import is_number, number_types, numbers_of, tag_count, tags_of, tangent_of
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -74,7 +73,8 @@ def linearized(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: Sequ
     traced = yield trace(cx, f, args, wrt)
     if traced.limit:
         way = f"`grad` keeps to it; leave `@memory` away where `{code.operator}` is used"
-        raise cx.not_yet(f"a limit on the memory of a `{code.operator}` is", args.span, way)
+        message = f"no limit on memory holds for what `{code.operator}` gives: a linear function keeps what it needs"
+        raise mistake("DL1014", message, (args.span, ""), help=way)
     yield result_with_tangent(cx, code.operator, f, traced, args, wrt)
     watch(cx, f, traced, args, wrt)
     parts = [differentiable_part(cx, args.items[position], path) for position, path in wrt]
@@ -137,24 +137,27 @@ def parted(code: MapCode, captures: Sequence[T]) -> tuple[Sequence[T], Sequence[
 # ---- Transposition
 
 
-def transpose(cx: Context, term: Term, span: Span) -> Walk[Term]:
-    """`transpose(L)` of a linear function. Errors: DL1102 for another one, DL1103 where nobody says what it takes."""
+def transpose(cx: Context, term: Term, span: Span, tags: Sequence[Value] = ()) -> Walk[Term]:
+    """`transpose(L)` of a linear function, of tangents with these `tags` if it is known which.
+
+    Errors: DL1102 for another one, DL1103 where nobody says what it takes, DL1107 where it takes other tags than these.
+    """
     match term:
         case Closure(code=MapCode()) | Opaque(type=FnType(linear=True)):
             return transposed(cx, term, span)
         case Closure(code=AscribedCode(type=FnType(linear=True) as type), captures=(f,)):
-            return (yield transpose_as(cx, f, type.params, span))
+            return (yield transpose_as(cx, f, type.params, span, tags))
         case Closure(code=LambdaCode() as code) if code.decl.linear:
-            return (yield transpose_as(cx, term, domain(cx, code, term, span), span))
+            return (yield transpose_as(cx, term, domain(cx, code, term, span), span, tags))
         case _:
             raise plain_function(term, span, "`transpose` takes a linear function")
 
 
-def transpose_as(cx: Context, f: Term, takes: Sequence[LangType], span: Span) -> Walk[Term]:
+def transpose_as(cx: Context, f: Term, takes: Sequence[LangType], span: Span, tags: Sequence[Value] = ()) -> Walk[Term]:
     """A linear function turned round that takes values of these types."""
     if isinstance(f, Closure) and isinstance(f.code, LambdaCode) and f.code.decl.linear:
-        return transposed(cx, (yield as_map(cx, f, takes, span)), span)
-    return (yield transpose(cx, f, span))
+        return transposed(cx, (yield as_map(cx, f, takes, span, tags)), span)
+    return (yield transpose(cx, f, span, tags))
 
 
 def transposed(cx: Context, map: Term, span: Span) -> Term:
@@ -169,7 +172,7 @@ def transposed(cx: Context, map: Term, span: Span) -> Term:
     return Closure(MapCode(back, code.gives, code.takes, code.graph), (*ours, *theirs, *residuals))
 
 
-def as_map(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[Term]:
+def as_map(cx: Context, f: Closure, takes: Sequence[LangType], span: Span, tags: Sequence[Value] = ()) -> Walk[Term]:
     """A linear lambda as a map: the derivative of a linear function, anywhere, is the function itself."""
     yield proved(cx, f, takes, span)
     takes = [settled_type(t) for t in takes]
@@ -178,12 +181,22 @@ def as_map(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Wa
         body = yield body_of(cx, f, takes, span)
         return Opaque(FnType(tuple(takes), body.gives, linear=True))
     cx.builder.span = span
-    if any(holds(type, (SumType,)) for type in takes):
-        raise cx.not_yet("`transpose` of a linear lambda of a value whose variant only the run knows is", span, HOW)
-    zeros = [rebuild(t, [cx.builder.const(0, leaf) for leaf in leaf_types(t)]) for t in takes]
+    if len(tags) != tag_count(whole):
+        raise of_any_variant("what a linear lambda that is turned round takes", span, HOW)
+    rest = iter(tags)
+    zeros = [
+        rebuild(t, [cx.builder.const(0, leaf) if is_number(leaf) else next(rest) for leaf in leaf_types(t)])
+        for t in takes
+    ]
     with quiet(cx):  # it is applied to nothing yet
         traced = yield trace(cx, f, Args(span, [(z, span) for z in zeros]), [(i, ()) for i in range(len(takes))])
-    return value_and_map(cx, traced, whole, [], span)[1]
+    return value_and_map(cx, traced, whole, tags, span)[1]
+
+
+def of_any_variant(what: str, span: Span, way: str) -> DifflangError:
+    """A linear equation in what has one variant or another: how many unknowns it has, only the run would know."""
+    message = f"{what} has a variant, or is a function, that only the run chooses"
+    return mistake("DL1107", message, (span, "of another variant it has other numbers"), help=way)
 
 
 HOW = "take the map from `linearize` at the value: there its variant is known"

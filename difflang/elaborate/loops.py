@@ -13,7 +13,7 @@ from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Context, walk, walks
 from difflang.elaborate.control import again, carried, closed
 from difflang.elaborate.failure import still_well
-from difflang.elaborate.histories import NUMBER, Yielded, collected, over_steps
+from difflang.elaborate.histories import NUMBER, Yielded, check_room, collected, over_steps, within_room
 from difflang.elaborate.jumps import Until
 from difflang.elaborate.operators import array
 from difflang.elaborate.saying import anew, quiet, well_of
@@ -238,18 +238,24 @@ def emit_loop(
     """The equation of a loop: what it yields, and how many steps it took. The variables stand for its results now."""
     carry = [v for b in variables if not isinstance(b.term, (int, Poly)) for v in leaves(b.term)]
     cx.builder.span = e.span
+    asked = kept(cx, e.span, over.rows)
+    open_ended = over.rows is None and (yielded is not None or "host" in asked)
+    if open_ended:
+        over = within_room(cx, e, over)
     operands = tuple(map(cx.builder.own, [over.limit.value, *consts, *carry, *over.arrays]))
     ys = [r.type for r in graphs[0].results[len(carry) :]]
     types = (INDEX, *[v.type for v in carry], *[stacked(t, over.rows) for t in ys])
     exact = over.length is not None and len(graphs) == 1
     attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.rows, "exact": exact}
-    attrs |= kept(cx, e.span, over.rows)
+    attrs |= asked
     results = iter(cx.builder.append(OPS["loop"], operands, types, tuple(graphs), **attrs, reverse=over.backwards))
     count = next(results)
     for binding in variables:
         old = binding.term
         assert not isinstance(old, (int, Poly))
         binding.term = again(old, rebuilt(type_of(old), results))
+    if open_ended:
+        check_room(cx, count, e.span)
     if yielded is None:
         return UNIT_TERM, count
     steps = None

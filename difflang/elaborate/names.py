@@ -45,6 +45,13 @@ def nodes(node: tree.Node) -> list[tree.Node]:
     return found
 
 
+def tail(e: tree.Node) -> tree.Node:
+    """The expression that gives a body its value."""
+    while isinstance(e, tree.Block) and e.stmts:
+        e = e.stmts[-1]
+    return e
+
+
 @lru_cache(maxsize=4096)
 def free_names(node: tree.Node) -> tuple[str, ...]:
     """Every name that is mentioned in a node, types included; names bound inside are among them."""

@@ -18,7 +18,8 @@ from difflang.elaborate.names import nodes
 from difflang.elaborate.numbers import OF_COMPLEX
 from difflang.elaborate.products import matmul
 from difflang.elaborate.saying import known_text
-from difflang.elaborate.terms import Array, Poison, Record, Static, Sum, Term, Text, Tuple, Variant, type_of
+from difflang.elaborate.spelling import quoted
+from difflang.elaborate.terms import Array, Past, Poison, Record, Static, Sum, Term, Text, Tuple, Variant, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.op import OPS, TypeMismatch
@@ -55,7 +56,11 @@ def array(cx: Context, term: Term, span: Span, what: str = "an array or a number
         return term
     if isinstance(term, Poison):
         raise Reported
-    way = 'texts are put together in one: `"{a}{b}"`' if isinstance(term, Text) else ""
+    way = ""
+    if isinstance(term, Text):
+        way = 'texts are put together in one: `"{a}{b}"`'
+    elif isinstance(term, Past):
+        way = f"fold a history with a comprehension or `reduce`: `sum(for v in {quoted(span, 'h')} => v)`"
     raise cx.error("DL0313", f"{what} is expected here", span, f"this is {show_type(type_of(term))}", way)
 
 

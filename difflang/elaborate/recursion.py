@@ -36,7 +36,7 @@ WELL = "well"  # what a group is told of failures before: one of its own ends th
 
 
 def result_type(cx: Context, code: FnCode, annotations: Annotations, span: Span) -> LangType:
-    """What a call of a function gives while its body is not known. Errors: DL0340, DL0801."""
+    """What a call of a function gives while its body is not known. Errors: DL0340, DL0341."""
     decl = code.decl
     if decl.result is None:
         raise mistake(
@@ -48,7 +48,9 @@ def result_type(cx: Context, code: FnCode, annotations: Annotations, span: Span)
         )
     type = annotations.type(decl.result)
     if holds(type, (FnType, ClosureType)):
-        raise cx.not_yet("recursion that gives a function is", span, "give what the function would be made of")
+        message = f"`{decl.name}` calls itself and gives a function: of how many parts, only the run would know"
+        way = "give the numbers that the function would be made of, or let a size, `n: dim`, say how deep it goes"
+        raise mistake("DL0341", message, (span, "called here"), (decl.name_span, ""), help=way)
     return type
 
 
@@ -123,7 +125,8 @@ def text_decides(cx: Context, making: Making, span: Span) -> DifflangError | Non
     if not any(m.taken is not None and holds(m.taken, (TextType,)) for m in group):
         return None
     name = making.code.decl.name
-    return cx.not_yet(f"a text that recursion gives decides within `{name}`: that is", span, "decide by what it takes")
+    message = f"`{name}` decides by a text that a call of itself gives: what that says, only the run would know"
+    return mistake("DL0342", message, (span, ""), help="decide by what it takes, or by a number that it gives")
 
 
 ALIKE = 2

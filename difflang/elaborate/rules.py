@@ -23,9 +23,10 @@ from difflang.elaborate import implicit, inverses, solves
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply
 from difflang.elaborate.context import FAILURE, Context, Instance, Reported, Rule, Session, walk
-from difflang.elaborate.functions import called, function_context, instantiate, operands_of, parameter_terms, tail
+from difflang.elaborate.functions import called, function_context, instantiate, operands_of, parameter_terms
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.leafwise import changes_along
+from difflang.elaborate.names import tail
 from difflang.elaborate.saying import given, heard
 from difflang.elaborate.settle import settle
 from difflang.elaborate.signatures import is_dim

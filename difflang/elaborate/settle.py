@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
-from difflang.check.dtypes import DTypeVar, settled
+from difflang.check.dtypes import DTypeParam, DTypeVar, pruned, settled
 from difflang.check.reports import in_range
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import DType, History, Tensor, Type
@@ -55,10 +55,24 @@ def settle_equation(eqn: Eqn) -> None:
             in_range(number, type.dtype, eqn.span)
 
 
+def numbers_fit(eqns: Sequence[Eqn]) -> None:
+    """Every number as written is one of its type's, as far as that type is known. Errors: DL0316."""
+    todo, seen = [eqns], set[Graph]()
+    while todo:
+        for eqn in todo.pop():
+            type = eqn.attrs.get("type")
+            dtype = pruned(type.dtype) if isinstance(type, Tensor) else None
+            if dtype is not None and not isinstance(dtype, (DTypeVar, DTypeParam)):
+                for number in numbers_in(eqn):
+                    in_range(number, dtype, eqn.span)
+            todo += [r.eqns for r in eqn.regions if r not in seen]
+            seen.update(eqn.regions)
+
+
 def numbers_in(eqn: Eqn) -> Iterable[float]:
     """The numbers that a constant is made of; of many the two ends, which stand for all."""
     data = eqn.attrs.get("data")
-    given = data if isinstance(data, Sequence) else [eqn.attrs.get("value")]
+    given: Iterable[Any] = [eqn.attrs.get("value")] if data is None else data
     found = [n for n in given if isinstance(n, (int, float)) and abs(n) < inf]
     return {min(found), max(found)} if found else ()
 

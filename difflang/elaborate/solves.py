@@ -5,18 +5,19 @@ A call is an equation that holds the solver for A and the same solver for the tr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode, MapCode
 from difflang.check.reports import mistake
-from difflang.check.sums import is_chosen
 from difflang.check.types import leaf_types, pruned_type, show_type, tangent_type
 from difflang.elaborate import linear
 from difflang.elaborate.context import FAILURE, Context, Instance
 from difflang.elaborate.functions import called, instantiate, operands_of
 from difflang.elaborate.saying import heard
+from difflang.elaborate.tangents import is_number, number_types, tag_count, tags_of
 from difflang.elaborate.terms import Closure, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
@@ -67,30 +68,27 @@ def call(
 ) -> Walk[Term]:
     """The equation of a solver applied."""
     roles = roles_of(code, rule)
-    name = roles.map
-    if is_chosen(type_of(terms[roles.rhs])):
-        raise cx.not_yet("`by linear_solve` for a right-hand side whose variant only the run knows is", span, MATCH)
-    back = yield linear.transpose(cx, terms[name], span)
+    name, rhs = roles.map, terms[roles.rhs]
+    back = yield linear.transpose(cx, terms[name], span, tags_of(rhs))
     forth = linear.transposed(cx, back, span)
-    same_space(code, forth, terms[roles.rhs], span)
+    same_space(code, forth, rhs, span)
     solve: Instance = yield instantiate(cx, code, (), {**terms, name: forth}, annotations, span)
     turned: Instance = yield instantiate(cx, code, (), {**terms, name: back}, annotations, span)
     given = {**terms, name: forth}
     operands = operands_of(cx, solve, list(given.values()), span)
-    at = place_of(given, roles.rhs)
-    count = len(leaves(given[roles.rhs]))
+    place, kinds = place_of(given, roles.rhs), [is_number(t) for t in leaf_types(type_of(rhs))]
+    at = [place + i for i, number in enumerate(kinds) if number]
     fails = solve.fails or turned.fails
     assert isinstance(forth, Closure) and isinstance(forth.code, MapCode)
-    apply = applied(forth.code, solve.graph, place_of(given, name), at, count)
-    graphs = (ordered(solve, at, count, fails), ordered(turned, at, count, fails), ordered_graph(apply, at, count, 0))
-    regions = (heard(cx, graphs[0]), *map(silent, graphs[1:]))
+    apply = applied(forth.code, solve.graph, place_of(given, name), at)
+    solver, other = [ordered(numbers_alone(i, kinds, fails), at) for i in (solve, turned)]
+    regions = (heard(cx, solver), silent(other), silent(ordered(apply, at)))
     types = tuple(r.type for r in regions[0].results)
-    order = [*operands[:at], *operands[at + count :], *operands[at : at + count]]
-    results = cx.builder.append(OPS["solved"], tuple(order), types, regions, consts=len(order) - count)
-    return called(cx, solve, results, fails, span)
-
-
-MATCH = "`match` it around the call"
+    order = [*[v for i, v in enumerate(operands) if i not in at], *[operands[i] for i in at]]
+    found = cx.builder.append(OPS["solved"], tuple(order), types, regions, consts=len(order) - len(at))
+    numbers, tags = iter(found), iter(tags_of(rhs))
+    results = [next(numbers if number else tags) for number in kinds]
+    return called(cx, solve, (*results, *numbers), fails, span)
 
 
 def same_space(code: FnCode, map: Term, rhs: Term, span: Span) -> None:
@@ -113,25 +111,31 @@ def place_of(terms: dict[str, Term], name: str) -> int:
     raise AssertionError(name)
 
 
-def ordered(instance: Instance, at: int, count: int, fails: bool) -> Graph:
-    """An instance with the right-hand side last, and a failure among its results if the other solver has one."""
-    return ordered_graph(instance.graph, at, count, 3 if fails and not instance.fails else 0)
+def numbers_alone(instance: Instance, kinds: Sequence[bool], fails: bool) -> Graph:
+    """An instance without the tags that it gives, which are those of the right-hand side.
 
-
-def ordered_graph(graph: Graph, at: int, count: int, words: int) -> Graph:
-    params = (*graph.params[:at], *graph.params[at + count :], *graph.params[at : at + count])
-    if not words:
-        return Graph(params, graph.eqns, graph.results, graph.name)
+    There is a failure among its results if the other solver has one.
+    """
+    graph = instance.graph
+    results = [r for i, r in enumerate(graph.results) if i >= len(kinds) or kinds[i]]
+    if fails == instance.fails:
+        return graph.with_results(results)
     builder = Builder()
-    env = {p: builder.param(p.type, p.hint) for p in params}
-    results = builder.inline(graph, *[env[p] for p in graph.params])
-    return builder.finish([*results, *[zeros(builder, t) for t in FAILURE]], name=graph.name)
+    outs = builder.inline(graph.with_results(results), *[builder.param(p.type, p.hint) for p in graph.params])
+    return builder.finish([*outs, *[zeros(builder, t) for t in FAILURE]], name=graph.name)
 
 
-def applied(code: MapCode, like: Graph, map_at: int, rhs_at: int, count: int) -> Graph:
+def ordered(graph: Graph, at: Sequence[int]) -> Graph:
+    """The graph with the params at these places last: the numbers of the right-hand side."""
+    params = (*[p for i, p in enumerate(graph.params) if i not in at], *[graph.params[i] for i in at])
+    return Graph(params, graph.eqns, graph.results, graph.name)
+
+
+def applied(code: MapCode, like: Graph, map_at: int, at: Sequence[int]) -> Graph:
     """The map itself as a graph of what its solver takes, the unknown in place of the right-hand side."""
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in like.params]
-    residuals = len(code.graph.params) - len(leaf_types(code.takes))
-    given = [*params[map_at : map_at + residuals], *params[rhs_at : rhs_at + count]]
+    first = map_at + tag_count(code.takes) + tag_count(code.gives)
+    residuals = len(code.graph.params) - len(number_types(code.takes))
+    given = [*params[first : first + residuals], *[params[i] for i in at]]
     return builder.finish(builder.inline(code.graph, *given), name=code.graph.name)

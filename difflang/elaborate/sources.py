@@ -38,7 +38,8 @@ INDEX = Tensor(I32)
 class Source:
     """What a loop goes through: its length if it is a size, else how many steps; the arrays it reads; its items.
 
-    Of histories the `steps` that made them are gone through, perhaps `backwards`.
+    Of histories the `steps` that made them are gone through, perhaps `backwards`. Of what only the run knows the length
+    there may be `room` for so many items.
     """
 
     length: Dim | None
@@ -47,11 +48,12 @@ class Source:
     item: Callable[[Array, list[Value]], Term]
     steps: Steps | None = None
     backwards: bool = False
+    room: Dim | None = None
 
     @property
     def rows(self) -> Dim | None:
-        """How many items the arrays have; nothing where they are no arrays."""
-        return self.length if self.steps is None else self.steps.room
+        """How many items the arrays have, those that a loop reads and those that it makes."""
+        return self.steps.room if self.steps is not None else self.room if self.length is None else self.length
 
 
 @walks(tree.Range)
@@ -104,6 +106,8 @@ def way_through(term: Term, span: Span) -> str:
     """How to go through what is neither a range nor an array."""
     if isinstance(term, Array) and term.tensor.dtype.is_integer:
         return f"a range is written `0..{quoted(span, 'n')}`"
+    if isinstance(term, Tuple) and len(term.items) > 1:
+        return "take the tuple apart and go through its parts side by side: `for (a, b) in zip(a, b)`"
     return fields_way(type_of(term))
 
 

@@ -94,8 +94,8 @@ def from_terms(terms: Mapping[Monomial, int]) -> Dim:
     left = {m: c for m, c in terms.items() if c}
     if not left:
         return 0
-    if len(left) == 1 and () in left:
-        return left[()]
+    if len(left) == 1:
+        return left[()] if () in left else Poly(tuple(left.items()))
     return Poly(tuple(sorted(left.items(), key=lambda term: (-len(term[0]), str(term[0])))))
 
 

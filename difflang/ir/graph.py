@@ -9,7 +9,7 @@ written to take four times as long to make.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from difflang.base.source import NOWHERE, Span
@@ -173,8 +173,18 @@ def inner_first(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
             order.append(graph)
         elif graph not in seen:
             seen.add(graph)
-            regions = [r for e in graph.eqns if e.regions for r in e.regions]
-            uses.update(regions)
             todo.append((graph, True))
-            todo += [(r, False) for r in reversed(regions)]
+            if regions := [r for e in graph.eqns if e.regions for r in e.regions]:
+                uses.update(regions)
+                todo += [(r, False) for r in reversed(regions)]
     return order, uses
+
+
+def regions_below(graphs: Sequence[Graph], opens: Callable[[Eqn], bool]) -> set[Graph]:
+    """The regions, at any depth, of the equations for which `opens` holds; the graphs come inner ones first."""
+    found: set[Graph] = set()
+    for outer in reversed(graphs):
+        for eqn in outer.eqns:
+            if outer in found or opens(eqn):
+                found.update(eqn.regions)
+    return found

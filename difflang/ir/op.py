@@ -114,6 +114,7 @@ class Op:
     linear_in: Rule | None = None  # of an op with regions: (eqn) -> which operands it is linear in together
     ends: bool = False  # inactive because the program asks for that: `stop`
     effect: str = ""  # "print": never dropped, merged or moved; its reference is given who is told, before its operands
+    stays: bool = False  # where its result lies is where it stands: never moved out of a loop
     elementwise: bool = False  # one result, of the operands' common shape
     lanes: Rule | None = None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n
     each: Rule | None = None  # (eqn, which operands have lanes, how many) -> how to do it in all at once, or None

@@ -155,8 +155,11 @@ class Walk:
                 self.loop(step, at, here)
             case "cond" | "call":
                 for inner in step.parts:
-                    given = [here.of(v) or self.new(v) for v in step.reads[len(step.reads) - len(inner.takes) :]]
-                    self.part(inner, given, [False] * len(given), [None] * len(inner.gives))
+                    reads = step.reads[len(step.reads) - len(inner.takes) :]
+                    given = [here.of(v) or self.new(v) for v in reads]
+                    owned = [step.kind == "call" and given.count(b) == 1 and here.ends(v, at)
+                             for v, b in zip(reads, given, strict=True)]  # fmt: skip
+                    self.part(inner, given, owned, [None] * len(inner.gives))
                 self.now += 1
                 here.buffer.update({v: self.new(v) for v in step.makes})
             case _:

@@ -61,6 +61,8 @@ class Chains:
         return found
 
     def hard(self, graph: Graph) -> bool:
+        if len(graph.eqns) <= DEPTH and not any([e.regions for e in graph.eqns]):
+            return False  # no chain is longer than its graph
         return len(graph.eqns) > LENGTH or self.depth(graph) > DEPTH
 
     def weight(self, eqn: Eqn) -> int:

@@ -2,33 +2,40 @@
 
 Derivatives are made that way: a branch's residuals are read in the same branch, a loop's by a loop of its own count.
 Lowering relies on it (see `ops.saved`), so it is looked at here: what a value is has a number (see `names`), and the
-steps of the one that reads must have the number of those that were saved.
+steps of the one that reads must have the number of those that were saved. Where a program reads a history elsewhere,
+what its loops yield is held in arrays instead (see `passes.yielded`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from difflang.base.diagnostics import DifflangError
 from difflang.ir.graph import Eqn, Graph, Value, inner_first
 from difflang.ir.op import OPS
 from difflang.ir.same import Keys, attrs_key
 from difflang.ir.types import History
-from difflang.lower.locations import placed
 from difflang.lower.names import EMPTY, Choice, Name, Names, Stack
 from difflang.ops.cond import cond
 from difflang.ops.loop import Form, loop
 from difflang.ops.map import map_
-from difflang.ops.saved import no_history
 from difflang.ops.say import silent
 from difflang.passes.dce import dce
 
 
-def refuse_strays(program: Graph) -> None:
-    """Errors: DL0801 for a history that is read elsewhere. Cost: one walk, a region looked at once where it stands."""
-    if any(isinstance(v.type, History) for g in inner_first(program)[0] for e in g.eqns for v in e.results):
-        walk = Walk()
+class Astray(Exception):
+    """A history is read elsewhere than its maker can be run again."""
+
+
+def astray(program: Graph) -> bool:
+    """Whether a history is read where it cannot be had. Cost: one walk, a region looked at once where it stands."""
+    if not any(isinstance(v.type, History) for g in inner_first(program)[0] for e in g.eqns for v in e.results):
+        return False
+    walk = Walk()
+    try:
         walk.graph(program, [walk.names.of(("param", i)) for i in range(len(program.params))], 0)
+    except Astray:
+        return True
+    return False
 
 
 class Walk:
@@ -56,10 +63,7 @@ class Walk:
         if key not in self.seen:
             env: dict[Value, Name] = dict(zip(graph.params, params, strict=True))
             for eqn in graph.eqns:
-                try:
-                    found = self.eqn(eqn, [env[v] for v in eqn.operands], depth)
-                except DifflangError as error:
-                    raise placed(error, eqn) from None
+                found = self.eqn(eqn, [env[v] for v in eqn.operands], depth)
                 env.update(zip(eqn.results, found, strict=True))
             self.seen[key] = [env[r] for r in graph.results]
         return self.seen[key]
@@ -69,7 +73,7 @@ class Walk:
         if rule is not None:
             return rule(eqn, given, depth)
         if any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
-            raise no_history()
+            raise Astray
         return self.results(eqn, given)
 
     def results(self, eqn: Eqn, given: Sequence[Name]) -> list[Name]:
@@ -81,14 +85,14 @@ class Walk:
         names, form, (step, *go) = self.names, Form.of(eqn), eqn.regions
         known = form.parts(given)
         if any(isinstance(v.type, History) for v in form.parts(eqn.operands).carry):
-            raise no_history()
+            raise Astray
         outs = self.results(eqn, given)
         steps = names.of(("every", form.length)) if form.exact else self.count(eqn, given) if go else known.first
         index = names.index(steps, depth)
         carry = [names.of(("carry", i), (*outs[:1], index)) for i in range(form.carry)]
         xs = form.parts(eqn.operands).xs
         if go and any(isinstance(x.type, History) for x in xs):
-            raise no_history()
+            raise Astray
         items = [self.item(x, n, (loop.name, form.length, steps, index)) for x, n in zip(xs, known.xs, strict=True)]
         gives = self.graph(step, [index, *known.consts, *carry, *items], depth + 1)[form.carry :]
         if go:
@@ -127,7 +131,7 @@ class Walk:
             return self.names.item(origin, index)
         if isinstance(x.type, History):
             if name != EMPTY:
-                raise no_history()
+                raise Astray
             return EMPTY if isinstance(x.type.item, History) else self.names.of("zero")
         return self.names.of("item", (name, index))
 
@@ -150,11 +154,11 @@ class Walk:
         if origin.truth == truth:
             return origin.sides[side]
         if isinstance(x.type, History):
-            raise no_history()
+            raise Astray
         return name
 
     def sum(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
         total = self.names.sum(given[0], given[1], eqn.results[0].type)
         if total is None:
-            raise no_history()
+            raise Astray
         return [total]

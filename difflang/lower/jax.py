@@ -21,9 +21,9 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.same import Keys
 from difflang.ir.types import History, Tensor
 from difflang.lower.chains import Chains, Segment, Step
-from difflang.lower.histories import refuse_strays
+from difflang.lower.histories import astray
 from difflang.lower.locations import Frames, placed
-from difflang.lower.moves import refuse_moves_in_lanes
+from difflang.lower.moves import without_moves_in_lanes
 from difflang.lower.regions import Census, census, refuse_too_large
 from difflang.passes.dce import dce
 
@@ -69,7 +69,8 @@ class Lowering:
     """Lowers one program. `platform` decides what is cut; shared functions are traced once. See `say` for `says`."""
 
     __slots__ = (
-        "chains", "counted", "frames", "functions", "jax", "keys", "lanes", "parts", "platform", "says", "shares"
+        "chains", "counted", "frames", "functions", "jax", "keys", "lanes", "parted", "parts", "platform", "says",
+        "shares",
     )  # fmt: skip
 
     def __init__(self, jax: ModuleType, platform: str = "cpu", says: Says = nobody) -> None:
@@ -82,6 +83,7 @@ class Lowering:
         self.keys = Keys()
         self.parts: dict[int, Callable[..., Any]] = {}
         self.counted: Census | None = None
+        self.parted = False  # within a function that XLA keeps apart, where it puts no axes in order
         self.lanes = 1  # how many copies of what is lowered run side by side
         self.shares: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
 
@@ -91,10 +93,11 @@ class Lowering:
         Errors: DL1010 if the program is too large; what the ops' rules refuse, at the equation's span.
         """
         if self.counted is None:
+            graph = without_moves_in_lanes(graph)
             self.counted = census(graph)
             refuse_too_large(graph, self.counted)
-            refuse_strays(graph)
-            refuse_moves_in_lanes(graph)
+            if astray(graph):
+                raise InternalError(f"{graph.name or 'this program'} reads a history where it cannot be had")
         env: Env = dict(zip(graph.params, arrays, strict=True))
         self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env)
         return [self.array(r, env) for r in graph.results]
@@ -128,7 +131,7 @@ class Lowering:
         found = [env[v] for v in eqn.operands]
         if not any([isinstance(x, Deferred) for x in found]):
             return found
-        if eqn.op.arranges:
+        if eqn.op.arranges and not self.parted:
             return [x if isinstance(x, Moved) else self.array(v, env) for v, x in zip(eqn.operands, found, strict=True)]
         if eqn.op.splats and not all([isinstance(x, Splat) for x in found]):
             pairs = zip(eqn.operands, found, strict=True)
@@ -193,8 +196,12 @@ class Lowering:
         """
         if self.platform != "cpu":
             return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
-        with set_xla_metadata(inlineable="false"):
-            return self.function(body)(*arrays)
+        before, self.parted = self.parted, True
+        try:
+            with set_xla_metadata(inlineable="false"):
+                return self.function(body)(*arrays)
+        finally:
+            self.parted = before
 
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
         """A function called. One called often is traced and lowered once; XLA copies it into its callers later."""

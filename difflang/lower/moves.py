@@ -1,31 +1,32 @@
-"""Refuses what cannot be moved to the host: lanes of a map, which JAX would have read by a gather there."""
+"""Lanes of a map keep what they keep where it is: of what is on the host JAX would have them read by a gather there."""
 
 from __future__ import annotations
 
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.ir.graph import Graph, inner_first
+from difflang.ir.graph import Eqn, Graph, Value, inner_first, regions_below
 from difflang.ops.map import map_
-from difflang.ops.offload import to_host
+from difflang.ops.offload import to_device, to_host
 
 
-def refuse_moves_in_lanes(graph: Graph) -> None:
-    """Errors: DL0801 at a map in whose lanes something is moved to the host."""
-    moving: set[Graph] = set()
-    for inner in inner_first(graph)[0]:
-        for eqn in inner.eqns:
-            within = not moving.isdisjoint(eqn.regions)
-            if within and eqn.op is map_:
-                raise refused(Label(eqn.span))
-            if within or eqn.op is to_host:
-                moving.add(inner)
+def without_moves_in_lanes(graph: Graph) -> Graph:
+    """The graph with nothing moved to the host, or back, inside maps; without such moves as it is. Cost: linear."""
+    graphs, _ = inner_first(graph)
+    if not any(e.op is to_host for g in graphs for e in g.eqns):
+        return graph
+    in_lanes = regions_below(graphs, lambda eqn: eqn.op is map_)
+    done: dict[Graph, Graph] = {}
+    for inner in graphs:
+        done[inner] = rewritten(inner, done, still=inner in in_lanes)
+    return done[graph]
 
 
-def refused(label: Label) -> DifflangError:
-    return DifflangError(
-        Diagnostic(
-            "DL0801",
-            "`@checkpoint(offload)` of a loop in a comprehension is not there yet",
-            (label,),
-            ("`sqrt` and `revolve` keep less, there too",),
-        )
-    )
+def rewritten(graph: Graph, done: dict[Graph, Graph], *, still: bool) -> Graph:
+    to: dict[Value, Value] = {}
+    eqns: list[Eqn] = []
+    for old in graph.eqns:
+        eqn = old.renamed(to)
+        if still and eqn.op in (to_host, to_device):
+            to[eqn.results[0]] = eqn.operands[0]
+        else:
+            eqns.append(eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn)
+    same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
+    return graph if same else graph.with_eqns(eqns).renamed_results(to)

@@ -3,6 +3,9 @@
 `checkpoint(*xs) {body}` gives the first results of its body; the others are what is saved. Its tangent is such an
 equation too, `again`, whose body computes anew what it needs before it uses it. What is computed `again` must not be
 found to be known already: no pass opens such an equation, and lowering keeps it apart from all around it.
+
+A block that a program writes saves what it is told to. One that the compiler makes may also be `cut`: it keeps the
+least from which the rest is cheaply made again.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from difflang.ir.layout import checkpoint_layout
 from difflang.ir.op import OPS, MaybeValue, Op, Solver
 from difflang.ir.types import Type
 from difflang.ops.call import call
+from difflang.ops.least_cut import least_cut
 from difflang.ops.regions import (
     Ad,
     Linearized,
@@ -35,7 +39,9 @@ from difflang.ops.regions import (
 from difflang.ops.residuals import rebuilt, steps_to
 
 
-def checkpoint_type(same: Solver, *types: Type, regions: tuple[Graph], results: int, again: bool) -> tuple[Type, ...]:
+def checkpoint_type(
+    same: Solver, *types: Type, regions: tuple[Graph], results: int, again: bool, cut: bool = False
+) -> tuple[Type, ...]:
     """checkpoint(*xs) {body} -> the body's first results."""
     params, made = regions[0].type
     alike(same, "checkpoint", types, params)
@@ -43,11 +49,15 @@ def checkpoint_type(same: Solver, *types: Type, regions: tuple[Graph], results: 
     return made[:results]
 
 
-def checkpoint_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool) -> list[Any]:
+def checkpoint_reference(
+    evaluate: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool, cut: bool = False
+) -> list[Any]:
     return evaluate(regions[0], *arrays)[:results]
 
 
-def checkpoint_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool) -> list[Any]:
+def checkpoint_lower(
+    lowering: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool, cut: bool = False
+) -> list[Any]:
     body = lowering.restricted(regions[0], regions[0].results[:results])
     return lowering.apart(body, *arrays) if again else lowering.call(body, *arrays)
 
@@ -60,16 +70,19 @@ def plain(eqn: Eqn, undone: bool) -> Eqn:
     return Eqn(call, eqn.operands, eqn.results, {"name": body.name or "checkpoint"}, (body,), eqn.span)
 
 
-def emitted(builder: Builder, body: Graph, operands: Sequence[Value], results: int, again: bool) -> list[Value]:
-    return list(builder.emit(checkpoint, operands, (body,), results=results, again=again))
+def emitted(
+    builder: Builder, body: Graph, operands: Sequence[Value], results: int, again: bool, cut: bool = False
+) -> list[Value]:
+    attrs: dict[str, Any] = {"cut": True} if cut else {}
+    return list(builder.emit(checkpoint, operands, (body,), results=results, again=again, **attrs))
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The operands and what is saved are the only residuals; the rest is computed again beside the tangents."""
-    count, again = len(eqn.results), eqn.attrs["again"]
-    lin, saved = remade(ad.linearize(eqn.regions[0], dxs.active), count)
+    count, again, cut = len(eqn.results), eqn.attrs["again"], eqn.attrs.get("cut", False)
+    lin, saved = remade(ad.linearize(eqn.regions[0], dxs.active), count, cut)
     made = lin.primal.results
-    outs = emitted(xs[0].home, lin.primal.with_results([*made, *saved]), xs, len(made), again)
+    outs = emitted(xs[0].home, lin.primal.with_results([*made, *saved]), xs, len(made), again, cut)
     if not any(lin.active):
         return outs[:count], [None] * count
     operands = [*residual_operands(lin, xs, outs[count:]), *dxs.present]
@@ -77,13 +90,17 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     return outs[:count], spread(dys, lin.active)
 
 
-def remade(lin: Linearized, count: int) -> tuple[Linearized, Values]:
-    """The linearization of the first results, of which the tangent computes all again that is not saved; what is."""
+def remade(lin: Linearized, count: int, cut: bool) -> tuple[Linearized, Values]:
+    """The linearization of the first results, of which the tangent computes all again that is not saved; what is.
+
+    With a `cut` all else is kept too that is dear to make, or what takes less and makes it cheaply.
+    """
     saved = lin.primal.results[count : len(lin.active)]
     active = lin.active[:count]
     tangent = lin.tangent.with_results(lin.tangent.results[: sum(active)])
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
-    again = steps_to(lin.residuals, {*lin.primal.params, *saved}, maker)
+    had = {*lin.primal.params, *saved}
+    again = steps_to(lin.residuals, had.union(least_cut(lin.primal, had, lin.residuals)) if cut else had, maker)
     return rebuilt(Linearized(lin.primal, tangent, lin.residuals, active), again), saved
 
 
@@ -134,6 +151,7 @@ checkpoint = OPS.declare(
         barrier=True,
         layout=checkpoint_layout,
         doc="""checkpoint(*operands) {body}: the first `results` of its body. Reverse mode keeps the operands and the
-        other results, and computes the rest `again`, in an equation that nothing is moved into or out of.""",
+        other results, and computes the rest `again`, in an equation that nothing is moved into or out of. With `cut` it
+        keeps, besides, the least from which no product, sum or draw need be computed again.""",
     )
 )

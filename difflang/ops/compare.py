@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from difflang.ir.graph import Value
@@ -149,11 +151,18 @@ def clamp_high(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
     return masked(d, z, logical_and.one(le.one(x, hi), le.one(lo, hi)))
 
 
+def clamp_lower(jax: Any, lo: Any, x: Any, hi: Any) -> Any:
+    """XLA's own takes numbers as bounds of an array, but no array as the bound of a number."""
+    shape = np.broadcast_shapes(lo.shape, x.shape, hi.shape)
+    return jax.lax.clamp(lo, x if x.shape == shape else jax.lax.full(shape, x), hi)
+
+
 clamp = elementwise(
     "clamp",
     jvp=(clamp_low, clamp_inside, clamp_high),
     reference=lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi),
-    lower=lambda jax, lo, x, hi: jax.lax.clamp(lo, x, hi),
+    lower=clamp_lower,
+    splats=True,
     accepts=REALS,
     samples=(Uniform(-1.0, -0.5), Uniform(-2.0, 2.0), Uniform(0.5, 1.0)),
     doc="""`x`, but not below `lo` nor above `hi` (`hi` where `lo > hi`). Units: u, u, u -> u.

@@ -25,7 +25,9 @@ def const_reference(*, value: complex, type: Tensor) -> Array:
 
 
 def const_lower(jax: Any, *, value: complex, type: Tensor) -> Any:
-    return jax.lax.full(type.shape, const_splat(value=value, type=type))
+    """As `lax.full`, without the conversion to the type that the number has already."""
+    number = const_splat(value=value, type=type)
+    return jax.lax.broadcast(number, type.shape) if type.shape else jax.lax.full((), number)
 
 
 def const_splat(*, value: complex, type: Tensor) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -36,25 +37,25 @@ ROOT, ROOT_REST, ROOT_SLOPE = -0.7517915246935645, 1.4956759177009883e-17, 0.431
 DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
 
-def tail(m: Any, x: Any) -> tuple[Any, Any]:
+def tail(m: Any, x: Any, by: Any) -> tuple[Any, Any]:
     """`exp(-x^2 / 2)`, and the probability beyond `|x|` over it."""
     z = m.minimum(m.abs(x), FAR)
-    return precise.gaussian(m, x, 0.5), precise.polynomial(TAIL, (z - 5.0) / (z + 5.0)) / (z + 1.0)
+    return precise.gaussian(m, x, 0.5), precise.polynomial(TAIL, (z - 5.0) / (z + 5.0), by) / (z + 1.0)
 
 
-def gelu_of(m: Any, x: Any) -> Any:
-    bell, beyond = tail(m, x)
+def gelu_of(m: Any, x: Any, by: Any = operator) -> Any:
+    bell, beyond = tail(m, x, by)
     return m.where(x < 0, m.maximum(x, -FAR) * (bell * beyond), x * (1.0 - bell * beyond))
 
 
-def gelu_slope_of(m: Any, x: Any) -> Any:
+def gelu_slope_of(m: Any, x: Any, by: Any = operator) -> Any:
     """`P(x) + x p(x)`: around its root a polynomial times the distance from it."""
-    bell, beyond = tail(m, x)
+    bell, beyond = tail(m, x, by)
     near = (x > -1.8) & (x < -0.35)
     z = m.clip(x, -1.8, -0.35)
     root = x.dtype.type(ROOT)
     rest = (ROOT - float(root)) + ROOT_REST
-    around = (z - root) * precise.polynomial(ROOT_QUOTIENT, (z + 1.075) / 0.725) - rest * ROOT_SLOPE
+    around = (z - root) * precise.polynomial(ROOT_QUOTIENT, (z + 1.075) / 0.725, by) - rest * ROOT_SLOPE
     moved = m.clip(x, -FAR, FAR) * DENSITY
     left, right = bell * (beyond + moved), 1.0 - bell * (beyond - moved)
     return m.where(near, around, m.where(x < 0, left, right))
@@ -78,13 +79,13 @@ gelu_slope = unary(
     "gelu_slope",
     jvp=gelu_slope_jvp,
     reference=gelu_slope_reference,
-    lower=in_f32_at_least(lambda jax, x: gelu_slope_of(jax.numpy, x)),
+    lower=in_f32_at_least(lambda jax, x: gelu_slope_of(jax.numpy, x, jax.lax)),
     doc="""The slope of `gelu`, `P(x) + x p(x)`. Units: 1 -> 1. Kinks: none.""",
 )
 gelu = unary(
     "gelu",
     jvp=lambda dx, y, x: dx * gelu_slope.one(x),
     reference=gelu_reference,
-    lower=in_f32_at_least(lambda jax, x: gelu_of(jax.numpy, x)),
+    lower=in_f32_at_least(lambda jax, x: gelu_of(jax.numpy, x, jax.lax)),
     doc="""Gaussian error linear unit, `x P(x)` with P the normal distribution. Units: 1 -> 1. Kinks: none.""",
 )

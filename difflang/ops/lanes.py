@@ -50,7 +50,7 @@ def counted(like: Value, shape: Sizes, axis: int) -> Value:
 def inside_axis(start: Value, last: Dim) -> Value:
     """Places of which those that would leave the array are moved inside."""
     least, most = (start.home.one("const", value=v, type=start.type) for v in (0, last))
-    return OPS["min"].one(OPS["max"].one(start, least), most)
+    return OPS["clamp"].one(least, start, most)
 
 
 # -------------------------------------------------------------------------------------------- windows

@@ -63,6 +63,13 @@ class Form(NamedTuple):
     def of(cls, eqn: Eqn) -> Form:
         return cls(**eqn.attrs)
 
+    @property
+    def thrifty(self) -> bool:
+        """Whether reverse mode computes again what the states that it keeps give, for want of room for every step."""
+        slots, steps = self.keep
+        every = isinstance(self.length, int) and steps == 1 and slots >= self.length
+        return self.keep != (0, 0) and not every
+
     def parts(self, values: Sequence[Any]) -> Parts:
         """Operands, or params of the step, or masks of either."""
         a, b = 1 + self.consts, 1 + self.consts + self.carry
@@ -172,7 +179,7 @@ def saving(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
     own = n > form.carry and form.length is None  # histories that the program made: they are read as they were
     undo = form.undo or (form.keep == (0, 0) and not own and more > 0 and reversible(step))
     attrs: Attrs = {**eqn.attrs, "undo": True} if undo else eqn.attrs
-    kinds = [*histories(eqn), *[undo or form.keep != (0, 0)] * more]
+    kinds = [*histories(eqn), *[undo or form.thrifty] * more]
     return giving(xs[0].home, xs, (step, *eqn.regions[1:]), attrs, kinds)
 
 

@@ -30,6 +30,7 @@ def move(name: str, space: str, doc: str) -> Op:
         accepts=(*NUMBERS, BOOL),
         samples=(Uniform(),),
         doc=doc,
+        stays=True,
     )
 
 

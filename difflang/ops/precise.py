@@ -8,6 +8,7 @@ rests on such a difference.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,11 +34,12 @@ def series(ratios: Any, t: Any) -> Any:
     return total
 
 
-def polynomial(coefficients: Sequence[float], x: Any) -> Any:
-    """By Horner's rule, highest power first."""
-    total = coefficients[0] * x + coefficients[1]
-    for c in coefficients[2:]:
-        total = total * x + c
+def polynomial(coefficients: Sequence[float], x: Any, by: Any = operator) -> Any:
+    """By Horner's rule, highest power first. `by` may be `jax.lax`, which is traced in half the time of operators."""
+    first, second, *rest = coefficients if by is operator else map(x.dtype.type, coefficients)
+    total = by.add(by.mul(first, x), second)
+    for c in rest:
+        total = by.add(by.mul(total, x), c)
     return total
 
 

@@ -23,10 +23,11 @@ def unfinished(*_: Any, **__: Any) -> NoReturn:
     raise InternalError("a function that calls itself was not made a loop of")
 
 
-def not_alone(span: Span, what: str) -> DifflangError:
-    """A call that stands where the function cannot be left and entered again. Errors: DL0801."""
+def in_rule(span: Span) -> DifflangError:
+    """A call in the rule of a function that it leads back to. Errors: DL1108."""
+    message = "a function calls itself inside a rule: a rule is a whole, and cannot be left and entered again"
     way = "call it outside, and pass its value on"
-    return DifflangError(Diagnostic("DL0801", f"{what} is not there yet", (Label(span, "this calls it"),), (way,)))
+    return DifflangError(Diagnostic("DL1108", message, (Label(span, "this calls it"),), (way,)))
 
 
 def of_no_order(span: Span) -> DifflangError:

@@ -146,7 +146,7 @@ def tied(loses: Value, dx: Value, y: Value, axes: Ints) -> Value:
 
 
 ROWS = 32  # XLA reduces so many numbers at once, and more in windows of so many
-FOLDS = 4
+FOLDS = 2  # each is three operations to trace and compile; four take a quarter off 100,000 elements, and add to few
 LITTLE = ROWS**2  # elements; so few are soon reduced either way
 
 
@@ -171,8 +171,9 @@ def with_vectors(name: str, combine: str) -> Rule:
 def rows_merged(lax: Any, x: Any, reduce: Any, merge: Any) -> Any:
     width = -(-x.size // ROWS)
     height = x.size // width
-    rows = lax.reshape(lax.slice(x, (0,), (height * width,)), (height, width))
-    return merge(reduce(rows, (0,)), lax.slice(x, (x.size - width,), (x.size,)))  # what is left over, some rows again
+    whole = x if height * width == x.size else lax.slice(x, (0,), (height * width,))
+    merged = reduce(lax.reshape(whole, (height, width)), (0,))
+    return merge(merged, lax.slice(x, (x.size - width,), (x.size,)))  # what is left over, some rows again
 
 
 def halves_merged(lax: Any, x: Any, merge: Any) -> Any:

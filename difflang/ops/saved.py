@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.ir.evaluate import zero_of
 from difflang.ir.graph import Graph
 from difflang.ir.types import History, Tensor, Type
@@ -126,14 +126,9 @@ def plus(jax: Any, x: Any, y: Any) -> Any:
     return jax.lax.bitwise_or(x, y) if x.dtype == np.bool_ else jax.lax.add(x, y)
 
 
-def no_history() -> DifflangError:
-    return DifflangError(
-        Diagnostic(
-            "DL0801",
-            "this derivative of a loop without a bound on its steps is not compiled yet",
-            helps=("take `jvp` where one direction is enough, or run it with `--engine interpret`",),
-        )
-    )
+def no_history() -> InternalError:
+    """Programs that read a history elsewhere than beside its maker do not come so far: see `lower.histories`."""
+    return InternalError("a history is read where it cannot be had")
 
 
 def too_many(runs: int, most: int) -> DifflangError:

@@ -72,7 +72,7 @@ def erfc_of(jax: Any, x: Any) -> Any:
     z = m.clip(x, 1.0, 40.0)
     head = precise.leading(m, z)
     lost = ((head * head - z * z) + 2.0 * head * (z - head)) + (z - head) * (z - head)
-    middle = precise.gaussian(m, x) * precise.polynomial(SCALED_COMPLEMENT, (m.clip(x, 0.5, 1.0) - 0.75) * 4.0)
+    middle = precise.gaussian(m, x) * precise.polynomial(SCALED_COMPLEMENT, (m.clip(x, 0.5, 1.0) - 0.75) * 4.0, jax.lax)
     there = jax.lax.erfc(x)
     return m.where(x > 1.0, there * (1.0 - lost), m.where(x > 0.5, middle, there))
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ops.call import call
 from difflang.ops.invertible import invertible
 from difflang.ops.reader import View, Walk, sources
 from difflang.ops.saved import Given, Sum
@@ -30,12 +30,20 @@ from difflang.ops.tape import Array, Arrays, Steps, one, zero
 
 
 def reversible(step: Graph) -> bool:
-    """Whether something in a step, or in what it calls, can be undone."""
-    return any(e.op is invertible or (is_call(e) and reversible(e.regions[0])) for e in step.eqns)
+    """Whether something in a step, or in what it calls, can be undone. Cost: one walk."""
+    seen, todo = {step}, [step]
+    while todo:
+        for eqn in todo.pop().eqns:
+            if eqn.op is invertible:
+                return True
+            if is_call(eqn) and eqn.regions[0] not in seen:
+                seen.add(eqn.regions[0])
+                todo.append(eqn.regions[0])
+    return False
 
 
 def is_call(eqn: Eqn) -> bool:
-    return eqn.op is OPS["call"]
+    return eqn.op is call
 
 
 def taken_back(step: Graph, first: int, carry: int, places: Sequence[int]) -> tuple[Graph, list[int]] | None:
@@ -46,13 +54,13 @@ def taken_back(step: Graph, first: int, carry: int, places: Sequence[int]) -> tu
     begins at: they are the state that must be known.
     Cost: a walk for each time that the way turns.
     """
-    builder = Builder()
+    step, builder = opened(step), Builder()
     params = [builder.param(p.type, p.hint) for p in step.params]
     carries = range(first, first + carry)
     env: dict[Value, Value] = {}
     for i, (inside, param) in enumerate(zip(step.params, params, strict=True)):
         env.setdefault(step.results[i - first] if i in carries else inside, param)
-    waiting = called_inline(step)
+    waiting = list(step.eqns)
     while left := [eqn for eqn in waiting if not followed(builder, eqn, env)]:
         if len(left) == len(waiting):
             break
@@ -70,20 +78,21 @@ def taken_back(step: Graph, first: int, carry: int, places: Sequence[int]) -> tu
     return Graph(taken, tuple(reversed(kept)), tuple(before), step.name), begins
 
 
-def called_inline(graph: Graph) -> list[Eqn]:
-    """The equations of a graph, with those of calls in which something can be undone in their place."""
-    found: list[Eqn] = []
-    for eqn in graph.eqns:
-        if not is_call(eqn) or not reversible(eqn.regions[0]):
-            found.append(eqn)
+def opened(step: Graph) -> Graph:
+    """A step with the body of each function that it calls in its place, if something in that can be undone."""
+    done: dict[Graph, Graph] = {}
+    for graph in inner_first(step)[0]:
+        if not any(e.op is invertible or (is_call(e) and e.regions[0] in done) for e in graph.eqns):
             continue
-        body = eqn.regions[0]
-        to = dict(zip(body.params, eqn.operands, strict=True)) | dict(zip(body.results, eqn.results, strict=True))
-        for inner in called_inline(body):
-            to.update({r: Value(r.type, r.home) for r in inner.results if r not in to})
-            results = tuple([to[r] for r in inner.results])
-            found.append(Eqn(inner.op, tuple([to[v] for v in inner.operands]), results, inner.attrs, inner.regions))
-    return found
+        builder = Builder()
+        env = {p: builder.param(p.type, p.hint) for p in graph.params}
+        for eqn in graph.eqns:
+            operands = [env[v] for v in eqn.operands]
+            body = done.get(eqn.regions[0]) if is_call(eqn) else None
+            results = builder.copy(eqn, tuple(operands)) if body is None else builder.inline(body, *operands)
+            env.update(zip(eqn.results, results, strict=True))
+        done[graph] = builder.finish([env[r] for r in graph.results], name=graph.name)
+    return done.get(step, step)
 
 
 def followed(builder: Builder, eqn: Eqn, env: dict[Value, Value]) -> bool:

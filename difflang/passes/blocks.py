@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values, inner_first
-from difflang.ops.recur import not_alone, of_no_order, recur
+from difflang.ops.recur import in_rule, of_no_order, recur
 from difflang.passes.cycles import cycle
 
 WORD = 3  # the values of a failure
@@ -112,7 +112,7 @@ class Blocks:
         return tuple([v for i, v in enumerate(operands) if (function, i) not in self.constants])
 
     def function(self, number: int) -> None:
-        """Cut a function into blocks. Errors: DL0801 for a call where a function cannot be cut."""
+        """Cut a function into blocks. Errors: DL0410, DL1108 for a call where a function cannot be cut."""
         member = self.members[number]
         self.look_into(member.graph)
         params = member.graph.params
@@ -211,13 +211,12 @@ class Blocks:
 
 
 def refused(eqn: Eqn) -> DifflangError:
-    """A call that stands in what is no piece of code. Errors: DL0410 in a derivative, DL0801 in a rule."""
+    """A call that stands in what is no piece of code. Errors: DL0410 in a derivative, DL1108 in a rule."""
     if eqn.op.expand is not None:
         return of_no_order(eqn.span)
-    return not_alone(eqn.span, f"a function that calls itself inside {STANDING.get(eqn.op.name, eqn.op.name)}")
-
-
-STANDING = {"ruled": "a rule", "solved": "a rule"}
+    if eqn.op.name not in ("ruled", "solved"):
+        raise InternalError(f"a function that calls itself inside {eqn.op}")
+    return in_rule(eqn.span)
 
 
 def free(piece: Piece) -> dict[Value, None]:

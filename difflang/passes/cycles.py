@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, I32, History, Tensor, Type, item_of
 from difflang.ops.loop_back import cut
-from difflang.ops.recur import not_alone
 from difflang.ops.regions import zeros
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ class Cycle:
 
     @classmethod
     def of(cls, eqn: Eqn) -> Cycle:
-        """Errors: DL0801 for a loop that gives something at each of a number of steps that only the run knows."""
+        """Errors: InternalError for a loop with histories: what loops yield is in arrays here."""
         if any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
-            raise not_alone(eqn.span, "a function that calls itself inside a loop of unknown length that yields")
+            raise InternalError("a function that calls itself inside a loop with histories")
         consts, carry, length = eqn.attrs["consts"], eqn.attrs.get("carry", 0), eqn.attrs["length"]
         first = int(eqn.op.name == "loop")
         at = (first, first + consts, first + consts + carry)
@@ -80,7 +80,7 @@ class Writer:
 
 
 def cycle(blocks: Blocks, eqn: Eqn, rest: Piece) -> Piece:
-    """The code that enters a loop; `rest` is the code after it. Errors: DL0801."""
+    """The code that enters a loop; `rest` is the code after it."""
     from difflang.passes.blocks import Block, Branch, Jump, Piece, pruned
 
     it = Cycle.of(eqn)

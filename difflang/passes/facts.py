@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.ir.builder import region
-from difflang.ir.graph import Eqn, Value
+from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, F64, I32, Tensor
 from difflang.passes.shapes import apply, filled, ints, on_ints, on_matrix, on_vector
@@ -86,11 +86,10 @@ def flag(to: Rewriter, eqn: Eqn) -> Found:
 
 def spread_late(to: Rewriter, eqn: Eqn) -> Found:
     """What is computed of arrays that repeat along an axis is computed once, and repeated along it afterwards."""
+    if not spreads_alone(to, eqn.operands):
+        return None
     shape = tensor(eqn.results[0]).shape
     spreads = [to.maker(v, "broadcast") for v in eqn.operands]
-    numbers = [to.number(v) for v in eqn.operands]
-    if not any(spreads) or any(s is None and n is None for s, n in zip(spreads, numbers, strict=True)):
-        return None
     axes = tuple(sorted({a for s in spreads if s is not None for a in ints(s.attrs["axes"])}))
     if all(size == 1 or a in axes for a, size in enumerate(shape)):
         return None
@@ -105,6 +104,30 @@ def spread_late(to: Rewriter, eqn: Eqn) -> Found:
             operands += to.emit(made, "broadcast", made.operands[0], shape=inner, axes=places)
     (once,) = to.emit(eqn, eqn.op.name, *operands, **eqn.attrs)
     return to.emit(eqn, "broadcast", once, shape=shape, axes=axes)
+
+
+def spreads_alone(to: Rewriter, operands: Sequence[Value]) -> bool:
+    """Whether all operands repeat along axes or are known numbers, and one of them repeats."""
+    found = False
+    for operand in operands:
+        made = to.made.get(operand)
+        if made is None:
+            return False
+        if made.op.name == "broadcast":
+            found = True
+        elif to.number(operand) is None:
+            return False
+    return found
+
+
+def in_place(to: Rewriter, eqn: Eqn) -> Found:
+    """Positions counted along an axis lie within bounds that no count along it reaches beyond."""
+    low, counted, high = eqn.operands
+    iota, least, most = to.maker(counted, "iota"), to.number(low), to.number(high)
+    if iota is None or least is None or most is None or isinstance(least, complex) or isinstance(most, complex):
+        return None
+    size = tensor(counted).shape[iota.attrs["axis"]]
+    return [counted] if isinstance(size, int) and least <= 0 and most >= size - 1 else None
 
 
 def reduced_once(to: Rewriter, eqn: Eqn) -> Found:
@@ -142,6 +165,16 @@ def spread_over(x: Value, *axes: int) -> Value:
     return apply("broadcast", x, shape=(3, 3, 3), axes=axes)
 
 
+def counted(low: int, high: int, axis: int) -> Graph:
+    type = Tensor(I32, (2, 3))
+
+    def body(x: Value) -> list[Value]:
+        iota = x.home.one("iota", type=type, axis=axis)
+        return [apply("clamp", filled(iota, low), iota, filled(iota, high))]
+
+    return region([type], body)
+
+
 ELEMENTWISE = tuple([name for name, op in OPS.items() if op.elementwise])
 
 FACTS = (
@@ -175,6 +208,12 @@ FACTS = (
             on_vector(lambda x: spread_over(x, 1) / filled(x, 3.0, Tensor(F64, (3, 3, 3)))),
             on_ints(lambda x: apply("select", spread_over(apply("lt", x, filled(x, 2)), 0), *[spread_over(x, 2)] * 2)),
         ),
+    ),
+    Guarded(
+        ("clamp",),
+        in_place,
+        (lambda: counted(0, 1, axis=0), lambda: counted(-3, 2, axis=1), lambda: counted(0, 7, axis=1)),
+        need=(1, "iota"),
     ),
     Guarded(
         ("reduce_any", "reduce_all", "reduce_max", "reduce_min"),

@@ -86,7 +86,7 @@ def invariant(region: Graph, fixed: dict[Value, Value]) -> list[Eqn]:
     known = set(fixed)
     found: list[Eqn] = []
     for eqn in region.eqns:
-        if all(v in known for v in eqn.operands) and not eqn.effectful and ends(eqn):
+        if all(v in known for v in eqn.operands) and not eqn.effectful and not eqn.op.stays and ends(eqn):
             known.update(eqn.results)
             found.append(eqn)
     return found

@@ -15,7 +15,7 @@ def inline(graph: Graph) -> Graph:
     A history is read beside its maker (see `ops.saved`), which lowering puts in one place in any case.
     Cost: linear in what it gives.
     """
-    return Inliner(graph).graph(graph)
+    return Inliner(graph).graph(graph) if any([e.regions for e in graph.eqns]) else graph
 
 
 class Inliner:

@@ -41,7 +41,7 @@ def machine(
 
     Shapes: takes what a call of it gives, then what the group shares; gives its results and a failure, which is
             `overflow` where there were too few frames, or too few steps.
-    Errors: DL0801 for a call that stands in a loop, a comprehension or a derivative.
+    Errors: DL0410 for a call that stands in a derivative, DL1108 in a rule.
     Cost:   linear in the equations of the group.
     """
     builder = Builder(span=span)

@@ -7,7 +7,7 @@ of both. There it is an ordinary `while`, whose steps give a history.
 
 from __future__ import annotations
 
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.graph import Eqn, Graph, Value, inner_first, regions_below
 from difflang.ir.op import OPS
 from difflang.passes.machine import FOREVER, INDEX, STEPS
 
@@ -18,11 +18,9 @@ def endless_where_repeated(graph: Graph) -> Graph:
     Those that have been differentiated already stay as they are. Cost: linear.
     """
     graphs, _ = inner_first(graph)
-    repeated: set[Graph] = set()
-    for outer in reversed(graphs):
-        for eqn in outer.eqns:
-            if outer in repeated or "length" in eqn.attrs:
-                repeated.update(eqn.regions)
+    if not any([is_bounded_machine(e) for inner in graphs for e in inner.eqns if e.regions]):
+        return graph
+    repeated = regions_below(graphs, lambda eqn: "length" in eqn.attrs)
     done: dict[Graph, Graph] = {}
     for inner in graphs:
         done[inner] = changed(inner, done, endless=inner in repeated)

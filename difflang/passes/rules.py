@@ -15,7 +15,7 @@ from difflang.ir.builder import region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, COMPLEXES, F16, F32, F64, FLOATS, I32, INTEGERS, NUMBERS, U8, DType, Tensor
-from difflang.ops.compare import logical_and, logical_not, logical_or
+from difflang.ops.compare import eq, logical_and, logical_not, logical_or
 from difflang.ops.linear import conj, select
 
 Program = Callable[..., Value]
@@ -56,6 +56,10 @@ def truth(like: Value, value: bool) -> Value:
     return like.home.const(value, like.type)
 
 
+def number(like: Value, value: int) -> Value:
+    return like.home.const(value, like.type)
+
+
 RULES = (
     # floats: the neutral element of a sum is -0.0; a constant stands last, see `facts`
     rule(lambda x: x + (-0.0), lambda x: x, on=FLOATS),
@@ -70,6 +74,7 @@ RULES = (
     rule(lambda x: x - 0, lambda x: x, on=INTEGERS),
     rule(lambda x: x * 1, lambda x: x, on=INTEGERS),
     rule(lambda x: 0 - x, lambda x: -x, on=INTEGERS),
+    rule(lambda x: select.one(eq.one(x, number(x, 0)), number(x, 0), x), lambda x: x, on=INTEGERS),
     # signs
     rule(lambda x: -(-x), lambda x: x, on=NUMBERS),  # noqa: B002
     rule(lambda x, y: x + -y, lambda x, y: x - y, on=NUMBERS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -55,10 +55,15 @@ class Rewriter:
     def add(self, eqn: Eqn) -> Sequence[Value]:
         """The equation's results: its own, or those of what it was rewritten to."""
         rules = self.rules.get(eqn.op.name)
-        for rewrite in rules.that_may_match(self, eqn) if rules is not None else ():
-            found = rewrite(self, eqn)
-            if found is not None:
-                return found
+        if rules is not None:
+            for rewrite in rules.always:
+                if (found := rewrite(self, eqn)) is not None:
+                    return found
+            for place, makers in rules.needing.items():
+                made = self.made.get(eqn.operands[place])
+                for rewrite in makers.get(made.op.name, ()) if made is not None else ():
+                    if (found := rewrite(self, eqn)) is not None:
+                        return found
         self.keep(eqn)
         return eqn.results
 
@@ -213,13 +218,6 @@ class Rules:
             self.always.append(rewrite)
         else:
             self.needing.setdefault(need[0], {}).setdefault(need[1], []).append(rewrite)
-
-    def that_may_match(self, rewriter: Rewriter, eqn: Eqn) -> Iterator[Rewrite]:
-        yield from self.always
-        for place, makers in self.needing.items():
-            made = rewriter.made.get(eqn.operands[place])
-            if made is not None:
-                yield from makers.get(made.op.name, ())
 
 
 @cache

@@ -10,6 +10,7 @@ from difflang.ir.graph import Eqn, Graph, Value, inner_first
 from difflang.ir.types import History, Tensor
 
 Numbers = Callable[[str], Dim]
+PLAIN = frozenset((int, float, complex, bool, str))  # most attributes, and most of what is in them: they have no names
 
 
 def sized(graph: Graph, number: Numbers) -> Graph:
@@ -50,15 +51,17 @@ def replaced(graph: Graph, number: Numbers, done: dict[Graph, Graph]) -> Graph:
 
 def told(attr: Any, number: Numbers) -> Any:
     """A type or an attribute with numbers for names; the same object where it has none."""
+    if type(attr) in PLAIN:
+        return attr
     match attr:
         case Poly():
             return substitute(attr, number)
         case Tensor(dtype, shape):
-            return Tensor(dtype, told(shape, number)) if any(isinstance(n, Poly) for n in shape) else attr
+            return attr if PLAIN.issuperset(map(type, shape)) else Tensor(dtype, told(shape, number))
         case History(item):
             inner = told(item, number)
             return attr if inner is item else History(inner)
-        case tuple():
+        case tuple() if not PLAIN.issuperset(map(type, attr)):
             items = tuple([told(x, number) for x in attr])
             return attr if all(a is b for a, b in zip(items, attr, strict=True)) else items
         case _:

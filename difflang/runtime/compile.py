@@ -16,13 +16,16 @@ from jax.sharding import SingleDeviceSharding
 from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.ir.evaluate import Says, nobody, numpy_dtype
-from difflang.ir.graph import Graph, inner_first
+from difflang.ir.graph import Eqn, Graph, inner_first
 from difflang.ir.types import Tensor
 from difflang.lower.jax import Lowering
+from difflang.lower.moves import without_moves_in_lanes
 from difflang.runtime.values import concrete_array, converter
 
 Array = Any
 Tracer = jax.core.Tracer
+
+IN_ORDER = {"xla_gpu_deterministic_ops": True}  # a CPU and a TPU have one order anyway; on a GPU XLA sorts, then sums
 
 
 class Device(Protocol):
@@ -39,10 +42,13 @@ class Executable:
     the program says: all of it, by the time that a call outside of traces is over.
     """
 
-    __slots__ = ("compiled", "converters", "device", "graph", "lock", "made", "plain", "says")
+    __slots__ = ("compiled", "converters", "device", "graph", "in_order", "lock", "made", "plain", "says")
 
-    def __init__(self, graph: Graph, device: Device | None = None, says: Says = nobody) -> None:
+    def __init__(
+        self, graph: Graph, device: Device | None = None, says: Says = nobody, *, in_order: bool = False
+    ) -> None:
         self.graph = graph
+        self.in_order = in_order  # whether what is added up at one place is so in an order that is always the same
         self.says = says
         self.device = device
         self.converters = tuple([converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)])
@@ -89,14 +95,15 @@ class Executable:
 
     @property
     def notes(self) -> tuple[Diagnostic, ...]:
-        """What this device does not do as the program says. Warning DL0602: it moves nothing to a host."""
-        if platform_of(self.device) != "cpu":
+        """What is not done as the program says. Warning DL0602: nothing is moved, by this device or in lanes."""
+        asked, moved = moves(self.graph), moves(without_moves_in_lanes(self.graph))
+        if platform_of(self.device) == "cpu" and asked:
+            message = "this device has no memory but the host's: what a loop keeps stays where it is"
+        elif len(moved) < len(asked):
+            message = "what a loop in a comprehension keeps stays where it is: its lanes are not moved to the host"
+        else:
             return ()
-        moves = [eqn for g in inner_first(self.graph)[0] for eqn in g.eqns if eqn.op.name == "to_host"]
-        if not moves:
-            return ()
-        label = Label(moves[0].span)
-        message = "this device has no memory but the host's: what a loop keeps stays where it is"
+        label = Label(next(e.span for e in asked if len(moved) == len(asked) or e not in moved))
         return (Diagnostic("DL0602", message, (label,), ("`sqrt` and `revolve` keep less",), severity="warning"),)
 
     def build(self) -> Callable[..., list[Array]]:
@@ -106,9 +113,14 @@ class Executable:
                 self.plain = frozenset([concrete_array()])
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
                 program = lowered(self.graph, platform_of(self.device), sharding, says=self.says)
-                self.made = made = compiled(program, self.graph)
+                self.made = made = compiled(program, self.graph, IN_ORDER if self.in_order else None)
                 self.compiled = said_out(made) if self.graph.effectful else made
         return self.compiled
+
+
+def moves(graph: Graph) -> list[Eqn]:
+    """The equations that move something to the host."""
+    return [eqn for g in inner_first(graph)[0] for eqn in g.eqns if eqn.op.name == "to_host"]
 
 
 def said_out(program: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
@@ -122,9 +134,9 @@ def said_out(program: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
     return called
 
 
-def compile(graph: Graph, device: Device | None = None, says: Says = nobody) -> Executable:
-    """A callable for one concrete graph, on that device or the default one."""
-    return Executable(graph, device, says)
+def compile(graph: Graph, device: Device | None = None, says: Says = nobody, *, in_order: bool = False) -> Executable:
+    """A callable for one concrete graph, on that device or the default one; see `Executable` for `in_order`."""
+    return Executable(graph, device, says, in_order=in_order)
 
 
 def lower_for(graph: Graph, platform: str, *, debug_info: bool = False) -> str:
@@ -139,11 +151,11 @@ def lowered(
     lowering_platforms: tuple[str, ...] | None = None,
     says: Says = nobody,
 ) -> Any:
-    """The program in JAX's own lowered form. Errors: DL0801 for another platform than this one, if it prints."""
+    """The program in JAX's own lowered form. Errors: DL1221 for another platform than this one, if it prints."""
     if graph.effectful and lowering_platforms not in (None, (jax.default_backend(),)):
         ways = ("do that on a machine where it will run, or leave out what it prints",)
-        message = f"to lower a program that prints for `{platform}`, from another machine, is not there yet"
-        raise DifflangError(Diagnostic("DL0801", message, helps=ways))
+        message = f"a program that prints calls back to its own process: none can be lowered here for `{platform}`"
+        raise DifflangError(Diagnostic("DL1221", message, helps=ways))
     with jax.enable_x64(True), paused():
         return traced(graph, platform, sharding, says).lower(lowering_platforms=lowering_platforms)
 

@@ -21,3 +21,8 @@ def find(name: str) -> Any:
         near = nearest(name, [*PLATFORMS, *here]) if name not in PLATFORMS else None
         way = f"did you mean `{near}`?" if near else f"here there is {', '.join(here)}"
         raise DifflangError(Diagnostic("DL0601", f"there is no device `{name}` here", (), (way,))) from None
+
+
+def here() -> list[tuple[str, str]]:
+    """The name and kind of each device of this machine."""
+    return [(f"{d.platform}:{d.id}", str(d.device_kind)) for d in jax.devices()]

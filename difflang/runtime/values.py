@@ -15,7 +15,7 @@ import jax.core
 import ml_dtypes
 import numpy as np
 
-from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.types import DTYPES, DType, Tensor, Type
 
@@ -30,7 +30,7 @@ def converter(type: Type, name: str) -> Convert:
     Errors: DL1201 another element type, DL1202 another shape, DL1205 a number that does not fit, DL1206 no array.
     """
     if not isinstance(type, Tensor):
-        raise DifflangError(Diagnostic("DL0801", f"{name}: a {type} cannot be given from outside"))
+        raise InternalError(f"{name}: a {type} is no param of a program")
     dtype = numpy_dtype(type.dtype)
     shape = tuple([int(n) for n in type.shape if isinstance(n, int)])
     largest = float(ml_dtypes.finfo(dtype).max) if type.dtype.is_float and not shape else -1.0

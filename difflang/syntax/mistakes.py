@@ -59,8 +59,11 @@ MISTAKES = (
             (("FLOAT",),), r"\.[0-9]\w*"),
     Mistake("DL0116", "x = 1.", "operand kind", "a float has digits on both sides of its point", "write `1.0`",
             (("FLOAT",),), r"[0-9][0-9_]*\.(?!\w)"),
-    Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`; there is no "
-            "suffix but the `j` of imaginary numbers, and no hexadecimal number",
+    Mistake("DL0116", "x = 2i", "kind", "this is not a number", "an imaginary number ends in `j`, as in `2j`",
+            (("FLOAT",),), r"[0-9][0-9_.]*i\b"),
+    Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`, between an "
+            "amount of memory and its unit a space, `64 MiB`; there is no suffix but the `j` of imaginary numbers, and "
+            "no hexadecimal number",
             (("FLOAT",), ("NAME",)), r"[0-9][\w.]*"),
     Mistake("DL0128", "// comment\nx = 1", "at operand", "a comment begins with `#`", "", (DROP,), r"//[^\n]*"),
     Mistake("DL0128", "/* comment */\nx = 1", "operand", "a comment begins with `#`", "", (DROP,),
@@ -241,6 +244,16 @@ HEADS = {
     **dict.fromkeys(("assert", "host", "import", "let", "pub", "return", "var", "yield"), True),
     **dict.fromkeys(("bench", "enum", "extern", "for", "match", "record", "rule", "test", "while"), False),
 }
+TYPES = (
+    *(f"{kind}{bits}" for kind in "iu" for bits in (8, 16, 32, 64)),
+    "bf16",
+    "f16",
+    "f32",
+    "f64",
+    "c64",
+    "c128",
+    "bool",
+)
 AFTER_WORDS = ("NAME", "INT", "FLOAT", "STRING", "not", "fn", "let", "record", "enum")
 ELSE_IF = ("elif", "elseif", "elsif")
 
@@ -253,6 +266,9 @@ def like(situation: Situation) -> Iterator[Mistake]:
     if situation.word in WORDS and situation.before == "NAME" and not situation.operand and situation.at != "_NL":
         message = f"`{situation.word}` is a word of another language"
         yield Mistake("DL0108", "", "", message, WORDS[situation.word], word=True)
+    if situation.word in TYPES and (situation.before, situation.kind) == ("NAME", "NAME") and situation.wrapped:
+        way = f"write `let {situation.text}: {situation.word} = ...`"
+        yield Mistake("DL0124", "", "", "a name is bound with `let` or `var`, its type after it", way, word=True)
     if (word := meant(situation)) == "else":
         yield Mistake("DL0101", "", "", f"there is no word `{situation.text}`", f"did you mean `{word}`?", (("ELSE",),))
     elif word:

@@ -20,7 +20,7 @@ from difflang.syntax.recover import Recovery
 from difflang.syntax.tables import ACCEPT, Rule, tables
 from difflang.syntax.tokens import Lexer, Token, comments
 
-Callback = Callable[[Build, list[Any], int, int], Any]  # what the symbols of a rule, from where to where, make
+Callback = Callable[[Any, list[Any], int, int], Any]  # what the symbols of a rule, from where to where, make
 MISTAKES = 50  # more than this and the text is hardly a program
 
 
@@ -51,7 +51,7 @@ def parse(source: Source) -> Parsed:
     whole = Span(source, 0, len(source.text))
     if strange := _not_text(source):
         return Parsed(tree.Module(whole, ()), (strange,))
-    return parse_within(Span(source, _begin(source), len(source.text)))
+    return parse_within(Span(source, beginning(source), len(source.text)))
 
 
 def parse_within(span: Span) -> Parsed:
@@ -72,7 +72,7 @@ def parse_expression(source: Source) -> ParsedExpression:
     if strange := _not_text(source):
         return ParsedExpression(None, (strange,))
     reports: list[Diagnostic] = []
-    parser = Parser(source, _begin(source), len(source.text), reports)
+    parser = Parser(source, beginning(source), len(source.text), reports)
     recovery = Recovery(parser)
     with paused():
         value = parser.run("expr", recovery.resume)
@@ -95,13 +95,15 @@ class Parser:
     """An LALR(1) parser of `source` from `start` to `end`: four parallel stacks and a lexer."""
 
     def __init__(
-        self, source: Source, start: int, end: int, reports: list[Diagnostic], build: Build | None = None
-    ) -> None:
+        self, source: Source, start: int, end: int, reports: list[Diagnostic], build: Any = None,
+        callbacks: dict[int, Callback] = CALLBACKS,
+    ) -> None:  # fmt: skip
         self.source = source
+        self.callbacks = callbacks
         self.reports = reports
         self.lexer = Lexer(source, start, end)
         self.tables = tables()
-        self.build = build or Build(source, reports, self.lexer.doc, expression_within)
+        self.build: Any = build or Build(source, reports, self.lexer.doc, expression_within)
         self.states: list[int] = []
         self.values: list[Any] = []
         self.starts: list[int] = []
@@ -144,7 +146,7 @@ class Parser:
         """Reduce until `kind` can be shifted, and say to which state; None if it cannot."""
         rows, rules, chains = self.tables.rows, self.tables.rules, self.tables.chains
         states, values, starts, ends = self.states, self.values, self.starts, self.ends
-        build = self.build
+        build, callbacks = self.build, self.callbacks
         while True:
             action = rows[states[-1]].get(kind)
             if action is None or action >= 0:
@@ -166,7 +168,7 @@ class Parser:
             else:
                 children = []
                 start = end = ends[-1] if ends else 0
-            values.append(CALLBACKS[~action](build, children, start, end))
+            values.append(callbacks[~action](build, children, start, end))
             starts.append(start)
             ends.append(end)
             states.append(rows[states[-1]][rule.origin])
@@ -229,7 +231,7 @@ def _not_text(source: Source) -> Diagnostic | None:
     return Diagnostic("DL0102", "this is not a text file", (label,), ("a program is text in UTF-8",))
 
 
-def _begin(source: Source) -> int:
+def beginning(source: Source) -> int:
     """Where a text begins: after a byte order mark."""
     return int(source.text.startswith("\ufeff"))
 

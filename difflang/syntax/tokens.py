@@ -55,7 +55,9 @@ def scanners() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
 class Lexer:
     """Reads `source` from `pos` to `end`. After `next`, the token stands from `start` to `stop`."""
 
-    __slots__ = ("brackets", "comments", "docs", "end", "last", "lexis", "pending", "pos", "source", "start", "stop")
+    __slots__ = (
+        "brackets", "comments", "docs", "end", "last", "lexis", "pending", "pos", "scanners", "source", "start", "stop"
+    )  # fmt: skip
 
     def __init__(self, source: Source, pos: int, end: int) -> None:
         self.source = source
@@ -65,6 +67,7 @@ class Lexer:
         self.last = ""
         self.brackets: list[str] = ["LBRACE"]
         self.lexis: Lexis = tables().lexis
+        self.scanners = scanners()
         self.comments: dict[int, int] = {}
         self.docs: dict[int, tuple[int, int]] = {}  # where a token begins: the doc comment above it
         self.pending: tuple[int, int] | None = None
@@ -72,7 +75,7 @@ class Lexer:
     def next(self, accepted: Container[str]) -> str:
         """The kind of the next token, given what the parser can take."""
         text, end = self.source.text, self.end
-        full, plain, join = scanners()
+        full, plain, join = self.scanners
         pos = self.pos
         while True:
             match = full.match(text, pos, end)

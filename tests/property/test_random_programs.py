@@ -45,7 +45,7 @@ from support.random_programs import HEADER, random_program
 from support.reference import Reference
 from support.seeds import COUNT, SEED, SEEDS
 
-TOGETHER = 20  # programs compiled as one executable
+TOGETHER = 12  # programs compiled as one executable
 ARGUMENTS = [Argument(n, Tensor(F64)) for n in "xyz"] + [Argument("k", Tensor(I32))]
 ROOM = Room(16, 512)  # functions that call themselves: what these programs need
 WRT = (True, True, True, False)

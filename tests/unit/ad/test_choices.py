@@ -172,8 +172,7 @@ OVERFLOWING = {
 
 
 @pytest.mark.parametrize("name", OVERFLOWING)
-@pytest.mark.parametrize("x", [0.0, 1.5])
-def test_a_loop_of_run_time_length_that_is_not_chosen(name: str, x: float) -> None:
+def test_a_loop_of_run_time_length_that_is_not_chosen(name: str) -> None:
     """In reverse of reverse what a loop has kept, one item a step, gets cotangents too."""
     text = f"""float f64
 fn f(x: f64) -> f64 {{
@@ -183,9 +182,10 @@ fn second(x: f64) -> f64 = grad(grad(f))(x)
 fn third(x: f64) -> f64 = grad(grad(grad(f)))(x)
 """
     module: Any = difflang.loads(text, name="overflowing")
-    assert float(module.second.interpret(x)) == float(module.second(x)) == 2.0
-    assert float(module.third.interpret(x)) == 0.0
-    assert float(module.f.hvp("x").interpret(x, 1.0)) == 2.0
+    for x in (0.0, 1.5):
+        assert float(module.second.interpret(x)) == float(module.second(x)) == 2.0
+        assert float(module.third.interpret(x)) == 0.0
+        assert float(module.f.hvp("x").interpret(x, 1.0)) == 2.0
 
 
 IN_BRANCHES = """

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+import difflang
 from difflang.base.amounts import amount, human
 from difflang.cli import main
 
@@ -110,3 +112,26 @@ def test_rounded_up_an_amount_is_never_less(bytes: int) -> None:
 @pytest.mark.parametrize("text", ["", "MiB", "1e400", "-3KiB", "5 parsecs", "0.1B"])
 def test_what_is_no_amount(text: str) -> None:
     assert amount(text) is None
+
+
+def test_the_program_as_it_is_planned(file: Path) -> None:
+    args = ["emit", f"{file}:f", "--wrt=w", "--arg=n=1000", "--stage"]
+    planned = CliRunner().invoke(main, [*args, "planned", "--memory-budget=100KiB"])
+    assert planned.exit_code == 0, planned.output
+    assert "keep = (" in planned.stdout
+    assert "keep = (" not in CliRunner().invoke(main, [*args, "planned"]).stdout
+    refused = CliRunner().invoke(main, [*args, "optimized", "--memory-budget=100KiB"])
+    assert refused.exit_code == 2 and "--stage planned" in refused.stderr
+
+
+def test_the_same_report_in_python() -> None:
+    of: Any = difflang.loads(PROGRAM, name="memory")
+    found = of.f.memory("f32[1000]", wrt="w", budget="100 KiB")
+    assert found.limit == 100 * 1024 >= found.account.peak and "of its states" in str(found)
+    assert of.f.memory("f32[1000]").to_json()["measured"] is None
+    exact = of.f.memory("f32[1000]", wrt="w", compiled=True)
+    assert abs(exact.account.peak / exact.measured - 1) < 0.1
+    with pytest.raises(difflang.DifflangError, match="DL1012"):
+        of.f.memory("f32[1000]", wrt="w", budget=10_000)
+    with pytest.raises(difflang.DifflangError, match="DL1207"):
+        of.f.memory("f32[1000]", wrt="w", budget="lots")

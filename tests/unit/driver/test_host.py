@@ -260,7 +260,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, int]]]] = {
         'let mode = arg("mode", default = "a")\nlet k = if mode == "b" { 1.0 } else { 2.0 }\nprint(k + true)\n',
         [("DL0311", 3)],
     ),
-    "a host fn in a block": ("for i in 0..2 {\n  host fn f() { print(1) }\n  f()\n}\n", [("DL0801", 2)]),
+    "a host fn in a block": ("for i in 0..2 {\n  host fn f() { print(1) }\n  f()\n}\n", [("DL0221", 2)]),
     "in a branch not taken": ("if 1 > 2 {\n  for i in 0..2 { print(missing) }\n}\n", [("DL0201", 2)]),
     "where a text decides": ('let mode = arg("mode", default = "a")\nif mode == "b" {\n  print(missing)\n}\n', [("DL0201", 3)]),
 }  # fmt: skip

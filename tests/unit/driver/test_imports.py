@@ -16,6 +16,7 @@ import difflang
 from difflang.base.source import Source
 from difflang.cli import main
 from difflang.driver import program
+from difflang.driver.checker import Checker
 from difflang.driver.rulecheck import compare
 from difflang.driver.values import HostValue
 from difflang.ir.op import OPS
@@ -428,6 +429,21 @@ def test_what_a_module_imports_is_not_passed_on(files: Files) -> None:
     assert codes(path) == ["DL0724"] and "imported by `a`" in said(path)
 
 
+def test_whoever_imports_the_library_does_not_check_its_tests(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    apart = Checker.apart
+
+    def spied(self: Checker, above: Any, block: Any, what: str, **more: Any) -> None:
+        seen.append(f"{what} of {self.module.name}")
+        apart(self, above, block, what, **more)
+
+    monkeypatch.setattr(Checker, "apart", spied)
+    test = 'test "one" { assert 1 == 1 }\n'
+    path = files(main=f'import ode (dopri5)\nimport "m.dfl" as m (f)\n{test}', m=f"pub fn f() = 1.0\n{test}")
+    assert command("check", path).exit_code == 0
+    assert seen == ["test of m", "test of main"]
+
+
 # ---- Doors
 
 
@@ -458,6 +474,7 @@ import sys
 from difflang.base.source import Source
 from difflang.cli import main
 from difflang.driver import program
+from difflang.driver.checker import Checker
 from difflang.driver.rulecheck import compare
 from difflang.driver.values import HostValue
 from difflang.ir.op import OPS

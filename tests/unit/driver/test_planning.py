@@ -12,11 +12,16 @@ import difflang
 from difflang.base.errors import DifflangError
 from difflang.base.source import Source
 from difflang.driver.engine import Engine
-from difflang.driver.planning import Table, greedily, limit_of, planned, solved
+from difflang.driver.knapsack import Table, greedily, solved
+from difflang.driver.planning import Plan, Planner, fitted, limit_of, planned
 from difflang.driver.program import access_to, check, run
+from difflang.driver.room import LITTLE
+from difflang.driver.ways import work_again
 from difflang.ir.json import from_json, to_json
 from difflang.ir.parse import from_text
 from difflang.ir.text import to_text
+from difflang.passes.pieces import Piece
+from difflang.runtime.compile import compile
 
 SOURCE = """
 @memory(LIMIT)
@@ -71,6 +76,15 @@ def test_several_loops_share_a_limit() -> None:
     assert len(plan.choices) == 2 and not plan.greedy
 
 
+@pytest.mark.parametrize("how", ["full", "offload", "full, cap = 300", "sqrt", "every, steps = 1"])
+def test_what_the_program_says_of_a_loop_is_left_as_it_is(how: str) -> None:
+    text = SOURCE.replace("LIMIT", "1 GiB").replace("  for i", f"  @checkpoint({how})\n  for i")
+    graph = difflang.loads(text, name="limited").turned.grad("w")._entry(("f32", "f32[2, 500]"), {}).graph
+    assert not planned(graph, 0).choices
+    with pytest.raises(DifflangError, match="DL1012"):
+        planned(graph, planned(graph, 0).account.peak - 1)
+
+
 def test_what_cannot_be_kept_is_refused_with_what_can(whole: tuple[Any, int]) -> None:
     with pytest.raises(DifflangError) as refused:
         limited("turned", "20 KiB")(W, V)
@@ -122,3 +136,46 @@ def test_choices_go_together_in_the_least_time(room: float, time: float) -> None
 def test_there_may_be_no_choice() -> None:
     assert solved(TABLES, -1) == (None, False)
     assert solved([], 10) == (None, False)
+
+
+# ------------------------------------------------------------------------------------------------- straight code
+
+DEEP = (
+    "fn f(w: f32[d, d], x: f32[b, d]) -> f32 {\n  var h = x\n"
+    + "  h = tanh(h @ w) + 0.5 * h\n" * 16
+    + "  sum(h * h)\n}"
+)
+TYPES = ("f32[16, 16]", "f32[256, 16]")
+
+
+@pytest.fixture(scope="module")
+def deep() -> Any:
+    return difflang.loads(DEEP, name="deep").f.grad("w")._entry(TYPES, {}).graph
+
+
+@pytest.mark.parametrize("part", [0.7, 0.45])
+def test_straight_code_is_kept_under_a_limit(part: float, deep: Any) -> None:
+    """The plan, what XLA makes of it, and the gradient."""
+    _, whole = fitted(deep, 0, LITTLE, compile)
+    limit = int(part * whole.bytes)
+    plan, made = fitted(deep, limit, LITTLE, compile)
+    assert plan.account.peak <= limit and made.bytes <= limit and plan.choices
+    assert abs(plan.account.peak / made.bytes - 1) <= 0.1
+    rng = np.random.default_rng(0)
+    arrays = [0.2 * rng.normal(size=shape).astype(np.float32) for shape in ((16, 16), (256, 16))]
+    got, want = [np.asarray(program(*arrays)[0]) for program in (made, whole)]
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max())
+
+
+def test_a_tighter_limit_takes_more_time_and_never_more_room(deep: Any) -> None:
+    planner = Planner(deep, LITTLE)
+    whole = planner.usual.account.peak
+    plans = [planner.plan(int(part * whole)) for part in (1.0, 0.8, 0.6, 0.45, 0.4)]
+    again = [sum(work_again(p.eqns, plan_way(plan, p)) for p in planner.pieces) for plan in plans if plan]
+    assert again[0] == 0 and again == sorted(again)
+    assert planner.smallest.account.peak < 0.4 * whole
+    assert planner.plan(planner.smallest.account.peak - 1) is None
+
+
+def plan_way(plan: Plan, piece: Piece) -> Any:
+    return next((c.way.kept for c in plan.choices if c.span is piece.span and not c.loop), "all")

@@ -71,7 +71,7 @@ fn checked(w: f64, v: f64[2], k: i32, last: i32) -> f64 {{
 }}
 """
 V, U, W = np.array([0.3, 0.4]), np.linspace(-1.0, 1.0, 23), 0.7
-STRATEGIES = ("full, cap = 5", "revolve, slots = 1", "revolve, slots = 3", "every, steps = 6")
+STRATEGIES = ("full, cap = 5", "revolve, slots = 1", "revolve, slots = 3", "every, steps = 6", "sqrt")
 CALLS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "counted": ("wvu", (W, V, U)),
     "open": ("wv", (W, V, 37)),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.driver import room
 from support.language import codes
 
 RISING = "var t = x\n let h = while t < 9.0 { t = t * 1.3\n yield t }\n"
@@ -66,9 +67,28 @@ def some(x: float) -> list[tuple[float, int]]:
     return [(x * i, i) for i in range(int(x * 4) + 1) if i != 2]
 
 
+def again_and_again(x: float) -> float:
+    s, k = x, 0
+    while s < 50:
+        k += 1
+        for v in reversed(rising(x)):
+            s += 0.1 * v * k + 0.01 * sin(s)
+    return s
+
+
+def made_further_in(x: float) -> float:
+    s = x
+    for _ in range(2):
+        if s > 0.5:
+            h = [t * x for t in rising(s)]
+            for v in [*h, *h]:
+                s += 0.1 * sin(v)
+    return s
+
+
 BREAK = "var t = x\n let h = for i in 0..6 { t = t * 1.7\n"
 HALVED = "var s = 0.0\n for v in reverse(h) { s = 0.5 * s + v^2 }\n s"
-# The body of a function of x, what it gives, and whether reverse mode is compiled too.
+# The body of a function of x, what it gives, and whether all that reads a history stands beside its maker.
 PROGRAMS: dict[str, tuple[str, Callable[[float], float], bool]] = {
     "a while": (RISING + "var s = 1.0\n for v in h { s = 0.5 * s + v * sin(v) }\n s", lambda x: folded(rising(x), 1.0, lambda s, v: 0.5 * s + v * sin(v)), True),
     "from the end": (RISING + HALVED, lambda x: folded(rising(x)[::-1], 0.0, lambda s, v: 0.5 * s + v * v), True),
@@ -84,6 +104,10 @@ PROGRAMS: dict[str, tuple[str, Callable[[float], float], bool]] = {
     "a lambda reads it": (RISING + "let total = |k| { var z = 0.0\n for v in h { z += v^k }\n z }\n total(2.0) * total(x)", lambda x: sum(v * v for v in rising(x)) * sum(v**x for v in rising(x)), True),
     "a gradient in the reader": (RISING + "var s = x\n for v in h { s -= 0.01 * grad(|w| w^2 * sin(v))(s) }\n s", lambda x: folded(rising(x), x, lambda s, v: s - 0.02 * s * sin(v)), True),
     "a branch and a loop read it": (RISING + "var s = 0.0\n if x > 0.5 { for v in h { s += v^2 } }\n for i in 0..3 { for v in h { s += sin(v * f64(i)) } }\n s", lambda x: (x > 0.5) * sum(v * v for v in rising(x)) + sum(sin(v * i) for i in range(3) for v in rising(x)), False),
+    "a while loop reads it": (RISING + "var (s, k) = (x, 0)\n while s < 50.0 { k += 1\n for v in reverse(h) { s += 0.1 * v * f64(k) + 0.01 * sin(s) } }\n s", lambda x: again_and_again(x), False),
+    "a branch on a part of it": (RISING + "let g = for v in h { if v > 2.0 { yield v * x } }\n if x < 1.5 { var s = 0.0\n for v in reverse(g) { s = 0.5 * s + v^2 }\n s } else { x }", lambda x: folded([v * x for v in rising(x) if v > 2][::-1], 0.0, lambda s, v: 0.5 * s + v * v) if x < 1.5 else x, False),
+    "a comprehension reads it": (RISING + "sum(for i in 0..3 => { var s = x * f64(i)\n for v in h { s = 0.3 * sin(s) + v }\n s })", lambda x: sum(folded(rising(x), x * i, lambda s, v: 0.3 * sin(s) + v) for i in range(3)), False),
+    "made and read further in": ("var s = x\n for i in 0..2 { if s > 0.5 { var t = s\n let h = while t < 9.0 { t = t * 1.3\n yield t * x }\n for j in 0..2 { for v in h { s += 0.1 * sin(v) } } } }\n s", lambda x: made_further_in(x), False),
     "both sides yield: an array": ("let a = for i in 0..5 { if i % 2 == 0 { yield x * f64(i) } else { yield sin(x) } }\n sum(a^2) + a[3]", lambda x: 20 * x * x + 2 * sin(x) ** 2 + sin(x), True),
     "every case yields: an array": ("let a = for i in 0..5 { match i % 3 { 0 => { yield x }\n 1 => { yield x^2 }\n _ => { yield 1.0 } } }\n sum(a)", lambda x: 2 * x + 2 * x * x + 1, True),
 }  # fmt: skip
@@ -140,14 +164,63 @@ def test_compiled_and_in_lanes(name: str) -> None:
         np.testing.assert_allclose(found, [float(f.interpret(x)) for x in xs], rtol=1e-12)
 
 
-def test_where_the_reader_stands_in_a_branch_reverse_mode_is_refused() -> None:
-    """Errors: DL0801 from the compiler alone; forward mode and the value are compiled."""
-    name = "a branch and a loop read it"
+FURTHER_IN = [name for name, (_, _, beside) in PROGRAMS.items() if not beside]
+
+
+@pytest.mark.parametrize("name", FURTHER_IN)
+def test_a_reader_further_in_is_compiled_in_both_modes(name: str) -> None:
+    """Reverse mode holds what the loop yields in arrays there."""
     program = module(name)
-    for f in (program.f, program.ahead):
+    for f in (program.f, program.ahead, program.back):
         assert float(f(X)) == pytest.approx(float(f.interpret(X)), rel=1e-12)
-    with pytest.raises(difflang.DifflangError, match="DL0801"):
-        program.back(X)
+
+
+def test_the_second_order_and_lanes_of_a_reader_further_in() -> None:
+    program = module(FURTHER_IN[0])
+    for f in (program.ahead_of_back, program.back_of_back):
+        assert float(f(X)) == pytest.approx(float(f.interpret(X)), rel=1e-11)
+    xs = np.array([X, 0.4, 2.3])
+    for found, f in zip(program.lanes(xs), (program.f, program.back), strict=True):
+        np.testing.assert_allclose(found, [float(f.interpret(x)) for x in xs], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "loop", ["while k < n { k += 1\n yield x * f64(k) }", "for j in 0..n { yield x * f64(j + 1) }"]
+)
+def test_there_is_room_for_any_number_of_items(loop: str) -> None:
+    """More than there is room for at first, twice over: the derivative is made anew, and what was printed stays once."""
+    program: Any = difflang.loads(
+        f"""float f64
+fn f(x: f64, n: i32) -> f64 {{
+  var k = 0
+  let h = {loop}
+  var s = 0.0
+  for i in 0..2 {{ for v in h {{ s += v^2 }} }}
+  s
+}}
+fn back(x: f64, n: i32) -> f64 = grad(f)(x, n)
+""",
+        name="room",
+    )
+    for n in (0, 1, 255, 256, 3000):
+        want = 4 * 1.5 * n * (n + 1) * (2 * n + 1) / 6
+        assert float(program.back(1.5, n)) == pytest.approx(want, rel=1e-13)
+        assert float(program.back.interpret(1.5, n)) == pytest.approx(want, rel=1e-13)
+
+
+def test_memory_for_items_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(room.MOST, "items", 256)
+    source = """fn f(x: f32, n: i32) -> f32 {
+  let h = for j in 0..n { yield x * f32(j) }
+  var s = 0.0
+  for i in 0..2 { for v in h { s += v^2 } }
+  s
+}
+"""
+    program: Any = difflang.loads(source, name="end")
+    assert float(program.f(1.0, 10_000)) > 0
+    with pytest.raises(difflang.DifflangError, match="DL1006"):
+        program.f.grad("x")(1.0, 10_000)
 
 
 @pytest.mark.parametrize("value", ["0..i", "fold_in(k, i)", "(x, 0..i)"])

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.ad.differentiate import differentiate
 from difflang.base.errors import DifflangError
 from difflang.ir.evaluate import evaluate
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Graph, inner_first
 from difflang.ir.json import from_json, to_json
 from difflang.ir.op import OPS
 from difflang.ir.parse import from_text
@@ -23,6 +24,7 @@ from difflang.ir.same import same
 from difflang.ir.text import to_text
 from difflang.lower.jax import Lowering
 from difflang.ops import loop_run
+from difflang.ops.undone import taken_back
 
 SOURCE = """
 float f64
@@ -309,6 +311,19 @@ def test_a_wrong_inverse_makes_a_gradient_nan(how: str, steps: int) -> None:
     assert np.isfinite(of.long.grad("w", "x0")(W, X, 0).w)
 
 
+@pytest.mark.filterwarnings("ignore::difflang.DifflangWarning")  # on a CPU, of `offload`
+@pytest.mark.parametrize("how", ["full", "offload", "full, cap = 3", "sqrt"])
+def test_a_loop_that_says_which_states_it_keeps_is_not_undone(how: str) -> None:
+    head, _, rest = LONG.partition("rule leap(x, v, w) by inverse |(x, v)| leap_back(x, v, w)")
+    rest = rest.replace("steps: i32", "steps: dim").replace("  for ", f"  @checkpoint({how})\n  for ")
+    kept: Any = difflang.loads(f"{head}rule leap(x, v, w) by inverse {WRONG['nothing undone']}\n{rest}", name="kept")
+    plain: Any = difflang.loads(head + rest, name="plain")
+    expected = plain.long.grad("w", "x0").interpret(W, X, 20)
+    found = kept.long.grad("w", "x0")(W, X, 20)
+    np.testing.assert_allclose(found.w, expected.w, rtol=1e-12)
+    np.testing.assert_allclose(found.x0, expected.x0, rtol=1e-12)
+
+
 def test_a_loop_that_forgets_where_it_began() -> None:
     """Halved until nothing is left, a number is not had again by doubling."""
     text = """float f64
@@ -453,3 +468,48 @@ def test_what_it_refuses() -> None:
     with pytest.raises(DifflangError) as raised:
         difflang.loads("fn f(x: f64) -> f64 = x\nrule f(y) by inverse |y| y\n")
     assert raised.value.diagnostics[0].code == "DL1104"
+
+
+def test_a_function_that_a_step_reaches_on_many_ways_is_looked_at_once() -> None:
+    """Each of these calls the one before it twice: on 2 ** 60 ways the first is reached."""
+    chain = "".join([f"fn f{i + 1}(x: f64) -> f64 = f{i}(x) + f{i}(0.5 * x)\n" for i in range(60)])
+    text = f"""fn f0(x: f64) -> f64 = 2.0 * x
+{chain}fn often(x0: f64, k: i32) -> f64 {{
+  var x = x0
+  for _ in 0..k {{ x = sin(f60(x)) }}
+  x
+}}
+"""
+    graph = difflang.loads(text, name="ways").often.grad()._entry(("f64", "i32"), {}).graph
+    assert len(inner_first(differentiate(graph))[0]) < 500
+
+
+def test_what_a_call_passes_on_is_known_before_it_too() -> None:
+    """A step that calls a long function twice, which gives back one of its arguments beside what it changes."""
+    long = "\n".join([f"  let a{i + 1} = sin(a{i}) + 0.1 * cos(a{i})" for i in range(30)])
+    text = f"""float f64
+fn kick(v: f64, x: f64) -> f64 {{
+  let a0 = x
+{long}
+  v + 0.001 * a30
+}}
+fn unkick(v: f64, x: f64) -> f64 {{
+  let a0 = x
+{long}
+  v - 0.001 * a30
+}}
+rule kick by inverse unkick
+fn both(x: f64, v: f64) -> (f64, f64) = (x, kick(v, x))
+fn long(x0: f64, k: i32) -> f64 {{
+  var (x, v) = (x0, 0.5)
+  for _ in 0..k {{
+    (x, v) = both(x, v)
+    (v, x) = both(v, x)
+  }}
+  x * v
+}}
+"""
+    graph = differentiate(difflang.loads(text, name="passed").long.grad()._entry(("f64", "i32"), {}).graph)
+    (eqn,) = [e for g in inner_first(graph)[0] for e in g.eqns if e.attrs.get("undo")]
+    carry = eqn.attrs["carry"]
+    assert taken_back(eqn.regions[0], 1 + eqn.attrs["consts"], carry, range(carry)) is not None

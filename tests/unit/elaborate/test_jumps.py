@@ -56,6 +56,19 @@ CASES: dict[str, tuple[str, float, list[float]]] = {
     "a name of a branch and the same after it": (
         "let t = x[4]\n let y = { let u = x[2]\n  if u < 0.0 { return u }\n  u }\n t * y", 8.0, [0, 0, 4, 0, 2],
     ),
+    "a checkpoint block that a step leaves": (
+        "var s = 0.0\n for v in x {\n  checkpoint {\n   if v < 0.0 { continue }\n   if v > 3.5 { break }\n"
+        "   s += v * v\n  }\n }\n s", 14.0, [2, 0, 4, 6, 0],
+    ),
+    "a checkpoint block that the function leaves": (
+        "for v in x {\n  checkpoint { if v * v > 5.0 { return v * v } }\n }\n 0.0", 25.0, [0, -10, 0, 0, 0],
+    ),
+    "a checkpoint block in the last place": (
+        "checkpoint {\n  if x[1] > 0.0 { return x[1]^2 }\n  x[2] * x[3]\n }", 6.0, [0, 0, 3, 2, 0],
+    ),
+    "a block with a key": (
+        "for v in x {\n  with_key(key(1)) { if v > 2.5 { return v^2 } }\n }\n 0.0", 9.0, [0, 0, 0, 6, 0],
+    ),
     "a loop in an expression": (
         "sum([for i => {\n  var t = 0.0\n  for v in x {\n   if v > x[i] { break }\n   t += v\n  }\n  t }])", 0.0, None,
     ),

@@ -13,6 +13,7 @@ import pytest
 import difflang
 from difflang.driver.engine import Engine
 from support.language import INTERPRETER, answer, codes
+from support.solvers import CG
 from support.values import compare
 
 S, C = math.sin, math.cos
@@ -273,3 +274,51 @@ def test_a_size_that_only_arguments_tell_may_be_another_each_time() -> None:
 @pytest.mark.parametrize(("source", "code"), REFUSED)
 def test_refused(source: str, code: str) -> None:
     assert [c for c, _ in codes(f"float f64\n{source}\n")] == [code]
+
+
+CHOSEN = (
+    """enum Move { By(w: f64, v: f64[2]), Turn(a: f64), Stay }
+fn size(m: Move, p: f64) -> f64 = match m { By(w, v) => p * w^3 + sum(v^2) * w, Turn(a) => sin(a) * p^2, Stay => 0.0 }
+"""
+    + CG
+    + """rule cg(A, b, tol) by linear_solve (A, b)
+fn pick(i: i32, s: f64) -> Move = match i { 0 => By(s, [s, 2.0]), 1 => Turn(s), _ => Stay }
+fn act(i: i32, s: f64) -> (f64) -> f64 = match i { 0 => |t| s * t, 1 => |t| t^2 * s * s, _ => |t| t }
+fn solved(i: i32, s: f64) -> f64 {
+  let g = grad(size)(pick(i, s), s)
+  let x = cg(linear |v| (2.0 + s) * v, g, 1e-12)
+  dot(x, x)
+}
+fn divided(i: i32, s: f64) -> f64 {
+  let g = grad(size)(pick(i, s), s)
+  dot(g, g) / (2.0 + s)^2
+}
+fn of_function(i: i32, s: f64) -> f64 {
+  let g = grad(|h| h(s)^2)(act(i, s))
+  let x = cg(linear |v| (2.0 + s) * v, g, 1e-12)
+  dot(x, x)
+}
+fn divided_function(i: i32, s: f64) -> f64 {
+  let g = grad(|h| h(s)^2)(act(i, s))
+  dot(g, g) / (2.0 + s)^2
+}
+fn slopes(s: f64) -> f64[3] = [for i in 0..3 => grad(|s| solved(i, s))(s)]
+"""
+)
+
+
+@pytest.mark.parametrize(("got", "want"), [("solved", "divided"), ("of_function", "divided_function")])
+@pytest.mark.parametrize("engine", [INTERPRETER, Engine()], ids=["interpreted", "compiled"])
+def test_an_equation_in_what_only_the_run_chooses(got: str, want: str, engine: Engine) -> None:
+    """Values, both modes and both second orders of a solution beside those of the quotient that it is."""
+    rows = "f(i, s), deriv(|s| f(i, s))(s), grad(|s| f(i, s))(s), hvp(|s| f(i, s))(s, 1.0), grad(|s| grad(|s| f(i, s))(s))(s)"
+    made = [f"fn of_{f}(i: i32, s: f64) -> f64[5] = [{rows.replace('f(i', f'{f}(i')}]\n" for f in (got, want)]
+    for i in range(3):
+        found = [answer(f"of_{f}({i}, 0.7)", CHOSEN + "".join(made), engine) for f in (got, want)]
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-11, atol=1e-13)
+
+
+def test_lanes_of_an_equation_in_what_only_the_run_chooses() -> None:
+    one = "[for i in 0..3 => grad(|s| divided(i, s))(0.7)]"
+    for engine in (INTERPRETER, Engine()):
+        compare(answer("slopes(0.7)", CHOSEN, engine), answer(one, CHOSEN, INTERPRETER))

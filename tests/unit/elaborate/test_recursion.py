@@ -617,3 +617,45 @@ def test_a_function_in_a_block_calls_itself() -> None:
         assert float(f(*arguments)) == float(f.interpret(*arguments)) == value
     undeclared = "fn f(n: i32) -> i32 {\n fn g(m: i32) { if m == 0 { 0 } else { g(m - 1) } }\n g(n)\n}"
     assert codes(undeclared) == [("DL0340", 2)]
+
+
+def test_a_loop_that_yields_may_call_its_own_function() -> None:
+    """A history of what calls give, each of which makes such a history: values and both modes, twice over."""
+    program: Any = difflang.loads(
+        """float f64
+fn tree(x: f64, n: i32) -> f64 {
+  if n == 0 { return sin(x) }
+  var k = 0
+  let h = while k < n {
+    k += 1
+    if k == 2 { continue }
+    yield tree(x * f64(k), n - 1)
+  }
+  var s = x
+  for v in reverse(h) { s = 0.5 * s + v * x }
+  s
+}
+fn ahead(x: f64, n: i32) -> f64 = deriv(|x| tree(x, n))(x)
+fn back(x: f64, n: i32) -> f64 = grad(tree)(x, n)
+fn bend(x: f64, n: i32) -> f64 = hvp(|x| tree(x, n))(x, 1.0)
+""",
+        name="tree",
+    )
+
+    def tree(x: float, n: int) -> float:
+        if n == 0:
+            return math.sin(x)
+        s = x
+        for v in [tree(x * k, n - 1) for k in range(1, n + 1) if k != 2][::-1]:
+            s = 0.5 * s + v * x
+        return s
+
+    x, h = 0.3, 1e-4
+    for n in (0, 1, 3):
+        slope = (8 * (tree(x + h, n) - tree(x - h, n)) - (tree(x + 2 * h, n) - tree(x - 2 * h, n))) / (12 * h)
+        curve = (tree(x + 10 * h, n) - 2 * tree(x, n) + tree(x - 10 * h, n)) / (100 * h * h)
+        for run in (lambda f: f, lambda f: f.interpret):
+            assert float(run(program.tree)(x, n)) == pytest.approx(tree(x, n), rel=1e-13)
+            assert float(run(program.ahead)(x, n)) == pytest.approx(slope, rel=1e-9)
+            assert float(run(program.back)(x, n)) == pytest.approx(float(program.ahead(x, n)), rel=1e-12)
+        assert float(program.bend(x, n)) == pytest.approx(curve, rel=1e-4)

@@ -17,6 +17,7 @@ from difflang.driver.rulecheck import Comparison, compare
 from difflang.driver.values import HostValue
 from difflang.ir.types import F64, Tensor
 from support.language import INTERPRETER, answer, checked, codes
+from support.solvers import CG
 from support.values import compare as compare_values
 
 ENGINES = pytest.mark.parametrize(
@@ -270,29 +271,17 @@ def test_a_rule_by_linear_solve(ask: str, engine: Engine) -> None:
 
 def test_the_solver_of_records() -> None:
     """Conjugate gradients on tangents of a record, whose map is a Hessian."""
-    source = """record P { u: f64[2], v: f64 }
-fn cg[V: vec](A: V -o V, b: V, tol: f64) -> V {
-  var x = zero(b)
-  var r = b
-  var p = b
-  var rr = dot(r, r)
-  while rr > tol^2 {
-    let ap = A(p)
-    let a = rr / dot(p, ap)
-    x += a * p
-    r -= a * ap
-    let next = dot(r, r)
-    p = r + next / rr * p
-    rr = next
-  }
-  x
-}
-rule cg(A, b, tol) by linear_solve A
+    source = (
+        """record P { u: f64[2], v: f64 }
+"""
+        + CG
+        + """rule cg(A, b, tol) by linear_solve A
 fn loss(q: P, k: f64) -> f64 = k * sum(q.u^2) + q.v^4 + q.u[0] * q.v
 let q = P(u = [1, 2], v = 1)
 fn step(k: f64) -> D(P) = cg(linear |v| hvp(|q| loss(q, k))(q, v), grad(|q| loss(q, k))(q), 1e-14)
 fn size(k: f64) -> f64 = dot(step(k), step(k))
 """
+    )
     got = answer("(step(2), size'(2), grad(size)(2))", source)
 
     def step(k: float) -> np.ndarray:

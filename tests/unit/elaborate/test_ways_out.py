@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 import difflang
 from difflang.base.resources import stdlib_files
-from difflang.elaborate.foreign import LIBRARY
+from difflang.elaborate.foreign import library
 
 PROGRAMS = {
     "let sum = 3.0\nprint(sum([1.0, 2.0]))": "a value called `sum` hides the function here: give it another name",
@@ -38,10 +36,10 @@ def test_the_way_out_is_named(source: str) -> None:
     assert PROGRAMS[source] in helps
 
 
-def test_the_names_of_the_standard_library_are_its_names() -> None:
-    found = {
-        path.stem: tuple(sorted(re.findall(r"^pub (?:fn|record|enum) (\w+)", path.read_text(), re.MULTILINE)))
-        for path in stdlib_files()
-        if path.stem != "prelude"
-    }
-    assert found == LIBRARY
+def test_what_is_to_be_imported_can_be() -> None:
+    """Every name of the library, from the module that a report names."""
+    found = library()
+    assert {path.stem for path in stdlib_files()} == {"prelude", *found.values()}
+    for module in set(found.values()):
+        names = ", ".join(name for name, of in found.items() if of == module)
+        assert difflang.loads(f"import {module} ({names})") is not None

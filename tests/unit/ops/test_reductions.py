@@ -60,6 +60,11 @@ def test_an_array_is_halved_as_it_stands() -> None:
     assert "reshape" not in program and program.count("stablehlo.or %") == FOLDS
 
 
+def test_rows_that_leave_nothing_over_are_not_cut() -> None:
+    program = lowered("reduce_any").lower(jax.ShapeDtypeStruct((64 * ROWS,), np.bool_)).as_text()  # pyright: ignore[reportFunctionMemberAccess]  jitted
+    assert program.count("stablehlo.slice") == 1
+
+
 def test_a_check_of_many_indices_is_reduced_in_rows() -> None:
     """Windows over all of the indices, as XLA would have them, take three times as long."""
     source = "fn f(t: f32[n], p: i32[m]) -> f32[m] = [for i => t[p[i]]]"

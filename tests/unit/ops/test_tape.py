@@ -22,10 +22,8 @@ LONG = ("rotation-while-50", "rotation-exact-50", "while-in-while-7", "branchy-5
 SHORT = ("newton-0", "rotation-while-0", "rotation-while-1", "while-in-while-1", "branchy-1")
 
 
-@pytest.fixture(params=[(2, 1), (4, 3)], ids=["2 slots", "4 slots"])
-def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch, slots: int, steps: int) -> None:
     """Tapes so small that 50 steps fill them many times."""
-    slots, steps = request.param
     for name, number in {"MOST_WHOLE": slots, "MOST_SLOTS": slots, "FEWEST_SLOTS": slots, "MOST_STEPS": steps}.items():
         monkeypatch.setattr(tape, name, number)
     monkeypatch.setattr(tape, "FEWEST_STEPS", steps)
@@ -44,9 +42,11 @@ def agrees(program: Program, order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ["V", "JV", "VV"])
-@pytest.mark.parametrize("name", [*LONG, *SHORT])
-@pytest.mark.usefixtures("small")
-def test_small_tapes_give_the_same(name: str, order: str) -> None:
+@pytest.mark.parametrize(("name", "slots", "steps"), [*((n, 2, 1) for n in LONG + SHORT), *((n, 4, 3) for n in LONG)])
+def test_small_tapes_give_the_same(
+    name: str, slots: int, steps: int, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch, slots, steps)
     agrees(PROGRAMS[name], order)
 
 

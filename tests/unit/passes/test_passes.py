@@ -150,6 +150,27 @@ def test_a_loop_without_a_step_adds_nothing_to_a_gradient_where_the_slope_is_inf
     assert float(module.g.grad("x")(4.0)) == 1.75
 
 
+@pytest.mark.parametrize(("low", "high", "within"), [(0, 4, True), (-2, 9, True), (1, 4, False), (0, 3, False)])
+def test_what_counts_along_an_axis_is_kept_within_bounds_only_if_it_reaches_beyond(
+    low: int, high: int, within: bool
+) -> None:
+    graph = from_text(
+        f"""graph @f() {{
+  %0: i32[5] = iota {{axis = 0, type = i32[5]}}
+  %1: i32[5] = const {{type = i32[5], value = {low}}}
+  %2: i32[5] = const {{type = i32[5], value = {high}}}
+  %3: i32[5] = clamp %1, %0, %2
+  yield %3
+}}
+""",
+        "f",
+    )
+    (kept,) = evaluate(simplify(verify(graph)))
+    assert kept.tolist() == [min(max(i, low), high) for i in range(5)]
+    names = [eqn.op.name for eqn in dce(simplify(graph)).eqns]
+    assert ("clamp" not in names) == within
+
+
 def test_a_switch_turns_verification_on(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = Builder()
     broken = Graph((), (), (Value(F, builder),))

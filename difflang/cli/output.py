@@ -1,0 +1,119 @@
+"""Reports in the forms that other programs read: a line each, JSON, SARIF, the annotations of GitHub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import click
+
+from difflang.base.codes import CODES
+from difflang.base.diagnostics import Diagnostic, concise, to_json
+from difflang.cli.shared import OneOf
+
+FORMATS = ("human", "concise", "json", "sarif", "github")
+output_format = click.option(
+    "--output-format", "form", type=OneOf(FORMATS), default="human", help="For people or for other programs."
+)
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one report comes to: a code, a sentence, and a range of lines and columns, which count from 1."""
+
+    severity: str
+    code: str
+    message: str
+    file: str = ""
+    start: tuple[int, int] = (1, 1)
+    end: tuple[int, int] = (1, 1)
+
+
+def finding(diagnostic: Diagnostic) -> Finding:
+    """A diagnostic by its first label. What it says of other places, and the ways out, are part of the sentence."""
+    texts = [diagnostic.message, *[label.text for label in diagnostic.labels[:1] if label.text], *diagnostic.helps]
+    message = "; ".join(text.replace("\n", " ") for text in texts)
+    span = diagnostic.span
+    if span is None or not span.source.text:
+        return Finding(diagnostic.severity, diagnostic.code, message)
+    start, end = span.source.position(span.start), span.source.position(max(span.start, span.end))
+    return Finding(diagnostic.severity, diagnostic.code, message, span.source.name, start, end)
+
+
+def written(diagnostics: Sequence[Diagnostic], form: str) -> str:
+    """Reports in a form for programs."""
+    match form:
+        case "concise":
+            return concise(diagnostics)
+        case "json":
+            return json.dumps(to_json(diagnostics), indent=2)
+        case _:
+            return findings(map(finding, diagnostics), form)
+
+
+def findings(found: Iterable[Finding], form: str) -> str:
+    """Findings in a form for programs."""
+    match form:
+        case "sarif":
+            return json.dumps(sarif(list(found)), indent=2)
+        case "github":
+            return "\n".join(map(annotation, found))
+        case _:
+            return "\n".join(map(line, found))
+
+
+def line(found: Finding) -> str:
+    place = f"{found.file}:{found.start[0]}:{found.start[1]}: " if found.file else ""
+    return f"{place}{found.severity}[{found.code}]: {found.message}"
+
+
+def annotation(found: Finding) -> str:
+    """A workflow command of GitHub, which shows the message beside the line.
+
+    Source: GitHub Docs, Workflow commands for GitHub Actions.
+    """
+    places = {"file": found.file, "line": found.start[0], "endLine": found.end[0]} if found.file else {}
+    if found.file and found.start[0] == found.end[0]:
+        places |= {"col": found.start[1], "endColumn": found.end[1]}
+    told = {**places, "title": found.code}
+    properties = ",".join(f"{name}={escaped(str(value), ',:')}" for name, value in told.items())
+    return f"::{found.severity} {properties}::{escaped(found.message)}"
+
+
+def escaped(text: str, more: str = "") -> str:
+    for char in ("%", "\r", "\n", *more):
+        text = text.replace(char, f"%{ord(char):02X}")
+    return text
+
+
+def sarif(found: Sequence[Finding]) -> dict[str, Any]:
+    """A log of one run. Source: OASIS, Static Analysis Results Interchange Format 2.1.0."""
+    codes = sorted({each.code for each in found})
+    rules = [{"id": code, "shortDescription": {"text": CODES.get(code, "something that failed")}} for code in codes]
+    tool = {"name": "difflang", "version": metadata.version("difflang"), "rules": rules}
+    results = [result(each, codes.index(each.code)) for each in found]
+    run = {"tool": {"driver": tool}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def result(found: Finding, rule: int) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "ruleId": found.code, "ruleIndex": rule, "level": found.severity, "message": {"text": found.message},
+    }  # fmt: skip
+    if found.file:
+        region = dict(zip(("startLine", "startColumn"), found.start, strict=True))
+        region |= dict(zip(("endLine", "endColumn"), found.end, strict=True))
+        place = {"artifactLocation": {"uri": uri(found.file)}, "region": region}
+        said["locations"] = [{"physicalLocation": place}]
+    return said
+
+
+def uri(file: str) -> str:
+    from pathlib import Path
+    from urllib.parse import quote
+
+    return Path(file).as_uri() if Path(file).is_absolute() else quote(file.replace("\\", "/"))

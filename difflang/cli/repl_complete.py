@@ -1,0 +1,75 @@
+"""What a session proposes while a person types: names and fields, those of the type that is needed first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from difflang.base.source import Source
+from difflang.syntax.tables import tables
+from difflang.syntax.tokens import CLOSES, OPENS, Token, tokenize
+
+RANKS = ("value", "function", "record", "variant", "module", "word", "builtin")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A proposal: the word, where in the text it begins, what is shown beside it."""
+
+    word: str
+    start: int
+    beside: str
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What can be proposed. Each name goes with its kind and the text of its type."""
+
+    known: Mapping[str, tuple[str, str]]
+    fields: Callable[[str], Mapping[str, tuple[str, str]]]
+    parameters: Callable[[str], tuple[str, ...]]
+
+
+def complete(text: str, names: Names) -> list[Candidate]:
+    """Proposals for the word that a text ends with: what begins like it, the type that is needed first, then values."""
+    found = re.search(r"(?:(\w+)\s*\.\s*)?(\w*)$", text)
+    assert found is not None
+    owner, begun = found[1], found[2]
+    if begun[:1].isdigit() or (owner is None and not begun) or in_string(text):
+        return []
+    words = dict.fromkeys(tables().lexis.words, ("word", ""))
+    known = names.fields(owner) if owner is not None else {**words, **names.known}
+    needed = needed_type(text[: len(text) - len(begun)], names)
+    fitting = [(name, kind, shown) for name, (kind, shown) in known.items() if name.startswith(begun) and name != begun]
+    fitting.sort(key=lambda each: (not needed or each[2] != needed, RANKS.index(each[1]), each[0]))
+    return [Candidate(name, len(text) - len(begun), shown) for name, _, shown in fitting]
+
+
+def in_string(text: str) -> bool:
+    """Whether a text ends inside a string or a comment."""
+    line = text.rsplit("\n", 1)[-1]
+    quotes = re.sub(r'\\.|"(?:[^"\\]|\\.)*"', "", line)
+    return '"' in quotes or "#" in quotes
+
+
+def needed_type(text: str, names: Names) -> str:
+    """The type of the argument that stands next: in `f(x, `, that of the second parameter of `f`."""
+    tokens = [t for t in tokenize(Source("<input>", text)) if t.kind not in ("COMMENT", "_NL")]
+    place, depth = 0, 0
+    for i in range(len(tokens) - 1, 0, -1):
+        token = tokens[i]
+        if token.kind in CLOSES:
+            depth += 1
+        elif token.kind in OPENS and depth:
+            depth -= 1
+        elif token.kind in OPENS:
+            return parameter(tokens[i - 1], place, names) if token.kind == "LPAR" else ""
+        elif token.kind == "COMMA" and not depth:
+            place += 1
+    return ""
+
+
+def parameter(called: Token, place: int, names: Names) -> str:
+    types = names.parameters(called.text) if called.kind == "NAME" else ()
+    return types[place] if place < len(types) else ""

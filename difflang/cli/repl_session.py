@@ -1,0 +1,140 @@
+"""What a session answers: an input is carried out, a command looked up. Nothing here knows of terminals."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from difflang.base.crash import crashed
+from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.syntax.inputs import inputs, is_command, typed
+
+if TYPE_CHECKING:
+    from difflang.driver.session import Interactive
+    from difflang.driver.values import HostValue
+
+
+class Loading:
+    """The compiler, and JAX after it, read in the background while a person types."""
+
+    def __init__(
+        self, engine: Any, device: str | None, seed: int, default_float: str, folders: tuple[Path, ...]
+    ) -> None:
+        self.options = (engine, device, seed, default_float, folders)
+        self.thread: threading.Thread | None = None
+        self.ready = threading.Event()  # the compiler is read; JAX may not be yet
+
+    def begin(self) -> None:
+        """Read in the background. What goes wrong there goes wrong again, and is told, where it is needed."""
+        if self.thread is None:
+            self.thread = threading.Thread(target=self.read, daemon=True)
+            self.thread.start()
+
+    @property
+    def reading(self) -> bool:
+        """Whether the compiler is still being read."""
+        return self.thread is not None and not self.ready.is_set()
+
+    def read(self) -> None:
+        try:
+            import_module("difflang.driver.asked")
+        finally:
+            self.ready.set()
+        if self.options[0] == "xla":
+            import_module("difflang.runtime.compile")
+
+    def session(self) -> Interactive:
+        if self.thread is not None:
+            self.ready.wait()  # two threads that read modules at once may each wait for the other
+        from difflang.driver.engine import Engine
+        from difflang.driver.program import access_to
+        from difflang.driver.session import Interactive
+
+        engine, device, seed, default_float, folders = self.options
+        made = Engine(engine, device)
+        return Interactive(made, access_to(None, folders), seed, click.echo, self.warn, default_float, folders)
+
+    def warn(self, diagnostics: list[Diagnostic]) -> None:
+        if diagnostics:
+            click.echo(render(diagnostics, sys.stderr.isatty()), err=True)
+
+
+@dataclass(eq=False, slots=True)
+class Talk:
+    """A session under way: what it was told last, and the exit code that its first failure stands for."""
+
+    loading: Loading
+    colored: bool = False
+    code: int = 0
+    last_code: str = ""  # of the last report
+    loaded: str = ""  # the file that was loaded last
+    made: Interactive | None = field(default=None, init=False)
+
+    @property
+    def session(self) -> Interactive:
+        if self.made is None:
+            self.made = self.loading.session()
+        return self.made
+
+    def handle(self, text: str) -> bool:
+        """Carry out one input, or those of a transcript, and show what each gives; False where the session ends."""
+        told = typed(text)
+        if told != text:
+            return all([self.answer(each) for each in inputs(told.split("\n"))])
+        return self.answer(text.strip())
+
+    def answer(self, text: str) -> bool:
+        """The same for one input."""
+        from difflang.cli.repl_commands import command
+
+        try:
+            if is_command(text):
+                return command(self, text)
+            if text:
+                self.run(text)
+        except DifflangError as error:
+            self.report(error)
+        except KeyboardInterrupt:
+            self.code = self.code or 130
+            click.echo("interrupted", err=True)
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost what was typed
+            self.code = self.code or 70
+            click.echo(crashed(error), err=True)
+        return True
+
+    def run(self, text: str, name: str = "") -> None:
+        """Carry out a text; with `;` at its end nothing is shown."""
+        text = text.rstrip()
+        quiet = text.endswith(";")
+        value = self.session.feed(text.rstrip("; \t"), name)
+        if value is not None and not quiet:
+            self.say(self.shown(value))
+
+    def shown(self, value: HostValue) -> str:
+        """A value and its type."""
+        from difflang.check.types import ClosureType, show_type
+        from difflang.driver.values import show
+
+        kind = show_type(value.type)
+        if isinstance(value.type, ClosureType):
+            return kind
+        return f"{show(value)}{self.dim(f'  : {kind}')}"
+
+    def dim(self, text: str) -> str:
+        return f"\x1b[2m{text}\x1b[0m" if self.colored else text
+
+    def say(self, text: str) -> None:
+        click.echo(text)
+
+    def report(self, error: DifflangError) -> None:
+        """What went wrong, on stderr; the first time it decides the exit code."""
+        codes = [d.code for d in error.diagnostics]
+        self.last_code = codes[0]
+        self.code = self.code or (3 if all(code.startswith("DL09") for code in codes) else 1)
+        click.echo(error.render(self.colored), err=True)

@@ -1,0 +1,171 @@
+"""What can be asked of a session: what a name stands for, the graph of an expression, what to time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from difflang.base.codes import nearest
+from difflang.base.diagnostics import DifflangError
+from difflang.check.reports import mistake
+from difflang.check.types import ClosureType, RecordType, show_type
+from difflang.driver.emit import Wanted, graph_of, text_of, typed
+from difflang.driver.hosted import HOSTED
+from difflang.driver.session import Interactive
+from difflang.driver.values import HostValue, show
+from difflang.elaborate.builtins import BUILTINS
+from difflang.elaborate.context import Context, Reported, walk
+from difflang.elaborate.terms import Term
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.op import OPS
+from difflang.syntax import tree
+
+TOLD = re.compile(r"\s+([\w.]+)=((?:[^\s\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])+)")  # `x=f32[3, 4]`, `x=[[1, 2], [3, 4]]`
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A name as completion and search show it: a type, or what else it is."""
+
+    kind: str  # value, function, record, variant, module, builtin
+    text: str
+
+
+def names(session: Interactive) -> dict[str, Known]:
+    """Every name that an input can use, those of the session before what every file knows."""
+    module = session.module
+    values = {n: Known("value", show_type(v.type)) for n, v in session.runner.values.items() if n in module.host}
+    fns = {n: Known("function", signature(session, decl)) for n, decl in module.fns.items()}
+    records = {
+        n: Known("record", "record" if isinstance(r, tree.Record) else "enum") for n, r in module.records.items()
+    }
+    variants = {n: Known("variant", f"variant of {enum.name}") for n, (enum, _) in module.variants.items()}
+    imported = {n: Known("function", f"of {found.module.name}") for n, found in module.imported.items()}
+    modules = {n: Known("module", "module") for n in module.modules}
+    prelude = module.prelude.fns if module.prelude is not None else {}
+    builtins = {n: Known("builtin", "") for n in (*prelude, *BUILTINS, *HOSTED) if n.isidentifier()}
+    return {**builtins, **modules, **imported, **variants, **records, **fns, **values}
+
+
+def fields(session: Interactive, name: str) -> dict[str, Known]:
+    """What can stand after `name.`: the fields of a value, or what a module offers."""
+    value, module = session.runner.values.get(name), session.module.modules.get(name)
+    if value is not None and isinstance(value.type, RecordType):
+        parts = zip(value.type.names, value.type.fields, strict=True)
+        return {field: Known("value", show_type(type)) for field, type in parts}
+    if module is None:
+        return {}
+    return {n: Known("function", typed_in(session, module.fns[n]) if n in module.fns else "") for n in module.public}
+
+
+def typed_in(session: Interactive, decl: tree.Fn) -> str:
+    params = ", ".join(p.span.text for p in decl.params)
+    return f"({params})" + (f" -> {decl.result.span.text}" if decl.result is not None else "")
+
+
+def signature(session: Interactive, decl: tree.Fn) -> str:
+    """A function's first line, with the result that was inferred if it was checked last."""
+    return typed(session.program, decl)
+
+
+def parameter_types(session: Interactive, name: str) -> tuple[str, ...]:
+    """The types of a function's parameters, as they are declared."""
+    decl = session.module.fns.get(name)
+    return tuple(p.type.span.text if p.type is not None else "" for p in decl.params) if decl is not None else ()
+
+
+def described(session: Interactive, name: str) -> str | None:
+    """What a name stands for, and what its comment says; None for an unknown one."""
+    module = session.module
+    value = session.runner.values.get(name)
+    if value is not None and name in module.host:
+        return f"{name}: {show_type(value.type)}{shortly(value)}"
+    decl = module.fns.get(name) or (module.prelude.fns.get(name) if module.prelude is not None else None)
+    if name in module.imported:
+        decl = module.imported[name].module.fns.get(module.imported[name].name)
+    if decl is not None:
+        return with_doc(signature(session, decl), decl.doc)
+    if name in module.records:
+        record = module.records[name]
+        return with_doc(record.span.text, record.doc)
+    if name in module.variants:
+        return f"{name} is a variant of {module.variants[name][0].name}"
+    if name in OPS:
+        return with_doc(name, OPS[name].doc)
+    if name in HOSTED:
+        return f"{name}: called as {HOSTED[name].usage}"
+    return f"{name}: a function of the language; docs/language.md tells of it" if name in BUILTINS else None
+
+
+def shortly(value: HostValue) -> str:
+    text = show(value) if not isinstance(value.type, ClosureType) else ""
+    return f" = {text}" if text and len(text) < 60 and "\n" not in text else ""
+
+
+def with_doc(head: str, doc: str | None) -> str:
+    return f"{head}\n\n{doc.strip()}" if doc else head
+
+
+def source_of(session: Interactive, name: str) -> str | None:
+    """The text in which a function, a record or an enum was declared here."""
+    decl = session.module.fns.get(name) or session.module.records.get(name)
+    return decl.span.text if decl is not None else None
+
+
+# ---- Functions and expressions
+
+
+def function(session: Interactive, text: str) -> tuple[tree.Fn, dict[str, str]]:
+    """`f x=f32[3]`: the function, and what is told of its arguments. Errors: DL0201."""
+    name, told = told_of(text)
+    if name not in session.module.fns:
+        near = nearest(name, session.module.fns)
+        way = f"did you mean `{near}`?" if near else f"there are {', '.join(session.module.fns) or 'none'}"
+        raise mistake("DL0201", f"there is no function `{name}` in this session", help=way)
+    return session.module.fns[name], told
+
+
+def told_of(text: str) -> tuple[str, dict[str, str]]:
+    head = re.match(r"\w+", text)
+    name = head[0] if head else text
+    return name, dict(TOLD.findall(text, len(name)))
+
+
+def graph_text(session: Interactive, text: str, stage: str) -> str:
+    """The graph of a function for arguments that are told, or of an expression, at a stage. Errors: DifflangError."""
+    name, told = told_of(text)
+    if name in session.module.fns and TOLD.sub("", text) == name:
+        wanted = Wanted(stage, name, told)
+        return text_of(graph_of(session.program, session.module.fns[name], wanted), wanted)
+    e = expression(session, text)
+    if session.runner.work(e) is not None:
+        raise mistake("DL0322", "the host does a part of this: it has no graph", (e.span, ""))
+
+    def body(cx: Context) -> Walk[list[Term]]:
+        return [(yield walk(cx, e))]
+
+    try:
+        return text_of(session.runner.staged(e, body).graph, Wanted(stage))
+    except Reported:
+        raise DifflangError(*session.runner.session.diagnostics) from None
+
+
+def expression(session: Interactive, text: str) -> tree.Expr:
+    """The one expression that a text is, checked. Errors: DifflangError."""
+    items = session.parsed(text)
+    if len(items) != 1 or isinstance(items[0], (tree.Let, tree.Var, tree.Fn, tree.Import)):
+        raise mistake("DL0313", "an expression is needed here", help="a value, such as `f(2.0)`")
+    session.check(items)
+    return items[0]  # type: ignore[return-value]
+
+
+def prepared(session: Interactive, text: str) -> Callable[[], None]:
+    """What carries out an expression, to be called as often as one likes. Errors: DifflangError."""
+    e = expression(session, text)
+
+    def call() -> None:
+        session.runner.statement(e, last=True)
+        session.runner.settle()
+
+    return call

@@ -1,0 +1,63 @@
+"""One choice of each of several tables, in the least time within so much room: a knapsack with classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+W = TypeVar("W")
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[W]):
+    """The ways that there are: how many more bytes each takes, and how much is computed again."""
+
+    ways: list[W]
+    bytes: list[float]
+    times: list[float]
+
+    def dearer(self, pick: int, more: float) -> Table[W]:
+        """The same, a way taking so many more bytes."""
+        return replace(self, bytes=[b + more * (i == pick) for i, b in enumerate(self.bytes)])
+
+
+def solved(tables: Sequence[Table[W]], room: float) -> tuple[list[int] | None, bool]:
+    """One way of each table, in the least time within so many bytes, and whether it was found greedily."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    if not tables or sum([min(t.bytes) for t in tables]) > room:
+        return None, False
+    sizes = [len(t.ways) for t in tables]
+    one = np.zeros((len(tables), sum(sizes)))
+    for row, (start, size) in enumerate(zip(np.cumsum([0, *sizes[:-1]]), sizes, strict=True)):
+        one[row, start : start + size] = 1
+    times, bytes = np.concatenate([t.times for t in tables]), np.concatenate([t.bytes for t in tables])
+    scale = max(1.0, float(np.max(times)))
+    within: Any = [LinearConstraint(one, 1, 1), LinearConstraint(bytes[None, :] / 1024, -np.inf, room / 1024)]
+    options = {"time_limit": 5.0, "mip_rel_gap": 1e-3}
+    ints, bounds = np.ones(len(times)), Bounds(0, 1)
+    found: Any = milp(times / scale, constraints=within, integrality=ints, bounds=bounds, options=options)
+    if found.x is None:
+        return greedily(tables, room), True
+    picks = np.split(np.round(found.x), np.cumsum(sizes)[:-1])
+    return [int(np.argmax(p)) for p in picks], False
+
+
+def greedily(tables: Sequence[Table[W]], room: float) -> list[int]:
+    """From the fewest bytes on, whatever saves the most time for its bytes, while there is room."""
+    picks = [int(np.argmin(t.bytes)) for t in tables]
+    while True:
+        left = room - sum([t.bytes[i] for t, i in zip(tables, picks, strict=True)])
+        steps = [
+            ((t.times[i] - t.times[j]) / max(1.0, t.bytes[j] - t.bytes[i]), row, j)
+            for row, (t, i) in enumerate(zip(tables, picks, strict=True))
+            for j in range(len(t.ways))
+            if t.times[j] < t.times[i] and t.bytes[j] - t.bytes[i] <= left
+        ]
+        if not steps:
+            return picks
+        _, row, j = max(steps)
+        picks[row] = j

@@ -1,0 +1,160 @@
+"""`difflang trace` and `f.trace(...)`: a call evaluated step by step, with tangents and adjoints."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from difflang.audit.trace import Trace, short, traced
+from difflang.base.codes import nearest
+from difflang.check.closures import FnCode
+from difflang.check.modules import Global, Module
+from difflang.check.reports import mistake
+from difflang.check.types import ClosureType
+from difflang.driver.check_grad import host_function_has_none, wanted
+from difflang.driver.draws import seed_words
+from difflang.driver.emit import entries, place
+from difflang.driver.engine import Engine
+from difflang.driver.enough import with_enough_room
+from difflang.driver.entry import Entry, elaborated
+from difflang.driver.guard import NUMBERS, explain
+from difflang.driver.pipeline import finished
+from difflang.driver.program import Checked, loaded
+from difflang.driver.room import LITTLE, with_room
+from difflang.driver.specs import declared_arguments
+from difflang.elaborate.context import Session
+from difflang.elaborate.signatures import is_dim
+from difflang.ir.evaluate import evaluate, numpy_dtype
+from difflang.ir.types import DTYPES, Tensor
+from difflang.ops.say import silent
+from difflang.passes.dce import dce
+from difflang.syntax import tree
+
+USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
+ROWS = 100
+COLUMNS = 4  # of tangents, if nobody says which
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is asked: a call with these values, columns of tangents in `wrt`, at most so many rows."""
+
+    given: Mapping[str, str] = field(default_factory=dict[str, str])
+    wrt: str | None = None
+    rows: int = ROWS
+    seed: int = 0
+    words: tuple[str, ...] = ()  # arguments of the program
+
+
+def trace(checked: Checked, path: Path | None, entry: str | None, options: Options) -> Trace:
+    """The trace of a function of a file at values written as text.
+
+    Errors: DL0201 for an unknown entry; DL1207 and DL1210 for values that it does not take; DL09 where it fails.
+    """
+    decls = [d for d in entries(checked, entry) if not d.host or entry is not None]
+    if len(decls) != 1:
+        names = ", ".join(d.name for d in decls) or "none"
+        raise mistake("DL0201", "one function is traced at a time", help=f"say FILE:NAME; it has {names}")
+    (decl,) = decls
+    host_function_has_none(decl)
+    captured = loaded(checked, path, Engine("interpret"), options.words)
+    return trace_of(checked, decl, options, captured.leaves)
+
+
+def trace_of(checked: Checked, decl: tree.Fn, options: Options, leaves: Callable[[Global], Sequence[Any]]) -> Trace:
+    """The same, the values of its file being there."""
+    given, session = dict(options.given), Session()
+    records = {p.name: given.pop(p.name) for p in decl.params if p.name in given and is_record(checked.module, p)}
+    values = {name: value_of(name, text) for name, text in given.items()}
+    told = {p.name: told_by(p, values[p.name]) for p in decl.params if p.name in values}
+    sizes = {n: str(v) for n, v in values.items() if n not in told and "." not in n and np.ndim(v) == 0}
+    known = {n: t for n, t in told.items() if t}
+    arguments = declared_arguments(checked.module, decl, {**known, **sizes, **records})
+    entry = elaborated(session, checked.module, decl.name, ClosureType(FnCode(decl, checked.module), ()), arguments)
+    constants = [np.asarray(x) for name in entry.globals for x in leaves(name)]
+    params = entry.graph.params[: len(entry.graph.params) - len(constants) - entry.random]
+    taken = {*(p.hint for p in params), *(a.name for a in arguments if a.size is not None), *sizes}
+    refuse_unknown(decl, values, taken)
+    arrays = [array_of(p.hint, p.type, values) for p in params]
+    if options.wrt is not None:
+        place(decl, options.wrt)
+    arrays += [np.asarray(seed_words(options.seed))] if entry.random else []
+    call = ", ".join(f"{n} = {short(np.asarray(v))}" for n, v in values.items())
+    return of_entry(session, f"{decl.name}({call})", entry, [*arrays, *constants], len(params), options)
+
+
+def of_entry(session: Session, call: str, entry: Entry, arrays: Sequence[Any], inputs: int, options: Options) -> Trace:
+    """The trace of an elaborated call, whose first arrays are its arguments. Errors: DL09, DL0401, DL1222."""
+    entry = with_enough_room(session, entry, arrays)
+    if entry.fails and (site := int(evaluate(finished(entry.graph), *arrays)[-1 - NUMBERS])):
+        raise explain(session, site, Engine("interpret").explaining(entry.graph), arrays)
+    graph = with_room(silent(entry.graph), LITTLE)
+    graph = dce(graph.with_results(graph.results[: -1 - NUMBERS])) if entry.fails else graph
+    moves = [i < inputs and p.type.tangent is not None for i, p in enumerate(graph.params)]
+    asked = [i for i, p in enumerate(graph.params) if moves[i] and wanted(p.hint, options.wrt)]
+    if options.wrt is not None and not asked:
+        raise mistake("DL0401", f"there is no real number `{options.wrt}`: there is nothing to differentiate in")
+    scalar = [i for i in asked if np.ndim(arrays[i]) == 0]
+    columns = asked if options.wrt is not None else scalar if len(scalar) <= COLUMNS else []
+    return traced(graph, arrays, moves, call, options.rows, columns)
+
+
+def value_of(name: str, text: str) -> Any:
+    """A number, `true`, `false`, or a list of such in a list. Errors: DL1210."""
+    try:
+        value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
+        array = np.asarray(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        array = None
+    if array is None or array.dtype.kind not in "biufc":
+        raise mistake("DL1210", f"`{text:.40}` for `{name}` is no number, and no array of numbers",
+                      help=f"write `{name}=2.5` or `{name}='[1.0, 2.0]'`")  # fmt: skip
+    return array.item() if array.ndim == 0 else array
+
+
+def is_record(module: Module, param: tree.Param) -> bool:
+    """Of a record `NAME=TYPE` says the sizes, if they are not told; its fields are given one by one."""
+    return element_of(param) in module.records
+
+
+def element_of(param: tree.Param) -> str:
+    return param.type.span.text.partition("[")[0].strip() if param.type is not None else ""
+
+
+def told_by(param: tree.Param, value: Any) -> str:
+    """The type that a value tells of a parameter; nothing where the declaration says all."""
+    if is_dim(param.type):
+        return str(value)
+    shape = list(np.shape(value))
+    written = element_of(param)
+    if not shape and written in DTYPES:
+        return ""
+    return (written if written in DTYPES else "f64") + (str(shape) if shape else "")
+
+
+def refuse_unknown(decl: tree.Fn, values: Mapping[str, Any], taken: set[str]) -> None:
+    """Errors: DL1207."""
+    for name in values:
+        if name not in taken:
+            near = nearest(name, sorted(taken))
+            raise mistake("DL1207", f"`{decl.name}` has no parameter `{name}`",
+                          help=f"did you mean `{near}`?" if near else f"it has {', '.join(sorted(taken))}")  # fmt: skip
+
+
+def array_of(hint: str, type: Any, values: Mapping[str, Any]) -> Any:
+    """A value as its parameter takes it. Errors: DL1207 for one that is missing, DL1210 for one of another type."""
+    if hint not in values:
+        raise mistake("DL1207", f"there is no value of `{hint}`", help=f"add `{hint}=…`")
+    assert isinstance(type, Tensor)
+    given = np.asarray(values[hint])
+    array = given.astype(numpy_dtype(type.dtype))
+    if given.shape != type.shape:
+        raise mistake("DL1210", f"`{hint}` is {type}, and a value of shape {list(given.shape)} is given")
+    if type.tangent is None and not np.array_equal(array, given):
+        raise mistake("DL1210", f"`{hint}` is {type}, and {short(given)} is none")
+    return array

@@ -1,0 +1,201 @@
+"""What a derivative in reverse may keep of a loop or of a piece of straight code, and the program that keeps that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from difflang.base.source import Span
+from difflang.driver.room import LITTLE, with_room
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ops.checkpoint import checkpoint
+from difflang.ops.derivative import vjp
+from difflang.ops.least_cut import is_cheap, least_cut
+from difflang.ops.loop import loop
+from difflang.ops.residuals import size
+from difflang.ops.say import printing
+from difflang.passes.optimize import tidied
+from difflang.passes.pieces import Piece, at_hand, crossing, in_blocks, opened, pieces, runs_of
+
+Site = Eqn | Piece
+Kept = Literal["all", "least", "nothing"]
+MOST = 20_000  # equations of a function with those that it calls written out
+COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # pieces of straight code
+AS_SAID = (0, 0)  # `keep` of a loop of which the program says nothing
+FLOPS_PER_BYTE = 8  # that take as long
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """`slots` states of a loop, or, without a number, of each step, as of a piece, what is read back: `all` of it, the
+    `least` from which the rest is made cheaply, or `nothing` but what the step or the piece takes.
+    """
+
+    slots: int = 0
+    kept: Kept = "all"
+
+    @property
+    def as_usual(self) -> bool:
+        return self == ALL
+
+
+ALL = Way()
+Ways = Mapping[Site, Way]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is kept of a loop, or of the code that begins somewhere."""
+
+    span: Span
+    way: Way
+    loop: bool = True
+
+    @property
+    def slots(self) -> int:
+        return self.way.slots
+
+    def __str__(self) -> str:
+        if self.slots:
+            return f"keeps {self.slots} of its states"
+        if not self.loop:
+            return "is computed again" + (", but for products, sums and draws" if self.way.kept == "least" else "")
+        least = {"least": "keeps products, sums and draws of every step", "nothing": "keeps the state of every step"}
+        return least.get(self.way.kept, "keeps what every step needs")
+
+
+# ------------------------------------------------------------------------------------------ where there is a choice
+
+
+def choosable(graph: Graph) -> Graph:
+    """The graph with the code that is differentiated in reverse written out, where it has no loop that calls itself."""
+    plain = printing(graph)
+    if plain.effectful or with_room(plain, LITTLE) is not plain:
+        return graph
+    tidy = tidied(plain)
+    bodies = {body: opened(body, MOST) for body in reverse_bodies(tidy)}
+    return tidied(replaced(tidy, bodies)) if any(a is not b for a, b in bodies.items()) else tidy
+
+
+def reverse_bodies(graph: Graph) -> list[Graph]:
+    """The functions of which a derivative in reverse is taken."""
+    found = [e.regions[0] for inner in inner_first(graph)[0] for e in inner.eqns if e.op is vjp]
+    return list(dict.fromkeys(found))
+
+
+def replaced(graph: Graph, to: Mapping[Graph, Graph]) -> Graph:
+    """The graph with other regions in place of some, none of which is in another."""
+    done: dict[Graph, Graph] = {}
+    for inner in inner_first(graph)[0]:
+        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
+        done[inner] = to.get(inner) or inner.with_eqns(eqns)
+    return done[graph]
+
+
+def free_loops(graph: Graph) -> list[Eqn]:
+    """The loops under a derivative in reverse of which the program does not say what they keep, in order."""
+    found: dict[Eqn, None] = {}
+    for body in reverse_bodies(graph):
+        under = inner_first(body)[0]
+        found |= {e: None for g in under for e in g.eqns if e.op is loop and e.attrs.get("keep", AS_SAID) == AS_SAID}
+    return list(found)
+
+
+def free_pieces(body: Graph) -> list[Piece]:
+    """The pieces of straight code that take the least room where all are computed again; none where that gains none."""
+    _, rest = at_hand(body)
+    runs = runs_of(rest)
+    best, found = sum([read_back(run) for run in runs]), list[Piece]()
+    for count in COUNTS:
+        if 2 * count > len(rest):
+            break
+        parts = pieces(body, count)
+        takes = crossing(body, parts) + max([read_back(p.eqns) for p in parts], default=best)
+        if takes < best:
+            best, found = takes, parts
+    return found
+
+
+# ------------------------------------------------------------------------------------------ what a choice takes
+
+
+def wanted(eqns: Iterable[Eqn]) -> list[Value]:
+    """What derivatives of these equations read, about: operands and results of what is not linear, and factors."""
+    found: dict[Value, None] = {}
+    for e in eqns:
+        if e.op.inactive or not e.operands:
+            continue
+        if e.op.jvp is not None or e.regions:
+            found |= dict.fromkeys((*e.operands, *e.results))
+        elif e.op.term_by_term and len(e.operands) > 1:
+            found |= dict.fromkeys(e.operands)
+    return list(found)
+
+
+def read_back(eqns: Iterable[Eqn]) -> int:
+    """How many bytes equations make that their derivatives read, about."""
+    eqns = tuple(eqns)
+    made = {r for e in eqns for r in e.results}
+    return size([v for v in wanted(eqns) if v in made])
+
+
+def least_of(piece: Piece) -> int:
+    """How many bytes the least cut of a piece keeps, about."""
+    made = {r for e in piece.eqns for r in e.results}
+    read = tuple(dict.fromkeys([v for e in piece.eqns for v in e.operands if v not in made]))
+    return size(least_cut(Graph(read, piece.eqns, ()), read, wanted(piece.eqns)))
+
+
+def work(eqn: Eqn) -> float:
+    """How long an equation takes, in bytes that could be written in that time."""
+    total = 0.0
+    todo = [(eqn, 1.0)]
+    while todo:
+        e, times = todo.pop()
+        types = [v.type for v in e.operands]
+        flops = e.op.cost(*types, **e.attrs) if e.op.cost is not None else 0
+        total += times * (size(e.results) + float(flops) / FLOPS_PER_BYTE)
+        length = e.attrs.get("length")
+        steps = length if isinstance(length, int) else 1
+        todo += [(inner, times * steps) for r in e.regions for inner in r.eqns]
+    return total
+
+
+def work_again(eqns: Iterable[Eqn], kept: Kept) -> float:
+    """How long it takes to compute again what is not kept."""
+    if kept == "all":
+        return 0.0
+    return sum([work(e) for e in eqns if kept == "nothing" or is_cheap(e)])
+
+
+# ------------------------------------------------------------------------------------------ the program that keeps that
+
+
+def keeping(graph: Graph, ways: Ways) -> Graph:
+    """The graph of which each site is kept that way. Cost: linear."""
+    blocks = {p.eqns[0]: (p, w.kept == "least") for p, w in ways.items() if isinstance(p, Piece) and not w.as_usual}
+    done: dict[Graph, Graph] = {}
+    for inner in inner_first(graph)[0]:
+        here = dict([blocks[e] for e in inner.eqns if e in blocks])
+        done[inner] = in_blocks(inner, here, partial(kept, done=done, ways=ways))
+    return done[graph]
+
+
+def kept(eqn: Eqn, done: Mapping[Graph, Graph], ways: Ways) -> Eqn:
+    """The equation on finished regions, a loop as it is to be kept."""
+    new = eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn
+    way = ways.get(eqn, ALL)
+    if way.slots:
+        return Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": (way.slots, 0)}, new.regions, eqn.span)
+    if way.as_usual:
+        return new
+    return new.with_regions([step_in_blocks(new.regions[0], way.kept == "least"), *new.regions[1:]])
+
+
+def step_in_blocks(step: Graph, cut: bool) -> Graph:
+    """A step of a loop of which nothing but what it takes is kept, or of its straight parts the least."""
+    _, rest = at_hand(step)
+    runs = [run for run in runs_of(rest, loops=not cut) if any(e.op is not checkpoint for e in run)]
+    return in_blocks(step, {Piece(tuple(run)): cut for run in runs})

@@ -1,0 +1,53 @@
+"""Numbers of the host that a function captured and another function needs as sizes: told when they are missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from difflang.base.diagnostics import DifflangError
+from difflang.elaborate.context import Context, Reported
+from difflang.elaborate.terms import Array, Closure, Term
+from difflang.elaborate.trampoline import Walk
+
+MISSED = "DL0305"
+
+
+def with_numbers(cx: Context, terms: dict[str, Term], call: Callable[[dict[str, Term]], Walk[Term]]) -> Walk[Term]:
+    """A call, in host code once more with what its functions captured of the host's numbers where a size is not known.
+
+    It is then a call for these numbers, as where host code itself asks for one.
+    """
+    if cx.root.demand is None or not any(isinstance(t, Closure) for t in terms.values()):
+        return (yield call(terms))
+    session = cx.session
+    said, errors, draws = len(session.diagnostics), session.errors, cx.root.draws
+    try:
+        return (yield call(terms))
+    except (DifflangError, Reported) as error:
+        found = [*(error.diagnostics if isinstance(error, DifflangError) else ()), *session.diagnostics[said:]]
+        if all(d.code != MISSED for d in found) or not any(holds_number(cx, t) for t in terms.values()):
+            raise
+    del session.diagnostics[said:]
+    session.errors, cx.root.draws = errors, draws
+    return (yield call({name: told(cx, term) for name, term in terms.items()}))
+
+
+def holds_number(cx: Context, term: Term) -> bool:
+    """Whether a function captured a number of the host that specialization does not know."""
+    if isinstance(term, Closure):
+        return any(holds_number(cx, t) for t in term.captures)
+    return isinstance(term, Array) and term.static is None and term.value in cx.root.host_numbers
+
+
+def told(cx: Context, term: Term) -> Term:
+    """A function that knows the host's numbers which it captured."""
+    if isinstance(term, Closure):
+        return Closure(term.code, tuple([in_function(cx, t) for t in term.captures]))
+    return term
+
+
+def in_function(cx: Context, term: Term) -> Term:
+    if isinstance(term, Array) and holds_number(cx, term):
+        return replace(term, static=cx.static(term, cx.builder.span, "a size"))
+    return told(cx, term)

@@ -1,0 +1,207 @@
+"""A pretty printer: documents that say where lines may break, laid out within a width.
+
+A group stays on one line if it fits there, else all its own lines break. What the groups of a program are is for
+`layout` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from difflang.base.diagnostics import cell_width
+
+WIDTH = 100
+STEP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A place where a line may break; `flat` where it does not. With `hard` it always does."""
+
+    flat: str = " "
+    hard: bool = False
+    blank: bool = False  # an empty line too
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parts that stand on one line, or break at all their lines; `broken` ones always do."""
+
+    parts: Sequence[Doc]
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Indent:
+    """Parts whose lines begin further right, if the group around them breaks."""
+
+    parts: Sequence[Doc]
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Parts with a line between any two, each broken only where the next part does not fit."""
+
+    parts: Sequence[Doc]
+    first: int = 0  # those before are laid out
+
+
+@dataclass(frozen=True, slots=True)
+class IfBroken:
+    """A text that is there only where the group around it breaks, and one for where it does not."""
+
+    text: str
+    flat: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A comment on a line of its own."""
+
+    text: str
+    blank: bool = False  # an empty line above it
+
+
+@dataclass(frozen=True, slots=True)
+class Suffix:
+    """A comment after what stands on the line; it counts as nothing in the width."""
+
+    text: str
+
+
+Doc = str | Line | Group | Indent | Fill | IfBroken | Own | Suffix | tuple["Doc", ...] | list["Doc"]
+Task = tuple[int, bool, Doc]  # how far right, whether on one line, what
+
+LINE = Line()
+SOFT = Line("")
+HARD = Line(hard=True)
+BLANK = Line(hard=True, blank=True)
+
+
+def pretty(doc: Doc, width: int = WIDTH) -> str:
+    """The text of a document, each line without space at its end.
+
+    Cost: linear in the document, times the width.
+    Source: Wadler 2003, A prettier printer; Oppen 1980, Prettyprinting.
+    """
+    printer = _Printer(width)
+    printer.run(doc)
+    return printer.text()
+
+
+class _Printer:
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.lines: list[str] = []
+        self.row: list[str] = []
+        self.used = 0  # cells of the row, 0 while it is empty
+        self.indent = 0
+        self.suffixes: list[str] = []
+        self.todo: list[Task] = []
+
+    def text(self) -> str:
+        self.newline(0)
+        return "\n".join(self.lines) + "\n" if self.lines else ""
+
+    def run(self, doc: Doc) -> None:
+        self.todo = [(0, False, doc)]
+        while self.todo:
+            self.step(*self.todo.pop())
+
+    def step(self, indent: int, flat: bool, doc: Doc) -> None:
+        match doc:
+            case str():
+                self.write(doc)
+            case tuple() | list():
+                self.todo.extend((indent, flat, part) for part in reversed(doc))
+            case Indent(parts):
+                indent += 0 if flat else STEP
+                self.todo.extend((indent, flat, part) for part in reversed(parts))
+            case Group(parts, broken):
+                flat = not broken and (flat or self.fits((indent, True, doc)))
+                self.todo.extend((indent, flat, part) for part in reversed(parts))
+            case Line():
+                self.line(indent, flat, doc)
+            case Fill(parts, first):
+                self.fill(indent, flat, parts, first)
+            case IfBroken(text, otherwise):
+                self.write(otherwise if flat else text)
+            case Suffix(text):
+                self.suffixes.append(text)
+            case Own(text, blank):
+                self.line(indent, False, BLANK if blank else HARD)
+                self.write(text)
+                self.newline(indent)
+
+    def line(self, indent: int, flat: bool, line: Line) -> None:
+        if flat and not line.hard:
+            self.write(line.flat)
+            return
+        self.newline(indent)
+        if line.blank and self.lines and self.lines[-1]:
+            self.lines.append("")
+
+    def fill(self, indent: int, flat: bool, parts: Sequence[Doc], first: int) -> None:
+        if first == len(parts):
+            return
+        if first:
+            self.line(indent, flat or self.fits((indent, False, (" ", parts[first]))), LINE)
+        self.todo += [(indent, flat, Fill(parts, first + 1)), (indent, flat, parts[first])]
+
+    def write(self, text: str) -> None:
+        if not text:
+            return
+        if not self.row:
+            text = text.lstrip(" ")
+            self.used = self.indent
+        self.row.append(text)
+        self.used += cell_width(text)
+
+    def newline(self, indent: int) -> None:
+        """End the row, with the comments that belong to it; an empty row stays the row."""
+        first, *others = self.suffixes or [""]
+        self.suffixes = []
+        if first:
+            self.row.append((" " if self.row else "") + first)
+        if self.row:
+            self.lines.append((" " * self.indent + "".join(self.row)).rstrip())
+            self.row = []
+        self.lines += [" " * indent + other for other in others]
+        self.indent, self.used = indent, 0
+
+    def fits(self, task: Task) -> bool:
+        """Whether a task, and what follows it up to where a line can break, goes into the rest of the row."""
+        room = self.width - (self.used if self.row else task[0])
+        trial, rest = [task], len(self.todo)
+        while room >= 0:
+            if not trial:
+                if not rest:
+                    return True
+                rest -= 1
+                trial.append(self.todo[rest])
+            indent, flat, doc = trial.pop()
+            match doc:
+                case str():
+                    room -= cell_width(doc)
+                case tuple() | list():
+                    trial.extend((indent, flat, part) for part in reversed(doc))
+                case Indent(parts):
+                    trial.extend((indent + STEP, flat, part) for part in reversed(parts))
+                case Group(parts, broken):
+                    trial.extend((indent, flat and not broken, part) for part in reversed(parts))
+                case Line(text, hard):
+                    if hard or not flat:
+                        return True
+                    room -= len(text)
+                case Fill(parts, first):
+                    if not flat:
+                        return True
+                    trial.extend((indent, flat, (" ", part)) for part in reversed(parts[first:]))
+                case Own():  # what follows has a row to itself
+                    room = self.width - indent
+                case IfBroken(text, otherwise):
+                    room -= len(otherwise if flat else text)
+                case Suffix():
+                    pass
+        return False

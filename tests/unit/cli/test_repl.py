@@ -1,0 +1,317 @@
+"""`difflang repl`: what is piped in, every command, what is proposed, and a terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from difflang.base.source import Source
+from difflang.cli import main, repl_terminal
+from difflang.cli.repl_commands import COMMANDS, edited
+from difflang.cli.repl_complete import Names, complete
+from difflang.cli.repl_session import Loading, Talk
+from difflang.cli.repl_terminal import Proposing, colored, converse
+from difflang.syntax.inputs import inputs, is_complete, typed
+from difflang.syntax.parse import parse
+from difflang.syntax.tokens import tokenize
+from support.trees import shape
+
+ROOT = Path(__file__).parents[3]
+FILES = [*sorted((ROOT / "stdlib").glob("*.dfl")), ROOT / "examples" / "fit_curve.dfl"]
+
+
+def repl(*lines: str, engine: str = "interpret") -> Result:
+    return CliRunner().invoke(main, ["repl", f"--engine={engine}"], input="".join(f"{line}\n" for line in lines))
+
+
+# ---- What is piped in
+
+SESSION = """\
+# A session.
+let x = [1.0, 2.0]
+fn f(x: f32[n]) -> f32 {
+  sum(x^2)
+}
+f(x)
+f(x);
+_ + 1
+if x[0] > 0 {
+  print("positive")
+}
+else {
+  print("negative")
+}
+[1.0, 2.0]
+  |> f
+f
+"""
+
+
+def test_a_piped_session() -> None:
+    result = repl(*SESSION.splitlines())
+    assert result.stdout == "5.0  : f32\n6.0  : f32\npositive\n5.0  : f32\nfunction f\n"
+    assert (result.stderr, result.exit_code) == ("", 0)
+
+
+def test_the_exit_code_is_that_of_the_first_failure() -> None:
+    result = repl("assert 1 == 2", "y", "1 + 1")
+    assert (result.exit_code, result.stdout) == (3, "2  : i32\n")
+    assert result.stderr.count("error[") == 2 and "\x1b" not in result.output
+    assert repl("y", "assert 1 == 2").exit_code == 1
+    assert repl("f(1").exit_code == 1
+    assert repl("1", ":quit", "y").exit_code == 0
+
+
+def test_a_fault_of_ours_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("difflang.driver.session.Interactive.type_of", lambda *_: 1 / 0)
+    result = repl("let x = 1", ":t x", "x + 1")
+    assert (result.exit_code, result.stdout) == (70, "2  : i32\n")
+    assert "Traceback" not in result.output and str(tmp_path) in result.stderr
+
+
+def test_a_transcript_is_its_inputs() -> None:
+    transcript = "dfl> let x = 1\ndfl> fn f(y: i32) -> i32 {\n...    y + x\n...  }\ndfl> f(2)\n3  : i32\ndfl>"
+    assert typed(transcript) == "let x = 1\nfn f(y: i32) -> i32 {\n  y + x\n}\nf(2)\n"
+    assert typed("let x = 1\nx") == "let x = 1\nx"
+
+
+def test_a_pasted_transcript_is_carried_out_input_by_input(capsys: pytest.CaptureFixture[str]) -> None:
+    talk = talking()
+    assert talk.handle("dfl> let x = 1\ndfl> x\n1  : i32\ndfl> let x = x + 1\ndfl> x\n2  : i32")
+    assert capsys.readouterr().out == "1  : i32\n2  : i32\n"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_a_file_read_line_by_line_is_the_file(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    whole = parse(Source("a", text)).module.items
+    parts = [parse(Source("a", part)) for part in inputs(text.splitlines())]
+    assert not any(part.diagnostics for part in parts)
+    assert [shape(i) for part in parts for i in part.module.items] == [shape(i) for i in whole]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_a_file_cut_anywhere_is_incomplete_or_wrong_or_ends_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    whole = [shape(i) for i in parse(Source("a", text)).module.items]
+    for token in tokenize(Source("a", text))[:: len(text) // 150]:
+        cut = text[: token.end]
+        found = parse(Source("a", cut))
+        if not found.diagnostics:
+            items = [shape(i) for i in found.module.items]
+            assert items[:-1] == whole[: max(len(items) - 1, 0)]
+        assert is_complete(cut) or found.diagnostics
+
+
+# ---- Commands
+
+COMMAND_CALLS = {
+    ":t x": "f32[2]\n",
+    ":t f": "fn f(x: f32[n]) -> f32\n",
+    ":t x @ x": "f32\n",
+    "?f": "fn f(x: f32[n]) -> f32\n\nSquares.\n",
+    ":doc x": "x: f32[2] = [1.0, 2.0]\n",
+    "?sin": "Sine.",
+    "?nothing": "error[DL0201]",
+    "?sinn": "`sin`",
+    ":ir f x=f32[3]": "yield %",
+    ":ir sum(x)": "reduce_sum",
+    ":hlo f x=f32[3]": "stablehlo",
+    ":mem f x=f32[1000]": "3.91 KiB",
+    ":mem g": "there is no function `g`",
+    ":check f x=f32[3]": "f: right",
+    ":time f(x)": "median",
+    ":g f": "error[DL0801]",
+    ":trace f x=[1, 2]": "v2  = reduce_sum(v1)",
+    ":trace f": "error[DL1210]",
+    ":why DL0310": "# DL0310",
+    ":why": "DL01  syntax",
+    ":why DL9999": "there is no code",
+    ":load missing.dfl": "error[DL0701]",
+    ":reload": "no file was loaded",
+    ":undo": "without: ## Squares.",
+    ":help": ":load FILE",
+    ":quit": "",
+    ":tt x": "did you mean `:t`?",
+    ":t": "`:t` is called as `:t EXPRESSION`",
+}
+
+
+@pytest.mark.parametrize("call", COMMAND_CALLS)
+def test_a_command(call: str) -> None:
+    result = repl("let x = [1.0, 2.0]", "## Squares.", "fn f(x: f32[n]) -> f32 = sum(x^2)", call)
+    assert COMMAND_CALLS[call] in result.output, result.output
+    assert "fault of its own" not in result.output
+
+
+def test_every_command_is_tested() -> None:
+    tested = {call.replace("?", ":doc ").split()[0] for call in COMMAND_CALLS}
+    assert set(COMMANDS) - tested == {":save", ":edit"}
+
+
+def test_files_are_loaded_and_saved(tmp_path: Path) -> None:
+    model, saved = tmp_path / "model.dfl", tmp_path / "saved.dfl"
+    model.write_text("fn f(x: f32) -> f32 = 2 * x\nf(2.0)\n")
+    result = repl(f":load {model}", "f(3.0)", ":reload", f":save {saved}", f":save {saved}")
+    assert result.stdout == "4.0  : f32\n6.0  : f32\n4.0  : f32\n"
+    assert saved.read_text() == f"{model.read_text()}f(3.0)\n{model.read_text()}"
+    assert "error[DL0710]" in result.stderr and "exists" in result.stderr
+    model.write_text("fn f(x: f32) -> f32 = y\n")
+    assert f"{model}:1:23" in repl(f":load {model}").stderr
+    saved.write_text("let x = 2.0\n")
+    assert CliRunner().invoke(main, ["repl", "--engine=interpret", str(saved)], input="x").stdout == "2.0  : f32\n"
+
+
+def test_an_input_is_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import sys\np = sys.argv[1]\nt = open(p).read().replace('2 * x', '3 * x')\nopen(p, 'w').write(t)"
+    )
+    monkeypatch.setenv("EDITOR", f"{sys.executable} {editor}")
+    monkeypatch.delenv("VISUAL", raising=False)
+    result = repl("fn f(x: f32) -> f32 = 2 * x", "let y = 1", ":edit f", "f(2.0)")
+    assert result.stdout == "fn f(x: f32) -> f32 = 3 * x\n6.0  : f32\n"
+    monkeypatch.setenv("EDITOR", "no-such-editor")
+    assert "error[" in repl("1", ":edit").stderr
+    with pytest.raises(Exception, match="no-such-editor"):
+        edited("1")
+
+
+# ---- What is proposed
+
+KNOWN = {"alpha": ("value", "f32"), "also": ("value", "i32"), "align": ("function", "fn align()"), "p": ("value", "P")}
+NAMES = Names(
+    KNOWN,
+    lambda name: {"left": ("value", "f32"), "length": ("value", "i32")} if name == "p" else {},
+    lambda name: {"f": ("f32", "i32")}.get(name, ()),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("al", ["alpha", "also", "align"]),
+        ("let x = al", ["alpha", "also", "align"]),
+        ("f(al", ["alpha", "also", "align"]),
+        ("f(g(1), al", ["also", "alpha", "align"]),
+        ("f(1)[al", ["alpha", "also", "align"]),
+        ("p.le", ["left", "length"]),
+        ("f(1, p.le", ["length", "left"]),
+        ("q.le", []),
+        ("wh", ["while"]),
+        ("", []),
+        ("3a", []),
+        ('"al', []),
+        ("1 # al", []),
+        ('"a" + al', ["alpha", "also", "align"]),
+    ],
+)
+def test_what_is_proposed(text: str, words: list[str]) -> None:
+    found = complete(text, NAMES)
+    assert [c.word for c in found] == words
+    assert all(text[c.start :] and c.word.startswith(text[c.start :]) for c in found if text[-1] != ".")
+
+
+def test_shapes_are_shown_beside() -> None:
+    assert complete("alp", NAMES)[0].beside == "f32"
+
+
+def test_colours_change_no_text() -> None:
+    for text in ('let x = "a" + 1.5 # one\n\nfn f', ":t x", "", '"open', "a $ b\n"):
+        assert "\n".join("".join(piece[1] for piece in line) for line in colored(text)) == text
+    (line,) = colored("let x = 1.5")
+    assert ("class:word", "let") in line and ("class:number", "1.5") in line
+
+
+# ---- A terminal
+
+
+@pytest.fixture
+def typing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """What a terminal would send, and the state folder of a person of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with create_pipe_input() as pipe:
+        yield pipe
+
+
+def talking() -> Talk:
+    return Talk(Loading("interpret", None, 0, "f32", ()))
+
+
+def test_a_session_through_a_pipe_input(typing: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    typing.send_text("fn f(x: f32) -> f32 {\rx * 2\r}\rf(4.0)\rlet zed = 5\rzed\x03zed + 1\r:quit\r")
+    converse(talking(), ["1 + 1"], typing, DummyOutput())
+    shown = capsys.readouterr().out
+    assert shown.splitlines() == [repl_terminal.GREETING, "2  : i32", "8.0  : f32", "6  : i32"]
+    assert "+f(4.0)" in (tmp_path / "difflang" / "history").read_text()
+
+
+def test_names_of_the_session_are_proposed() -> None:
+    talk = talking()
+    talk.handle("let zed = [5.0]")
+    (found, *others) = Proposing(talk).get_completions(Document("1 + ze"), CompleteEvent())
+    assert (found.text, found.start_position, found.display_meta_text) == ("zed", -2, "f32[1]")
+    assert "zeros" in [each.text for each in others]
+
+
+def test_the_end_of_input_ends_the_session(typing: Any) -> None:
+    typing.send_text("\x04")
+    converse(talking(), [], typing, DummyOutput())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_real_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prompt is there before JAX is; Ctrl-C ends a loop of the host, and waiting for XLA; what there is stays."""
+    import pexpect
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("TERM", "xterm")
+
+    def unheard() -> None:  # as is what a script starts beside itself
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def begun() -> Any:
+        child = pexpect.spawn(
+            sys.executable, ["-m", "difflang", "repl"], encoding="utf-8", timeout=120, cwd=str(ROOT),
+            preexec_fn=unheard,
+        )  # fmt: skip
+        child.expect("dfl> ")
+        return child
+
+    begun().terminate(force=True)  # the first on a machine compiles Python's modules
+    child = begun()
+    if (
+        used := Path(f"/proc/{child.pid}/stat")
+    ).exists():  # the processor's time: the clock's depends on its other work
+        ticks = sum(map(int, used.read_text().rpartition(")")[2].split()[11:13]))
+        assert ticks / os.sysconf("SC_CLK_TCK") < 0.6
+    child.send("let x = 4.0\r")
+    child.send("host fn loop() { while true { let y = 1 } }\r")
+    child.send("fn spin(n: i32) -> f32 {\rvar y = 1.0\rfor i in 0..n { y = sin(y) }\ry\r}\r")
+    child.send("sqrt(x) + spin(1)\r")
+    child.expect(r"2\.84")
+    for call in ("loop()", "spin(2000000000)"):
+        child.send(f"{call}\r")
+        time.sleep(2)
+        asked = time.monotonic()
+        child.sendintr()
+        child.expect("interrupted")
+        assert time.monotonic() - asked < 10
+        child.send("x * x\r")
+        child.expect(r"16\.0")
+    child.send(":quit\r")
+    child.expect(pexpect.EOF)

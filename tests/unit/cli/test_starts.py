@@ -1,0 +1,55 @@
+"""What the commands load: none of those that only read a program starts JAX, and the help is there at once."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+HEAVY = ("jax", "jaxlib", "flax")
+LIGHT = (*HEAVY, "numpy", "scipy", "prompt_toolkit", "difflang.elaborate")
+EXAMPLE = str(ROOT / "examples" / "digits.dfl")
+CALLS = {
+    ("--help",): LIGHT,
+    ("--version",): LIGHT,
+    ("explain",): LIGHT,
+    ("explain", "DL0310"): LIGHT,
+    ("fmt", "--check", EXAMPLE): LIGHT,
+    ("check", EXAMPLE): HEAVY,
+}
+RUN = """
+import sys
+from difflang.cli import main
+try:
+    main(sys.argv[2:])
+except SystemExit as ended:
+    assert not ended.code, ended.code
+found = sorted(set(sys.argv[1].split(",")) & set(sys.modules))
+assert not found, found
+"""
+
+
+@pytest.mark.parametrize("call", CALLS, ids=" ".join)
+def test_commands_load_only_what_they_need(call: tuple[str, ...]) -> None:
+    arguments = [sys.executable, "-c", RUN, ",".join(CALLS[call]), *call]
+    found = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+def test_the_help_takes_less_than_a_third_of_a_second() -> None:
+    """Of a processor: how long a person waits depends on what else the machine does."""
+
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    times: list[float] = []
+    for _ in range(3):
+        before = spent()
+        subprocess.run([sys.executable, "-m", "difflang", "--help"], capture_output=True, cwd=ROOT, check=True)
+        times.append(spent() - before)
+    assert min(times) < 0.3

@@ -1,0 +1,46 @@
+"""Numbers of the host that a lambda captures are sizes in it, also where it is passed to a function."""
+
+# ruff: noqa: E501 - a row of a table is a line
+
+from __future__ import annotations
+
+import pytest
+
+from support.language import codes, ran
+
+DECLARATIONS = """
+fn called(h: (f32) -> f32, x: f32) -> f32 = h(x)
+fn twice(h: (f32) -> f32, x: f32) -> f32 = called(h, called(h, x))
+fn filled(h: (f32) -> f32[k], x: f32, k: dim) -> f32[k] = h(x)
+fn deep(h: (f32) -> f32, x: f32, n: i32) -> f32 = if n == 0 { h(x) } else { deep(h, x, n - 1) }
+"""
+PROGRAMS = {
+    "in a loop": ("for j in 1..3 { print(called(|t| sum(ones(j)) * t, 2.0)) }", ["2.0", "4.0"]),
+    "through two functions": ("for j in 1..3 { print(twice(|t| sum(ones(j)) * t, 2.0)) }", ["2.0", "8.0"]),
+    "as a value": ("for j in 1..3 {\n let h = |t| sum(ones(j)) * t\n print(called(h, 2.0))\n}", ["2.0", "4.0"]),
+    "its derivatives": (
+        "for j in 1..3 {\n let h = |t| sum(ones(j)) * t^2\n print(grad(|x| called(h, x))(1.0), called(|t| h''(t), 2.0))\n}",
+        ["2.0 2.0", "4.0 4.0"],
+    ),
+    "a size of the result": ("for j in 1..3 { print(filled(|t| fill(j, t), 2.0, j)) }", ["[2.0]", "[2.0, 2.0]"]),
+    "a variable": ("var m = 2\nm += 1\nprint(called(|t| sum([for i in 0..m => t * f32(i)]), 2.0))", ["6.0"]),
+    "of a host fn": ("host fn shown(n: i32) { print(called(|t| sum(zeros(n) + t), 2.0)) }\nshown(4)\nshown(5)", ["8.0", "10.0"]),
+    "in a recursion": ("for j in 1..3 { print(deep(|t| sum(ones(j)) * t, 2.0, 4)) }", ["2.0", "4.0"]),
+    "beside one that is none": ("for j in 1..3 { print(called(|t| sum(ones(j)) * t * f32(j), 2.0)) }", ["2.0", "8.0"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_size_that_a_lambda_captured(name: str) -> None:
+    source, lines = PROGRAMS[name]
+    assert ran(DECLARATIONS + source + "\n")[1] == lines
+
+
+def test_what_only_the_run_of_a_function_knows_is_none() -> None:
+    source = "fn f(n: i32) -> f32 = called(|t| sum(ones(n)) * t, 2.0)\nprint(f(3))\n"
+    assert codes(DECLARATIONS + source)[0][0] == "DL0305"
+
+
+def test_other_mistakes_are_told_once() -> None:
+    source = "for j in 1..3 { print(called(|t| sum(ones(j)) * t + missing, 2.0)) }\n"
+    assert codes(DECLARATIONS + source) == [("DL0201", 6)]
