@@ -4,11 +4,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax.numpy as jnp
+import jax.scipy.linalg as jl
 import numpy as np
 import pytest
+import scipy.linalg as sl
 
 from difflang.driver.engine import Engine
 from support.language import answer, codes
+from support.library import Like, compared, stdlib
 from support.values import compare
 
 RNG = np.random.default_rng(3)
@@ -67,3 +73,59 @@ def test_power_iteration() -> None:
     value, slope = answer("value_and_grad(top)(a)", GIVEN + f)
     assert value == pytest.approx(values[-1], rel=1e-13)
     compare(slope, np.outer(vectors[:, -1], vectors[:, -1]), 1e-9)
+
+
+# ---- Matrices and GMRES, against SciPy and JAX
+
+
+def root_by_newton(a: Any) -> Any:
+    """The square root, by coupled steps that JAX can differentiate."""
+    x, y = a, jnp.eye(a.shape[0])
+    for _ in range(12):
+        x, y = (x + jnp.linalg.inv(y)) / 2, (y + jnp.linalg.inv(x)) / 2
+    return x
+
+
+SQUARE = RNG.normal(size=(4, 4)) + 4 * np.eye(4)
+BANDS = (RNG.normal(size=4), 5 + RNG.normal(size=5), RNG.normal(size=4), RNG.normal(size=5))
+IMPORTS = stdlib("linalg")
+TABLE = [
+    Like("gmres", "|a, b| gmres(linear |v| a @ v, b, tol = 1e-6, restart = 4)", jnp.linalg.solve, (SQUARE, RNG.normal(size=4)), loose=20),
+    Like("lstsq", "lstsq", lambda a, b: jnp.linalg.solve(a.T @ a, a.T @ b), (WIDE, C)),
+    Like("cholesky_solve", "|a, b| cholesky_solve(cholesky(a), b)", lambda a, b: jnp.linalg.solve((a + a.T) / 2, b), (A, B), loose=5),
+    Like("solve_tridiagonal", "solve_tridiagonal", lambda low, d, u, b: jnp.linalg.solve(jnp.diag(low, -1) + jnp.diag(d) + jnp.diag(u, 1), b), BANDS),
+    Like("pinv of a tall matrix", "|a| pinv(a)", lambda a: jnp.linalg.inv(a.T @ a) @ a.T, (WIDE,), loose=3),
+    Like("pinv of a wide matrix", "|a| pinv(a)", lambda a: a.T @ jnp.linalg.inv(a @ a.T), (WIDE.T,), loose=3),
+    Like("rank", "|a| rank(a)", lambda a: jnp.int32(2), (np.array([[1.0, 2, 3], [2, 4, 6], [0, 1, 1]]),), exact=True),
+    Like("cond", "cond", jnp.linalg.cond, (WIDE,), loose=5),
+    Like("nuclear_norm", "nuclear_norm", lambda a: jnp.linalg.norm(a, "nuc"), (WIDE,)),
+    Like("spectral_norm", "spectral_norm", lambda a: jnp.linalg.norm(a, 2), (WIDE,)),
+    Like("p_norm", "|x| p_norm(x, 3.0)", lambda x: jnp.sum(jnp.abs(x) ** 3) ** (1 / 3), (B,)),
+    Like("matrix_power", "|a| matrix_power(a, 5)", lambda a: jnp.linalg.matrix_power(a, 5), (SQUARE / 4,), loose=3),
+    Like("sqrtm", "sqrtm", lambda a: sl.sqrtm(np.asarray(a)).real, (A,), exact=True, loose=5),
+    Like("sqrtm, its derivative", "sqrtm", lambda a: root_by_newton(a), (A,), loose=20),
+    Like("kron", "kron", jnp.kron, (WIDE[:2], SQUARE[:, :3])),
+    Like("block_diag", "block_diag", jl.block_diag, (WIDE, SQUARE)),
+    Like("toeplitz", "toeplitz", jl.toeplitz, (B, C)),
+    Like("vander", "|x| vander(x, 4)", lambda x: jnp.vander(x, 4, increasing=True), (B,)),
+]  # fmt: skip
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS)
+
+
+def test_empty_and_single() -> None:
+    ask = "(p_norm(zeros(0), 2.0), kron(zeros(0, 2), ones(2, 2)), sqrtm([[4.0]]), solve_tridiagonal(zeros(0), [2.0], zeros(0), [3.0]), lstsq([[2.0]], [3.0]), matrix_power(eye(2), 0))"
+    none, empty, root, one, least, unit = answer(ask, IMPORTS)
+    assert none == 0 and empty.shape == (0, 4) and root == 2 and one == least == 1.5 and (unit == np.eye(2)).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ("p_norm([1.0], 0.0)", "DL0901"),
+        ("sqrtm([[-1.0, 0.0], [0.0, -4.0]])", "DL0901"),
+        ("gmres(linear |v| [v[0] + v[1], v[0] + v[1]], [1.0, -1.0], restart = 2, most = 2)", "DL0901"),
+        ("lstsq([[1.0, 2.0]], [1.0])", "DL0315"),
+    ],
+)
+def test_what_does_not_fit(wrong: str, code: str) -> None:
+    assert [c for c, _ in codes(f"{IMPORTS}let y = {wrong}\n", Engine("interpret"))] == [code]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import scipy.special as sp
 
-from support.language import answer, codes
+from support.language import answer
 from support.values import compare
 
-IMPORT = "import math (lerp, logit, polynomial, trapezoid, bisect)\n"
+IMPORT = "import math (lerp, logit, polynomial, trapezoid)\n"
 
 
 def test_values() -> None:
@@ -30,17 +29,3 @@ def test_derivatives() -> None:
     ask = """(logit'(0.2), (|x| polynomial([1.0, 2.0, 3.0, 4.0], x))''(2.0), grad[t](lerp)(1.0, 4.0, 0.3),
       grad(trapezoid)([1.0, 4.0, 2.0], [0.0, 0.5, 2.0]))"""
     compare(answer(ask, IMPORT), (1 / 0.16, 6 + 24 * 2.0, 3.0, np.array([0.25, 1.0, 0.75])), 1e-14)
-
-
-@pytest.mark.parametrize("ends", ["f64(0), 4.0", "4.0, f64(0)"])
-def test_bisection_finds_the_place_and_its_derivatives(ends: str) -> None:
-    """x³ + x = c, to the last place; the derivatives are those of the root, not of the halvings."""
-    root = f"fn root(c: f64) -> f64 = bisect(|x| x^3 + x - c, {ends})\n"
-    ask = "(root(10.0), root'(10.0), root''(10.0))"
-    if ends.startswith("4"):
-        root = root.replace("4.0, f64(0)", "0.0, f64(4)").replace("x^3 + x - c", "c - x^3 - x")
-    compare(answer(ask, IMPORT + root), (2.0, 1 / 13, -6 * 2 / 13**3), 1e-14)
-
-
-def test_bisection_needs_two_signs() -> None:
-    assert [c for c, _ in codes(f"{IMPORT}print(bisect(|x| x^2 + 1.0, 0.0, 4.0))\n")] == ["DL0901"]

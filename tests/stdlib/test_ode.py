@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 from typing import Any
 
 import mpmath as mp
@@ -14,7 +15,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from difflang.driver.engine import Engine
-from support.language import answer, codes
+from support.language import answer, codes, ran
 from support.programs import programs
 
 IMPORT = "import ode (dopri5, rk4)\n"
@@ -159,3 +160,130 @@ def test_a_batch_is_integrated_lane_by_lane() -> None:
     lanes, slopes, alone, each = answer(ask, IMPORT + f, Engine("xla"))
     np.testing.assert_allclose(lanes, alone, rtol=1e-15)
     np.testing.assert_allclose(slopes, each, rtol=1e-13)
+
+
+# ---- The other methods, dense output and events, from one program
+
+
+OTHERS = """import ode (euler, midpoint, implicit_euler, rk4, leapfrog, rosenbrock23, dopri5, dopri5_at, dopri5_until)
+fn wave(t: f64, y: f64[1]) -> f64[1] = [y[0] * cos(t)]
+fn vdp(t: f64, y: f64[2]) -> f64[2] = [y[1], 30 * (1 - y[0]^2) * y[1] - y[0]]
+fn robertson(k: f64, y: f64[3]) -> f64[3] {
+  let (slow, fast, back) = (k * y[0], 3e7 * y[1]^2, 1e4 * y[1] * y[2])
+  [-slow + back, slow - fast - back, fast]
+}
+let grid = {grid}
+let path = dopri5_at(prey, [10.0, 5.0], 0.0, 9.0, grid, rtol = 1e-9, atol = 1e-11)
+let back = dopri5_at(prey, [10.0, 5.0], 9.0, 0.0, [9.0, 4.5, 0.0])
+let slope_at = (|t| dopri5_at(prey, [10.0, 5.0], 0.0, 9.0, [t], rtol = 1e-9, atol = 1e-11)[0, 0])'(3.0)
+let slope_k = (|k| dopri5_at(|t, y| -k * y, [2.0], 0.0, 2.0, [0.7, 1.9], rtol = 1e-10, atol = 1e-12)[.., 0]) |> |f| jacfwd(f)(1.3)
+let ball = dopri5_until(|t, y| [y[1], -9.81 - 0.1 * y[1]], |t, y| y[0], [10.0, 2.0], 0.0, 99.0, rtol = 1e-9)
+let landing = (|v| dopri5_until(|t, y| [y[1], -9.81 - 0.1 * y[1]], |t, y| y[0], [10.0, v], 0.0, 99.0, rtol = 1e-9).y[1])
+let slope_landing = grad(landing)(2.0)
+let landings = (landing(2.0001) - landing(1.9999)) / 2e-4
+let stiff = rosenbrock23(vdp, [2.0, 0.0], 0.0, 5.0, rtol = 1e-5, atol = 1e-8)
+let chemistry = |k| rosenbrock23(|t, y| robertson(k, y), [1.0, 0.0, 0.0], 0.0, 40.0, rtol = 1e-4, atol = 1e-8)
+let fast = chemistry(0.04)
+let slope_fast = jacfwd(chemistry)(0.04)
+fn swing(x: f64[2]) -> f64[2] = -sin(x)
+fn after(x: f64[2], v: f64[2], n: i32) -> f64[2] { let (y, w) = leapfrog(swing, x, v, 2.0 / f64(n), n)
+  y }
+let slope_leap = jacobian(|x| after(x, [0.3, -0.2], 50))([1.0, 0.5])
+let leap_apart = [for j in 0..2 => (after([1.0, 0.5] + 1e-5 * eye(2)[j], [0.3, -0.2], 50) - after([1.0, 0.5] - 1e-5 * eye(2)[j], [0.3, -0.2], 50)) / 2e-5]
+let single = dopri5_at(|t, y| -y, [f32(1)], 0.0, 1.0, [0.5, 1.0])
+let none = dopri5_at(|t, y| -y, zeros(0), 0.0, 1.0, [0.5, 1.0])
+"""
+GRID = [0.0, 0.1, 3.0, 4.5, 8.9, 9.0]
+ORDERS = {"euler": 1, "midpoint": 2, "rk4": 4, "implicit_euler": 1, "leapfrog": 2}
+
+
+@cache
+def others() -> dict[str, np.ndarray]:
+    source = OTHERS.replace("{grid}", str(GRID)) + PREY
+    for name in ORDERS:
+        for n in (40, 80):
+            call = (
+                f"after([1.0, 0.5], [0.3, -0.2], {n})"
+                if name == "leapfrog"
+                else f"{name}(wave, [1.0], 0.0, 2.0, steps = {n})"
+            )
+            source += f"let {name}_{n} = {call}\n"
+    values, _ = ran("float f64\n" + source, Engine("interpret"))
+    return {
+        k: np.asarray(v.leaves[0]) if len(v.leaves) == 1 else np.array([np.asarray(x) for x in v.leaves], dtype=object)
+        for k, v in values.items()
+        if v.leaves
+    }
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_order_of_convergence(name: str) -> None:
+    """Half the step, a 2^order-th of the error."""
+    if name == "leapfrog":
+        swing = solve_ivp(lambda _, s: [*s[2:], *-np.sin(s[:2])], (0, 2), [1.0, 0.5, 0.3, -0.2], rtol=1e-12, atol=1e-13)
+        exact: Any = swing.y[:2, -1]
+    else:
+        exact = math.exp(math.sin(2))
+    coarse, fine = (np.abs(others()[f"{name}_{n}"] - exact) for n in (40, 80))
+    np.testing.assert_allclose(np.log2(coarse / fine), ORDERS[name], atol=0.1)
+
+
+def test_dense_output_is_the_solution() -> None:
+    theirs = solve_ivp(prey, (0, 9), [10.0, 5.0], t_eval=GRID, rtol=1e-12, atol=1e-13).y.T
+    np.testing.assert_allclose(others()["path"], theirs, rtol=2e-6)
+    assert others()["slope_at"] == pytest.approx(prey(3.0, theirs[2])[0], rel=1e-4)
+    np.testing.assert_allclose(others()["back"][0], [10, 5], rtol=0)
+    times = np.array([0.7, 1.9])
+    np.testing.assert_allclose(others()["slope_k"], -times * 2 * np.exp(-1.3 * times), rtol=1e-6)
+    assert others()["single"].dtype == np.float32 and others()["none"].shape == (2, 0)
+
+
+def test_events_and_their_derivatives() -> None:
+    def ground(_: float, y: np.ndarray) -> float:
+        return y[0]
+
+    ground.terminal = True  # type: ignore[attr-defined]
+    theirs = solve_ivp(
+        lambda _, y: [y[1], -9.81 - 0.1 * y[1]], (0, 99), [10.0, 2.0], events=ground, rtol=1e-10, atol=1e-12
+    )
+    t, y, happened = others()["ball"]
+    assert happened and float(t) == pytest.approx(theirs.t_events[0][0], rel=1e-7)
+    assert y[1] == pytest.approx(theirs.y_events[0][0, 1], rel=1e-7)
+    assert others()["slope_landing"] == pytest.approx(float(others()["landings"]), rel=1e-5)
+
+
+def test_stiff_equations() -> None:
+    """Van der Pol's with 30, and Robertson's reactions, against SciPy's Radau, and the derivative against that of Radau."""
+    vdp = solve_ivp(
+        lambda _, y: [y[1], 30 * (1 - y[0] ** 2) * y[1] - y[0]],
+        (0, 5),
+        [2.0, 0.0],
+        method="Radau",
+        rtol=1e-9,
+        atol=1e-11,
+    )
+    np.testing.assert_allclose(others()["stiff"], vdp.y[:, -1], rtol=1e-3)
+
+    def reaction(_: float, y: np.ndarray, k: float = 0.04) -> list[float]:
+        slow, fast, back = k * y[0], 3e7 * y[1] ** 2, 1e4 * y[1] * y[2]
+        return [-slow + back, slow - fast - back, fast]
+
+    low, theirs, high = (
+        solve_ivp(reaction, (0, 40), [1.0, 0, 0], method="Radau", rtol=1e-10, atol=1e-13, args=(k,)).y[:, -1]
+        for k in (0.0399, 0.04, 0.0401)
+    )
+    np.testing.assert_allclose(others()["fast"], theirs, rtol=2e-3)
+    np.testing.assert_allclose(others()["slope_fast"], (high - low) / 2e-4, rtol=2e-2)
+
+
+def test_the_gradient_of_a_leap_is_that_of_its_steps() -> None:
+    np.testing.assert_allclose(others()["slope_leap"], others()["leap_apart"].T, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["euler(|t, y| y, 1.0, 0.0, 1.0, steps = 0)", "rosenbrock23(|t, y| y * y, [1.0], 0.0, 2.0)"]
+)
+def test_what_does_not_fit(wrong: str) -> None:
+    assert [c for c, _ in codes(f"import ode (euler, rosenbrock23)\nlet y = {wrong}\n", Engine("interpret"))] == [
+        "DL0901"
+    ]

@@ -1,0 +1,199 @@
+"""`nn`, `sequence` and `losses`: layers with equal weights against flax and JAX, losses against optax, in f32 and f64."""
+
+# ruff: noqa: E501 - a function of the language is a line
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as fl
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from support.language import answer, codes
+from support.library import Engine, Like, agrees, compared, found, stdlib
+
+RNG = np.random.default_rng(11)
+IMPORTS = stdlib("nn") + stdlib("sequence") + stdlib("losses")
+Array = Any
+
+
+def n(*shape: int) -> Array:
+    return RNG.normal(size=shape)
+
+
+def flax(layer: fl.Module, params: Any, *xs: Array, **state: Any) -> Array:
+    return layer.apply({"params": params, **state}, *xs)
+
+
+def conv(rank: int, stride: int, pad: int):
+    def twin(w: Array, b: Array, x: Array) -> Array:
+        layer = fl.Conv(w.shape[-1], w.shape[:rank], strides=stride, padding=[(pad, pad)] * rank)
+        return flax(layer, {"kernel": w, "bias": b}, x)
+
+    return twin
+
+
+def deconv(w: Array, b: Array, x: Array) -> Array:
+    layer = fl.ConvTranspose(w.shape[2], w.shape[:2], strides=(2, 2), padding="VALID", transpose_kernel=True)
+    return flax(layer, {"kernel": w, "bias": b}, x)
+
+
+def batch_norm(s: Array, b: Array, m: Array, v: Array, x: Array) -> Array:
+    layer = fl.BatchNorm(use_running_average=False, momentum=0.75, epsilon=1e-5, use_fast_variance=False)
+    variables = {"params": {"scale": s, "bias": b}, "batch_stats": {"mean": m, "var": v}}
+    y, state = layer.apply(variables, x, mutable=["batch_stats"])
+    seen = state["batch_stats"]
+    return jnp.concatenate([y.reshape(-1), seen["mean"], seen["var"]])
+
+
+def seen_norm(s: Array, b: Array, m: Array, v: Array, x: Array) -> Array:
+    layer = fl.BatchNorm(use_running_average=True, epsilon=1e-5)
+    return layer.apply({"params": {"scale": s, "bias": b}, "batch_stats": {"mean": m, "var": v}}, x)
+
+
+def heads(*ws: Array) -> Array:
+    wq, x, y, mask = ws[0], *ws[8:]
+    layer = fl.MultiHeadDotProductAttention(num_heads=wq.shape[1], qkv_features=wq.shape[1] * wq.shape[2])
+    params = {
+        n: {"kernel": w, "bias": b}
+        for n, w, b in zip(("query", "key", "value", "out"), ws[:8:2], ws[1:8:2], strict=True)
+    }
+    return layer.apply({"params": params}, x, y, mask=mask[None])
+
+
+def rotary(x: Array) -> Array:
+    """As complex numbers that are turned."""
+    count, h = x.shape[0], x.shape[1] // 2
+    turn = jnp.exp(1j * jnp.arange(count)[:, None] * 10000.0 ** (-jnp.arange(h) / h))
+    z = (x[:, :h] + 1j * x[:, h:]) * turn
+    return jnp.concatenate([z.real, z.imag], axis=1)
+
+
+def gru(wi: Array, wh: Array, b: Array, inner: Array, h: Array, x: Array) -> Array:
+    parts = [np.s_[:, k * 2 : k * 2 + 2] for k in range(3)]
+    params = {f"i{g}": {"kernel": wi[s], "bias": b[s[1]]} for g, s in zip("rzn", parts, strict=True)}
+    params |= {f"h{g}": {"kernel": wh[s]} for g, s in zip("rz", parts, strict=False)}
+    params["hn"] = {"kernel": wh[parts[2]], "bias": inner}
+    return fl.GRUCell(2).apply({"params": params}, h, x)[1]
+
+
+def lstm(wi: Array, wh: Array, b: Array, c: Array, h: Array, x: Array) -> Array:
+    parts = [np.s_[:, k * 2 : k * 2 + 2] for k in range(4)]
+    params = {f"i{g}": {"kernel": wi[s]} for g, s in zip("ifgo", parts, strict=True)}
+    params |= {f"h{g}": {"kernel": wh[s], "bias": b[s[1]]} for g, s in zip("ifgo", parts, strict=True)}
+    (cell, state), _ = fl.LSTMCell(2).apply({"params": params}, (c, h), x)
+    return jnp.concatenate([cell, state])
+
+
+def triplet(a: Array, p: Array, q: Array) -> Array:
+    return jax.nn.relu(jnp.linalg.norm(a - p, axis=-1) - jnp.linalg.norm(a - q, axis=-1) + 2.0)
+
+
+LABELS = np.array([2, 0, 1, 2, 2])
+TRUTHS = np.array([1.0, 0.0, 1.0, 0.0])
+SIGNS = np.array([1.0, -1.0, 1.0, -1.0])
+CHANCES = np.exp(n(3, 4)) / 20
+MASK = RNG.random((3, 5)) < 0.7
+MASK[:, 0] = True
+ATTENTION = (n(4, 2, 3), n(2, 3), n(4, 2, 3), n(2, 3), n(4, 2, 3), n(2, 3), n(2, 3, 4), n(4), n(3, 4), n(5, 4), MASK)
+
+TABLE = [
+    Like("leaky_relu", "|x| leaky_relu(x, slope = 0.1)", lambda x: jax.nn.leaky_relu(x, 0.1), (n(7),)),
+    Like("elu", "|x| elu(x, a = 1.5)", lambda x: jax.nn.elu(x, 1.5), (n(7),)),
+    Like("selu", "selu", jax.nn.selu, (n(7),)),
+    Like("silu", "silu", jax.nn.silu, (n(2, 3),)),
+    Like("mish", "mish", jax.nn.mish, (n(7) * 4,)),
+    Like("glu", "glu", jax.nn.glu, (n(2, 6),)),
+    Like("dense", "|w, b, x| dense(Dense(w = w, b = b), x)", lambda w, b, x: flax(fl.Dense(4), {"kernel": w, "bias": b}, x), (n(3, 4), n(4), n(2, 5, 3))),
+    Like("embed", "|t, k| embed(Embedding(table = t), k)", lambda t, k: fl.Embed(4, 3).apply({"params": {"embedding": t}}, k), (n(4, 3), np.array([[0, 3], [1, 3]]))),
+    Like("unembed", "|t, x| unembed(Embedding(table = t), x)", lambda t, x: x @ t.T, (n(4, 3), n(2, 3))),
+    Like("convolve1d", "|w, b, x| convolve1d(Conv1d(w = w, b = b), x, stride = 2, pad = 1)", conv(1, 2, 1), (n(3, 2, 3), n(3), n(2, 6, 2))),
+    Like("convolve2d", "|w, b, x| convolve2d(Conv2d(w = w, b = b), x, stride = 2, pad = 1)", conv(2, 2, 1), (n(3, 2, 2, 3), n(3), n(2, 4, 5, 2))),
+    Like("convolve3d", "|w, b, x| convolve3d(Conv3d(w = w, b = b), x, pad = 1)", conv(3, 1, 1), (n(2, 3, 2, 2, 1), n(1), n(1, 2, 3, 2, 2))),
+    Like("deconvolve2d", "|w, b, x| deconvolve2d(Deconv2d(w = w, b = b), x, stride = 2)", deconv, (n(3, 2, 3, 2), n(3), n(2, 3, 2, 2))),
+    Like("mean_pool", "mean_pool", lambda x: jnp.mean(x, axis=(1, 2)), (n(2, 3, 4, 2),)),
+    Like("layer_norm", "|s, b, x| layer_norm(Norm(scale = s, shift = b), x)", lambda s, b, x: flax(fl.LayerNorm(use_fast_variance=False), {"scale": s, "bias": b}, x), (n(4), n(4), n(2, 3, 4))),
+    Like("rms_norm", "|s, x| rms_norm(s, x)", lambda s, x: flax(fl.RMSNorm(), {"scale": s}, x), (n(4), n(2, 3, 4))),
+    Like("group_norm", "|s, b, x| group_norm(Norm(scale = s, shift = b), x, groups = 2)", lambda s, b, x: flax(fl.GroupNorm(2, use_fast_variance=False), {"scale": s, "bias": b}, x), (n(4), n(4), n(2, 3, 2, 4))),
+    Like("batch_norm", "|s, b, m, v, x| { let (y, seen) = batch_norm(Norm(scale = s, shift = b), BatchStats(mean = m, variance = v), x, keep = 0.75)\n  concat(reshape(y, [-1]), seen.mean, seen.variance) }", batch_norm, (n(3), n(3), n(3), n(3) ** 2, n(4, 2, 3))),
+    Like("batch_norm_seen", "|s, b, m, v, x| batch_norm_seen(Norm(scale = s, shift = b), BatchStats(mean = m, variance = v), x)", seen_norm, (n(3), n(3), n(3), n(3) ** 2 + 1, n(4, 2, 3))),
+    Like("attention", "|wq, bq, wk, bk, wv, bv, w, b, x, y, mask| attention(Attention(query = Dense3(w = wq, b = bq), key = Dense3(w = wk, b = bk), value = Dense3(w = wv, b = bv), w = w, b = b), x, y, mask)", heads, ATTENTION),
+    Like("attend", "|q, k, v| attend(q, k, v, causal_mask(4, 4))", lambda q, k, v: fl.dot_product_attention(q[:, None], k[:, None], v[:, None], mask=fl.make_causal_mask(jnp.ones(4)))[:, 0], (n(4, 3), n(4, 3), n(4, 3))),
+    Like("rotary", "|x| rotary(x)", rotary, (n(5, 6),)),
+    Like("gru", "|wi, wh, b, c, h, x| gru(Gru(input = wi, state = wh, bias = b, inner = c), h, x)", gru, (n(3, 6), n(2, 6), n(6), n(2), n(2), n(3))),
+    Like("lstm", "|wi, wh, b, c, h, x| { let (cell, state) = lstm(Lstm(input = wi, state = wh, bias = b), (c, h), x)\n  concat(cell, state) }", lstm, (n(3, 8), n(2, 8), n(8), n(2), n(2), n(3))),
+    Like("squared_error", "squared_error", optax.squared_error, (n(5), n(5))),
+    Like("absolute_error", "absolute_error", lambda y, t: jnp.abs(y - t), (n(5), n(5))),
+    Like("huber", "|y, t| huber(y, t, delta = 0.5)", lambda y, t: jnp.where(jnp.abs(y - t) < 0.5, (y - t) ** 2 / 2, 0.5 * jnp.abs(y - t) - 0.125), (n(7), n(7))),
+    Like("log_cosh", "log_cosh", optax.log_cosh, (n(5), n(5))),
+    Like("quantile_error", "|y, t| quantile_error(y, t, 0.3)", lambda y, t: jnp.maximum(0.3 * (t - y), -0.7 * (t - y)), (n(5), n(5))),
+    Like("binary_cross_entropy", "|z| binary_cross_entropy(z, [1.0, 0.0, 1.0, 0.0])", lambda z: optax.sigmoid_binary_cross_entropy(z, TRUTHS), (4 * n(4),)),
+    Like("focal_loss", "|z| focal_loss(z, [1.0, 0.0, 1.0, 0.0])", lambda z: optax.sigmoid_focal_loss(z, TRUTHS), (n(4),)),
+    Like("cross_entropy", "|z, l| cross_entropy(z, l)", optax.softmax_cross_entropy_with_integer_labels, (n(5, 3), LABELS)),
+    Like("soft_cross_entropy", "|z, p| soft_cross_entropy(z, p)", optax.softmax_cross_entropy, (n(3, 4), CHANCES)),
+    Like("kl_divergence", "|p, q| kl_divergence(p, q)", lambda p, q: optax.kl_divergence(q, p), (CHANCES, n(3, 4))),
+    Like("hinge", "|z| hinge(z, [1.0, -1.0, 1.0, -1.0])", lambda z: optax.hinge_loss(z, SIGNS), (n(4),)),
+    Like("cosine_similarity", "cosine_similarity", optax.cosine_similarity, (n(3, 4), n(3, 4))),
+    Like("triplet_loss", "|a, p, q| triplet_loss(a, p, q, margin = 2.0)", triplet, (n(3, 4), n(3, 4), n(3, 4))),
+    Like("smooth_labels", "|l, a| smooth_labels(l, 3, a)", lambda k, a: optax.smooth_labels(jax.nn.one_hot(k, 3, dtype=a.dtype), a), (LABELS, np.float64(0.2))),
+    Like("accuracy", "|z, l| accuracy(z, l)", lambda z, k: jnp.mean(jnp.argmax(z, 1) == k), (n(5, 3), LABELS), exact=True),
+]  # fmt: skip
+
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS)
+
+
+def test_a_wrong_function_would_be_found() -> None:
+    """The negative control: a layer with a shifted weight is told from its twin."""
+    (value, *slopes) = found(tuple(TABLE), IMPORTS, "f64")["dense"]
+    with pytest.raises(AssertionError):
+        agrees(TABLE[6], (value + 1e-9, *slopes), "f64")
+    with pytest.raises(AssertionError):
+        agrees(TABLE[6], (value, slopes[0] * (1 + 1e-9), *slopes[1:]), "f64")
+
+
+def test_initializers_have_the_moments_that_they_state() -> None:
+    """Of some 2000 numbers: mean and variance within five standard errors, and orthogonality."""
+    ask = "(lecun_normal(50, 40), he_normal(50, 40), glorot_normal(20, 80), glorot_uniform(20, 80), init_embedding(80, 25).table, orthogonal(6, 4, gain = 2.0), dropout(ones(2000), 0.2))"
+    *drawn, q, dropped = answer(ask, IMPORTS, Engine("interpret"), seed=4)
+    for x, variance in zip(drawn, (1 / 50, 2 / 50, 2 / 100, 2 / 100, 1 / 25), strict=True):
+        assert abs(np.mean(x)) < 5 * np.sqrt(variance / x.size)
+        assert abs(np.var(x) / variance - 1) < 5 * np.sqrt(2 / x.size)
+    np.testing.assert_allclose(q.T @ q, 4 * np.eye(4), atol=1e-14)
+    assert set(np.unique(dropped)) == {0.0, 1.25} and abs(dropped.mean() - 1) < 5 * 0.5 / 44
+
+
+def test_empty_single_and_broken_numbers() -> None:
+    """No examples give none, one place is one place, and NaN stays in its row."""
+    ask = """(dense(init_dense(3, 2), zeros(0, 3)), cross_entropy(zeros(0, 2), fill(0, i32(0))), attend(ones(1, 1), ones(1, 1), [[3.0]], causal_mask(1, 1)),
+      convolve2d(init_conv2d(1, 1, 1, 2), zeros(0, 3, 3, 1)), layer_norm(init_norm(1), [[5.0]]), isnan(layer_norm(init_norm(2), [[nan, 1.0], [1.0, 3.0]])),
+      isnan(squared_error([nan, inf], [0.0, 0.0])), embed(init_embedding(3, 2), fill(0, i32(0))), grad(|x| cosine_similarity(x, [1.0, 2.0]))([0.0, 0.0]))"""
+    none, empty, one, no_images, alone, row, errors, words, flat = answer(ask, IMPORTS, Engine("interpret"))
+    assert none.shape == (0, 2) and empty.shape == (0,) and no_images.shape == (0, 3, 3, 2) and words.shape == (0, 2)
+    assert one == 3 and alone == 0 and not flat.any()
+    assert row.tolist() == [[True, True], [False, False]] and errors.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ("dropout([1.0], 1.0)", "DL0901"),
+        ("dropout([1.0], nan)", "DL0901"),
+        ("huber([1.0], [1.0], delta = 0.0)", "DL0901"),
+        ("quantile_error([1.0], [1.0], 1.5)", "DL0901"),
+        ("focal_loss([1.0], [1.0], gamma = -1.0)", "DL0901"),
+        ("smooth_labels([0], 2, -0.5)", "DL0901"),
+        ("cross_entropy([[1.0, 2.0]], [2])", "DL0902"),
+        ("embed(init_embedding(3, 2), [3])", "DL0902"),
+        ("batch_norm(init_norm(1), init_batch_stats(1), ones(2, 1), keep = 2.0)", "DL0901"),
+        ("batch_norm(init_norm(1), init_batch_stats(1), ones(0, 1))", "DL0315"),
+        ("group_norm(init_norm(3), ones(1, 2, 3), groups = 2)", "DL0315"),
+        ("glu([1.0, 2.0, 3.0])", "DL0304"),
+        ("rotary([[1.0, 2.0, 3.0]])", "DL0304"),
+    ],
+)
+def test_what_does_not_fit(wrong: str, code: str) -> None:
+    assert [c for c, _ in codes(f"{IMPORTS}let y = {wrong}\n")] == [code]

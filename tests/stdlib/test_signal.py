@@ -1,0 +1,92 @@
+"""`signal` and `image`: against SciPy and JAX, values and gradients, in f32 and f64."""
+
+# ruff: noqa: E501 - a function of the language is a line
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.signal as js
+import numpy as np
+import pytest
+import scipy.ndimage as nd
+import scipy.signal as ss
+
+from support.language import answer, codes
+from support.library import Engine, Like, compared, stdlib
+
+IMPORTS = stdlib("signal") + stdlib("image")
+RNG = np.random.default_rng(8)
+X, Y, PICTURE = RNG.normal(size=9), RNG.normal(size=4), RNG.normal(size=(5, 6))
+ONE = np.float64(1)
+
+
+def stencil(*kernels: Any) -> Any:
+    """A filter of 3 by 3 weights, with the edge repeated."""
+
+    def twin(x: Any) -> Any:
+        wide = jnp.pad(x, 1, mode="edge")
+        out = [
+            sum(k[i][j] * wide[i : i + x.shape[0], j : j + x.shape[1]] for i in range(3) for j in range(3))
+            for k in kernels
+        ]
+        return out[0] if len(out) == 1 else jnp.stack(out)
+
+    return twin
+
+
+def blur(x: Any) -> Any:
+    w = jnp.exp(-(jnp.array([-1.0, 0, 1]) ** 2) / (2 * 0.7**2))
+    return stencil(jnp.outer(w, w) / jnp.sum(w) ** 2)(x)
+
+
+DOWN = np.outer([-0.5, 0, 0.5], [0.25, 0.5, 0.25])
+TABLE = [
+    Like("convolve", "convolve", jnp.convolve, (X, Y)),
+    Like("fft_convolve", "fft_convolve", jnp.convolve, (X, Y)),
+    Like("correlate", "correlate", lambda x, y: jnp.correlate(x, y, mode="full"), (X, Y)),
+    Like("hann", "|t| hann(7, top = t)", lambda t: t * ss.get_window("hann", 7, fftbins=False), (ONE,)),
+    Like("hamming", "|t| hamming(6, top = t)", lambda t: t * ss.get_window("hamming", 6, fftbins=False), (ONE,)),
+    Like("blackman", "|t| blackman(7, top = t)", lambda t: t * ss.get_window("blackman", 7, fftbins=False), (ONE,)),
+    Like("moving_average", "|x| moving_average(x, 3)", lambda x: jnp.convolve(x, jnp.ones(3) / 3, mode="valid"), (X,)),
+    Like("power_spectrum", "power_spectrum", lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2 / 9, (X,)),
+    Like("frequencies", "|t| frequencies(9, t)", lambda t: jnp.fft.rfftfreq(9) / t, (np.float64(0.1),)),
+    Like("detrend", "detrend", js.detrend, (X,)),
+    Like("gaussian_kernel", "|s| gaussian_kernel(s, 2)", lambda s: jax.nn.softmax(-jnp.arange(-2.0, 3.0) ** 2 / (2 * s**2)), (ONE,)),
+    Like("gaussian_blur", "|x| gaussian_blur(x, 0.7, 1)", blur, (PICTURE,)),
+    Like("box_blur", "|x| box_blur(x, 1)", stencil(np.full((3, 3), 1 / 9)), (PICTURE,)),
+    Like("sobel", "|x| { let (a, b) = sobel(x)\n  [a, b] }", stencil(DOWN, DOWN.T), (PICTURE,)),
+    Like("laplacian", "laplacian", stencil(np.array([[0, 1, 0], [1, -4, 1], [0, 1, 0]])), (PICTURE,)),
+    Like("resize", "|x| resize(x, 8, 3)", lambda x: jax.image.resize(x, (8, 3), "linear", antialias=False), (PICTURE,)),
+    Like("grayscale", "grayscale", lambda x: x @ jnp.array([0.299, 0.587, 0.114]), (RNG.normal(size=(2, 3, 3)),)),
+    Like("total_variation", "total_variation", lambda x: jnp.sum(jnp.abs(jnp.diff(x, axis=0))) + jnp.sum(jnp.abs(jnp.diff(x, axis=1))), (PICTURE,)),
+    Like("peak_ratio", "|x, y| peak_ratio(x, y, top = 2.0)", lambda x, y: 10 * jnp.log10(4 / jnp.mean((x - y) ** 2)), (PICTURE, PICTURE[::-1].copy())),
+]  # fmt: skip
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS)
+
+
+def test_scipy_filters_alike() -> None:
+    b, a = ss.butter(3, 0.3)
+    ask = f"""(recursive_filter({b.tolist()}, {a.tolist()}, {X.tolist()}), gaussian_blur({PICTURE.tolist()}, 0.8, 3), laplacian({PICTURE.tolist()}),
+      jacobian(|x| recursive_filter({b.tolist()}, {a.tolist()}, x))({X.tolist()}), hann(1), convolve([2.0], [3.0]), resize([[4.0]], 2, 2))"""
+    filtered, blurred, bent, slope, one, single, grown = answer(ask, IMPORTS, Engine("interpret"))
+    np.testing.assert_allclose(filtered, ss.lfilter(b, a, X), rtol=1e-12)
+    np.testing.assert_allclose(slope, np.array([ss.lfilter(b, a, e) for e in np.eye(9)]).T, atol=1e-14)
+    np.testing.assert_allclose(blurred, nd.gaussian_filter(PICTURE, 0.8, mode="nearest", radius=3), rtol=1e-12)
+    np.testing.assert_allclose(bent, nd.laplace(PICTURE, mode="nearest"), rtol=1e-12, atol=1e-14)
+    assert one == 1 and single == 6 and (grown == 4).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "recursive_filter([1.0], [0.0], [1.0])",
+        "frequencies(4, 0.0)",
+        "gaussian_kernel(0.0, 2)",
+        "peak_ratio([[1.0]], [[1.0]], 0.0)",
+    ],
+)
+def test_what_does_not_fit(wrong: str) -> None:
+    assert [c for c, _ in codes(f"{IMPORTS}let y = {wrong}\n", Engine("interpret"))] == ["DL0901"]
