@@ -1,0 +1,76 @@
+"""A Pygments lexer, so that terminals, Sphinx and web pages show colours. It reads nothing of the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from pygments.lexer import RegexLexer, bygroups, include
+from pygments.lexer import words as any_of
+from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text, Whitespace
+
+from difflang.pygments import words
+
+_NAME = r"[^\W\d][\w\u0300-\u036f]*"
+_NUMBER = r"[0-9][0-9_]*(?:\.[0-9][0-9_]*(?:[eE][+-]?[0-9]+)?j?|[eE][+-]?[0-9]+j?|j)?(?!\w)"
+
+
+_NOTHING = bygroups()  # leaves a state where nothing is read
+
+
+def _followed(names: Sequence[str], signs: str) -> Any:
+    return any_of(names, prefix=r"\b", suffix=f"(?=[{signs}])")
+
+
+class DifflangLexer(RegexLexer):
+    """Classes by the kind of token; a function of the language is one where it is called."""
+
+    name = "difflang"
+    aliases: ClassVar[Sequence[str]] = ["difflang", "dfl"]
+    filenames: ClassVar[Sequence[str]] = ["*.dfl"]
+    mimetypes: ClassVar[Sequence[str]] = ["text/x-difflang"]
+    tokens: ClassVar[dict[str, Any]] = {
+        "root": [include("code")],
+        "code": [
+            (r"^([ \t]*)(@)(" + _NAME + ")", bygroups(Whitespace, Name.Decorator, Name.Decorator)),
+            (r"##.*", Comment.Special),
+            (r"#.*", Comment.Single),
+            (r"\b(fn|record|enum|rule)([ \t]+)(" + _NAME + ")", bygroups(Keyword, Whitespace, Name.Function)),
+            *((pattern, Keyword) for pattern in words.CONTEXTUAL),
+            (r"(?<=[\w)\]'][ \t])(?:max|min)=(?!=)", Operator),
+            (r"(?<=[ \t])-o(?=[ \t]+[\w(])", Operator),
+            (any_of(words.KEYWORDS, prefix=r"\b", suffix=r"\b"), Keyword),
+            (any_of(words.LITERALS, prefix=r"\b", suffix=r"\b"), Keyword.Constant),
+            (any_of(words.DTYPES, prefix=r"\b", suffix=r"\b"), Keyword.Type),
+            (any_of(words.TYPES, prefix=r"(?:(?<=: )|(?<=-> ))", suffix=r"\b"), Keyword.Type),
+            (_followed(words.FUNCTIONS, "('"), Name.Builtin),
+            (_followed(words.TRANSFORMS, r"(\["), Name.Builtin),
+            (any_of(words.CONSTANTS, prefix=r"\b", suffix=r"\b"), Name.Builtin),
+            (_NAME, Name),
+            (_NUMBER, Number),
+            (r'"', String, "string"),
+            (any_of(words.OPERATORS), Operator),
+            (r"[()\[\],.:{}]", Punctuation),
+            (r"\s+", Whitespace),
+            (r".", Text),
+        ],
+        "string": [
+            (r'"', String, "#pop"),
+            (r"$", _NOTHING, "#pop"),
+            (r"\\u\{[0-9a-fA-F]+\}|\\.|\{\{|\}\}", String.Escape),
+            (r"\{", String.Interpol, "hole"),
+            (r'[^"\\{}\n]+|\}', String),
+        ],
+        "hole": [
+            (r"(:[^}\"\n]*)?(\})", bygroups(String.Interpol, String.Interpol), "#pop"),
+            (r'(?=["\n])', _NOTHING, "#pop"),
+            (r"\{", Punctuation, "braces"),
+            include("code"),
+        ],
+        "braces": [
+            (r"\}", Punctuation, "#pop"),
+            (r'(?=["\n])', _NOTHING, "#pop"),
+            (r"\{", Punctuation, "#push"),
+            include("code"),
+        ],
+    }

@@ -1,0 +1,76 @@
+"""Emacs agrees with our own parser on colours, with the formatter on indentation, and its mode compiles cleanly."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.highlight import PROGRAMS, classes, differences, holes
+
+HERE = Path(__file__).parent
+FOLDER = HERE.parents[1] / "editor" / "emacs"
+SOME = [path for path in PROGRAMS if path.stem in ("corpus", "logistic", "ode", "prelude")]
+FACES = {
+    "": "",
+    "font-lock-builtin-face": "builtin",
+    "font-lock-comment-delimiter-face": "comment",
+    "font-lock-comment-face": "comment",
+    "font-lock-constant-face": "literal",
+    "font-lock-doc-face": "doc",
+    "font-lock-escape-face": "escape",
+    "font-lock-function-call-face": "builtin",
+    "font-lock-function-name-face": "declared",
+    "font-lock-keyword-face": "keyword",
+    "font-lock-number-face": "number",
+    "font-lock-operator-face": "operator",
+    "font-lock-preprocessor-face": "attribute",
+    "font-lock-string-face": "string",
+    "font-lock-type-face": "dtype",
+    "font-lock-variable-name-face": "hole",
+}
+pytestmark = pytest.mark.skipif(
+    shutil.which("emacs") is None, reason="no emacs on this machine: `apt-get install emacs-nox`"
+)
+
+
+def emacs(*args: str | Path) -> str:
+    """What an Emacs without a terminal and without the user's settings says."""
+    command = ["emacs", "--quick", "--batch", "-L", str(FOLDER), *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def faces(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[str]]:
+    folder = tmp_path_factory.mktemp("emacs")
+    files = {path: folder / f"{number}" for number, path in enumerate(SOME)}
+    emacs("-l", HERE / "faces.el", *(name for pair in files.items() for name in pair))
+    return {path: out.read_text(encoding="utf-8").split("\n") for path, out in files.items()}
+
+
+@pytest.mark.parametrize("path", SOME, ids=lambda p: p.stem)
+def test_it_agrees_with_our_own_parser(path: Path, faces: dict[Path, list[str]]) -> None:
+    """What a string holds in braces has one colour here."""
+    text = path.read_text(encoding="utf-8")
+    mode, *found = faces[path]
+    assert mode == "difflang-mode"
+    want = ["hole" if hole else kind for hole, kind in zip(holes(text), classes(text), strict=True)]
+    assert differences(text, [FACES[face] for face in found], want) == []
+
+
+def test_it_indents_as_the_formatter_does(tmp_path: Path) -> None:
+    text = (HERE.parents[1] / "stdlib" / "prelude.dfl").read_text(encoding="utf-8")
+    file = tmp_path / "program.dfl"
+    file.write_text("\n".join(line.strip() for line in text.split("\n")), encoding="utf-8")
+    steps = "(progn (indent-region (point-min) (point-max)) (save-buffer))"
+    emacs("-l", "difflang-mode", file, "--eval", steps)
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_it_compiles_without_warnings(tmp_path: Path) -> None:
+    copy = shutil.copy(FOLDER / "difflang-mode.el", tmp_path)
+    assert emacs("--eval", "(setq byte-compile-error-on-warn t)", "-f", "batch-byte-compile", copy) == ""

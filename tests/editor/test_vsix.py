@@ -1,0 +1,121 @@
+"""The extension for VS Code: what its files promise each other, and the package that the pinned vsce makes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Source
+from difflang.syntax.parse import parse
+from support.node import missing, modules, node
+
+ROOT = Path(__file__).resolve().parents[2]
+EXTENSION = ROOT / "editor" / "vscode"
+MANIFEST = json.loads((EXTENSION / "package.json").read_text(encoding="utf-8"))
+SNIPPETS = json.loads((EXTENSION / "snippets" / "difflang.json").read_text(encoding="utf-8"))
+REPORT = """\
+error[DL0310]: sizes n and m do not fit together
+  --> models/wrong file.dfl:1:46
+   |
+ 1 | fn add(x: f32[n], y: f32[m]) -> f32[n] = x + y
+"""
+
+
+def test_the_problem_matcher_reads_a_report() -> None:
+    (matcher,) = MANIFEST["contributes"]["problemMatchers"]
+    first, second = (
+        re.match(part["regexp"], line) for part, line in zip(matcher["pattern"], REPORT.splitlines(), strict=False)
+    )
+    assert first is not None and second is not None
+    assert first.groups() == ("error", "DL0310", "sizes n and m do not fit together")
+    assert second.groups() == ("models/wrong file.dfl", "1", "46")
+
+
+def test_each_command_is_one_of_difflang() -> None:
+    from difflang.cli import main
+
+    verbs = {command["command"].removeprefix("difflang.") for command in MANIFEST["contributes"]["commands"]}
+    assert verbs == {"run", "check", "test"} and verbs <= set(main.commands)
+    (definition,) = MANIFEST["contributes"]["taskDefinitions"]
+    assert set(definition["properties"]["verb"]["enum"]) == verbs
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_a_snippet_is_a_piece_of_the_language(name: str) -> None:
+    """With its proposals left as they are and a number where nothing is proposed, it parses."""
+    text = "\n".join(SNIPPETS[name]["body"])
+    text = re.sub(r"\$\{\d+:([^}]*)\}", r"\1", text)
+    names = {"$1": "f", "$2": "x"} if "rule" in name else {}
+    for place, word in names.items():
+        text = text.replace(place, word)
+    text = re.sub(r"\$\d", "1.0", text)
+    try:
+        reports = parse(Source("<snippet>", text + "\n")).diagnostics
+    except DifflangError as error:
+        reports = error.diagnostics
+    assert not reports, text
+
+
+@pytest.mark.parametrize(
+    ("line", "continued"), [("## The mean.", True), ("  ## > f(1)", True), ("##", False), ("# no", False)]
+)
+def test_a_doc_comment_goes_on(line: str, continued: bool) -> None:
+    rules = json.loads((EXTENSION / "language-configuration.json").read_text(encoding="utf-8"))["onEnterRules"]
+    assert any(re.match(rule["beforeText"], line) for rule in rules) == continued
+
+
+@pytest.mark.parametrize(
+    ("line", "deeper"),
+    [
+        ("fn f() {", True),
+        ("  if c { 1 } else {  # {", True),
+        ("let x = [", True),
+        ("let x = [1]", False),
+        ("# {", False),
+    ],
+)
+def test_a_line_that_opens_a_bracket_is_followed_by_a_deeper_one(line: str, deeper: bool) -> None:
+    rules = json.loads((EXTENSION / "language-configuration.json").read_text(encoding="utf-8"))["indentationRules"]
+    assert bool(re.match(rules["increaseIndentPattern"], line)) == deeper
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not {"CI", "DIFFLANG_VSIX"} & os.environ.keys(),
+    reason="vsce is two hundred packages to install, ten seconds: DIFFLANG_VSIX=1 asks for it, and so does CI",
+)
+def test_the_package_holds_what_it_needs_and_nothing_else(tmp_path: Path) -> None:
+    installed = modules(EXTENSION, "no-publishing")
+    folder = shutil.copytree(EXTENSION, tmp_path / "vscode", ignore=shutil.ignore_patterns("node_modules", "*.vsix"))
+    out = tmp_path / "difflang.vsix"
+    flags = MANIFEST["scripts"]["package"].split()[2:]
+    node(installed / "@vscode" / "vsce" / "vsce", "package", *flags, "--out", out, cwd=folder)
+    files = {f"extension/{name}": EXTENSION / name for name in MANIFEST["files"] if name != "LICENSE"}
+    files |= {"extension/LICENSE.txt": ROOT / "LICENSE", "extension/readme.md": EXTENSION / "README.md"}
+    with zipfile.ZipFile(out) as packed:
+        made = {"extension/package.json", "extension.vsixmanifest", "[Content_Types].xml"}
+        assert set(packed.namelist()) == {*files, *made}
+        assert all(packed.read(name) == path.read_bytes() for name, path in files.items())
+        assert json.loads(packed.read("extension/package.json"))["version"] == MANIFEST["version"]
+        assert b'Id="difflang"' in packed.read("extension.vsixmanifest")
+
+
+def test_what_the_extension_speaks_of_is_shipped() -> None:
+    contributed = [each for part in ("languages", "grammars", "snippets") for each in MANIFEST["contributes"][part]]
+    paths = {each.get("path") or each["configuration"] for each in contributed} | {MANIFEST["main"], MANIFEST["icon"]}
+    assert {path.removeprefix("./") for path in paths} <= set(MANIFEST["files"])
+    assert all((EXTENSION / name).is_file() for name in MANIFEST["files"])
+    assert (EXTENSION / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_extension_is_javascript() -> None:
+    if shutil.which("node") is None:
+        missing("node is not on this machine")
+    node("--check", EXTENSION / "extension.js")
