@@ -37,6 +37,16 @@ def of_no_order(span: Span) -> DifflangError:
     return DifflangError(Diagnostic("DL0410", message, (Label(span, "this calls it"),), ways))
 
 
+def computed_again(span: Span) -> DifflangError:
+    """A call in what reverse mode is told to compute again, a block or the steps of a loop. Errors: DL0801."""
+    message = "a function calls itself inside what `checkpoint` keeps little of: that is not there yet"
+    ways = (
+        "call it outside the block or loop, and pass its value on",
+        "`checkpoint` around the first call, outside the function, computes all of it again",
+    )
+    return DifflangError(Diagnostic("DL0801", message, (Label(span, "this calls it"),), ways))
+
+
 def underived(ad: Any, eqn: Eqn, *_: Any) -> NoReturn:
     raise of_no_order(eqn.span)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values, inner_first
-from difflang.ops.recur import in_rule, of_no_order, recur
+from difflang.ops.recur import computed_again, in_rule, of_no_order, recur
 from difflang.passes.cycles import cycle
 
 WORD = 3  # the values of a failure
@@ -211,10 +211,12 @@ class Blocks:
 
 
 def refused(eqn: Eqn) -> DifflangError:
-    """A call that stands in what is no piece of code. Errors: DL0410 in a derivative, DL1108 in a rule."""
+    """A call in what is no piece of code. Errors: DL0410 in a derivative, DL0801 in a block, DL1108 in a rule."""
     if eqn.op.expand is not None:
         return of_no_order(eqn.span)
-    if eqn.op.name not in ("ruled", "solved"):
+    if eqn.op.name == "checkpoint":
+        return computed_again(eqn.span)
+    if eqn.op.name not in ("ruled", "solved", "invertible"):
         raise InternalError(f"a function that calls itself inside {eqn.op}")
     return in_rule(eqn.span)
 

@@ -16,6 +16,7 @@ from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, I32, History, Tensor, Type, item_of
 from difflang.ops.loop_back import cut
+from difflang.ops.recur import computed_again
 from difflang.ops.regions import zeros
 
 if TYPE_CHECKING:
@@ -38,7 +39,12 @@ class Cycle:
 
     @classmethod
     def of(cls, eqn: Eqn) -> Cycle:
-        """Errors: InternalError for a loop with histories: what loops yield is in arrays here."""
+        """Errors: DL0801 where `@checkpoint` says what is kept; InternalError for a loop with histories.
+
+        What loops yield is in arrays here.
+        """
+        if "keep" in eqn.attrs or "host" in eqn.attrs:
+            raise computed_again(eqn.span)
         if any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
             raise InternalError("a function that calls itself inside a loop with histories")
         consts, carry, length = eqn.attrs["consts"], eqn.attrs.get("carry", 0), eqn.attrs["length"]

@@ -27,16 +27,20 @@ fn derivatives(x: f64, y: f64, k: i32) -> (f64, f64, f64) {
 fn lanes(x: f64[m], y: f64, ks: i32[m]) -> f64[m] = [for l => slope(x[l], y, ks[l])]
 """
 PLAIN = re.compile(r"^( *(?:let|var) \w+ = )(.*[^{])$")  # a value on one line
+FUNCTION = re.compile(r"^fn (\w+)")
 LEAVING = re.compile(r"\b(return|break|continue|yield|for|while|@)\b|\|")
 
 
 def with_blocks(program: str) -> str:
-    """The program with each value that stands on a line by itself computed in a block."""
+    """The program with each value that stands on a line by itself, and calls no function around it, in a block."""
     lines: list[str] = []
+    around = ""
     for line in program.splitlines():
+        around = name[1] if (name := FUNCTION.match(line)) else around
         found = PLAIN.match(line)
-        inside = found is not None and line.count("{") == line.count("}") and not LEAVING.search(found[2])
-        lines.append(f"{found[1]}checkpoint {{ {found[2]} }}" if found is not None and inside else line)
+        calls = re.search(rf"\b{around}\(", line) if around else None
+        inside = found and not calls and line.count("{") == line.count("}") and not LEAVING.search(found[2])
+        lines.append(f"{found[1]}checkpoint {{ {found[2]} }}" if found and inside else line)
     return "\n".join(lines) + "\n"
 
 
@@ -49,6 +53,8 @@ def checkpointed(program: str, strategy: str) -> str:
 def test_programs_are_really_changed() -> None:
     program = "fn f(x: f64) -> f64 {\n  let a = sin(x)\n  let g = |t| t * x\n  a + g(a)\n}\n"
     assert with_blocks(program).count("checkpoint") == 1
+    again = program + "fn f_again(x: f64) -> f64 {\n  let a = f_again(x)\n  a\n}\n"
+    assert with_blocks(again).count("checkpoint") == 1
     assert checkpointed(program, "every, steps = 2").startswith("@checkpoint(every, steps = 2)\nfn f(")
 
 

@@ -1,6 +1,6 @@
 """Random programs of the language: forward = reverse = differences, passes and rewritings change nothing.
 
-The seed rotates and is printed; DIFFLANG_SEED fixes it, DIFFLANG_FUZZ says how many programs there are.
+DIFFLANG_SEED says which programs and is printed, `random` are new ones; DIFFLANG_FUZZ says how many.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which random programs are tested: DIFFLANG_FUZZ says how many, DIFFLANG_SEED fixes a seed that rotates without it."""
+"""Which random programs are tested: DIFFLANG_FUZZ says how many, DIFFLANG_SEED which; `random` are others each time.
+
+Without it they are always the same: what fails in one's tests is what one changed. `just fuzz` looks for new ones.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import zlib
 
 
 def seed(asked: str) -> int:
-    """The number asked for; otherwise a new one each run, the same in all its workers."""
+    """The number asked for; for `random` a new one each run, the same in all its workers."""
     if asked.isdigit():
         return int(asked)
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(time.time_ns())
@@ -16,5 +19,5 @@ def seed(asked: str) -> int:
 
 
 COUNT = int(os.environ.get("DIFFLANG_FUZZ", "50"))
-SEED = seed(os.environ.get("DIFFLANG_SEED", "random"))
+SEED = seed(os.environ.get("DIFFLANG_SEED", "0"))
 SEEDS = [SEED * 10_000 + i for i in range(COUNT)]
