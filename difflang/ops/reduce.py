@@ -173,7 +173,8 @@ def rows_merged(lax: Any, x: Any, reduce: Any, merge: Any) -> Any:
     height = x.size // width
     whole = x if height * width == x.size else lax.slice(x, (0,), (height * width,))
     merged = reduce(lax.reshape(whole, (height, width)), (0,))
-    return merge(merged, lax.slice(x, (x.size - width,), (x.size,)))  # what is left over, some rows again
+    # What is left over, some rows again. Where nothing is, it keeps XLA from making one slow reduction of the two.
+    return merge(merged, lax.slice(x, (x.size - width,), (x.size,)))
 
 
 def halves_merged(lax: Any, x: Any, merge: Any) -> Any:
