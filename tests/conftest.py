@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -14,3 +15,10 @@ def no_jax_ad() -> Iterator[None]:
     """From the first test to the last, in every worker."""
     with jax_ad_guard.installed():
         yield
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays, so the collector need not look at it again: a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
