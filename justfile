@@ -28,6 +28,10 @@ docs:
 words:
     {{ python }} editor/generate.py
 
+# The pages of the standard library, from its comments.
+library:
+    {{ python }} -m difflang doc --out docs/library
+
 # The extension for VS Code, as editor/vscode/difflang-VERSION.vsix. The first time installs what the lock file names.
 vsix:
     cd editor/vscode && test -d node_modules || npm ci --ignore-scripts --omit=optional --no-audit --no-fund

@@ -18,6 +18,7 @@ from difflang.base.codes import all_nearest
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.cli.checkup import doctor
+from difflang.cli.documenting import doc
 from difflang.cli.explaining import explain
 from difflang.cli.formatting import fmt
 from difflang.cli.output import output_format, written
@@ -273,5 +274,5 @@ def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-for command in (test, bench, fmt, explain, repl, trace, new, doctor, completions):
+for command in (test, bench, fmt, explain, repl, trace, doc, new, doctor, completions):
     main.add_command(command)

@@ -91,6 +91,11 @@ def described(session: Interactive, name: str) -> str | None:
         return with_doc(record.span.text, record.doc)
     if name in module.variants:
         return f"{name} is a variant of {module.variants[name][0].name}"
+    return of_the_language(name)
+
+
+def of_the_language(name: str) -> str | None:
+    """What a name means in every program; None for an unknown one."""
     if name in OPS:
         return with_doc(name, OPS[name].doc)
     if name in HOSTED:

@@ -1,0 +1,181 @@
+"""What the doc comments of a program say, in order: the text of a page, without its looks.
+
+A page has what stands at the head of the file, and what it declares: all that is `pub`, or what has a comment where
+nothing is. `# ---- Title` begins a section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from difflang.base.source import Source
+from difflang.syntax import tree
+
+SECTION = re.compile(r"^# -{3,} *(.+?)[ -]*$", re.MULTILINE)
+FACT = re.compile(r"(?:^|(?<=[.;:)] ))(Errors|Cost|Source|Kinks|Units|Shapes): ", re.MULTILINE)
+Declared = tree.Fn | tree.Record | tree.Enum
+KINDS: dict[type, str] = {tree.Fn: "fn", tree.Record: "record", tree.Enum: "enum"}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What is written after `>`, and what is shown below it, nothing for a line that binds a name."""
+
+    code: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A declaration: its first line or lines, what its comment says, and facts such as `Errors` and `Source`."""
+
+    name: str
+    head: str
+    text: str
+    facts: tuple[tuple[str, str], ...]
+    examples: tuple[Example, ...]
+
+    @property
+    def summary(self) -> str:
+        """The first sentence."""
+        return first_sentence(self.text)
+
+
+@dataclass(slots=True)
+class Section:
+    """A part of a page; the first may have no title."""
+
+    title: str
+    entries: list[Entry] = field(default_factory=list[Entry])
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A module: its name, the text at its head, and its sections."""
+
+    name: str
+    text: str
+    sections: tuple[Section, ...]
+
+    @property
+    def summary(self) -> str:
+        return first_sentence(self.text)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple([e for section in self.sections for e in section.entries])
+
+
+def page(source: Source, items: Sequence[tree.Item]) -> Page:
+    """The page of a program that was read without mistakes."""
+    public = [item for item in items if isinstance(item, Declared) and item.pub]
+    shown = public or [item for item in items if isinstance(item, Declared) and item.doc]
+    rules = {item.name: item for item in items if isinstance(item, tree.Rule)}
+    titles = [(m.start(), m[1]) for m in SECTION.finditer(source.text)]
+    sections = [Section("")]
+    for item in shown:
+        while titles and titles[0][0] < item.span.start:
+            sections.append(Section(titles.pop(0)[1]))
+        sections[-1].entries.append(entry(source, item, rules.get(item.name)))
+    return Page(PurePath(source.name).stem, head_of(source), tuple([s for s in sections if s.entries]))
+
+
+def entry(source: Source, item: Declared, rule: tree.Rule | None) -> Entry:
+    lines = (item.doc or "").strip().splitlines()
+    text, facts = parted("\n".join(outside(lines)).strip())
+    if rule is not None:
+        facts.append(("Derivative", f"by a rule{f', `by {rule.by}`' if rule.by else ''}"))
+    return Entry(item.name, head(source, item), text, tuple(facts), tuple(examples(lines)))
+
+
+def head(source: Source, item: Declared) -> str:
+    """A function up to its body; a record or an enum as a whole."""
+    end = item.body.span.start if isinstance(item, tree.Fn) else item.span.end
+    text = source.text[item.name_span.start : end].rstrip().removesuffix("=").rstrip()
+    return f"{'host ' if isinstance(item, tree.Fn) and item.host else ''}{KINDS[type(item)]} {text}"
+
+
+def head_of(source: Source) -> str:
+    """The comment that a file begins with; a single `#` alone on its line parts paragraphs."""
+    lines: list[str] = []
+    for line in source.text.splitlines():
+        found = re.fullmatch(r"##? ?(.*)", line)
+        if found is None or SECTION.match(line):
+            break
+        lines.append(found[1].rstrip())
+    return "\n".join(outside(lines)).strip()
+
+
+def outside(lines: Sequence[str]) -> Iterator[str]:
+    """What is text and no example."""
+    inside = False
+    for line in lines:
+        inside = line.startswith("> ") or (inside and bool(line))
+        if not inside:
+            yield line
+
+
+def examples(lines: Sequence[str]) -> Iterator[Example]:
+    below: list[str] = []
+    code: str | None = None
+    for line in [*lines, ""]:
+        if code is not None and (not line or line.startswith("> ")):
+            yield Example(code, "\n".join(below))
+            code = None
+        if line.startswith("> "):
+            code, below = line[2:], []
+        else:
+            below.append(line)
+
+
+def parted(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """The text, and what `Errors:` and the like say after it."""
+    first, *rest = FACT.split(text)
+    return first.strip(), [(name, said.strip()) for name, said in zip(rest[::2], rest[1::2], strict=True)]
+
+
+def first_sentence(text: str) -> str:
+    found = re.match(r".+?(?:\.(?=\s)|\.$|$)", " ".join(text.partition("\n\n")[0].split()))
+    return found[0] if found else ""
+
+
+def as_markdown(page: Page) -> str:
+    """A page as Markdown; examples look as they do in the comments."""
+    parts = [f"# {page.name}", *([page.text] if page.text else [])]
+    for section in page.sections:
+        parts += [f"## {section.title}"] if section.title else []
+        for one in section.entries:
+            parts += [f"### `{one.name}`", *described(one)]
+    return "\n\n".join(parts) + "\n"
+
+
+def described(one: Entry) -> Iterator[str]:
+    """What is told of a declaration, as paragraphs of Markdown."""
+    yield fenced(one.head)
+    if one.text:
+        yield one.text
+    if one.facts:
+        yield "\n".join(f"- {name}: {' '.join(said.split())}" for name, said in one.facts)
+    if one.examples:
+        yield fenced(shown(one))
+
+
+def shown(one: Entry) -> str:
+    return "\n".join(f"> {e.code}" + (f"\n{e.shown}" if e.shown else "") for e in one.examples)
+
+
+def fenced(text: str) -> str:
+    return f"```text\n{text}\n```"
+
+
+def as_list(pages: Sequence[Page], link: str = "") -> str:
+    """Each page with its first sentence and its names, as Markdown; `link` is the end of the files' names, if any."""
+    parts = ["# Modules"]
+    for page in pages:
+        title = f"[{page.name}]({page.name}{link})" if link else page.name
+        names = ", ".join(f"`{e.name}`" for e in page.entries)
+        parts += [f"## {title}", page.summary, names] if page.summary else [f"## {title}", names]
+    return "\n\n".join(parts)
