@@ -168,6 +168,7 @@ CODES: dict[str, str] = {
     "DL0901": "an assertion failed",
     "DL0902": "an index was out of range",
     "DL0907": "an example that gives something else than it shows",
+    "DL0908": "a number that is not finite",
     # ---- 10: limits and memory
     "DL1001": "too many mistakes to go on",
     "DL1002": "nested too deep",

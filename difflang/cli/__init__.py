@@ -91,11 +91,14 @@ def main() -> None:
 @click.option(
     "--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read and written."
 )
+@click.option(
+    "--check-nans", is_flag=True, help="A NaN or infinity that reaches a result is an error, where it was made."
+)
 @search_path
 @full_traceback
 def run(
     file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
-    budget: int, allow: tuple[Path, ...], folders: tuple[Path, ...],
+    budget: int, allow: tuple[Path, ...], check_nans: bool, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input).
 
@@ -114,7 +117,7 @@ def run(
             click.echo(arguments.usage(checked.module, file))
             return
         access = program.access_to(path, allow)
-        program.run(checked, Engine(engine, device, budget), access, seed, click.echo, report, words)
+        program.run(checked, Engine(engine, device, budget, watch=check_nans), access, seed, click.echo, report, words)
 
 
 @main.command()

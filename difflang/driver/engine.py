@@ -26,13 +26,14 @@ class Engine:
     """`interpret` runs every graph in NumPy; `device` is a platform of JAX, None for its default.
 
     A compiled program with a derivative takes at most `budget` bytes, if it is not 0. With `in_order` it adds up what
-    is scattered to one place in one order.
+    is scattered to one place in one order. With `watch`, a NaN or infinity in a result is an error where it was made.
     """
 
     name: Literal["xla", "interpret"] = "xla"
     device: str | None = None
     budget: int = 0
     in_order: bool = False
+    watch: bool = False
 
     def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.

@@ -14,6 +14,7 @@ from difflang.check.types import LangType, leaf_types, settled_type
 from difflang.check.unify import Unifier
 from difflang.driver.engine import Engine, Program
 from difflang.driver.guard import explain
+from difflang.driver.pipeline import finished
 from difflang.driver.room import Elastic, Room
 from difflang.driver.values import HostValue, with_texts_said
 from difflang.elaborate.context import Context, Reported, Root, Session
@@ -183,12 +184,22 @@ class Units:
             self.voice.again(met)
             results = self.call(unit.program.made, arrays)
             self.voice.settle()
+        if self.engine.watch:
+            self.watch(unit, results, arrays)
         values: list[HostValue] = []
         for type, static in zip(unit.types, unit.statics, strict=True):
             count = len(leaf_types(type))
             values.append(with_texts_said(HostValue(type, tuple(results[:count]), static)))
             del results[:count]
         return values
+
+    def watch(self, unit: Unit, results: Sequence[Any], arrays: Sequence[Any]) -> None:
+        """Errors: DL0908 where a result is not finite for something that this unit does."""
+        from difflang.driver.watching import check
+
+        assert unit.program is not None
+        room = unit.program.room
+        check(lambda: finished(unit.graph, room), results, arrays)
 
 
 def same(var: HostVar | None, type: LangType, static: Any) -> bool:

@@ -47,7 +47,7 @@ def number_as(value: complex, dtype: DType) -> complex | None:
 
 
 def folded(to: Rewriter, eqn: Eqn) -> Found:
-    """An elementwise operation on constants is a constant."""
+    """An elementwise operation on constants is a constant; one that makes NaN or infinity stays, and can be found."""
     numbers = [to.number(v) for v in eqn.operands]
     if any(n is None for n in numbers) or any(tensor(v).dtype.kind == "complex" for v in eqn.operands):
         return None
@@ -55,7 +55,8 @@ def folded(to: Rewriter, eqn: Eqn) -> Found:
     with np.errstate(all="ignore"):
         answer = np.asarray(eqn.op.reference(*arrays, **eqn.attrs))
     type = tensor(eqn.results[0])
-    if type.dtype.kind == "complex":
+    made = type.dtype.is_float and not np.isfinite(answer) and all(np.isfinite(a) for a in arrays)
+    if type.dtype.kind == "complex" or made:
         return None
     value = bool(answer) if type.dtype is BOOL else float(answer) if type.dtype.is_float else int(answer)
     return to.emit(eqn, "const", value=value, type=type)

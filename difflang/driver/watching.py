@@ -1,0 +1,74 @@
+"""`--check-nans`: where the first NaN or infinity of a result was made, as an error at the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from difflang.audit.nonfinite import Made, amount, culprit
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import NOWHERE
+from difflang.ir.graph import Graph
+
+WAYS = {
+    "log": "keep what it takes above 0, as in `log(max(x, 1e-12))`",
+    "div": "keep what it divides by away from 0, as in `x / max(y, 1e-12)`",
+    "sqrt": "keep what it takes at 0 or above, as in `sqrt(max(x, 0.0))`",
+    "rsqrt": "keep what `sqrt` takes above 0, as in `sqrt(x + 1e-12)`: its slope at 0 is infinite",
+    "positive_reciprocal": "keep what `log` takes above 0, as in `log(max(x, 1e-12))`: its slope at 0 is infinite",
+    "exp": "subtract the largest first, or use `softmax`, `logsumexp` or `expm1`",
+    "pow": "keep the base above 0",
+    "power_less": "keep the base above 0: the slope at 0 of a root is infinite",
+}
+
+
+FORMS = {  # how operations are written that are no functions, those of derivatives among them
+    "add": "{} + {}",
+    "sub": "{} - {}",
+    "mul": "{} * {}",
+    "div": "{} / {}",
+    "pow": "{}^{}",
+    "power_less": "{}^({} - 1)",
+    "rsqrt": "1 / sqrt({})",
+    "positive_reciprocal": "1 / {}",
+}
+
+
+def check(ready: Callable[[], Graph], results: Sequence[Any], arrays: Sequence[Any]) -> None:
+    """Nothing where all results are finite, or only what was given or written down is not. Errors: DL0908."""
+    if not amount([np.asarray(r) for r in results]):
+        return
+    found = culprit(ready(), *[np.asarray(a) for a in arrays])
+    if found is not None:
+        raise DifflangError(told(found))
+
+
+def told(found: Made) -> Diagnostic:
+    value, name = written(found.value), found.eqn.op.name
+    places = [(found.eqn.span, f"{formula(found)} is {value}")]
+    places += [(e.span, f"in step {count} of this") for e, count in reversed(found.steps)]
+    labels = [Label(span, text) for span, text in places if span is not NOWHERE]
+    place = f" at {list(found.place)}" if found.place else ""
+    spelled = FORMS[name].format("x", "y") if name in FORMS else name
+    message = f"`{spelled}` gives {value}{place} here, and a result is not finite for it"
+    return Diagnostic("DL0908", message, tuple(labels), (WAYS[name],) if name in WAYS else ())
+
+
+def formula(found: Made) -> str:
+    """What was computed, number by number, or from arrays of which shapes."""
+    count = range(len(found.operands))
+    parts = [written(x) if (x := found.operand(i)) is not None else shape(found.operands[i]) for i in count]
+    name = found.eqn.op.name
+    return FORMS[name].format(*parts) if name in FORMS else f"{name}({', '.join(parts)})"
+
+
+def shape(x: Any) -> str:
+    return f"{list(x.shape)}" if isinstance(x, np.ndarray) else "a history"
+
+
+def written(x: Any) -> str:
+    if np.iscomplexobj(x):
+        return f"{complex(x):.6g}"
+    return str(x) if x.dtype.kind in "biu" else f"{float(x):.6g}"
