@@ -226,7 +226,7 @@ SHAPES = (
         folded,
         (
             on_vector(lambda x: filled(x, 0.1) + filled(x, -0.2)),
-            on_vector(lambda x: filled(x, -1.0) / filled(x, 0.0)),
+            on_vector(lambda x: filled(x, -1.0) / filled(x, float("inf"))),
             on_matrix(lambda x: filled(x, 0.1) * filled(x, 0.1)),
             on_ints(lambda x: filled(x, 2**31 - 1) + filled(x, 1)),
             on_vector(lambda x: apply("lt", filled(x, 0.5), filled(x, float("nan")))),

@@ -149,3 +149,12 @@ def test_a_rule_of_real_numbers_leaves_complex_ones_alone(number: int) -> None:
     if "abs" not in {e.op.name for e in rule.lhs.eqns}:
         graph = rule.traced(rule.left, C128)
         assert [e.op for e in simplify(graph).eqns] == [e.op for e in graph.eqns]
+
+
+@pytest.mark.parametrize(("op", "a", "b", "kept"), [
+    ("div", 1.0, 0.0, True), ("mul", 1e200, 1e200, True), ("sub", np.inf, np.inf, False), ("add", 1.0, np.inf, False),
+])  # fmt: skip
+def test_what_makes_infinity_of_finite_numbers_is_not_folded(op: str, a: float, b: float, kept: bool) -> None:
+    """It can be found then: `difflang run --check-nans`."""
+    graph = region([Tensor(F64)], lambda x: [OPS[op].one(x.home.const(a, x.type), x.home.const(b, x.type))])
+    assert (op in [e.op.name for e in simplify(graph).eqns]) is kept
