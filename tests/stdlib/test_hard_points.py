@@ -1,0 +1,56 @@
+"""The library at hard points: at ends and kinks, far out, of numbers whose squares are too large or too small."""
+
+# ruff: noqa: E501 - a program of the language is a line
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from difflang.base.diagnostics import DifflangError
+from difflang.driver.engine import Engine
+from support.language import ran
+
+ROOTS = "import roots (bisect, chandrupatla, secant)\n"
+# What a program prints in f64, or in f32 where it says so.
+POINTS: dict[str, tuple[str, str, list[float]]] = {
+    # roots
+    "a zero at the upper end": (ROOTS, "bisect(|x| x - 1.0, 0.0, 1.0)", [1.0]),
+    "a zero at the upper end of what falls": (ROOTS, "bisect(|x| 1.0 - x, 0.0, 1.0)", [1.0]),
+    "ends the other way round": (ROOTS, "bisect(|x| x^2 - 2.0, 2.0, 0.0)", [2**0.5]),
+    "two first guesses next to each other": (ROOTS, "secant(|x| x^2 - 2.0, 1.0, 1.0000001, tol = 1e-13)", [2**0.5]),
+}
+
+
+def printed(imports: str, expression: str) -> list[float]:
+    single = expression.startswith("f32: ")
+    source = f"{'' if single else 'float f64'}\n{imports}\nlet answer = {expression.removeprefix('f32: ')}\n"
+    values, _ = ran(source, Engine("interpret"))
+    return [float(x) for leaf in values["answer"].leaves or () for x in np.ravel(leaf)]
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_is_right_at(name: str) -> None:
+    imports, expression, expected = POINTS[name]
+    rtol = 2e-6 if expression.startswith("f32: ") else 1e-11
+    np.testing.assert_allclose(printed(imports, expression), expected, rtol=rtol, atol=0)
+
+
+REFUSED: dict[str, tuple[str, str, str]] = {
+    # roots
+    "one sign whose product is 0": (
+        ROOTS,
+        "f32: chandrupatla(|x| 1e-25 * (x^2 + 1.0), 0.0, 2.0)",
+        "values of two signs",
+    ),
+    "one first guess": (ROOTS, "secant(|x| x^2 - 2.0, 1.0, 1.0)", "has no step"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_is_refused(name: str) -> None:
+    imports, expression, message = REFUSED[name]
+    with pytest.raises(DifflangError, match=message):
+        printed(imports, expression)
