@@ -14,13 +14,16 @@ from difflang.driver.engine import Engine
 from support.language import ran
 
 ROOTS = "import roots (bisect, chandrupatla, secant)\n"
+QUAD = "import quad (gauss_kronrod_tail, tanh_sinh)\n"
 # What a program prints in f64, or in f32 where it says so.
 POINTS: dict[str, tuple[str, str, list[float]]] = {
-    # roots
     "a zero at the upper end": (ROOTS, "bisect(|x| x - 1.0, 0.0, 1.0)", [1.0]),
     "a zero at the upper end of what falls": (ROOTS, "bisect(|x| 1.0 - x, 0.0, 1.0)", [1.0]),
     "ends the other way round": (ROOTS, "bisect(|x| x^2 - 2.0, 2.0, 0.0)", [2**0.5]),
     "two first guesses next to each other": (ROOTS, "secant(|x| x^2 - 2.0, 1.0, 1.0000001, tol = 1e-13)", [2**0.5]),
+    # quad
+    "a slow tail": (QUAD, "f32: 1e-4 * round(1e4 * gauss_kronrod_tail(|x| x^(-1.5), 1.0).value)", [2.0]),
+    "a singular end at 20": (QUAD, "1e-6 * round(1e6 * tanh_sinh(|x| 1 / sqrt(x - 20.0), 20.0, 21.0))", [2.0]),
 }
 
 
