@@ -15,6 +15,7 @@ from support.language import ran
 
 ROOTS = "import roots (bisect, chandrupatla, secant)\n"
 QUAD = "import quad (gauss_kronrod_tail, tanh_sinh)\n"
+LINALG = "import linalg (cg, gmres, p_norm, sqrtm)\nlet A = linear |v: f64[2]| [4.0 * v[0] + v[1], v[0] + 3.0 * v[1]]\n"
 # What a program prints in f64, or in f32 where it says so.
 POINTS: dict[str, tuple[str, str, list[float]]] = {
     "a zero at the upper end": (ROOTS, "bisect(|x| x - 1.0, 0.0, 1.0)", [1.0]),
@@ -24,6 +25,12 @@ POINTS: dict[str, tuple[str, str, list[float]]] = {
     # quad
     "a slow tail": (QUAD, "f32: 1e-4 * round(1e4 * gauss_kronrod_tail(|x| x^(-1.5), 1.0).value)", [2.0]),
     "a singular end at 20": (QUAD, "1e-6 * round(1e6 * tanh_sinh(|x| 1 / sqrt(x - 20.0), 20.0, 21.0))", [2.0]),
+    # linalg
+    "gradients that are not numbers": (LINALG, "(cg(A, [nan, 2.0]), gmres(A, [nan, 2.0]))", [np.nan] * 4),
+    "a right side whose square is too large": (LINALG, "1e-200 * cg(A, [1e200, 2e200], tol = 1e-14)", [1 / 11, 7 / 11]),
+    "a right side whose square is 0": (LINALG, "1e200 * cg(A, [1e-200, 2e-200], tol = 1e-14)", [1 / 11, 7 / 11]),
+    "a square root whose determinant overflows": (LINALG, "f32: trace(sqrtm(100.0 * eye(24)))", [240.0]),
+    "a norm of infinity": (LINALG, "p_norm([3.0, inf], 2.0)", [np.inf]),
 }
 
 
