@@ -16,6 +16,7 @@ from support.language import ran
 ROOTS = "import roots (bisect, chandrupatla, secant)\n"
 QUAD = "import quad (gauss_kronrod_tail, tanh_sinh)\n"
 LINALG = "import linalg (cg, gmres, p_norm, sqrtm)\nlet A = linear |v: f64[2]| [4.0 * v[0] + v[1], v[0] + 3.0 * v[1]]\n"
+LOSSES = "import losses (cosine_similarity, focal_loss, kl_divergence, log_cosh, soft_cross_entropy)\nimport nn (elu)\n"
 # What a program prints in f64, or in f32 where it says so.
 POINTS: dict[str, tuple[str, str, list[float]]] = {
     "a zero at the upper end": (ROOTS, "bisect(|x| x - 1.0, 0.0, 1.0)", [1.0]),
@@ -31,6 +32,34 @@ POINTS: dict[str, tuple[str, str, list[float]]] = {
     "a right side whose square is 0": (LINALG, "1e200 * cg(A, [1e-200, 2e-200], tol = 1e-14)", [1 / 11, 7 / 11]),
     "a square root whose determinant overflows": (LINALG, "f32: trace(sqrtm(100.0 * eye(24)))", [240.0]),
     "a norm of infinity": (LINALG, "p_norm([3.0, inf], 2.0)", [np.inf]),
+    # losses
+    "soft labels of 0": (
+        LOSSES,
+        "grad(|p| sum(soft_cross_entropy([[0.0, 1.0]], p)))([[0.0, 1.0]])",
+        [np.log1p(np.e), np.log1p(np.e) - 1],
+    ),
+    "the divergence of two": (
+        LOSSES,
+        "grad(|p| kl_divergence(p, log([0.25, 0.75])) - sum(xlogy(p, p)))([0.0, 1.0])",
+        [np.log(4), np.log(4 / 3)],
+    ),
+    "an exponential unit at 0": (LOSSES, "elu'(0.0)", [1.0]),
+    "a certain answer": (
+        LOSSES,
+        "grad(|z| sum(focal_loss(z, [1.0, 0.0], gamma = 0.5)))([100.0, -800.0])",
+        [-1.5 * np.exp(-150), 0.0],
+    ),
+    "a small error": (LOSSES, "f32: log_cosh([1e-3, -1e-4, 2e-20], zeros(3))", [5e-7, 5e-9, 0.0]),
+    "a large error": (
+        LOSSES,
+        "log_cosh([1.0, 1.0000000001, 1e200], zeros(3))",
+        [np.log(np.cosh(1)), np.log(np.cosh(1.0000000001)), 1e200],
+    ),
+    "small and large vectors": (
+        LOSSES,
+        "f32: cosine_similarity([[1e-25, 0.0], [1e25, 0.0], [0.0, 0.0]], [[1e-25, 0.0], [1e25, 1e25], [1.0, 0.0]])",
+        [1.0, 0.5**0.5, 0.0],
+    ),
 }
 
 
