@@ -17,6 +17,7 @@ ROOTS = "import roots (bisect, chandrupatla, secant)\n"
 QUAD = "import quad (gauss_kronrod_tail, tanh_sinh)\n"
 LINALG = "import linalg (cg, gmres, p_norm, sqrtm)\nlet A = linear |v: f64[2]| [4.0 * v[0] + v[1], v[0] + 3.0 * v[1]]\n"
 LOSSES = "import losses (cosine_similarity, focal_loss, kl_divergence, log_cosh, soft_cross_entropy)\nimport nn (elu)\n"
+INTERP = "import interp (barycentric, nearest, pchip)\nimport optim (project_simplex)\nimport geometry (rotation, rotation_vector)\n"
 # What a program prints in f64, or in f32 where it says so.
 POINTS: dict[str, tuple[str, str, list[float]]] = {
     "a zero at the upper end": (ROOTS, "bisect(|x| x - 1.0, 0.0, 1.0)", [1.0]),
@@ -59,6 +60,30 @@ POINTS: dict[str, tuple[str, str, list[float]]] = {
         LOSSES,
         "f32: cosine_similarity([[1e-25, 0.0], [1e25, 0.0], [0.0, 0.0]], [[1e-25, 0.0], [1e25, 1e25], [1.0, 0.0]])",
         [1.0, 0.5**0.5, 0.0],
+    ),
+    # interp
+    "slopes of tiny values": (
+        INTERP,
+        "f32: 1e25 * pchip([0.0, 1.0, 2.0, 3.0], [0.0, 1e-25, 3e-25, 4e-25]).slope",
+        [0.5, 4 / 3, 4 / 3, 0.5],
+    ),
+    "a polynomial through years": (
+        INTERP,
+        "f32: barycentric([1904.0, 1960.0], [for i in 0..30 => 1900.0 + 4.0 * f32(i)], [for i in 0..30 => f32(i)])",
+        [1.0, 15.0],
+    ),
+    "a place that is no number": (INTERP, "nearest([nan, 0.9], [0.0, 1.0], [3.0, 4.0])", [np.nan, 4.0]),
+    "a projection of large numbers": (INTERP, "project_simplex([1e17, 1e17, 3.0])", [0.5, 0.5, 0.0]),
+    "a half turn": (
+        INTERP,
+        "rotation_vector([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])",
+        [np.pi, 0.0, 0.0],
+    ),
+    "nearly a half turn": (INTERP, "f32: rotation_vector(rotation([0.5, 3.1, -0.1]))", [0.5, 3.1, -0.1]),
+    "derivatives near a half turn": (
+        INTERP,
+        "sum(jacobian(|v| rotation_vector(rotation(v)))([0.3, -3.1, 0.3]), axis = 1)",
+        [1.0, 1.0, 1.0],
     ),
 }
 
