@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.special as sp
+import scipy.stats as ss
 
 from difflang.base.diagnostics import DifflangError
 from difflang.driver.engine import Engine
@@ -16,6 +18,11 @@ QUAD = "import quad (gauss_kronrod_tail, tanh_sinh)\n"
 LINALG = "import linalg (cg, gmres, p_norm, sqrtm)\nlet A = linear |v: f64[2]| [4.0 * v[0] + v[1], v[0] + 3.0 * v[1]]\n"
 LOSSES = "import losses (cosine_similarity, focal_loss, kl_divergence, log_cosh, soft_cross_entropy)\nimport nn (elu)\n"
 INTERP = "import interp (barycentric, nearest, pchip)\nimport optim (project_simplex)\nimport geometry (rotation, rotation_vector)\n"
+STATS = """import math (betainc, log_beta, log_choose)
+import stats (Distribution, cdf, draw, log_density, median, quantile)
+import stats (Beta, Binomial, Cauchy, Gamma, Geometric, NegativeBinomial, Poisson, StudentT, Weibull)
+"""
+
 # What a program prints in f64, or in f32 where it says so.
 POINTS: dict[str, tuple[str, str, list[float]]] = {
     "a zero at the upper end": (ROOTS, "bisect(|x| x - 1.0, 0.0, 1.0)", [1.0]),
@@ -77,6 +84,60 @@ POINTS: dict[str, tuple[str, str, list[float]]] = {
         INTERP,
         "sum(jacobian(|v| rotation_vector(rotation(v)))([0.3, -3.1, 0.3]), axis = 1)",
         [1.0, 1.0, 1.0],
+    ),
+    # stats
+    "far out": (
+        STATS,
+        "f32: (log_density(Cauchy(0.0, 1.0), 1e25), log_density(StudentT(3.0, 0.0, 1.0), 1e25))",
+        list(ss.cauchy.logpdf([1e25])) + list(ss.t.logpdf([1e25], 3)),
+    ),
+    "at 0": (
+        STATS,
+        "(log_density(Gamma(1.0, 2.0), 0.0), log_density(Beta(1.0, 2.0), [0.0, 1.0]), log_density(Weibull(1.0, 2.0), 0.0))",
+        [np.log(2), np.log(2), -np.inf, -np.log(2)],
+    ),
+    "at infinity": (
+        STATS,
+        "(log_density(Gamma(2.0, 1.0), inf), log_density(Poisson(2.0), inf), cdf(Gamma(2.0, 1.0), inf), cdf(Poisson(2.0), inf), cdf(NegativeBinomial(2.0, 0.5), inf))",
+        [-np.inf, -np.inf, 1, 1, 1],
+    ),
+    "large counts": (
+        STATS,
+        "f32: (log_density(Poisson(1e6), 1e6), log_density(Gamma(1e5, 1.0), 1e5), cdf(Poisson(1e4), 1e4))",
+        [ss.poisson.logpmf(1e6, 1e6), ss.gamma.logpdf(1e5, 1e5), ss.poisson.cdf(1e4, 1e4)],
+    ),
+    "rare successes": (
+        STATS,
+        "f32: (log_density(Geometric(2.0^(-30)), 2.0^30), cdf(Geometric(2.0^(-30)), [0.0, 2.0^30]))",
+        [-30 * np.log(2) - 1, 2.0**-30, -np.expm1(-1)],
+    ),
+    "a long left tail": (STATS, "f32: cdf(Cauchy(0.0, 1.0), [-1e8, -1e3])", list(ss.cauchy.cdf([-1e8, -1e3]))),
+    "the middle": (
+        STATS,
+        "(cdf(StudentT(3.0, 0.0, 1.0), [1e-9, 0.4999, 0.5001]), (|x| cdf(StudentT(3.0, 0.0, 1.0), x))'(0.0))",
+        [*ss.t.cdf([1e-9, 0.4999, 0.5001], 3), ss.t.pdf(0, 3)],
+    ),
+    "many degrees of freedom": (STATS, "f32: log_density(StudentT(1e6, 0.0, 1.0), 0.0)", [ss.t.logpdf(0, 1e6)]),
+    "a beta function of a large and a small number": (
+        STATS,
+        "f32: (log_beta(1e6, 0.5), log_choose(1e6, 3.0), betainc(2e4, 3e4, 0.4))",
+        [sp.betaln(1e6, 0.5), np.log(sp.comb(1e6, 3)), sp.betainc(2e4, 3e4, 0.4)],
+    ),
+    "two derivatives where both are equal": (
+        STATS,
+        "grad(|a| grad(|a| log_beta(a, 20.0))(a))(20.0)",
+        [sp.polygamma(1, 20) - sp.polygamma(1, 40)],
+    ),
+    "derivatives of counts at the ends": (
+        STATS,
+        "jacfwd(|p| cdf(Binomial(6.0, p), [0.0, 1.0, 5.0]))(0.0)",
+        [-6.0, 0.0, 0.0],
+    ),
+    "draws too small to be written": (STATS, "sum(for x in draw(Beta(0.001, 0.001), 50) if x == 0.5 => 1)", [0.0]),
+    "quantiles beside infinity": (
+        STATS,
+        "(median([1.0, inf, 2.0]), median([nan, 1.0, 2.0]), quantile([inf, inf], 0.5))",
+        [2.0, 2.0, np.inf],
     ),
 }
 
