@@ -1,0 +1,174 @@
+"""The library at hard points: at ends and kinks, far out, of numbers whose squares are too large or too small."""
+
+# ruff: noqa: E501 - a program of the language is a line
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.special as sp
+import scipy.stats as ss
+
+from difflang.base.diagnostics import DifflangError
+from difflang.driver.engine import Engine
+from support.language import ran
+
+ROOTS = "import roots (bisect, chandrupatla, secant)\n"
+QUAD = "import quad (gauss_kronrod_tail, tanh_sinh)\n"
+LINALG = "import linalg (cg, gmres, p_norm, sqrtm)\nlet A = linear |v: f64[2]| [4.0 * v[0] + v[1], v[0] + 3.0 * v[1]]\n"
+LOSSES = "import losses (cosine_similarity, focal_loss, kl_divergence, log_cosh, soft_cross_entropy)\nimport nn (elu)\n"
+INTERP = "import interp (barycentric, nearest, pchip)\nimport optim (project_simplex)\nimport geometry (rotation, rotation_vector)\n"
+STATS = """import math (betainc, log_beta, log_choose)
+import stats (Distribution, cdf, draw, log_density, median, quantile)
+import stats (Beta, Binomial, Cauchy, Gamma, Geometric, NegativeBinomial, Poisson, StudentT, Weibull)
+"""
+
+# What a program prints in f64, or in f32 where it says so.
+POINTS: dict[str, tuple[str, str, list[float]]] = {
+    "a zero at the upper end": (ROOTS, "bisect(|x| x - 1.0, 0.0, 1.0)", [1.0]),
+    "a zero at the upper end of what falls": (ROOTS, "bisect(|x| 1.0 - x, 0.0, 1.0)", [1.0]),
+    "ends the other way round": (ROOTS, "bisect(|x| x^2 - 2.0, 2.0, 0.0)", [2**0.5]),
+    "two first guesses next to each other": (ROOTS, "secant(|x| x^2 - 2.0, 1.0, 1.0000001, tol = 1e-13)", [2**0.5]),
+    # quad
+    "a slow tail": (QUAD, "f32: 1e-4 * round(1e4 * gauss_kronrod_tail(|x| x^(-1.5), 1.0).value)", [2.0]),
+    "a singular end at 20": (QUAD, "1e-6 * round(1e6 * tanh_sinh(|x| 1 / sqrt(x - 20.0), 20.0, 21.0))", [2.0]),
+    # linalg
+    "gradients that are not numbers": (LINALG, "(cg(A, [nan, 2.0]), gmres(A, [nan, 2.0]))", [np.nan] * 4),
+    "a right side whose square is too large": (LINALG, "1e-200 * cg(A, [1e200, 2e200], tol = 1e-14)", [1 / 11, 7 / 11]),
+    "a right side whose square is 0": (LINALG, "1e200 * cg(A, [1e-200, 2e-200], tol = 1e-14)", [1 / 11, 7 / 11]),
+    "a square root whose determinant overflows": (LINALG, "f32: trace(sqrtm(100.0 * eye(24)))", [240.0]),
+    "a norm of infinity": (LINALG, "p_norm([3.0, inf], 2.0)", [np.inf]),
+    # losses
+    "soft labels of 0": (
+        LOSSES,
+        "grad(|p| sum(soft_cross_entropy([[0.0, 1.0]], p)))([[0.0, 1.0]])",
+        [np.log1p(np.e), np.log1p(np.e) - 1],
+    ),
+    "an exponential unit at 0": (LOSSES, "elu'(0.0)", [1.0]),
+    "a certain answer": (
+        LOSSES,
+        "grad(|z| sum(focal_loss(z, [1.0, 0.0], gamma = 0.5)))([100.0, -800.0])",
+        [0.0, 0.0],
+    ),
+    "a small error": (LOSSES, "f32: log_cosh([1e-3, -1e-4], zeros(2))", [5e-7, 5e-9]),
+    "a large error": (
+        LOSSES,
+        "log_cosh([1.0, 1.0000000001, 1e200], zeros(3))",
+        [np.log(np.cosh(1)), np.log(np.cosh(1.0000000001)), 1e200],
+    ),
+    "small and large vectors": (
+        LOSSES,
+        "f32: cosine_similarity([[1e-25, 0.0], [1e25, 0.0], [0.0, 0.0]], [[1e-25, 0.0], [1e25, 1e25], [1.0, 0.0]])",
+        [1.0, 0.5**0.5, 0.0],
+    ),
+    # interp
+    "slopes of tiny values": (
+        INTERP,
+        "f32: 1e25 * pchip([0.0, 1.0, 2.0, 3.0], [0.0, 1e-25, 3e-25, 4e-25]).slope",
+        [0.5, 4 / 3, 4 / 3, 0.5],
+    ),
+    "a polynomial through years": (
+        INTERP,
+        "f32: barycentric([1904.0, 1960.0], [for i in 0..30 => 1900.0 + 4.0 * f32(i)], [for i in 0..30 => f32(i)])",
+        [1.0, 15.0],
+    ),
+    "a place that is no number": (INTERP, "nearest([nan, 0.9], [0.0, 1.0], [3.0, 4.0])", [np.nan, 4.0]),
+    "a projection of large numbers": (INTERP, "project_simplex([1e17, 1e17, 3.0])", [0.5, 0.5, 0.0]),
+    "a half turn": (
+        INTERP,
+        "rotation_vector([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])",
+        [np.pi, 0.0, 0.0],
+    ),
+    "nearly a half turn": (INTERP, "f32: rotation_vector(rotation([0.5, 3.1, 0.01]))", [0.5, 3.1, 0.01]),
+    "derivatives near a half turn": (
+        INTERP,
+        "sum(jacobian(|v| rotation_vector(rotation(v)))([0.3, -3.1, 0.3]), axis = 1)",
+        [1.0, 1.0, 1.0],
+    ),
+    # stats
+    "far out": (
+        STATS,
+        "f32: (log_density(Cauchy(0.0, 1.0), 1e25), log_density(StudentT(3.0, 0.0, 1.0), 1e25))",
+        list(ss.cauchy.logpdf([1e25])) + list(ss.t.logpdf([1e25], 3)),
+    ),
+    "at 0": (
+        STATS,
+        "(log_density(Gamma(1.0, 2.0), 0.0), log_density(Beta(1.0, 2.0), [0.0, 1.0]), log_density(Weibull(1.0, 2.0), 0.0))",
+        [np.log(2), np.log(2), -np.inf, -np.log(2)],
+    ),
+    "at infinity": (
+        STATS,
+        "(log_density(Gamma(2.0, 1.0), inf), log_density(Poisson(2.0), inf), cdf(Gamma(2.0, 1.0), inf), cdf(Poisson(2.0), inf), cdf(NegativeBinomial(2.0, 0.5), inf))",
+        [-np.inf, -np.inf, 1, 1, 1],
+    ),
+    "large counts": (
+        STATS,
+        "f32: (log_density(Poisson(1e6), 1e6), log_density(Gamma(1e5, 1.0), 1e5), cdf(Poisson(1e4), 1e4))",
+        [ss.poisson.logpmf(1e6, 1e6), ss.gamma.logpdf(1e5, 1e5), ss.poisson.cdf(1e4, 1e4)],
+    ),
+    "rare successes": (
+        STATS,
+        "f32: (log_density(Geometric(2.0^(-30)), 2.0^30), cdf(Geometric(2.0^(-30)), [0.0, 2.0^30]))",
+        [-30 * np.log(2) - 1, 2.0**-30, -np.expm1(-1)],
+    ),
+    "a long left tail": (STATS, "f32: cdf(Cauchy(0.0, 1.0), [-1e8, -1e3])", list(ss.cauchy.cdf([-1e8, -1e3]))),
+    "the middle": (
+        STATS,
+        "(cdf(StudentT(3.0, 0.0, 1.0), [1e-9, 0.4999, 0.5001]), (|x| cdf(StudentT(3.0, 0.0, 1.0), x))'(0.0))",
+        [*ss.t.cdf([1e-9, 0.4999, 0.5001], 3), ss.t.pdf(0, 3)],
+    ),
+    "many degrees of freedom": (STATS, "f32: log_density(StudentT(1e6, 0.0, 1.0), 0.0)", [ss.t.logpdf(0, 1e6)]),
+    "a beta function of a large and a small number": (
+        STATS,
+        "f32: (log_beta(1e6, 0.5), log_choose(1e6, 3.0), betainc(2e4, 3e4, 0.4))",
+        [sp.betaln(1e6, 0.5), np.log(sp.comb(1e6, 3)), sp.betainc(2e4, 3e4, 0.4)],
+    ),
+    "two derivatives where both are equal": (
+        STATS,
+        "grad(|a| grad(|a| log_beta(a, 20.0))(a))(20.0)",
+        [sp.polygamma(1, 20) - sp.polygamma(1, 40)],
+    ),
+    "derivatives of counts at the ends": (
+        STATS,
+        "jacfwd(|p| cdf(Binomial(6.0, p), [0.0, 1.0, 5.0]))(0.0)",
+        [-6.0, 0.0, 0.0],
+    ),
+    "draws too small to be written": (STATS, "sum(for x in draw(Beta(0.001, 0.001), 50) if x == 0.5 => 1)", [0.0]),
+    "quantiles beside infinity": (
+        STATS,
+        "(median([1.0, inf, 2.0]), median([nan, 1.0, 2.0]), quantile([inf, inf], 0.5))",
+        [2.0, 2.0, np.inf],
+    ),
+}
+
+
+def printed(imports: str, expression: str) -> list[float]:
+    single = expression.startswith("f32: ")
+    source = f"{'' if single else 'float f64'}\n{imports}\nlet answer = {expression.removeprefix('f32: ')}\n"
+    values, _ = ran(source, Engine("interpret"))
+    return [float(x) for leaf in values["answer"].leaves or () for x in np.ravel(leaf)]
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_is_right_at(name: str) -> None:
+    imports, expression, expected = POINTS[name]
+    rtol = 2e-6 if expression.startswith("f32: ") else 1e-11
+    np.testing.assert_allclose(printed(imports, expression), expected, rtol=rtol, atol=0)
+
+
+REFUSED: dict[str, tuple[str, str, str]] = {
+    # roots
+    "one sign whose product is 0": (
+        ROOTS,
+        "f32: chandrupatla(|x| 1e-25 * (x^2 + 1.0), 0.0, 2.0)",
+        "values of two signs",
+    ),
+    "one first guess": (ROOTS, "secant(|x| x^2 - 2.0, 1.0, 1.0)", "has no step"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_is_refused(name: str) -> None:
+    imports, expression, message = REFUSED[name]
+    with pytest.raises(DifflangError, match=message):
+        printed(imports, expression)
