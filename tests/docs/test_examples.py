@@ -20,7 +20,8 @@ LEAST = {"digits": 0.96, "digits_conv": 0.96, "logistic": 0.95}
 
 
 def test_there_are_examples() -> None:
-    assert {e.stem for e in EXAMPLES} >= {"digits", "digits_conv", "fit_curve", "logistic", "pendulum"}
+    measured = {"digits", "digits_conv", "fit_curve", "logistic", "pendulum"}
+    assert {e.stem for e in EXAMPLES} >= measured | {"char_transformer", "vae_digits"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
@@ -45,14 +46,20 @@ def test_examples_show_tests_and_benchmarks() -> None:
 @pytest.mark.slow
 def test_the_examples_run_to_the_end() -> None:
     last: dict[str, str] = {}
+    said: dict[str, str] = {}
     for path in EXAMPLES:
         checked = program.check(Source(path.name, path.read_text(encoding="utf-8")), path=path)
         printed: list[str] = []
         program.run(checked, Engine("xla"), program.access_to(path), 0, printed.append)
         last[path.stem] = printed[-1] if printed else ""
+        said[path.stem] = "\n".join(printed)
     for name, least in LEAST.items():
         found = re.fullmatch(r"test accuracy (\d\.\d+)", last[name])
         assert found and float(found[1]) >= least, last[name]
     sum_of_squares = re.fullmatch(r"sum of squares (\S+), certified 5642\.7082397", last["fit_curve"])
     assert sum_of_squares and abs(float(sum_of_squares[1]) - 5642.7082397) < 1e-6, last["fit_curve"]
     assert re.match(r"length 1\.2[45]\d m, friction 0\.(19|20)\d /s;", last["pendulum"]), last["pendulum"]
+    bits = re.search(r"step  499: (\d\.\d\d) bits a letter", said["char_transformer"])
+    assert bits and float(bits[1]) < 1.8, said["char_transformer"]
+    costs = re.search(r"   80 +(\S+) +(\S+)", said["vae_digits"])
+    assert costs and float(costs[1]) + float(costs[2]) < 25, said["vae_digits"]

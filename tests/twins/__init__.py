@@ -7,10 +7,16 @@ fields are those of the example's record, then arrays. Nothing here imports diff
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-NAMES = ("fit_curve", "logistic", "digits", "digits_conv")
+NAMES = ("fit_curve", "logistic", "digits", "digits_conv", "vae_digits", "char_transformer")
 
 DECLARATIONS = ("fn ", "pub ", "record ", "enum ", "rule ", "import ", "@", "##", "float ")
 
@@ -28,3 +34,11 @@ def source(name: str, swap: tuple[str, str] | None = None) -> str:
         kept.append(line if keep else "")
     text = "\n".join(kept) + "\n"
     return f"float {swap[1]}\n" + text.replace(swap[0], swap[1]) if swap else text
+
+
+@cache
+def differentiated(name: str) -> tuple[Any, Any]:
+    """The value and the gradient of a twin at its arguments, in f64."""
+    twin = import_module(f"twins.{name}")
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, jax.jit(jax.value_and_grad(twin.loss))(*twin.arguments(np.float64)))

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 import difflang
-from twins import NAMES, source
+from twins import EXAMPLES, NAMES, differentiated, source
 
 
-def fields(value: Any) -> dict[str, np.ndarray]:
-    """The arrays of a record or NamedTuple by field; an array alone has no name."""
-    if isinstance(value, tuple):
-        return {name: np.asarray(getattr(value, name)) for name in type(value)._fields}
-    return {"": np.asarray(value)}
+def arrays(value: Any, of: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays of a record by path, field by field as the NamedTuple `of` has them; an array alone has no name."""
+    if not isinstance(of, tuple):
+        yield name, np.asarray(value)
+        return
+    for field in type(of)._fields:
+        yield from arrays(getattr(value, field), getattr(of, field), f"{name}.{field}")
 
 
 def alike(ours: Any, theirs: Any, rel: float) -> None:
     """Each element by itself, never scaled by the largest one."""
-    for name, expected in fields(theirs).items():
-        found = np.asarray(getattr(ours, name) if name else ours)
+    for (name, found), (_, expected) in zip(arrays(ours, theirs), arrays(theirs, theirs), strict=True):
         assert found.dtype == np.float64 and found.shape == expected.shape, name
         np.testing.assert_allclose(found, expected, rtol=rel, atol=0, err_msg=name)
 
@@ -32,9 +33,8 @@ def alike(ours: Any, theirs: Any, rel: float) -> None:
 def test_value_and_gradient_agree_with_the_twin(name: str) -> None:
     twin = import_module(f"twins.{name}")
     arguments = twin.arguments(np.float64)
-    with jax.enable_x64(True):
-        value, gradient = jax.value_and_grad(twin.loss)(*arguments)
-    loss = difflang.loads(source(name, swap=("f32", "f64")), name=name).loss
+    value, gradient = differentiated(name)
+    loss = difflang.loads(source(name, swap=("f32", "f64")), name=name, paths=[EXAMPLES]).loss
     assert float(loss(*arguments)) == pytest.approx(float(value), rel=1e-12)
     alike(loss.grad(twin.WRT)(*arguments), gradient, rel=1e-10)
 
@@ -43,7 +43,6 @@ def test_value_and_gradient_agree_with_the_twin(name: str) -> None:
 def test_the_interpreter_agrees_too(name: str) -> None:
     twin = import_module(f"twins.{name}")
     arguments = twin.arguments(np.float64)
-    with jax.enable_x64(True):
-        gradient = jax.grad(twin.loss)(*arguments)
-    loss = difflang.loads(source(name, swap=("f32", "f64")), name=name).loss
+    _, gradient = differentiated(name)
+    loss = difflang.loads(source(name, swap=("f32", "f64")), name=name, paths=[EXAMPLES]).loss
     alike(loss.grad(twin.WRT).interpret(*arguments), gradient, rel=1e-10)

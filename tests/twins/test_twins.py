@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import jax
 import numpy as np
 import pytest
 
-from twins import EXAMPLES, NAMES, fit_curve, source
+from twins import EXAMPLES, NAMES, differentiated, fit_curve, source
 from twins.data import table
 
 
@@ -43,14 +41,20 @@ def test_the_medical_table_is_the_bundled_one() -> None:
         assert (column.min(), column.max()) == (low, high)
 
 
+def test_the_sonnets_are_their_numbers() -> None:
+    """A new line is 0, a space 1, and a to z are 2 to 27."""
+    text = (EXAMPLES / "data" / "sonnets.txt").read_text(encoding="utf-8")
+    assert "".join("\n abcdefghijklmnopqrstuvwxyz"[int(k)] for k in table("sonnets.csv")) == text
+    sonnets = [sonnet.splitlines() for sonnet in text.split("\n\n")]
+    assert [len(lines) for lines in sonnets] == 6 * [14]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_twin_can_be_differentiated_at_its_arguments(name: str) -> None:
     """No result is zero or not finite: such a gradient would compare equal too easily."""
-    twin = import_module(f"twins.{name}")
-    with jax.enable_x64(True):
-        gradient = jax.grad(twin.loss)(*twin.arguments(np.float64))
-        for leaf in jax.tree.leaves(gradient):
-            assert leaf.dtype == np.float64 and np.all(np.isfinite(leaf)) and np.any(leaf != 0)
+    _, gradient = differentiated(name)
+    for leaf in jax.tree.leaves(gradient):
+        assert leaf.dtype == np.float64 and np.all(np.isfinite(leaf)) and np.any(leaf != 0)
 
 
 @pytest.mark.parametrize("name", NAMES)
