@@ -27,7 +27,8 @@ NAMES = ("name", "name_pattern", "path_pattern", "type_name", "any_shape", "attr
 WORDS = ("int_", "float_", "string", "true", "false", "type_int", "literal_pattern", "break_", "continue_")
 TIGHT = frozenset((*NAMES, *WORDS, "dots", "unit", "attributes"))  # whose parts stand without spaces
 SIMPLE = ("name", "member", "index", *NUMBERS)
-NO_COMMA = ("index", "variant_pattern", "tuple_case", "type_call", "array_comprehension")  # none may end these lists
+# None may end these lists.
+NO_COMMA = ("index", "variant_pattern", "tuple_case", "type_atom", "type_call", "array_comprehension")
 PASSING = ("arg",)  # stand for what they hold
 
 

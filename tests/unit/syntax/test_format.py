@@ -174,6 +174,13 @@ def test_every_program_means_the_same_and_is_left_alone_the_second_time(text: st
         assert same_program(parse(Source("a.dfl", text)), parse(Source("a.dfl", once)))
 
 
+def test_a_comment_beside_a_type_in_parentheses() -> None:
+    check(
+        "fn f(g: (f32 # of what\n) -> f32) -> f32 = g(1.0)",
+        "fn f(\n  g: (\n    f32 # of what\n  ) -> f32,\n) -> f32 = g(1.0)\n",
+    )
+
+
 @pytest.mark.parametrize("path", OURS, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_what_ships_is_laid_out(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
