@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-NAMES = ("fit_curve", "logistic", "digits", "digits_conv", "vae_digits", "char_transformer")
+NAMES = ("fit_curve", "logistic", "digits", "digits_conv", "vae_digits", "char_transformer", "recurrent")
 
 DECLARATIONS = ("fn ", "pub ", "record ", "enum ", "rule ", "import ", "@", "##", "float ")
 
