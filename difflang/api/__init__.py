@@ -15,6 +15,7 @@ from difflang.base.files import read
 from difflang.base.source import Source
 from difflang.check.closures import FnCode
 from difflang.check.modules import Module as Declarations
+from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import program
 from difflang.syntax import tree
@@ -93,6 +94,9 @@ def load(path: str | Path, *, seed: int = 0, paths: Sequence[str | Path] = ()) -
     """
     with doorway():
         place = Path(path)
+        if "\n" in str(path) or "{" in str(path) or str(path).startswith("fn "):
+            way = "`difflang.loads(…)` takes the text of a program"
+            raise mistake("DL0701", "`load` takes the name of a file", help=way)
         return module_of(read(place, str(path)), place.stem, place, seed, paths)
 
 
@@ -112,6 +116,9 @@ def loads(
         if origin is not None:
             file, line = origin
             return module_of(Source(file, "\n" * (line - 1) + source), name, None, seed, paths)
+        if source.endswith(".dfl") and "\n" not in source:
+            raise mistake("DL0102", f"`loads` takes a text: `{source}` is the name of a file",
+                          help=f'write `difflang.load("{source}")`')  # fmt: skip
         return module_of(Source(name, source), name, None, seed, paths)
 
 

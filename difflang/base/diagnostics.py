@@ -121,7 +121,7 @@ def _paint(text: str, style: str, color: bool) -> str:
 def _report(diagnostic: Diagnostic, color: bool, width: int) -> Iterator[str]:
     head = _paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
     yield head + _paint(f": {_visible(diagnostic.message)}", "bold", color)
-    marks = [mark for i, label in enumerate(diagnostic.labels) for mark in _marks(label, i == 0)]
+    marks = list(dict.fromkeys(mark for i, label in enumerate(diagnostic.labels) for mark in _marks(label, i == 0)))
     lines = {(mark.source, mark.line) for mark in marks}
     margin = max((len(str(line)) for _, line in lines), default=0) + 1
     sources = list(dict.fromkeys(mark.source for mark in marks))

@@ -17,7 +17,7 @@ def read(path: Path, name: str) -> Source:
     """The text of a program. Errors: DL0701 where it cannot be read, DL0102 where it is no text."""
     try:
         if path.is_dir():
-            raise unreadable(name, "this is a directory", "name a file: `difflang run FILE`")
+            raise unreadable(name, "this is a directory", "name a file in it")
         data = path.read_bytes()
     except OSError as error:
         raise unreadable(name, (error.strerror or "it cannot be read").lower()) from None

@@ -6,7 +6,9 @@ What they mean is for `syntax` and the driver to say.
 from __future__ import annotations
 
 import os
+import re
 import sys
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -34,6 +36,22 @@ def grammar() -> str:
 def stdlib_files() -> tuple[Path, ...]:
     """The standard library's modules, by name."""
     return tuple(sorted(folder("stdlib").glob("*.dfl")))
+
+
+@cache
+def stdlib_modules() -> tuple[str, ...]:
+    """The names of the modules that can be imported."""
+    return tuple(path.stem for path in stdlib_files() if path.stem != "prelude")
+
+
+PUBLIC = re.compile(r"^pub (?:fn|record|enum) (\w+)", re.MULTILINE)
+
+
+@cache
+def stdlib_names() -> dict[str, str]:
+    """The module of each public name of the standard library; of a name in two modules, the first."""
+    modules = [path for path in stdlib_files() if path.stem != "prelude"]
+    return {n: path.stem for path in reversed(modules) for n in PUBLIC.findall(path.read_text(encoding="utf-8"))}
 
 
 def error_page(code: str) -> str:

@@ -13,4 +13,6 @@ ELSEWHERE: Mapping[str, str] = {
     "bfloat16": "bf16",
     "boolean": "bool",
     "string": "str",
+    **dict.fromkeys(("array", "ndarray", "tensor", "vector", "vec", "list"), "f32[n]"),
+    "matrix": "f32[n, m]",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
+from difflang.base.resources import stdlib_modules
 from difflang.base.source import Span
 from difflang.check.modules import Module, Records
 from difflang.check.reports import Undecided, mistake
@@ -45,6 +46,8 @@ def no_such_type(records: Records | None, name: str, span: Span) -> DifflangErro
     if other is None:
         near = nearest(qualifier, module.modules)
         way = f"did you mean `{near}`?" if near else 'import it: `import "./file.dfl" as name`'
+        if qualifier in stdlib_modules():
+            way = f"import it: `import {qualifier}`"
         return mistake("DL0201", f"there is no module `{qualifier}` here", (span, ""), help=way)
     place = Span(span.source, span.end - len(rest), span.end)
     way = "it has the name of a value: a type is a record"

@@ -7,6 +7,7 @@ from math import inf
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.resources import stdlib_names
 from difflang.base.source import Span
 from difflang.check.elsewhere import ELSEWHERE
 from difflang.check.types import UNIT, LangType, show_type
@@ -69,6 +70,8 @@ def unknown_type(
         return mistake("DL0202", f"the type `{name}` takes nothing in parentheses", (place, ""), help=way)
     near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *generics, *known])
     way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
+    if (module := stdlib_names().get(name)) is not None:
+        way = f"import it: `import {module} ({name})`"
     if name in generics:
         way = f"`{name}` is a whole type here; with `{name}: float` it is an element type"
     if name in bounds:

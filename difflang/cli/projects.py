@@ -41,14 +41,19 @@ test "points on a line are met" {
 }
 """
 
-README = """\
-# {name}
+STEPS = {
+    "run {name}.dfl": "run it",
+    "test": "its tests and examples",
+    "fmt .": "lay it out",
+    "repl {name}.dfl": "try things",
+}
 
-    difflang run {name}.dfl      # run it
-    difflang test                # its tests and examples
-    difflang fmt .               # lay it out
-    difflang repl {name}.dfl     # try things
-"""
+
+def readme(name: str) -> str:
+    """The page of a project: what one does with it, one comment below the other."""
+    steps = {f"difflang {step.format(name=name)}": what for step, what in STEPS.items()}
+    width = max(map(len, steps))
+    return f"# {name}\n\n" + "".join(f"    {step:{width}}  # {what}\n" for step, what in steps.items())
 
 
 @click.command()
@@ -66,7 +71,7 @@ def new(name: str) -> None:
     try:
         folder.mkdir(parents=True)
         (folder / f"{program}.dfl").write_text(PROGRAM, encoding="utf-8")
-        (folder / "README.md").write_text(README.format(name=program), encoding="utf-8")
+        (folder / "README.md").write_text(readme(program), encoding="utf-8")
     except FileExistsError:
         raise click.UsageError(f"'{name}' is there already") from None
     except OSError as error:

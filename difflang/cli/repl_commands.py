@@ -18,6 +18,7 @@ import click
 from difflang.base.codes import all_nearest, nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.files import read
+from difflang.base.resources import stdlib_modules, stdlib_names
 from difflang.base.source import Source, Span
 from difflang.cli.explaining import contents, page
 from difflang.cli.repl_session import Talk
@@ -89,12 +90,18 @@ def type_(talk: Talk, text: str) -> None:
 
 @register(":doc NAME", "what a name stands for; also `?NAME`")
 def doc(talk: Talk, text: str) -> None:
-    from difflang.driver.asked import described, names
+    from difflang.driver.asked import described, fields, names
 
     found = described(talk.session, text)
     if found is None:
-        near = all_nearest(text, names(talk.session))
+        owner, point, _ = text.rpartition(".")
+        known = [f"{owner}.{n}" for n in fields(talk.session, owner)] if point else names(talk.session)
+        near = all_nearest(text, known)
         ways = (f"did you mean {' or '.join(f'`{name}`' for name in near)}?",) if near else ()
+        if (module := stdlib_names().get(text)) is not None:
+            ways = (f"it is in `{module}`: `import {module} ({text})`",)
+        elif (module := text.partition(".")[0]) in stdlib_modules() and module not in names(talk.session):
+            ways = (f"import it: `import {module}`",)
         raise wrong(f":doc {text}", f"there is no `{text}` here", *ways, code="DL0201")
     talk.say(found)
 

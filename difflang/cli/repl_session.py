@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from difflang.driver.values import HostValue
 
 
+LEAVING = {"exit": ":quit", "quit": ":quit", "help": ":help"}  # as in other sessions, unless a name is taken
+
+
 class Loading:
     """The compiler, and JAX after it, read in the background while a person types."""
 
@@ -94,6 +97,8 @@ class Talk:
         from difflang.cli.repl_commands import command
 
         try:
+            if (meant := text.removesuffix("()")) in LEAVING and not self.knows(meant):
+                text = LEAVING[meant]
             if is_command(text):
                 return command(self, text)
             if text:
@@ -107,6 +112,10 @@ class Talk:
             self.code = self.code or 70
             click.echo(crashed(error), err=True)
         return True
+
+    def knows(self, name: str) -> bool:
+        """Whether something of the session has this name."""
+        return self.made is not None and name in self.made.module.declared
 
     def run(self, text: str, name: str = "") -> None:
         """Carry out a text; with `;` at its end nothing is shown."""

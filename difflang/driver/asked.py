@@ -8,18 +8,21 @@ from dataclasses import dataclass
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
+from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, RecordType, show_type
 from difflang.driver.emit import Wanted, graph_of, text_of, typed
 from difflang.driver.hosted import HOSTED
 from difflang.driver.session import Interactive
 from difflang.driver.values import HostValue, show
+from difflang.elaborate.absent import CONSTANTS
 from difflang.elaborate.builtins import BUILTINS
 from difflang.elaborate.context import Context, Reported, walk
 from difflang.elaborate.terms import Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.op import OPS
 from difflang.syntax import tree
+from difflang.syntax.tables import tables
 
 TOLD = re.compile(r"\s+([\w.]+)=((?:[^\s\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])+)")  # `x=f32[3, 4]`, `x=[[1, 2], [3, 4]]`
 
@@ -44,7 +47,8 @@ def names(session: Interactive) -> dict[str, Known]:
     imported = {n: Known("function", f"of {found.module.name}") for n, found in module.imported.items()}
     modules = {n: Known("module", "module") for n in module.modules}
     prelude = module.prelude.fns if module.prelude is not None else {}
-    builtins = {n: Known("builtin", "") for n in (*prelude, *BUILTINS, *HOSTED) if n.isidentifier()}
+    told = (*prelude, *BUILTINS, *HOSTED, *DERIVATIVES, *CONSTANTS)
+    builtins = {n: Known("builtin", "") for n in told if n.isidentifier()}
     return {**builtins, **modules, **imported, **variants, **records, **fns, **values}
 
 
@@ -75,9 +79,32 @@ def parameter_types(session: Interactive, name: str) -> tuple[str, ...]:
     return tuple(p.type.span.text if p.type is not None else "" for p in decl.params) if decl is not None else ()
 
 
+DERIVATIVES = {
+    "grad": "`grad(f)(x)`: the gradient of a function with a real result",
+    "value_and_grad": "`value_and_grad(f)(x)`: the value of a function, and its gradient",
+    "jvp": "`jvp(f)(x, dx)`: the value, and its change along a tangent",
+    "vjp": "`vjp(f)(x)`: the value, and the pullback: from a cotangent of it to one of the argument",
+    "deriv": "`deriv(f)(x)`, or `f'(x)`: the derivative of a function of one number",
+    "vmap": "`vmap(f)(xs)`: the function on each item along the first axis of all its arguments",
+    "linearize": "`linearize(f)(x)`: the value, and the derivative there, a linear function of a tangent",
+    "jacobian": "`jacobian(f)(x)`: all derivatives of an array, in the mode that needs fewer directions",
+    "jacfwd": "`jacfwd(f)(x)`: all derivatives of an array, in forward mode",
+    "jacrev": "`jacrev(f)(x)`: all derivatives of an array, in reverse mode",
+    "hvp": "`hvp(f)(x, dx)`: the product of the Hessian with a tangent",
+    "hessian": "`hessian(f)(x)`: all second derivatives of a function with a real result",
+    "jet": "`jet(f, order = k)(x)`: the Taylor coefficients of a function of one number",
+}
+
+
 def described(session: Interactive, name: str) -> str | None:
     """What a name stands for, and what its comment says; None for an unknown one."""
     module = session.module
+    owner, point, member = name.rpartition(".")
+    if point:
+        other = module.modules.get(owner)
+        return declaration(session, other, member) if other is not None and member in other.public else None
+    if name in module.modules:
+        return f"{name}: a module with {', '.join(sorted(module.modules[name].public))}"
     value = session.runner.values.get(name)
     if value is not None and name in module.host:
         return f"{name}: {show_type(value.type)}{shortly(value)}"
@@ -86,21 +113,37 @@ def described(session: Interactive, name: str) -> str | None:
         decl = module.imported[name].module.fns.get(module.imported[name].name)
     if decl is not None:
         return with_doc(signature(session, decl), decl.doc)
+    return declaration(session, module, name) or of_the_language(name)
+
+
+def declaration(session: Interactive, module: Module, name: str) -> str | None:
+    """What a function, a record, an enum or a variant of a module is."""
+    if name in module.fns:
+        decl = module.fns[name]
+        generics = ", ".join(g.span.text for g in decl.generics)
+        return with_doc(f"fn {name}{f'[{generics}]' if generics else ''}{typed_in(session, decl)}", decl.doc)
     if name in module.records:
         record = module.records[name]
         return with_doc(record.span.text, record.doc)
     if name in module.variants:
         return f"{name} is a variant of {module.variants[name][0].name}"
-    return of_the_language(name)
+    return f"{name}: a value of {module.name}" if name in module.public else None
 
 
 def of_the_language(name: str) -> str | None:
-    """What a name means in every program; None for an unknown one."""
-    if name in OPS:
+    """What a name that every file knows stands for."""
+    if name in DERIVATIVES:
+        return DERIVATIVES[name]
+    # An op with a body is another thing than the function of its name, and some ops have no function.
+    if name in OPS and name in BUILTINS and not OPS[name].doc.startswith(f"{name}("):
         return with_doc(name, OPS[name].doc)
     if name in HOSTED:
         return f"{name}: called as {HOSTED[name].usage}"
-    return f"{name}: a function of the language; docs/language.md tells of it" if name in BUILTINS else None
+    if name in CONSTANTS:
+        return f"{name}: {CONSTANTS[name]}"
+    if name in BUILTINS:
+        return f"{name}: a function of the language; docs/language.md tells of it"
+    return f"{name}: a word of the language; docs/language.md tells of it" if name in tables().lexis.words else None
 
 
 def shortly(value: HostValue) -> str:

@@ -20,7 +20,7 @@ from difflang.driver.choices import bind, cases_of, fitting
 from difflang.driver.frames import Frame
 from difflang.driver.host import Host
 from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
-from difflang.driver.load import check_definition, check_enum, check_rule
+from difflang.driver.load import check_declaration, check_definition, check_rule
 from difflang.driver.loops import Over, item_type, yielded_type
 from difflang.driver.needed import refuse_variables, sizes_in
 from difflang.driver.units import Unit
@@ -66,8 +66,8 @@ class Checker(Host):
                 check_definition(self.module, item, self.session)
             elif isinstance(item, tree.Rule):
                 check_rule(self.module, item, self.session)
-            elif isinstance(item, tree.Enum):
-                check_enum(self.module, item, self.session)
+            elif isinstance(item, (tree.Record, tree.Enum)):
+                check_declaration(self.module, item, self.session)
             elif isinstance(item, (tree.Test, tree.Bench)):
                 self.apart(items[:i], item.body, "test" if isinstance(item, tree.Test) else "benchmark")
             value = self.statement(item, last=shown)

@@ -23,8 +23,16 @@ COMPLEX = "complex:"  # in the notes of a safetensors file, before the path of w
 TEXT = "text:"  # and before that of a text
 
 
+def loaded(path: Path) -> Any:
+    """What NumPy reads. Of bytes that are none of its files it says that they are pickled."""
+    with path.open("rb") as file:
+        if not file.read(6).startswith((b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")):
+            raise ValueError("it is not a file of NumPy")
+    return np.load(path, allow_pickle=False)
+
+
 def npy_read(path: Path, _: Span) -> Stored:
-    found = np.load(path, allow_pickle=False)
+    found = loaded(path)
     if not isinstance(found, np.ndarray):
         raise ValueError("it holds several arrays: read it with `read_npz`")
     return {"": native(found)}
@@ -34,7 +42,7 @@ class Archive(Mapping[str, Any]):
     """The arrays and texts of an npz file, each read when it is asked for."""
 
     def __init__(self, path: Path, _: Span) -> None:
-        self.file: Any = np.load(path, allow_pickle=False)
+        self.file: Any = loaded(path)
         if isinstance(self.file, np.ndarray):
             raise ValueError("it holds a single array: read it with `read_npy`")
 

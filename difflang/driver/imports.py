@@ -22,6 +22,7 @@ from difflang.check.qualified import refused
 from difflang.check.reports import mistake
 from difflang.driver.load import declare
 from difflang.elaborate.context import Session
+from difflang.elaborate.foreign import PACKAGES
 from difflang.syntax import tree
 
 
@@ -205,6 +206,8 @@ def find_library(item: tree.Import, file: File, search: Search) -> Found:
         way = f'for the file beside this one write `import "./{text}"`'
     elif near := nearest(item.module, known):
         way = f"did you mean `{near}`?"
+    elif item.module.split(".")[0] in PACKAGES:
+        way = "`sin`, `sum` and the like need no import"
     else:
         way = f"there are {', '.join(known)}; other folders are named on the command line: `--path DIR`"
     raise missing(item, f"there is no module `{item.module}` in the standard library", "", way)

@@ -189,8 +189,8 @@ def check_definition(module: Module, decl: tree.Fn, session: Session) -> None:
         run(functions.check_definition(session, module, decl))
 
 
-def check_enum(module: Module, decl: tree.Enum, session: Session) -> None:
-    """Read the types of an enum's fields, its arguments standing for themselves."""
+def check_declaration(module: Module, decl: tree.Record | tree.Enum, session: Session) -> None:
+    """Read the types of the fields of a record or an enum, its arguments standing for themselves."""
     annotations = Annotations(Unifier(), module.records.get, {}, generics_of(decl), rigid=True)
     try:
         annotations.declared(decl, {})

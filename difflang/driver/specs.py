@@ -50,11 +50,15 @@ def no_type(text: str, why: str = "") -> DifflangError:
 
 
 def declared_arguments(
-    module: Module, decl: tree.Fn, told: Mapping[str, str], bound: Mapping[str, Binding] | None = None
+    module: Module,
+    decl: tree.Fn,
+    told: Mapping[str, str],
+    bound: Mapping[str, Binding] | None = None,
+    option: str = "--arg ",
 ) -> tuple[Argument, ...]:
     """The arguments of a function by its declaration: `told` gives types of parameters, and numbers for sizes.
 
-    `bound` says what else the names in its types stand for.
+    `bound` says what else the names in its types stand for, `option` what stands before what is told.
 
     Errors: DL1210 for what is told wrongly, or not told and needed; DL1207 for a name that is not there.
     """
@@ -81,7 +85,7 @@ def declared_arguments(
         elif param.default is not None:
             gap = True
         else:
-            raise untold(decl, param, annotations)
+            raise untold(decl, param, annotations, option)
     return tuple(arguments)
 
 
@@ -122,7 +126,7 @@ def declared_type(param: tree.Param, annotations: Annotations) -> LangType | Non
     return None if isinstance(type, FnType) or type == TextType() else type
 
 
-def untold(decl: tree.Fn, param: tree.Param, annotations: Annotations) -> DifflangError:
+def untold(decl: tree.Fn, param: tree.Param, annotations: Annotations, option: str) -> DifflangError:
     """What has to be told of a function, all at once."""
     if is_dim(param.type):
         missing = [param.name]
@@ -131,7 +135,7 @@ def untold(decl: tree.Fn, param: tree.Param, annotations: Annotations) -> Diffla
         named = dict.fromkeys(n for w in written for n in sizes_in(w, annotations))
         missing = [n for n in named if n not in annotations.bound]
     what = f"the size{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else f"the type of `{param.name}`"
-    example = " ".join(f"--arg {n}=3" for n in missing) or f"--arg {param.name}=f32[3]"
+    example = " ".join(f"{option}{n}=3" for n in missing) or f"{option}{param.name}=f32[3]"
     message = f"{what} must be told to write down `{decl.name}`"
     return mistake("DL1210", message, (param.span, ""), help=f"say `{example}`")
 

@@ -14,7 +14,7 @@ from difflang.base.source import Span
 from difflang.check.reports import mistake
 from difflang.driver.decimals import exact
 from difflang.ir.evaluate import numpy_dtype
-from difflang.ir.types import DType, Tensor
+from difflang.ir.types import DType
 
 
 def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.ndarray:
@@ -97,7 +97,7 @@ def narrowed(name: str, rows: list[tuple[int, list[str]]], table: np.ndarray, dt
         raise mistake(
             "DL0703",
             f"{name}:{line}: column {(where[1] if len(where) > 1 else 0) + 1}: `{cell}` is no {dtype}",
-            (span, f"declared {Tensor(dtype)}"),
+            (span, f"declared with items of {dtype}"),
         )
     return table.astype(target)
 
@@ -115,7 +115,7 @@ def wide_integers(
             number = int(text) if digits.isdecimal() and digits.isascii() and len(digits) < 30 else None
             if number is None or not info.min <= number <= info.max:
                 message = f"{name}:{line}: column {place}: `{printable(text)[:40]}` is no {dtype}"
-                raise mistake("DL0703", message, (span, f"declared {Tensor(dtype)}"))
+                raise mistake("DL0703", message, (span, f"declared with items of {dtype}"))
             numbers.append(number)
     return np.array(numbers, numpy_dtype(dtype)).reshape(shape)
 

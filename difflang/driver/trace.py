@@ -12,6 +12,7 @@ import numpy as np
 
 from difflang.audit.trace import Trace, short, traced
 from difflang.base.codes import nearest
+from difflang.base.diagnostics import DifflangError
 from difflang.check.closures import FnCode
 from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
@@ -28,6 +29,7 @@ from difflang.driver.program import Checked, loaded
 from difflang.driver.room import LITTLE, with_room
 from difflang.driver.specs import declared_arguments
 from difflang.elaborate.context import Session
+from difflang.elaborate.names import free_names
 from difflang.elaborate.signatures import is_dim
 from difflang.ir.evaluate import evaluate, numpy_dtype
 from difflang.ir.types import DTYPES, Tensor
@@ -74,7 +76,10 @@ def trace_of(checked: Checked, decl: tree.Fn, options: Options, leaves: Callable
     told = {p.name: told_by(p, values[p.name]) for p in decl.params if p.name in values}
     sizes = {n: str(v) for n, v in values.items() if n not in told and "." not in n and np.ndim(v) == 0}
     known = {n: t for n, t in told.items() if t}
-    arguments = declared_arguments(checked.module, decl, {**known, **sizes, **records})
+    for p in decl.params:
+        if p.type is not None and p.default is None and p.name not in {*values, *records} and open_array(p, sizes):
+            raise no_value(p.name)
+    arguments = declared_arguments(checked.module, decl, {**known, **sizes, **records}, option="")
     entry = elaborated(session, checked.module, decl.name, ClosureType(FnCode(decl, checked.module), ()), arguments)
     constants = [np.asarray(x) for name in entry.globals for x in leaves(name)]
     params = entry.graph.params[: len(entry.graph.params) - len(constants) - entry.random]
@@ -117,6 +122,20 @@ def value_of(name: str, text: str) -> Any:
     return array.item() if array.ndim == 0 else array
 
 
+def open_array(param: tree.Param, sizes: Mapping[str, str]) -> bool:
+    """Whether an argument is an array with a size that is not told, which its value would tell."""
+    written = param.type
+    return (
+        isinstance(written, tree.TypeApply)
+        and ".".join(written.path) in DTYPES
+        and not free_names(written) - DTYPES.keys() <= sizes.keys()
+    )
+
+
+def no_value(name: str) -> DifflangError:
+    return mistake("DL1207", f"there is no value of `{name}`", help=f"add `{name}=…`")
+
+
 def is_record(module: Module, param: tree.Param) -> bool:
     """Of a record `NAME=TYPE` says the sizes, if they are not told; its fields are given one by one."""
     return element_of(param) in module.records
@@ -149,7 +168,7 @@ def refuse_unknown(decl: tree.Fn, values: Mapping[str, Any], taken: set[str]) ->
 def array_of(hint: str, type: Any, values: Mapping[str, Any]) -> Any:
     """A value as its parameter takes it. Errors: DL1207 for one that is missing, DL1210 for one of another type."""
     if hint not in values:
-        raise mistake("DL1207", f"there is no value of `{hint}`", help=f"add `{hint}=…`")
+        raise no_value(hint)
     assert isinstance(type, Tensor)
     given = np.asarray(values[hint])
     array = given.astype(numpy_dtype(type.dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from difflang.base.codes import nearest
+from difflang.base.resources import stdlib_modules
 from difflang.base.source import Span
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import Context
@@ -43,6 +44,9 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
     if id in PACKAGES:
         way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
+    if id in stdlib_modules():
+        alone = ", but `sin`, `sqrt` and the like stand alone" if id == "math" else ""
+        way = f"it is a module of the standard library: `import {id}`{alone}"
     return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way)
 
 

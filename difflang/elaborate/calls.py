@@ -149,7 +149,11 @@ def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) 
         order = yield jet_order(cx, e)
         e = replace(e, args=tuple([a for a in e.args if a.name != "order"]))
     if len(e.args) != 1 or e.args[0].name is not None or isinstance(e.args[0].value, tree.Comprehension):
-        raise cx.error("DL0205", f"`{operator}` takes one function: `{operator}(f)(x)`", e.span)
+        if operator == "vmap":
+            way = "it goes along the first axis of all that it is given; the rest is captured: `vmap(|x| f(x, y))(xs)`"
+        else:
+            way = f"what it is taken in stands in brackets: `{operator}[x](f)`"
+        raise cx.error("DL0205", f"`{operator}` takes one function: `{operator}(f)(x)`", e.span, "", way)
     fn = function(cx, (yield walk(cx, e.args[0].value)), e.args[0].span, called_too_soon(operator, e.args[0].value))
     if isinstance(e.fn, tree.Index):
         known_parameters(cx, fn, wrt, e.fn.subscripts)

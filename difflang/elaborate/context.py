@@ -10,6 +10,7 @@ from typing import Any
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
+from difflang.check.dtypes import pruned
 from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.reports import mistake
 from difflang.check.types import LangType, leaf_types, show_type
@@ -17,7 +18,7 @@ from difflang.check.unify import Unifier
 from difflang.elaborate.mismatches import advice
 from difflang.elaborate.scope import Binding, Scope
 from difflang.elaborate.spelling import spelled
-from difflang.elaborate.terms import Array, Closure, Poison, Static, Term, Tuple, leaves, rebuild, type_of
+from difflang.elaborate.terms import Array, Closure, Key, Poison, Static, Term, Tuple, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.under_way import UnderWay
 from difflang.ir.builder import Builder
@@ -25,7 +26,7 @@ from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import TypeMismatch
 from difflang.ir.same import Keys
-from difflang.ir.types import I32, U32, DType, Tensor, is_one_integer
+from difflang.ir.types import I32, INTEGERS, U32, DType, Tensor, is_one_integer
 from difflang.syntax import tree
 
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
@@ -296,13 +297,14 @@ class Context:
         if isinstance(term, Poison):
             raise Reported
         found = show_type(type_of(term))
-        raise self.error(
-            "DL0305",
-            f"{what} must be known before the program runs",
-            span,
-            f"this {found} is not",
-            "make it a parameter `k: dim`, or write it with the sizes of arrays",
-        )
+        way = "make it a parameter `k: dim`, or write it with the sizes of arrays"
+        if not may_be_whole(term):
+            if isinstance(term, Array):
+                way = "sizes are made of integers with `+ - * //` and `%`: half of n is `n // 2`"
+            elif isinstance(term, Key):
+                way = "a key of your own is given around the draw: `with_key(k) { normal(3) }`"
+            raise self.error("DL0305", f"{what} is an integer", span, f"this is {found}", way)
+        raise self.error("DL0305", f"{what} must be known before the program runs", span, f"this {found} is not", way)
 
     # ---- randomness
 
@@ -354,3 +356,11 @@ def walks(*nodes: type) -> Callable[[Any], Any]:
 def walk(cx: Context, node: tree.Node) -> Walk[Term]:
     """The walk of any expression or statement."""
     return WALKS[type(node)](cx, node)
+
+
+def may_be_whole(term: Term) -> bool:
+    """Whether a value is an integer, or may be one for all that is known of it."""
+    if not isinstance(term, Array) or term.tensor.shape:
+        return False
+    dtype = pruned(term.tensor.dtype)
+    return any(each in INTEGERS for each in getattr(dtype, "candidates", (dtype,)))

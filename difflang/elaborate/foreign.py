@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from functools import cache
-
-from difflang.base.resources import stdlib_files
+from difflang.base.resources import stdlib_names
 
 HOST_ONLY = {
     **dict.fromkeys(
@@ -21,12 +18,13 @@ HOST_ONLY = {
     "clock": "time the call in host statements",
     "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
 }
-PUBLIC = re.compile(r"^pub (?:fn|record|enum) (\w+)", re.MULTILINE)
 PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
 ELSEWHERE = {
     "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
     "range": "a range is written `0..n`",
-    "None": "a function without a result gives `()`",
+    **dict.fromkeys(("None", "null", "nil"), "a function without a result gives `()`"),
+    "str": 'a text shows values: `"{x}"`',
+    **dict.fromkeys(("list", "array", "tensor"), "an array is written `[1.0, 2.0]` or `zeros(n)`"),
     "True": "it is written `true`",
     "False": "it is written `false`",
     "D": "a change is not written out: it comes from a derivative, or is `zeros_like(x)`",
@@ -53,12 +51,5 @@ ELSEWHERE = {
 
 def instead(name: str) -> str | None:
     """What is written in place of a name that there is not, or where it is to be imported from."""
-    module = library().get(name)
+    module = stdlib_names().get(name)
     return f"import it: `import {module} ({name})`" if module is not None else ELSEWHERE.get(name)
-
-
-@cache
-def library() -> dict[str, str]:
-    """The module of each public name of the standard library; of a name in two modules, the first."""
-    modules = [path for path in stdlib_files() if path.stem != "prelude"]
-    return {n: path.stem for path in reversed(modules) for n in PUBLIC.findall(path.read_text(encoding="utf-8"))}

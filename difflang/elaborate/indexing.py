@@ -145,7 +145,8 @@ def subscript(cx: Context, e: tree.Expr, size: Dim) -> Walk[Part | Array]:
     if dtype.name == "bool" and index.tensor.shape:
         return index
     if not cx.unifier.same(Tensor(index.tensor.dtype), Tensor(I32)) and dtype not in INTEGERS:
-        raise cx.error("DL0313", "an index is an integer", e.span, f"this is {show_type(index.tensor)}")
+        way = "`i32(x)` rounds toward zero; `//` divides integers" if dtype.is_float else ""
+        raise cx.error("DL0313", "an index is an integer", e.span, f"this is {show_type(index.tensor)}", way)
     if index.tensor.shape:
         return Part(where=check_index(cx, index, size, e.span))
     return Part(point(cx, e, index, size))

@@ -58,7 +58,7 @@ def array(cx: Context, term: Term, span: Span, what: str = "an array or a number
         raise Reported
     way = ""
     if isinstance(term, Text):
-        way = 'texts are put together in one: `"{a}{b}"`'
+        way = 'a text is no number; texts are put together in one: `"{a}{b}"`'
     elif isinstance(term, Past):
         way = f"fold a history with a comprehension or `reduce`: `sum(for v in {quoted(span, 'h')} => v)`"
     raise cx.error("DL0313", f"{what} is expected here", span, f"this is {show_type(type_of(term))}", way)

@@ -156,7 +156,8 @@ class Recovery:
         if not works(self.parser, mend):
             return None
         what = expected(self.parser.states).split(",")[0].split(" or ")[0] or "a name"
-        self._say("DL0129", f"{what} is missing", before, before, f"expected {what} here")
+        way = "the type of one number has no brackets: `f32`" if what == "a type" and situation.text == "]" else ""
+        self._say("DL0129", f"{what} is missing", before, before, f"expected {what} here", way)
         return self._make(mend)
 
     def _say_missing(self, situation: Situation, kind: str) -> None:

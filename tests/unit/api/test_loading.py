@@ -38,6 +38,13 @@ def test_reports_point_into_the_file_that_a_text_comes_from() -> None:
     assert error.value.filename == "model.py" and error.value.lineno == 41
 
 
+def test_a_text_for_a_file_and_a_file_for_a_text() -> None:
+    with pytest.raises(difflang.DataError, match=r"difflang\.loads"):
+        difflang.load("fn f(x: f32) -> f32 = x")
+    with pytest.raises(difflang.ParseError, match=r"difflang\.load\(.model\.dfl.\)"):
+        difflang.loads("model.dfl")
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(difflang.DataError) as error:
         difflang.load(tmp_path / "nothing.dfl")

@@ -34,7 +34,9 @@ def test_a_project_passes_everything_as_it_is(folder: Path) -> None:
     assert tested.exit_code == 0 and "2 passed" in tested.stdout
     ran = call("run", "--engine=interpret", file)
     assert ran.stdout == "slope 1.94, start 1.09, loss 0.0205\n"
-    assert (folder / "first-steps" / "README.md").read_text().startswith("# first_steps\n")
+    readme = (folder / "first-steps" / "README.md").read_text()
+    assert readme.startswith("# first_steps\n")
+    assert len({line.index("#") for line in readme.splitlines()[2:]}) == 1  # comments stand below each other
 
 
 def test_nothing_is_overwritten(folder: Path) -> None:

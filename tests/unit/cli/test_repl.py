@@ -136,7 +136,17 @@ COMMAND_CALLS = {
     ":time f(x)": "median",
     ":g f": "error[DL0801]",
     ":trace f x=[1, 2]": "v2  = reduce_sum(v1)",
-    ":trace f": "error[DL1210]",
+    ":trace f": "add `x=…`",
+    "?map": "map: a function of the language",
+    "?vmap": "along the first axis",
+    "?pi": "3.14159",
+    "?for": "a word of the language",
+    "?optim": "`import optim`",
+    "?nn.dense": "`import nn`",
+    "?init_dense": "it is in `nn`: `import nn (init_dense)`",
+    "?dense": "it is in `nn`",
+    "help": ":load FILE",
+    "quit()": "",
     ":why DL0310": "# DL0310",
     ":why": "DL01  syntax",
     ":why DL9999": "there is no code",
@@ -157,8 +167,20 @@ def test_a_command(call: str) -> None:
     assert "fault of its own" not in result.output
 
 
+def test_what_a_module_offers_is_told() -> None:
+    shown = repl("import nn", "?nn", "?nn.dense", "?nn.Dense", "?nn.dens").output
+    assert "nn: a module with " in shown and "x @ w + b." in shown and "pub record Dense" in shown
+    assert "fn dense[T: float](l: Dense[T, i, o], x: T[..s, i]) -> T[..s, o]" in shown
+    assert "did you mean `nn.dense`" in shown
+
+
+def test_a_value_may_be_called_quit() -> None:
+    assert repl("let quit = 3", "quit", "quit + 1").stdout == "3  : i32\n4  : i32\n"
+
+
 def test_every_command_is_tested() -> None:
     tested = {call.replace("?", ":doc ").split()[0] for call in COMMAND_CALLS}
+    tested -= {"help", "quit()"}
     assert set(COMMANDS) - tested == {":save", ":edit"}
 
 

@@ -326,6 +326,13 @@ def test_pickles_are_not_read(tmp_path: Path) -> None:
         assert said(tmp_path, f'let x: f32[n] = load("{name}")\n')[0] == "DL0701"
 
 
+def test_what_numpy_did_not_write_is_not_called_pickled(tmp_path: Path) -> None:
+    for name in ("a.npy", "a.npz"):
+        (tmp_path / name).write_bytes(b"\x80\x01 something else")
+        with pytest.raises(DifflangError, match="it is not a file of NumPy"):
+            ran(tmp_path, f'let x: f32[n] = load("{name}")\n')
+
+
 # ---- Writing
 
 

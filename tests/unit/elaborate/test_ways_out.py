@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import difflang
-from difflang.base.resources import stdlib_files
-from difflang.elaborate.foreign import library
+from difflang.base.resources import stdlib_files, stdlib_names
 
 PROGRAMS = {
     "let sum = 3.0\nprint(sum([1.0, 2.0]))": "a value called `sum` hides the function here: give it another name",
@@ -18,7 +17,7 @@ PROGRAMS = {
     "enum S { A(x: f32), B }\nfn f(s: S) -> f32 = s.x": "what an enum holds is taken out by `match`",
     "fn f(n: i32) -> i32 {\n  var k = n\n  let h = while k > 0 {\n    k -= 1\n    yield k\n  }\n  h[0]\n}":
         "a history has no places: go through it by `for v in h`, or fold it with `reduce`",
-    'print("a" + "b")': 'texts are put together in one: `"{a}{b}"`',
+    'print("a" + "b")': 'a text is no number; texts are put together in one: `"{a}{b}"`',
     "print(normal(3, seed = 1))":
         "draws begin elsewhere with `--seed`, or with a key: `with_key(key(7)) { normal(n) }`",
     "let p = [1.0]\nprint(adam(p, p, p))": "import it: `import optim (adam)`",
@@ -38,7 +37,7 @@ def test_the_way_out_is_named(source: str) -> None:
 
 def test_what_is_to_be_imported_can_be() -> None:
     """Every name of the library, from the module that a report names."""
-    found = library()
+    found = stdlib_names()
     assert {path.stem for path in stdlib_files()} == {"prelude", *found.values()}
     for module in set(found.values()):
         names = ", ".join(name for name, of in found.items() if of == module)
