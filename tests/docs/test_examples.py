@@ -20,8 +20,8 @@ LEAST = {"digits": 0.96, "digits_conv": 0.96, "logistic": 0.95, "recurrent": 0.9
 
 
 def test_there_are_examples() -> None:
-    measured = {"digits", "digits_conv", "fit_curve", "logistic", "pendulum"}
-    assert {e.stem for e in EXAMPLES} >= measured | {"char_transformer", "vae_digits", "recurrent"}
+    learning = {"recurrent", "vae_digits", "char_transformer", "neural_ode", "learned_rate", "cart_pole"}
+    assert {e.stem for e in EXAMPLES} >= {"digits", "digits_conv", "fit_curve", "logistic", "pendulum"} | learning
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
@@ -59,7 +59,17 @@ def test_the_examples_run_to_the_end() -> None:
     sum_of_squares = re.fullmatch(r"sum of squares (\S+), certified 5642\.7082397", last["fit_curve"])
     assert sum_of_squares and abs(float(sum_of_squares[1]) - 5642.7082397) < 1e-6, last["fit_curve"]
     assert re.match(r"length 1\.2[45]\d m, friction 0\.(19|20)\d /s;", last["pendulum"]), last["pendulum"]
-    bits = re.search(r"step  499: (\d\.\d\d) bits a letter", said["char_transformer"])
-    assert bits and float(bits[1]) < 1.8, said["char_transformer"]
-    costs = re.search(r"   80 +(\S+) +(\S+)", said["vae_digits"])
-    assert costs and float(costs[1]) + float(costs[2]) < 25, said["vae_digits"]
+    assert numbers(r"step  499: (\S+) bits", said["char_transformer"])[0] < 1.8
+    assert sum(numbers(r"   80 +(\S+) +(\S+)", said["vae_digits"])) < 25
+    assert numbers(r"step  999: error (\S+)", said["neural_ode"])[0] < 0.03
+    rates = [float(found) for found in re.findall(r": loss (\S+)", said["learned_rate"])]
+    assert len(rates) == 6 and rates[-1] < min(rates[:-1]), said["learned_rate"]
+    angle, cart = numbers(r" 0\.4 +(\S+) +(\S+)", said["cart_pole"])
+    assert abs(angle) < 0.01 and abs(cart) < 0.5
+
+
+def numbers(pattern: str, text: str) -> list[float]:
+    """The numbers that a pattern finds in what was printed."""
+    found = re.search(pattern, text)
+    assert found, text
+    return [float(number) for number in found.groups()]

@@ -2,7 +2,7 @@
 
 Each module has `loss`, the function of the same name in the example; `WRT`, the parameter that the example
 differentiates in; and `arguments(dtype)`, the arguments on the example's own data: parameters as NamedTuples whose
-fields are those of the example's record, then arrays. Nothing here imports difflang.
+fields are those of the example's record, then arrays and sizes. Nothing here imports difflang.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import jax
 import numpy as np
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-NAMES = ("fit_curve", "logistic", "digits", "digits_conv", "vae_digits", "char_transformer", "recurrent")
+NAMES = ("fit_curve", "logistic", "digits", "digits_conv", "recurrent", "vae_digits", "char_transformer")
+NAMES += ("neural_ode", "learned_rate", "cart_pole")
 
 DECLARATIONS = ("fn ", "pub ", "record ", "enum ", "rule ", "import ", "@", "##", "float ")
 
@@ -41,4 +42,5 @@ def differentiated(name: str) -> tuple[Any, Any]:
     """The value and the gradient of a twin at its arguments, in f64."""
     twin = import_module(f"twins.{name}")
     with jax.enable_x64(True):
-        return jax.tree.map(np.asarray, jax.jit(jax.value_and_grad(twin.loss))(*twin.arguments(np.float64)))
+        first, *rest = twin.arguments(np.float64)
+        return jax.tree.map(np.asarray, jax.jit(jax.value_and_grad(lambda p: twin.loss(p, *rest)))(first))
