@@ -16,11 +16,19 @@ from difflang.driver.testing import Options, opened
 from support.documents import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").rglob("*.dfl"))
+# The last number that these print, by the words before it, and what it stays below.
+MOST = {
+    "kalman": (r"  filtered with the fit +(\S+)", 2.3),
+    "heat_inverse": (r"    8 .* ± (\S+)", 0.006),
+    "orbit": (r"last place, fitted .* (\S+)", 0.01),
+    "bayes": (r"    3 .* (\S+)", 1.01),
+    "molecules": (r"the total changes by (\S+)", 0.2),
+}
 LEAST = {"digits": 0.96, "digits_conv": 0.96, "logistic": 0.95}
 
 
 def test_there_are_examples() -> None:
-    assert {e.stem for e in EXAMPLES} >= {"digits", "digits_conv", "fit_curve", "logistic", "pendulum"}
+    assert {e.stem for e in EXAMPLES} >= {*LEAST, *MOST, "fit_curve", "pendulum"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
@@ -53,6 +61,9 @@ def test_the_examples_run_to_the_end() -> None:
     for name, least in LEAST.items():
         found = re.fullmatch(r"test accuracy (\d\.\d+)", last[name])
         assert found and float(found[1]) >= least, last[name]
+    for name, (words, most) in MOST.items():
+        found = re.fullmatch(words, last[name])
+        assert found and 0 < float(found[1]) <= most, last[name]
     sum_of_squares = re.fullmatch(r"sum of squares (\S+), certified 5642\.7082397", last["fit_curve"])
     assert sum_of_squares and abs(float(sum_of_squares[1]) - 5642.7082397) < 1e-6, last["fit_curve"]
     assert re.match(r"length 1\.2[45]\d m, friction 0\.(19|20)\d /s;", last["pendulum"]), last["pendulum"]

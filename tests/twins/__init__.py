@@ -1,16 +1,19 @@
 """The examples once more, by hand in JAX: what difflang's values and gradients are compared with.
 
-Each module has `loss`, the function of the same name in the example; `WRT`, the parameter that the example
-differentiates in; and `arguments(dtype)`, the arguments on the example's own data: parameters as NamedTuples whose
+Each module has `loss`, the function of the same name in the example, or of the name `ENTRY`; `WRT`, the parameter that
+the example differentiates in; and `arguments(dtype)`, the arguments on the example's own data: parameters as NamedTuples whose
 fields are those of the example's record, then arrays. Nothing here imports difflang.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-NAMES = ("fit_curve", "logistic", "digits", "digits_conv")
+NAMES = ("fit_curve", "logistic", "digits", "digits_conv", "kalman", "orbit", "molecules")
 
 DECLARATIONS = ("fn ", "pub ", "record ", "enum ", "rule ", "import ", "@", "##", "float ")
 
@@ -27,4 +30,11 @@ def source(name: str, swap: tuple[str, str] | None = None) -> str:
             keep = line.startswith(DECLARATIONS)
         kept.append(line if keep else "")
     text = "\n".join(kept) + "\n"
-    return f"float {swap[1]}\n" + text.replace(swap[0], swap[1]) if swap else text
+    if swap is None:
+        return text
+    return f"float {swap[1]}\n" + re.sub(r"(?m)^float .*", "", text).replace(*swap)
+
+
+def entry(program: Any, twin: ModuleType) -> Any:
+    """The function of a loaded example that its twin's `loss` is."""
+    return getattr(program, getattr(twin, "ENTRY", "loss"))

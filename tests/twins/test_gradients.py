@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import difflang
-from twins import NAMES, source
+from twins import NAMES, entry, source
 
 
 def fields(value: Any) -> dict[str, np.ndarray]:
@@ -34,7 +34,7 @@ def test_value_and_gradient_agree_with_the_twin(name: str) -> None:
     arguments = twin.arguments(np.float64)
     with jax.enable_x64(True):
         value, gradient = jax.value_and_grad(twin.loss)(*arguments)
-    loss = difflang.loads(source(name, swap=("f32", "f64")), name=name).loss
+    loss = entry(difflang.loads(source(name, swap=("f32", "f64")), name=name), twin)
     assert float(loss(*arguments)) == pytest.approx(float(value), rel=1e-12)
     alike(loss.grad(twin.WRT)(*arguments), gradient, rel=1e-10)
 
@@ -45,5 +45,5 @@ def test_the_interpreter_agrees_too(name: str) -> None:
     arguments = twin.arguments(np.float64)
     with jax.enable_x64(True):
         gradient = jax.grad(twin.loss)(*arguments)
-    loss = difflang.loads(source(name, swap=("f32", "f64")), name=name).loss
+    loss = entry(difflang.loads(source(name, swap=("f32", "f64")), name=name), twin)
     alike(loss.grad(twin.WRT).interpret(*arguments), gradient, rel=1e-10)

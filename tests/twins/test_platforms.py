@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import difflang
-from twins import NAMES, source
+from twins import NAMES, entry, source
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
@@ -16,7 +16,7 @@ from twins import NAMES, source
 def test_an_example_lowers_for_a_platform(name: str, platform: str) -> None:
     twin = import_module(f"twins.{name}")
     arguments = twin.arguments(np.float32)
-    loss = difflang.loads(source(name, swap=("f64", "f32")), name=name).loss
+    loss = entry(difflang.loads(source(name, swap=("f64", "f32")), name=name), twin)
     for function in (loss, loss.grad(twin.WRT)):
         text = function.lower(*arguments, platform=platform).as_text()
         assert "func.func public @main" in text
