@@ -23,6 +23,9 @@ MOST = {
     "orbit": (r"last place, fitted .* (\S+)", 0.01),
     "bayes": (r"    3 .* (\S+)", 1.01),
     "molecules": (r"the total changes by (\S+)", 0.2),
+    "lens": (r"     14 ° .* (\S+) μm", 10.0),
+    "particles": (r"surprise .* (\S+)", 768.0),
+    "bundle": (r"fitted .* (\S+)", 0.003),
 }
 LEAST = {"digits": 0.96, "digits_conv": 0.96, "logistic": 0.95}
 

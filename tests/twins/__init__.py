@@ -1,8 +1,8 @@
 """The examples once more, by hand in JAX: what difflang's values and gradients are compared with.
 
 Each module has `loss`, the function of the same name in the example, or of the name `ENTRY`; `WRT`, the parameter that
-the example differentiates in; and `arguments(dtype)`, the arguments on the example's own data: parameters as NamedTuples whose
-fields are those of the example's record, then arrays. Nothing here imports difflang.
+the example differentiates in; and `arguments(dtype)`, the arguments on the example's own data or like it: parameters as
+NamedTuples whose fields are those of the example's record, then arrays. Nothing here imports difflang.
 """
 
 from __future__ import annotations
