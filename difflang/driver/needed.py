@@ -53,7 +53,9 @@ def mentioned(node: tree.Node) -> Iterator[str]:
     """Every name in a node that may stand for something of the file."""
     for part in nodes(node):
         match part:
-            case tree.Name(id=name) | tree.Member(name=name) | tree.Save(name=name) | tree.TypeName(path=(name,)):
+            case tree.Name(id=name) | tree.Save(name=name) | tree.TypeName(path=(name,)):
+                yield name
+            case tree.Call(fn=tree.Member(name=name)):  # `x.f(y)` may be `f(x, y)`; any other `x.f` is a field
                 yield name
             case _:
                 pass

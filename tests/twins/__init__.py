@@ -1,12 +1,13 @@
 """The examples once more, by hand in JAX: what difflang's values and gradients are compared with.
 
-Each module has `loss`, the function of the same name in the example; `WRT`, the parameter that the example
-differentiates in; and `arguments(dtype)`, the arguments on the example's own data: parameters as NamedTuples whose
-fields are those of the example's record, then arrays and sizes. Nothing here imports difflang.
+Each module has `loss`, the function of the same name in the example, or of the name `ENTRY`; `WRT`, the parameter that
+the example differentiates in; and `arguments(dtype)`, the arguments on the example's own data or like it: parameters as
+NamedTuples whose fields are those of the example's record, then arrays and sizes. Nothing here imports difflang.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = ("fit_curve", "logistic", "digits", "digits_conv", "recurrent", "vae_digits", "char_transformer")
-NAMES += ("neural_ode", "learned_rate", "cart_pole")
+NAMES += ("neural_ode", "learned_rate", "cart_pole", "kalman", "orbit", "molecules")
 
 DECLARATIONS = ("fn ", "pub ", "record ", "enum ", "rule ", "import ", "@", "##", "float ")
 
@@ -34,7 +35,9 @@ def source(name: str, swap: tuple[str, str] | None = None) -> str:
             keep = line.startswith(DECLARATIONS)
         kept.append(line if keep else "")
     text = "\n".join(kept) + "\n"
-    return f"float {swap[1]}\n" + text.replace(swap[0], swap[1]) if swap else text
+    if swap is None:
+        return text
+    return f"float {swap[1]}\n" + re.sub(r"(?m)^float .*", "", text).replace(*swap)
 
 
 @cache

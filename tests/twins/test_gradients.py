@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import difflang
-from twins import EXAMPLES, NAMES, differentiated, source
+from support.twins import entry
+from twins import NAMES, differentiated
 
 
 def arrays(value: Any, of: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
@@ -34,7 +34,7 @@ def test_value_and_gradient_agree_with_the_twin(name: str) -> None:
     twin = import_module(f"twins.{name}")
     arguments = twin.arguments(np.float64)
     value, gradient = differentiated(name)
-    loss = difflang.loads(source(name, swap=("f32", "f64")), name=name, paths=[EXAMPLES]).loss
+    loss = entry(name, ("f32", "f64"))
     assert float(loss(*arguments)) == pytest.approx(float(value), rel=1e-12)
     alike(loss.grad(twin.WRT)(*arguments), gradient, rel=1e-10)
 
@@ -44,5 +44,5 @@ def test_the_interpreter_agrees_too(name: str) -> None:
     twin = import_module(f"twins.{name}")
     arguments = twin.arguments(np.float64)
     _, gradient = differentiated(name)
-    loss = difflang.loads(source(name, swap=("f32", "f64")), name=name, paths=[EXAMPLES]).loss
+    loss = entry(name, ("f32", "f64"))
     alike(loss.grad(twin.WRT).interpret(*arguments), gradient, rel=1e-10)

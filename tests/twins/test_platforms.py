@@ -7,8 +7,8 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-import difflang
-from twins import EXAMPLES, NAMES, source
+from support.twins import entry
+from twins import NAMES
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
@@ -16,7 +16,7 @@ from twins import EXAMPLES, NAMES, source
 def test_an_example_lowers_for_a_platform(name: str, platform: str) -> None:
     twin = import_module(f"twins.{name}")
     arguments = twin.arguments(np.float32)
-    loss = difflang.loads(source(name, swap=("f64", "f32")), name=name, paths=[EXAMPLES]).loss
+    loss = entry(name, ("f64", "f32"))
     for function in (loss, loss.grad(twin.WRT)):
         text = function.lower(*arguments, platform=platform).as_text()
         assert "func.func public @main" in text

@@ -118,9 +118,11 @@ test "shadowed" {
   let unread = 1
   assert unread == 1
 }
+record P { unread: f32 }
+test "a field of that name" { assert P(unread = 1.0).unread == 1.0 }
 test "read" { assert sum(unread) == 0.0 }
 """
-    assert list(results(text).values()) == ["passed", "passed", "failed"]
+    assert list(results(text).values()) == ["passed", "passed", "passed", "failed"]
     checked = suite(text).checked
     found = needed(checked.module, checked.items, checked.items[5].body)  # type: ignore[union-attr]
     assert [item.pattern.span.text for item in found] == ["a", "b"]
