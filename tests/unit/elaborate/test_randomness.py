@@ -73,7 +73,8 @@ def recorded() -> Iterator[list[bytes]]:
         yield keys
 
 
-EXAMPLES = sorted((ROOT / "examples").glob("*.dfl"))
+# Those whose work is in loops that can be cut; the others take minutes in the interpreter.
+EXAMPLES = [ROOT / "examples" / f"{name}.dfl" for name in ("digits", "digits_conv", "fit_curve", "logistic")]
 
 
 @pytest.mark.slow
