@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from support.language import ran
+from support.language import answer, ran
 from support.library import Engine, literal, stdlib
 
 IMPORTS = stdlib("minimize") + "record Model { w: f64[2], name: str, b: f64 }\n"
@@ -128,3 +128,13 @@ def test_the_strong_wolfe_conditions() -> None:
 def test_broken_and_empty_problems() -> None:
     assert not solvers()["nan"][-1] and solvers()["there"][-1] and int(solvers()["there"][3]) == 0
     assert solvers()["nothing"][-1] and solvers()["nothing"][0].shape == (0,)
+
+
+def test_a_number_on_which_nothing_depends_but_by_rounding_stays() -> None:
+    """Its column of the Jacobian is some 1e-17: it must neither run away nor be taken for a slope."""
+    residuals = "|p| { let q = sin(p[1])^2 + cos(p[1])^2\n  [p[0] - 2.0 * q, p[0]^2 - 5.0 * q] }"
+    ask = f"levenberg_marquardt({residuals}, [f64(1.0), 0.7])"
+    (x, _, slope, _, converged) = answer(ask, IMPORTS, Engine("interpret"))
+    root = np.roots([2, 0, -9, -2]).max()  # of the slope of ((x - 2)^2 + (x^2 - 5)^2) / 2
+    assert converged and slope < 1e-7
+    np.testing.assert_allclose(x, [root, 0.7], rtol=1e-7)
