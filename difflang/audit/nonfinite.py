@@ -13,15 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ir.evaluate import results_of, walk
+from difflang.ir.evaluate import Endless, results_of, walk
 from difflang.ir.graph import Eqn, Graph
 
 FLOATS = "fcV"  # V is bfloat16
 TOO_LONG = 4  # times as many steps as the run itself: a number that was replaced may keep a loop going
-
-
-class Endless(Exception):
-    """A run that would not end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,13 @@ from difflang.driver.guard import NUMBERS, explain
 from difflang.driver.pipeline import derivable, finished
 from difflang.driver.program import Checked, loaded
 from difflang.elaborate.context import Session
-from difflang.ir.evaluate import evaluate
+from difflang.ir.evaluate import Endless, evaluate_within
 from difflang.ir.graph import Graph
 from difflang.ops.say import silent
 from difflang.passes.dce import dce
 from difflang.syntax import tree
 
+MOST, PATIENCE = 1_000_000, 2  # operations of a run at arguments that are drawn, and runs that take more: ten seconds
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")  # what is asked of a file
 LEFT_OUT = ("DL03", "DL0401", "DL09", "DL12")  # families that keep a function from being audited among others
 
@@ -144,10 +145,18 @@ def found_arrays(
     rng = np.random.default_rng(seed)
     graph = finished(entry.graph)
     failure = mistake("DL1210", "its value is never finite")
+    endless = 0
     for drawing in draw.drawings(rng):
         arrays = [*draw.drawn(rng, arguments, drawing), *([draw.key_of(rng)] if entry.random else []), *constants]
         told = with_enough_room(session, entry, arrays).graph
-        results = evaluate(graph if told is entry.graph else finished(told), *arrays)
+        try:
+            results = evaluate_within(MOST, graph if told is entry.graph else finished(told), *arrays)
+        except Endless:
+            failure = mistake("DL1210", f"it does not end in {MOST:,} operations")
+            endless += 1
+            if endless == PATIENCE:
+                break
+            continue
         if entry.fails and (site := int(results[-1 - NUMBERS])):
             failure = explain(session, site, Engine("interpret").explaining(told), arrays)
         elif all(np.isfinite(y).all() for y in map(np.asarray, results) if y.dtype.kind in "fc"):

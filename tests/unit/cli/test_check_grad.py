@@ -165,3 +165,19 @@ def test_help_does_not_load_jax() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.endswith("[]\n")
+
+
+def test_a_function_that_does_not_end_where_arguments_are_drawn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("difflang.driver.check_grad.MOST", 5_000)
+    file = tmp_path / "endless.dfl"
+    file.write_text(
+        "fn root(a: f64) -> f64 {\n  var x = 1.0\n"
+        "  while exp(x) + a^2 > 0.0 { x -= 1.0 + a^2 / exp(min(x, 9.0)) }\n  x\n}\n"
+        "rule root(a) by implicit |x| exp(x) + a^2\n"
+    )
+    said = "no arguments of `root` were found by drawing: it does not end in 5,000 operations"
+    for command in ("test", "check-grad"):
+        result = CliRunner().invoke(main, [command, str(file)])
+        assert said in result.output, result.output
