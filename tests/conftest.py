@@ -21,4 +21,4 @@ def pytest_collection_finish() -> None:
     """What is there before the first test stays, so the collector need not look at it again: a tenth of the time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(20_000, 10, 10)
