@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
+import secrets
+import shutil
 from pathlib import Path
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -50,19 +50,29 @@ def unreadable(name: str, why: str, help: str = "") -> DifflangError:
     return DifflangError(Diagnostic("DL0701", f"cannot read {name}: {why}", (), (help,) if help else ()))
 
 
-def replace(path: Path, text: str) -> None:
-    """Put a text in the place of a file's, with the same rights; a reader finds the one or the other.
+def unwritable(name: str, error: OSError) -> DifflangError:
+    """What is said of a file that cannot be written: DL0710."""
+    return DifflangError(Diagnostic("DL0710", f"cannot write `{name}`: {why_not(error)}"))
 
-    Errors: OSError where that is not possible; the file is then as it was.
+
+def why_not(error: OSError) -> str:
+    return (error.strerror or "it cannot be written").lower()
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file as a whole, beside the old one first, then in its place, with its rights; a reader finds either.
+
+    Errors: OSError where that is not possible; an old file is then as it was, and there is no new one.
     """
     path = path.resolve()  # a link goes on leading to its file
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        os.chmod(temporary, path.stat().st_mode & 0o7777)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+        with beside.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from difflang.base.codes import all_nearest
-from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.files import read, replace
+from difflang.base.diagnostics import DifflangError
+from difflang.base.files import read, replace, unwritable
 from difflang.base.resources import stdlib_files
 from difflang.cli.formatting import named
 from difflang.cli.shared import OneOf, reported
@@ -128,11 +128,7 @@ def write(folder: Path, pages: Sequence[Page], form: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            path = folder / f"{name}.{'html' if html else 'md'}"
-            if not path.exists():
-                path.touch()
-            replace(path, text)
+            replace(folder / f"{name}.{'html' if html else 'md'}", text.encode())
     except OSError as error:
-        why = (error.strerror or "it cannot be written").lower()
-        raise DifflangError(Diagnostic("DL0710", f"cannot write in `{folder}`: {why}")) from None
+        raise unwritable(str(folder), error) from None
     click.echo(f"{len(pages)} pages in {folder}", err=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.files import replace
+from difflang.base.files import replace, unwritable
 from difflang.base.source import Source
 from difflang.cli.shared import report, source_of
 
@@ -70,10 +70,9 @@ def settle(file: str, path: Path | None, text: str, only_check: bool) -> None:
     """Say which file changes, and change it. Errors: DL0710."""
     if path is not None and not only_check:
         try:
-            replace(path, text)
+            replace(path, text.encode())
         except OSError as error:
-            why = (error.strerror or "it cannot be written").lower()
-            raise DifflangError(Diagnostic("DL0710", f"cannot write `{file}`: {why}")) from None
+            raise unwritable(file, error) from None
     click.echo(file)
 
 

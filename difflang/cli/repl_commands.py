@@ -17,7 +17,7 @@ import click
 
 from difflang.base.codes import all_nearest, nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.files import read
+from difflang.base.files import read, why_not
 from difflang.base.resources import stdlib_modules, stdlib_names
 from difflang.base.source import Source, Span
 from difflang.cli.explaining import contents, page
@@ -212,8 +212,7 @@ def save(talk: Talk, text: str) -> None:
         with open(text, "x", encoding="utf-8") as file:
             file.write("".join(f"{each}\n" for each in talk.session.inputs))
     except OSError as error:
-        why = (error.strerror or "it cannot be written").lower()
-        raise wrong(f":save {text}", f"cannot write `{text}`: {why}", code="DL0710") from None
+        raise wrong(f":save {text}", f"cannot write `{text}`: {why_not(error)}", code="DL0710") from None
 
 
 @register(":edit [NAME]", "change a function, or what was typed last, in $EDITOR, and run that")

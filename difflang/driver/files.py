@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from difflang.base.files import replace, why_not
 from difflang.base.source import Span
 from difflang.check.reports import mistake
 
@@ -56,18 +54,7 @@ class Access:
 
 def write(path: Path, data: bytes, name: str, span: Span) -> None:
     """Write a file as a whole: beside the old one first, then in its place. Errors: DL0710, the old file kept."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        try:
-            with beside.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            if path.exists():
-                shutil.copymode(path, beside)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        replace(path, data)
     except OSError as error:
-        why = (error.strerror or "it cannot be written").lower()
-        raise mistake("DL0710", f"cannot write `{name}`: {why}", (span, "")) from None
+        raise mistake("DL0710", f"cannot write `{name}`: {why_not(error)}", (span, "")) from None

@@ -50,6 +50,13 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
     return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way)
 
 
+def beside_function(operator: str) -> str:
+    """Where that belongs which is written beside the function that is transformed."""
+    if operator == "vmap":
+        return "it goes along the first axis of all that it is given; the rest is captured: `vmap(|x| f(x, y))(xs)`"
+    return f"what it is taken in stands in brackets: `{operator}[x](f)`"
+
+
 def called_too_soon(operator: str, e: tree.Expr) -> str:
     """How a derivative is written where a function was called in its place."""
     if not isinstance(e, tree.Call) or "\n" in e.span.text:

@@ -24,7 +24,7 @@ from difflang.check.closures import (
 from difflang.check.reports import mistake, not_this_type
 from difflang.check.sums import joint
 from difflang.check.types import FnType, LangType, RecordType, VariantType, is_linear_type, show_type
-from difflang.elaborate.absent import called_too_soon
+from difflang.elaborate.absent import beside_function, called_too_soon
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted
 from difflang.elaborate.context import Context, Reported, walk, walks
@@ -149,11 +149,8 @@ def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) 
         order = yield jet_order(cx, e)
         e = replace(e, args=tuple([a for a in e.args if a.name != "order"]))
     if len(e.args) != 1 or e.args[0].name is not None or isinstance(e.args[0].value, tree.Comprehension):
-        if operator == "vmap":
-            way = "it goes along the first axis of all that it is given; the rest is captured: `vmap(|x| f(x, y))(xs)`"
-        else:
-            way = f"what it is taken in stands in brackets: `{operator}[x](f)`"
-        raise cx.error("DL0205", f"`{operator}` takes one function: `{operator}(f)(x)`", e.span, "", way)
+        message = f"`{operator}` takes one function: `{operator}(f)(x)`"
+        raise cx.error("DL0205", message, e.span, "", beside_function(operator))
     fn = function(cx, (yield walk(cx, e.args[0].value)), e.args[0].span, called_too_soon(operator, e.args[0].value))
     if isinstance(e.fn, tree.Index):
         known_parameters(cx, fn, wrt, e.fn.subscripts)
