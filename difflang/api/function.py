@@ -297,7 +297,7 @@ class Function:
         """
         with doorway():
             entry = self._entry(specs, named)
-            graph = self.loaded.finished(entry)
+            graph = self.loaded.finished(entry.graph)
             graph = guarded(graph) if entry.fails else graph
             return Lowered(graph, lower(graph, platform), entry)
 
@@ -322,7 +322,7 @@ class Function:
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX's primitives."""
         with doorway():
-            return jaxpr_text(self.loaded.finished(self._entry(specs, named)))
+            return jaxpr_text(self.loaded.finished(self._entry(specs, named).graph))
 
     def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
         """The program as XLA reads it."""

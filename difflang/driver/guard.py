@@ -51,6 +51,15 @@ def explain(session: Session, site: int, full: Callable[[Says], Program], arrays
     return DifflangError(Diagnostic("DL0902", f"index {first}{beyond} is out of range", (Label(found.span, room),)))
 
 
+def untold(site: Site) -> Diagnostic:
+    """The report of a check that failed where nothing can be raised: what it was about is not known any more."""
+    what = site.message if not site.room else f"there is too little room for {site.message or 'what a loop yields'}"
+    help = "`difflang.checked(f)` gives the failure beside the result"
+    label = Label(site.span, "this does not hold" if site.message else "the index is beyond this axis")
+    code = "DL1007" if site.room else "DL0901" if site.message else "DL0902"
+    return Diagnostic(code, what or "an index is out of range", (label,), (help,), severity="warning")
+
+
 def too_deep(site: Site, reached: int) -> DifflangError:
     """The error that a recursion without end is, or what would keep too much."""
     if site.room == "frames":
