@@ -15,12 +15,11 @@ import difflang
 
 Array = Any
 SOURCE = """
-import interp (natural_spline, curve_at)
+import interp (linear_interp)
 import linalg (cg, matrix_power)
 import losses (cross_entropy)
-import math (gammainc)
 import nn (Norm, layer_norm)
-import ode (dopri5)
+import ode (midpoint)
 import optim (project_simplex)
 import quad (gauss_legendre)
 import roots (bisect)
@@ -36,9 +35,10 @@ fn heron(x: f64[2]) -> f64 {
 }
 fn halved(x: f64[2]) -> f64[2] {
   var y = x
-  for _ in 0..3 {
-    while sum(y * y) > 1.0 { y = 0.5 * y * x }
-    y = y + sin(x)
+  while sum(y) < 9 {
+    var z = x
+    while sum(z) > 1 { z = 0.5 * z * x }
+    y = 2 * y + z
   }
   y
 }
@@ -49,7 +49,7 @@ fn logistic(x: f64[2]) -> f64 {
 }
 fn branch(x: f64[2]) -> f64 = if x[0] > x[1] { x[0]^3 * x[1] } else { sqrt(x[1] - x[0]) }
 fn power(x: f64, n: i32) -> f64 = if n == 0 { 1.0 } else { x * power(x, n - 1) }
-fn recursion(x: f64[2]) -> f64 = power(x[0], 3) + power(x[1], 4)
+fn recursion(x: f64[2]) -> f64 = power(x[0] * x[1], 3)
 fn pairs(x: f64[2]) -> f64 = sum([for i in 0..2, j in 0..2 => exp(x[i] - 2 * x[j])])
 fn first_above(x: f64[2]) -> f64 {
   var y = 1.0
@@ -67,10 +67,9 @@ rule ruled(x) {
 fn complex_part(x: f64[2]) -> f64 = abs(exp(complex(x[0], x[1])) + 2)^2
 fn looked_up(x: f64[2]) -> f64 = x[i32(floor(x[0]))] * scale * x[0]
 fn implicit(x: f64[2]) -> f64 = bisect(|a| a - x[1] / 4 * sin(a) - x[0], f64(0), 4.0)
-fn decay(x: f64[2]) -> f64 = dopri5(|t, y| -x[0] * y + sin(x[1] * t), x[1], f64(0), 1.0, rtol = 1e-6, atol = 1e-6)
-fn spline(x: f64[2]) -> f64[2] = curve_at(natural_spline([0.0, 1.0, 2.0, 4.0], concat(x, x^2)), [f64(0.5), 1.7])
+fn decay(x: f64[2]) -> f64 = midpoint(|t, y| -x[0] * y + sin(x[1] * t), x[1], f64(0), 1.0, steps = 4)
+fn interpolated(x: f64[2]) -> f64[2] = linear_interp([f64(0.5), 1.7], [0.0, 1.0, 2.0, 4.0], concat(x, x^2))
 fn entropy(x: f64[2]) -> f64[2] = cross_entropy([x, 2 * x^2], [0, 1])
-fn incomplete(x: f64[2]) -> f64 = gammainc(f64(2.5), x[0]) * x[1]
 fn gamma_density(x: f64[2]) -> f64 = log_density(Gamma(2.0, 1.5), x[0]) + x[1]^2
 fn area(x: f64[2]) -> f64 = gauss_legendre(|t| exp(-x[0] * t) * x[1], f64(0), 1.0, 5)
 fn filtered(x: f64[2]) -> f64[3] = recursive_filter(x, [f64(1), 0.5], [x[0], 1.0, x[1]])
@@ -81,7 +80,7 @@ fn simplex(x: f64[2]) -> f64[2] = project_simplex(x^2, 1.5)
 """
 NAMES = (
     *("heron", "halved", "logistic", "branch", "recursion", "pairs", "first_above", "ruled", "complex_part", "looked_up"),
-    *("implicit", "decay", "spline", "entropy", "incomplete", "gamma_density", "area", "filtered", "conjugate", "normed"),
+    *("implicit", "decay", "interpolated", "entropy", "gamma_density", "area", "filtered", "conjugate", "normed"),
     *("products", "simplex"),
 )
 X, OTHER, V = np.array([1.3, 0.7]), np.array([0.4, 1.1]), np.array([0.6, -0.9])
