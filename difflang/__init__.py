@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from difflang.base.errors import DTypeError as DTypeError
     from difflang.base.errors import GradientMismatch as GradientMismatch
     from difflang.base.errors import IndexFailure as IndexFailure
+    from difflang.base.errors import NonFiniteError as NonFiniteError
     from difflang.base.errors import ParseError as ParseError
     from difflang.base.errors import ShapeError as ShapeError
 
@@ -28,7 +29,7 @@ _HOMES = {
     **dict.fromkeys(
         (
             *("ParseError", "CheckError", "ShapeError", "DTypeError", "DifferentiationError", "DataError"),
-            *("ArgumentError", "IndexFailure", "AssertionFailure", "GradientMismatch", "DifflangWarning"),
+            *("ArgumentError", "IndexFailure", "AssertionFailure", "GradientMismatch", "NonFiniteError", "DifflangWarning"),
         ),
         "difflang.base.errors",
     ),
@@ -36,17 +37,20 @@ _HOMES = {
 
 __all__ = [
     "ArgumentError", "AssertionFailure", "CheckError", "DTypeError", "DataError", "DifferentiationError",
-    "DifflangError", "DifflangWarning", "Function", "GradientMismatch", "IndexFailure", "Module", "ParseError",
+    "DifflangError", "DifflangWarning", "Function", "GradientMismatch", "IndexFailure", "Module", "NonFiniteError",
+    "ParseError",
     "ShapeError", "load", "loads",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """What the package offers, imported when it is asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'difflang' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "bridge":
+        return import_module("difflang.bridge")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'difflang' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
