@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ from difflang.base.files import replace, unreadable, unwritable
 from difflang.base.source import NOWHERE
 from difflang.bridge.nested import named
 from difflang.check.reports import mistake
-from difflang.driver.formats import ALONE, READ, SUFFIXES, WRITTEN, Stored
+from difflang.driver.formats import READ, SUFFIXES, WRITTEN, Stored
 from difflang.runtime import trees
 
 NAMED = ("npz", "safetensors")
@@ -47,10 +48,10 @@ def load(path: str | Path, like: Any) -> Any:
         place, format = Path(path), format_of(path)
         try:
             stored = READ[format](place, NOWHERE)
-            leaves = [read(str(path), stored, name or ALONE, leaf) for name, leaf in named(like)]
+            leaves = [read(str(path), stored, name, leaf) for name, leaf in named(like)]
         except FileNotFoundError:
             raise unreadable(str(path), "there is no such file") from None
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise unreadable(str(path), str(error)) from None
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
 

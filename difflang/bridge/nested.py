@@ -10,6 +10,7 @@ import jax
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 
 from difflang.check.reports import mistake
+from difflang.driver.formats import ALONE
 
 Path = tuple[str, ...]
 
@@ -36,7 +37,7 @@ def nested(tree: Any, make: Callable[[Any], Any] = lambda leaf: leaf) -> dict[st
     """A structure as nested dicts by the names of its fields; what is numbered is named by its number."""
     root: dict[str, Any] = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        *outer, last = map(name_of, path) if path else ("value",)
+        *outer, last = map(name_of, path) if path else (ALONE,)
         here = root
         for name in outer:
             here = here.setdefault(name, {})
@@ -46,15 +47,15 @@ def nested(tree: Any, make: Callable[[Any], Any] = lambda leaf: leaf) -> dict[st
 
 def found(nested: Any, path: Path) -> Any:
     """What lies under a path of nested dicts."""
-    for name in path or ("value",):
+    for name in path or (ALONE,):
         nested = nested[name]
     return nested
 
 
 def named(tree: Any) -> Iterator[tuple[str, Any]]:
-    """The leaves with their paths as a text: `layer1.w`."""
+    """The leaves with their paths as a text: `layer1.w`. What is no structure is called `value`."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        yield ".".join(map(name_of, path)), leaf
+        yield ".".join(map(name_of, path)) or ALONE, leaf
 
 
 def name_of(key: Any) -> str:

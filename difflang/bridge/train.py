@@ -164,7 +164,8 @@ class Loop:
             raise self.stopped(before, state, batch)
         if last or int(state.step) % self.every == 0:
             row = {"step": int(state.step), "loss": float(state.loss)}
-            row |= {name: float(f(state.params, *batch)) for name, f in self.metrics.items()}
+            with precision(state.params):
+                row |= {name: float(f(state.params, *batch)) for name, f in self.metrics.items()}
             self.history.append(row)
             if self.report is not None:
                 self.report(row)
