@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from difflang.api import Failure as Failure
     from difflang.api import Function as Function
     from difflang.api import Module as Module
+    from difflang.api import checked as checked
     from difflang.api import load as load
     from difflang.api import loads as loads
     from difflang.base.diagnostics import DifflangError as DifflangError
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from difflang.base.errors import ShapeError as ShapeError
 
 _HOMES = {
-    **dict.fromkeys(("Function", "Module", "load", "loads"), "difflang.api"),
+    **dict.fromkeys(("Failure", "Function", "Module", "checked", "load", "loads"), "difflang.api"),
     "DifflangError": "difflang.base.diagnostics",
     **dict.fromkeys(
         (
@@ -37,9 +39,9 @@ _HOMES = {
 
 __all__ = [
     "ArgumentError", "AssertionFailure", "CheckError", "DTypeError", "DataError", "DifferentiationError",
-    "DifflangError", "DifflangWarning", "Function", "GradientMismatch", "IndexFailure", "Module", "NonFiniteError",
+    "DifflangError", "DifflangWarning", "Failure", "Function", "GradientMismatch", "IndexFailure", "Module", "NonFiniteError",
     "ParseError",
-    "ShapeError", "load", "loads",
+    "ShapeError", "checked", "load", "loads",
 ]  # fmt: skip
 
 

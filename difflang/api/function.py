@@ -94,6 +94,11 @@ class Function:
             given, key = self._given(args, kwargs)
             return self._found(given).interpret(given.leaves, key)
 
+    def run_checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+        """The three numbers of a failure, zeros where there is none, and the value; see `checked`."""
+        given, key = self._given(args, kwargs)
+        return self._found(given).run_checked(given.leaves, key)
+
     def _found(self, given: Given) -> Specialization:
         key = given.key
         found = self._table.found.get(key)

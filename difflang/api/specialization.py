@@ -31,6 +31,7 @@ from difflang.embed.primitive import apply
 from difflang.embed.program import Program, Road, poisoned
 from difflang.ir.evaluate import Says, evaluate
 from difflang.ir.graph import Graph
+from difflang.ops.say import printing
 from difflang.ops.voice import Voice
 from difflang.passes.dce import dce
 from difflang.runtime import trees
@@ -141,20 +142,34 @@ class Specialization:
     def inside(self, arrays: Sequence[Any]) -> list[Any]:
         """The results as a part of a program of JAX, whose transformations go by our rules."""
         converted = [c(x) for c, x in zip(self.executable.converters, arrays, strict=True)]
-        if self.graph.effectful:  # JAX keeps what is said in order by itself
-            return self.executable.inline(converted)
         results = apply(self.within, converted)
         return results[:-1] if self.fails else results
 
     @cached_property
     def within(self) -> Program:
         """The program that JAX's transformations see. A check that fails makes its floats and their derivatives NaN."""
-        graph = self.entry.graph
-        road = Road(lambda graph: self.loaded.finished(graph, self.program.room), self.told)
+        graph = printing(self.entry.graph)
         if not self.fails:
-            return Program(dce(graph.with_results(graph.results[:-WORD])) if self.entry.fails else graph, road)
+            return Program(dce(graph.with_results(graph.results[:-WORD])) if self.entry.fails else graph, self.road)
         graph = guarded(graph)
-        return Program(poisoned(graph, len(graph.results) - 1), road, len(graph.results) - 1)
+        return Program(poisoned(graph, len(graph.results) - 1), self.road, len(graph.results) - 1)
+
+    def run_checked(self, leaves: Sequence[Any], key: Any) -> tuple[list[Any], Any]:
+        """The word of a failure, and the value."""
+        arrays = self.arrays(leaves, key)
+        found = apply(self.bare, [c(x) for c, x in zip(self.executable.converters, arrays, strict=True)])
+        if not self.entry.fails:
+            return [np.int32(0)] * WORD, self.make(iter(found))
+        return found[-WORD:], self.make(iter(found[:-WORD]))
+
+    @cached_property
+    def bare(self) -> Program:
+        """The program with the whole word of a failure, nothing of which is told otherwise."""
+        return Program(printing(self.entry.graph), self.road)
+
+    @cached_property
+    def road(self) -> Road:
+        return Road(lambda graph: self.loaded.finished(graph, self.program.room), self.voice, self.told)
 
     def told(self, number: int) -> None:
         """Say on the error stream that a check failed where nothing can be raised."""

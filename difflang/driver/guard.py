@@ -40,11 +40,15 @@ def explain(session: Session, site: int, full: Callable[[Says], Program], arrays
         heard.setdefault(number, text)
 
     first, second = [int(n) for n in list(full(says)(*arrays))[-NUMBERS:]]
-    found: Site = session.sites[site - 1]
+    return error_of(session.sites[site - 1], first, second, heard.get(site))
+
+
+def error_of(found: Site, first: int, second: int, said: str | None = None) -> DifflangError:
+    """The error that a failed check is, by the numbers that it was about, and its message if it was filled in."""
     if found.room:
         return too_deep(found, first)
     if found.message:
-        message = heard.get(site, found.message)
+        message = said or found.message
         return DifflangError(Diagnostic("DL0901", message, (Label(found.span, "this does not hold"),)))
     room = f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"
     beyond = {FIRST: " or less", LAST: " or more"}.get(first, "")

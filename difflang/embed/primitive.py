@@ -7,12 +7,15 @@ our own rules, to any order. JAX's machinery for rules is used here and nowhere 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import jax
 import jax.core
 import jax.dtypes
+import jax.extend.core
 import numpy as np
+from jax.experimental import io_callback
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
@@ -54,9 +57,17 @@ def varying_alike(arrays: Sequence[Array]) -> list[Array]:
 # ---- what it is, and how it runs
 
 
-def abstract(*avals: Any, program: Program) -> list[Any]:
+def abstract(*avals: Any, program: Program) -> tuple[list[Any], Any]:
+    """The types of its results, and that what it prints is printed in order."""
     varying = frozenset[str]().union(*[getattr(a, "vma", ()) for a in avals])
-    return [shaped(r.type, varying) for r in program.graph.results]
+    effects = printing_effects() if program.graph.effectful else jax.extend.core.no_effects
+    return [shaped(r.type, varying) for r in program.graph.results], effects
+
+
+@cache
+def printing_effects() -> Any:
+    """The effect that JAX gives an ordered callback."""
+    return jax.make_jaxpr(lambda: io_callback(print, None, ordered=True))().effects
 
 
 def shaped(type: Type, varying: frozenset[str] = frozenset()) -> Any:
@@ -78,14 +89,17 @@ def lowered(ctx: Any, *operands: Any, program: Program) -> Any:
     graph, checked = program.finished, program.checked
 
     def inside(*arrays: Array) -> list[Array]:
-        found = Lowering(jax, platform).graph(graph, *arrays)
+        found = Lowering(jax, platform, program.road.says).graph(graph, *arrays)
         if checked is not None:
             reported(program, found[checked])
         return found
 
     with jax.enable_x64(True):
-        plain = [shaped(p.type) for p in graph.params]
-        return mlir.lower_fun(inside)(ctx.replace(avals_in=plain), *operands)
+        plain = ctx.replace(avals_in=[shaped(p.type) for p in graph.params])
+        results = mlir.lower_fun(inside)(plain, *operands)
+    if plain.tokens_out is not None:
+        ctx.set_tokens_out(plain.tokens_out)
+    return results
 
 
 def reported(program: Program, word: Array) -> None:
@@ -209,7 +223,7 @@ def batch(arrays: Sequence[Array], dims: Sequence[Any], *, program: Program) -> 
 
 
 program_p.def_impl(run)
-program_p.def_abstract_eval(abstract)
+program_p.def_effectful_abstract_eval(abstract)
 mlir.register_lowering(program_p, lowered)
 ad.primitive_jvps[program_p] = jvp
 ad.primitive_transposes[program_p] = transpose

@@ -13,19 +13,23 @@ from math import prod
 from typing import Any
 
 from difflang.ir.builder import Builder
+from difflang.ir.evaluate import Says
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import Tensor, Type, stacked
 from difflang.ops.regions import Mask
+from difflang.ops.say import silent
 
 JVP, VJP, MAP = OPS["jvp"], OPS["vjp"], OPS["map"]
 
 
 @dataclass(frozen=True, slots=True)
 class Road:
-    """What the driver lends: the way of a graph to one that is lowered, and who is told the number of a failed check."""
+    """What the driver lends: the way of a graph to one that is lowered, who hears what it prints, and who is told the
+    number of a failed check."""
 
     finish: Callable[[Graph], Graph]
+    says: Says
     report: Callable[[int], None]
 
 
@@ -84,9 +88,10 @@ class Program:
         """Which results have a tangent."""
         return tuple([r.type.tangent is not None for r in self.graph.results])
 
-    def grown(self, build: Callable[[Builder, Graph], Graph], checked: bool, origin: Origin | None = None) -> Program:
-        """The program of another graph, built around this one's."""
-        return Program(build(Builder(), self.graph), self.road, self.checked if checked else None, origin)
+    def grown(self, build: Callable[[Builder, Graph], Graph], first: bool, origin: Origin | None = None) -> Program:
+        """The program of another graph, built around this one's. What is not the `first` run of it says nothing."""
+        graph = self.graph if first else silent(self.graph)
+        return Program(build(Builder(), graph), self.road, self.checked if first else None, origin)
 
     # ---- what JAX's rules ask for
 
