@@ -136,7 +136,7 @@ class Specialization:
         if trees.traced(arrays):
             return self.make(iter(self.inside(arrays)))
         met = self.voice.met
-        results = self.executable(*arrays)
+        results = self.over_devices(arrays) if trees.over_devices(arrays) else self.executable(*arrays)
         return self.value(results, arrays, met)
 
     def inside(self, arrays: Sequence[Any]) -> list[Any]:
@@ -145,14 +145,25 @@ class Specialization:
         results = apply(self.within, converted)
         return results[:-1] if self.fails else results
 
+    def over_devices(self, arrays: Sequence[Any]) -> list[Any]:
+        """The results of arrays that lie on several devices: XLA splits the program as the arrays are split."""
+        return apply(self.whole, [c(x) for c, x in zip(self.executable.converters, arrays, strict=True)])
+
     @cached_property
-    def within(self) -> Program:
-        """The program that JAX's transformations see. A check that fails makes its floats and their derivatives NaN."""
+    def whole(self) -> Program:
+        """What `executable` runs, for wherever its arguments are."""
         graph = printing(self.entry.graph)
         if not self.fails:
             return Program(dce(graph.with_results(graph.results[:-WORD])) if self.entry.fails else graph, self.road)
-        graph = guarded(graph)
-        return Program(poisoned(graph, len(graph.results) - 1), self.road, len(graph.results) - 1)
+        return Program(guarded(graph), self.road)
+
+    @cached_property
+    def within(self) -> Program:
+        """The program that JAX's transformations see. A check that fails makes its floats and their derivatives NaN."""
+        if not self.fails:
+            return self.whole
+        graph, last = self.whole.graph, len(self.whole.graph.results) - 1
+        return Program(poisoned(graph, last), self.road, last)
 
     def run_checked(self, leaves: Sequence[Any], key: Any) -> tuple[list[Any], Any]:
         """The word of a failure, and the value."""

@@ -19,6 +19,7 @@ from jax.experimental import io_callback
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
+from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 
 from difflang.embed.program import Mask, Program, on
 from difflang.ir.evaluate import numpy_dtype
@@ -46,7 +47,7 @@ def as_typed(x: Array, type: Type) -> Array:
 
 def varying_alike(arrays: Sequence[Array]) -> list[Array]:
     """The arrays, inside `shard_map` said to differ along all the axes of the mesh along which any of them does."""
-    axes = [getattr(jax.typeof(x), "vma", frozenset[str]()) for x in arrays]
+    axes = [varying(jax.typeof(x)) for x in arrays]
     union = frozenset[str]().union(*axes)
     return [
         jax.lax.pcast(x, tuple(sorted(union - here)), to="varying") if here != union else x
@@ -54,14 +55,19 @@ def varying_alike(arrays: Sequence[Array]) -> list[Array]:
     ]
 
 
+def varying(aval: Any) -> frozenset[str]:
+    """The axes of a mesh along which a value differs from device to device, inside `shard_map`."""
+    return aval.manual_axis_type.varying
+
+
 # ---- what it is, and how it runs
 
 
 def abstract(*avals: Any, program: Program) -> tuple[list[Any], Any]:
     """The types of its results, and that what it prints is printed in order."""
-    varying = frozenset[str]().union(*[getattr(a, "vma", ()) for a in avals])
+    differs = next((a for a in avals if varying(a)), None)
     effects = printing_effects() if program.graph.effectful else jax.extend.core.no_effects
-    return [shaped(r.type, varying) for r in program.graph.results], effects
+    return [shaped(r.type, differs) for r in program.graph.results], effects
 
 
 @cache
@@ -70,10 +76,15 @@ def printing_effects() -> Any:
     return jax.make_jaxpr(lambda: io_callback(print, None, ordered=True))().effects
 
 
-def shaped(type: Type, varying: frozenset[str] = frozenset()) -> Any:
+def shaped(type: Type, like: Any = None) -> Any:
+    """A type as JAX has it, inside `shard_map` that of a value which differs as another one does."""
     assert isinstance(type, Tensor)
-    aval = jax.core.ShapedArray(type.shape, numpy_dtype(type.dtype))
-    return aval.update(vma=varying) if varying else aval
+    dtype = numpy_dtype(type.dtype)
+    if like is None:
+        return jax.core.ShapedArray(type.shape, dtype)
+    spread = NamedSharding(like.sharding.mesh, PartitionSpec(*[None] * type.rank))
+    kind = ManualAxisType(varying=varying(like))
+    return jax.core.ShapedArray(type.shape, dtype, sharding=spread, manual_axis_type=kind)
 
 
 def run(*arrays: Array, program: Program) -> list[Array]:

@@ -80,6 +80,11 @@ def traced(leaves: Sequence[Any]) -> bool:
     return any(isinstance(x, Tracer) for x in leaves)
 
 
+def over_devices(leaves: Sequence[Any]) -> bool:
+    """Whether any of these lies on several devices."""
+    return any(isinstance(x, jax.Array) and len(x.sharding.device_set) > 1 for x in leaves)
+
+
 def in_trace() -> bool:
     """Whether a JAX transformation is going on that every new value belongs to."""
     return isinstance(jax.numpy.zeros((), np.float32), Tracer)
