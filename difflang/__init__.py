@@ -31,7 +31,14 @@ _HOMES = {
     **dict.fromkeys(
         (
             *("ParseError", "CheckError", "ShapeError", "DTypeError", "DifferentiationError", "DataError"),
-            *("ArgumentError", "IndexFailure", "AssertionFailure", "GradientMismatch", "NonFiniteError", "DifflangWarning"),
+            *(
+                "ArgumentError",
+                "IndexFailure",
+                "AssertionFailure",
+                "GradientMismatch",
+                "NonFiniteError",
+                "DifflangWarning",
+            ),
         ),
         "difflang.base.errors",
     ),
@@ -39,9 +46,8 @@ _HOMES = {
 
 __all__ = [
     "ArgumentError", "AssertionFailure", "CheckError", "DTypeError", "DataError", "DifferentiationError",
-    "DifflangError", "DifflangWarning", "Failure", "Function", "GradientMismatch", "IndexFailure", "Module", "NonFiniteError",
-    "ParseError",
-    "ShapeError", "checked", "load", "loads",
+    "DifflangError", "DifflangWarning", "Failure", "Function", "GradientMismatch", "IndexFailure", "Module",
+    "NonFiniteError", "ParseError", "ShapeError", "checked", "load", "loads",
 ]  # fmt: skip
 
 

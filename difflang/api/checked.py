@@ -65,13 +65,15 @@ class Failure:
             raise error
 
 
-def checked(f: Function) -> Callable[..., tuple[Failure, Any]]:
+def checked(f: object) -> Callable[..., tuple[Failure, Any]]:
     """The function that gives a failure and the result of `f`, and never raises for a check that fails.
 
-    So a failure can be told apart under `jax.jit`, `jax.vmap` and the rest; where there is one, the result means nothing.
+    So a failure can be told under `jax.jit`, `jax.vmap` and the rest; where there is one, the result means nothing.
     """
     if not isinstance(f, Function):
-        raise classified(mistake("DL1207", "`checked` takes a function of the language", help="`difflang.checked(m.f)`"))
+        raise classified(
+            mistake("DL1207", "`checked` takes a function of the language", help="`difflang.checked(m.f)`")
+        )
 
     def call(*args: Any, **kwargs: Any) -> tuple[Failure, Any]:
         with doorway():

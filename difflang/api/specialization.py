@@ -194,7 +194,8 @@ class Specialization:
         """
         while self.fails and (number := self.waiter.item(results.pop())):
             if not self.grows(number):
-                raise explain(self.loaded.checked.session, number, self.explaining(Executable), arrays)
+                here = trees.on_host(arrays) if trees.over_devices(arrays) else arrays
+                raise explain(self.loaded.checked.session, number, self.explaining(Executable), here)
             self.voice.again(met)
             results = self.executable(*arrays)
         self.voice.settle()

@@ -8,10 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["files", "flax", "train"]  # noqa: F822  they are imported when they are asked for
+PARTS = ("files", "flax", "nested", "train")
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name not in __all__:
+    if name not in PARTS:
         raise AttributeError(f"module 'difflang.bridge' has no attribute {name!r}")
     return import_module(f"difflang.bridge.{name}")

@@ -79,5 +79,3 @@ def format_of(path: str | Path) -> str:
     if format not in NAMED:
         raise mistake("DL1207", f"`{path}` is no archive", help="call it `.npz` or `.safetensors`")
     return format
-
-

@@ -15,6 +15,7 @@ from flax import nnx as flax_nnx
 
 from difflang.api.function import Function
 from difflang.base.codes import nearest
+from difflang.base.errors import classified
 from difflang.bridge.nested import Shape, nested, shape_of
 from difflang.check.reports import mistake
 
@@ -54,7 +55,7 @@ def nnx(f: Function, params: str = "params", *, state: str = "", stream: str = "
 
 
 def linen(f: Function, params: str = "params", *, state: str = "", stream: str = "") -> Any:
-    """A class of linen modules that call `f`. `Net(record)` begins with that record, `Net(init)` with one that it draws.
+    """A class of linen modules that call `f`. `Net(record)` begins with that record, `Net(init)` with one it draws.
 
     The arrays are in the collection `params`, in `record`, in dicts under the names of the fields; a `state` is in
     `batch_stats`, and begins with `initial_state`. Keys of a function that draws come from the `stream`.
@@ -109,8 +110,6 @@ def known_parameters(f: Function, params: str, state: str) -> None:
 
 
 def mistake_of(message: str, help: str) -> Exception:
-    from difflang.base.errors import classified
-
     return classified(mistake("DL1207", message, help=help))
 
 

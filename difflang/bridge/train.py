@@ -1,8 +1,8 @@
 """Training with optax: one step as a compiled program, and a loop with progress, checkpoints and metrics.
 
 A loss is a function of parameters, then of a batch: one of the language, or any that JAX takes. Parameters are any
-structure of arrays; what has no derivative, integers and texts, stays as it is. Where a loss or a gradient is not finite
-nothing is updated any more, and the loop ends with an error that says where that came from.
+structure of arrays; what has no derivative, integers and texts, stays as it is. Where a loss or a gradient is not
+finite nothing is updated any more, and the loop ends with an error that says where that came from.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ class Fitted:
 def start(params: Any, optimizer: optax.GradientTransformation, *, key: Any = None) -> State:
     """The state before the first step. A loss that draws needs a `key`, a number or a key; each step has its own."""
     moving, _ = parted(params)
-    words = np.asarray(jax.random.key_data(jax.random.key(key) if isinstance(key, int) else key)) if key is not None else None
+    words = (
+        np.asarray(jax.random.key_data(jax.random.key(key) if isinstance(key, int) else key))
+        if key is not None
+        else None
+    )
     with precision(params):
         loss = np.asarray(np.nan, jax.numpy.result_type(float))
         nothing = [np.bool_(False) for _ in (0, *jax.tree_util.tree_leaves(moving))]
@@ -131,7 +135,9 @@ def fit(
         state = start(params, optimizer, key=key)
         if checkpoint is not None and os.path.exists(checkpoint):
             state = files.load(checkpoint, state)
-        return Loop(loss, step(loss, optimizer), dict(metrics or {}), every, report, checkpoint).run(state, batches, steps)
+        return Loop(loss, step(loss, optimizer), dict(metrics or {}), every, report, checkpoint).run(
+            state, batches, steps
+        )
 
 
 @dataclass(eq=False)

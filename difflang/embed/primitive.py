@@ -6,7 +6,7 @@ our own rules, to any order. JAX's machinery for rules is used here and nowhere 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -95,22 +95,29 @@ def run(*arrays: Array, program: Program) -> list[Array]:
 
 
 def lowered(ctx: Any, *operands: Any, program: Program) -> Any:
-    """The finished graph, each equation at its own source position."""
+    """The finished graph, each equation at its own source position. Within one module it stands once."""
     platform = (ctx.platforms or ctx.module_context.platforms)[0]
+    function = program.once(("function", platform), lambda: traced_once(program, platform))
+    with jax.enable_x64(True):
+        plain = ctx.replace(avals_in=[shaped(p.type) for p in program.graph.params])
+        results = mlir.lower_fun(function)(plain, *operands)
+    if plain.tokens_out is not None:
+        ctx.set_tokens_out(plain.tokens_out)
+    return results
+
+
+def traced_once(program: Program, platform: str) -> Callable[..., list[Array]]:
+    """The finished graph as a function that JAX traces once, however many programs it is a part of."""
     graph, checked = program.finished, program.checked
 
-    def inside(*arrays: Array) -> list[Array]:
+    def function(*arrays: Array) -> list[Array]:
         found = Lowering(jax, platform, program.road.says).graph(graph, *arrays)
         if checked is not None:
             reported(program, found[checked])
         return found
 
-    with jax.enable_x64(True):
-        plain = ctx.replace(avals_in=[shaped(p.type) for p in graph.params])
-        results = mlir.lower_fun(inside)(plain, *operands)
-    if plain.tokens_out is not None:
-        ctx.set_tokens_out(plain.tokens_out)
-    return results
+    function.__name__ = function.__qualname__ = str(program)
+    return jax.jit(function)
 
 
 def reported(program: Program, word: Array) -> None:

@@ -109,7 +109,9 @@ class Program:
 
     def pulled(self, wrt: Mask, arriving: Mask) -> Program:
         """xs, those cotangents of smooth results that are `arriving` -> cotangents of the `wrt` params."""
-        return self.once(("pulled", wrt, arriving), lambda: self.grown(lambda b, f: vjp_graph(b, f, wrt, arriving), False))
+        return self.once(
+            ("pulled", wrt, arriving), lambda: self.grown(lambda b, f: vjp_graph(b, f, wrt, arriving), False)
+        )
 
     def transposed(self, linear: Mask, arriving: Mask) -> Program:
         """The params that are not `linear`, cotangents -> cotangents of the linear params, in which it is linear."""
@@ -118,7 +120,9 @@ class Program:
 
     def mapped(self, batched: Mask, length: int) -> Program:
         """The same for each item of the `batched` params, the results stacked."""
-        return self.once(("mapped", batched, length), lambda: self.grown(lambda b, f: map_graph(b, f, batched, length), True))
+        return self.once(
+            ("mapped", batched, length), lambda: self.grown(lambda b, f: map_graph(b, f, batched, length), True)
+        )
 
     def split(self, active: Mask) -> Split:
         """Value and tangent in two, so that the first half needs no tangents and what it gives is enough for the other.

@@ -34,12 +34,8 @@ fn heron(x: f64[2]) -> f64 {
   y * x[1]
 }
 fn halved(x: f64[2]) -> f64[2] {
-  var y = x
-  while sum(y) < 9 {
-    var z = x
-    while sum(z) > 1 { z = 0.5 * z * x }
-    y = 2 * y + z
-  }
+  var y = 4 * x
+  while sum(y) > 1 { y = 0.5 * y * x }
   y
 }
 fn logistic(x: f64[2]) -> f64 {
@@ -74,12 +70,23 @@ fn gamma_density(x: f64[2]) -> f64 = log_density(Gamma(2.0, 1.5), x[0]) + x[1]^2
 fn area(x: f64[2]) -> f64 = gauss_legendre(|t| exp(-x[0] * t) * x[1], f64(0), 1.0, 5)
 fn filtered(x: f64[2]) -> f64[3] = recursive_filter(x, [f64(1), 0.5], [x[0], 1.0, x[1]])
 fn conjugate(x: f64[2]) -> f64[2] = cg(linear |v| [4 * v[0] + x[0] * v[1], x[0] * v[0] + 5 * v[1]], x, tol = 1e-13)
-fn normed(x: f64[2]) -> f64[3] = layer_norm(Norm(scale = [f64(1), 2, 3], shift = [f64(0), 0, 1]), concat(x, x[..1] * x[1..]))
+fn normed(x: f64[2]) -> f64[3] = layer_norm(Norm([f64(1), 2, 3], [f64(0), 0, 1]), concat(x, x[..1] * x[1..]))
 fn products(x: f64[2]) -> f64 = det(matrix_power([[x[0], 0.3], [0.2, x[1]]], 3))
 fn simplex(x: f64[2]) -> f64[2] = project_simplex(x^2, 1.5)
 """
 NAMES = (
-    *("heron", "halved", "logistic", "branch", "recursion", "pairs", "first_above", "ruled", "complex_part", "looked_up"),
+    *(
+        "heron",
+        "halved",
+        "logistic",
+        "branch",
+        "recursion",
+        "pairs",
+        "first_above",
+        "ruled",
+        "complex_part",
+        "looked_up",
+    ),
     *("implicit", "decay", "interpolated", "entropy", "gamma_density", "area", "filtered", "conjugate", "normed"),
     *("products", "simplex"),
 )
@@ -95,7 +102,9 @@ TRANSFORMS: dict[str, Callable[[Callable[[Array], Array]], Array]] = {
     "hessian": lambda f: jax.hessian(f)(X),
     "vmap": lambda f: jax.vmap(f)(XS),
     "checkpoint": lambda f: jax.grad(lambda x: jnp.sum(jax.checkpoint(f)(x)))(X),
-    "scan": lambda f: jax.grad(lambda x: jax.lax.scan(lambda c, k: (c + jnp.sum(k * f(x)), c), 0.0, jnp.arange(3.0))[0])(X),
+    "scan": lambda f: jax.grad(
+        lambda x: jax.lax.scan(lambda c, k: (c + jnp.sum(k * f(x)), c), 0.0, jnp.arange(3.0))[0]
+    )(X),
     "linearize": lambda f: jax.linearize(f, X)[1](V),
 }
 
