@@ -38,9 +38,9 @@ class Made:
         return self.result[self.place]
 
     def operand(self, number: int) -> Any:
-        """The number that the operand has in that place; None where that is not one number."""
+        """The number that the operand has in that place; None where the result there is made of more than that one."""
         x = self.operands[number]
-        if not isinstance(x, np.ndarray) or x.shape not in ((), self.result.shape):
+        if not isinstance(x, np.ndarray) or (x.shape and not self.eqn.op.elementwise):
             return None
         return x[self.place] if x.shape else x[()]
 

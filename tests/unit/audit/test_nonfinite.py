@@ -126,3 +126,8 @@ def test_the_number_of_runs_grows_with_the_logarithm_of_the_faults(monkeypatch: 
     monkeypatch.setattr(nonfinite.Run, "results", counted)
     made = nonfinite.culprit(graph, np.float64(0))
     assert made is not None and made.eqn is graph.eqns[63] and len(runs) <= 10
+
+
+def test_no_number_of_a_whole_matrix_is_shown_as_the_operand(tmp_path: Any) -> None:
+    result = run("print(cholesky([[1.0, 2.0], [2.0, 1.0]]))\n", tmp_path, "--engine=interpret")
+    assert "cholesky([2, 2]) is nan" in result.stderr
