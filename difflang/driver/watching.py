@@ -10,6 +10,7 @@ import numpy as np
 from difflang.audit.nonfinite import Made, amount, culprit
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import NOWHERE
+from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
 
 WAYS = {
@@ -24,6 +25,9 @@ WAYS = {
 }
 
 
+NOT_AGAIN = "a result is not finite as it was compiled, and computed step by step it is"
+AGAIN = "numbers near the end of their type are too many: scale them, or take f64"
+
 FORMS = {  # how operations are written that are no functions, those of derivatives among them
     "add": "{} + {}",
     "sub": "{} - {}",
@@ -37,12 +41,18 @@ FORMS = {  # how operations are written that are no functions, those of derivati
 
 
 def check(ready: Callable[[], Graph], results: Sequence[Any], arrays: Sequence[Any]) -> None:
-    """Nothing where all results are finite, or only what was given or written down is not. Errors: DL0908."""
+    """Nothing where all results are finite, or only what was given or written down is not. Errors: DL0908.
+
+    Compiled code may add in another order, and go beyond the end of a type where one step after the other does not.
+    """
     if not amount([np.asarray(r) for r in results]):
         return
-    found = culprit(ready(), *[np.asarray(a) for a in arrays])
+    graph, given = ready(), [np.asarray(a) for a in arrays]
+    found = culprit(graph, *given)
     if found is not None:
         raise DifflangError(told(found))
+    if not amount(evaluate(graph, *given)):
+        raise DifflangError(Diagnostic("DL0908", NOT_AGAIN, (), (AGAIN,)))
 
 
 def told(found: Made) -> Diagnostic:

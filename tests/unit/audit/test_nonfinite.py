@@ -9,7 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.audit import nonfinite
+from difflang.base.diagnostics import DifflangError
 from difflang.cli import main
+from difflang.driver.watching import check
+from difflang.ir.parse import from_text
 
 HEAD = "float f64\n"
 IN_THE_FUNCTION = {
@@ -112,8 +115,6 @@ print(f(1.0))
 
 
 def test_the_number_of_runs_grows_with_the_logarithm_of_the_faults(monkeypatch: pytest.MonkeyPatch) -> None:
-    from difflang.ir.parse import from_text
-
     lines = "\n".join(f"  %{i}: f64[] = log %x" for i in range(64))
     graph = from_text(f"graph @f(%x: f64[]) {{\n{lines}\n  yield %63\n}}\n")
     runs: list[nonfinite.Run] = []
@@ -131,3 +132,10 @@ def test_the_number_of_runs_grows_with_the_logarithm_of_the_faults(monkeypatch: 
 def test_no_number_of_a_whole_matrix_is_shown_as_the_operand(tmp_path: Any) -> None:
     result = run("print(cholesky([[1.0, 2.0], [2.0, 1.0]]))\n", tmp_path, "--engine=interpret")
     assert "cholesky([2, 2]) is nan" in result.stderr
+
+
+def test_what_only_compiled_code_makes_is_told_too() -> None:
+    graph = from_text("graph @f(%x: f64[]) {\n  %0: f64[] = add %x, %x\n  yield %0\n}\n")
+    check(lambda: graph, [np.float64(np.inf)], [np.float64(np.inf)])
+    with pytest.raises(DifflangError, match="computed step by step it is"):
+        check(lambda: graph, [np.float64(np.inf)], [np.float64(3.0)])
