@@ -139,3 +139,29 @@ def test_what_only_compiled_code_makes_is_told_too() -> None:
     check(lambda: graph, [np.float64(np.inf)], [np.float64(np.inf)])
     with pytest.raises(DifflangError, match="computed step by step it is"):
         check(lambda: graph, [np.float64(np.inf)], [np.float64(3.0)])
+
+
+def test_a_derivative_that_does_not_exist(tmp_path: Any) -> None:
+    nowhere = "fn f(x: f64) -> f64 { let (u, s, vt) = svd([[x, 0.0], [0.0, x]])\n  sum(u * x) }\nprint(f'(2.0))\n"
+    found = run(nowhere, tmp_path, "--engine=interpret").stderr
+    assert "a derivative that does not exist is nan, and" in found and "f.dfl:2:40" in found
+    assert run("print(sum(where([true, false], nan, 1.0)))\n", tmp_path, "--engine=interpret").exit_code == 0
+
+
+WRONG_INVERSE = """fn push(x: f64, v: f64) -> (f64, f64) {
+  let y = x + 0.1 * v
+  (y, v - 0.1 * sin(y))
+}
+rule push(x, v) by inverse |(x, v)| (x - 0.1 * v, v)
+fn f(x: f64) -> f64 {
+  var (a, b) = (x, x)
+  for i in 0..20 { (a, b) = push(a, b) }
+  a * b
+}
+print(grad(f)(2.0))
+"""
+
+
+def test_an_inverse_that_does_not_lead_back_is_named_as_what_it_may_be(tmp_path: Any) -> None:
+    found = run(WRONG_INVERSE, tmp_path)
+    assert found.exit_code == 3 and "by inverse" in found.stderr
