@@ -83,9 +83,8 @@ class Run:
     def seen(self, eqn: Eqn, operands: list[Any], x: Any) -> Any:
         """A result, noted or replaced where it is worse than what it is made of."""
         array = np.asarray(x)
-        bad = worse(
-            array, [x for v, x in zip(eqn.operands, operands, strict=True) if v not in self.of_rules], self.given
-        )
+        known = [y for v, y in zip(eqn.operands, operands, strict=True) if v not in self.of_rules]
+        bad = worse(array, known, self.given)
         if not bad.any():
             return x
         if self.after is not None and self.time > self.after:
