@@ -60,7 +60,6 @@ def curve(m: Any, data: Any) -> list[float]:
 
 def test_nnx_has_the_same_curve(m: Any, data: Any, curve: list[float]) -> None:
     x, y = data
-    net = bridge.nnx(m.score, params="m")(m.start, rngs=nnx.Rngs(0))
     net = bridge.nnx(m.score, params="m")(m.start(key=0))
     optimizer = nnx.Optimizer(net, optax.adam(0.05), wrt=nnx.Param)
 

@@ -239,6 +239,7 @@ for f in (m.loss, m.steps):
 """
 
 
+@pytest.mark.slow
 def test_arrays_on_eight_devices_and_shard_map() -> None:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     done = subprocess.run(

@@ -16,10 +16,10 @@ import difflang
 Array = Any
 SOURCE = """
 import interp (linear_interp)
-import linalg (cg, matrix_power)
+import linalg (matrix_power)
 import losses (cross_entropy)
 import nn (Norm, layer_norm)
-import ode (midpoint)
+import ode (euler)
 import optim (project_simplex)
 import quad (gauss_legendre)
 import roots (bisect)
@@ -63,13 +63,12 @@ rule ruled(x) {
 fn complex_part(x: f64[2]) -> f64 = abs(exp(complex(x[0], x[1])) + 2)^2
 fn looked_up(x: f64[2]) -> f64 = x[i32(floor(x[0]))] * scale * x[0]
 fn implicit(x: f64[2]) -> f64 = bisect(|a| a - x[1] / 4 * sin(a) - x[0], f64(0), 4.0)
-fn decay(x: f64[2]) -> f64 = midpoint(|t, y| -x[0] * y + sin(x[1] * t), x[1], f64(0), 1.0, steps = 4)
+fn decay(x: f64[2]) -> f64 = euler(|t, y| -x[0] * y + sin(x[1] * t), x[1], f64(0), 1.0, steps = 4)
 fn interpolated(x: f64[2]) -> f64[2] = linear_interp([f64(0.5), 1.7], [0.0, 1.0, 2.0, 4.0], concat(x, x^2))
 fn entropy(x: f64[2]) -> f64[2] = cross_entropy([x, 2 * x^2], [0, 1])
 fn gamma_density(x: f64[2]) -> f64 = log_density(Gamma(2.0, 1.5), x[0]) + x[1]^2
 fn area(x: f64[2]) -> f64 = gauss_legendre(|t| exp(-x[0] * t) * x[1], f64(0), 1.0, 5)
 fn filtered(x: f64[2]) -> f64[3] = recursive_filter(x, [f64(1), 0.5], [x[0], 1.0, x[1]])
-fn conjugate(x: f64[2]) -> f64[2] = cg(linear |v| [4 * v[0] + x[0] * v[1], x[0] * v[0] + 5 * v[1]], x, tol = 1e-13)
 fn normed(x: f64[2]) -> f64[3] = layer_norm(Norm([f64(1), 2, 3], [f64(0), 0, 1]), concat(x, x[..1] * x[1..]))
 fn products(x: f64[2]) -> f64 = det(matrix_power([[x[0], 0.3], [0.2, x[1]]], 3))
 fn simplex(x: f64[2]) -> f64[2] = project_simplex(x^2, 1.5)
@@ -87,7 +86,7 @@ NAMES = (
         "complex_part",
         "looked_up",
     ),
-    *("implicit", "decay", "interpolated", "entropy", "gamma_density", "area", "filtered", "conjugate", "normed"),
+    *("implicit", "decay", "interpolated", "entropy", "gamma_density", "area", "filtered", "normed"),
     *("products", "simplex"),
 )
 X, OTHER, V = np.array([1.3, 0.7]), np.array([0.4, 1.1]), np.array([0.6, -0.9])
