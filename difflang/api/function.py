@@ -40,8 +40,7 @@ class Function:
     """A function of a loaded file. Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays.
 
     Records are given as their dataclass, or as a dict, NamedTuple or dataclass with the same fields, and come back as
-    the dataclass. Under an outer JAX transformation it is a part of that program; a check that fails there makes its
-    float results NaN, since nothing can be raised.
+    the dataclass. In a JAX transformation a check that fails makes its float results NaN; see `checked`.
     """
 
     def __init__(self, loaded: Loaded, type: ClosureType, captured: tuple[Any, ...] = ()) -> None:
@@ -95,7 +94,7 @@ class Function:
             return self._found(given).interpret(given.leaves, key)
 
     def run_checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
-        """The three numbers of a failure, zeros where there is none, and the value; see `checked`."""
+        """The numbers of a failure and the value; see `checked`."""
         given, key = self._given(args, kwargs)
         return self._found(given).run_checked(given.leaves, key)
 
@@ -349,8 +348,7 @@ def may_miss(signature: Signature, parameter: Parameter, named: dict[str, Any]) 
 
 def article(value: object) -> str:
     """What a value is, in words."""
-    name = type(value).__name__
-    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
+    return f"{'an' if (name := type(value).__name__)[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def bytes_in(budget: str | int) -> int:
