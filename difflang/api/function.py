@@ -353,8 +353,7 @@ def article(value: object) -> str:
 
 def bytes_in(budget: str | int) -> int:
     """`"64 MiB"`, or so many bytes."""
-    found = budget if isinstance(budget, int) else amount(budget)
-    if found is None:
+    if (found := budget if isinstance(budget, int) else amount(budget)) is None:
         raise mistake("DL1207", f"{budget!r} is no amount of memory", help='write `"64 MiB"`, or a number of bytes')
     return found
 
