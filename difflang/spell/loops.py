@@ -1,0 +1,381 @@
+"""How loops are spelled: `for` and `while`, what they carry in variables, what they keep by `yield`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.types import History
+from difflang.spell.body import Saved, Speller, Spelled, Steps, array, joined, uses_in
+from difflang.spell.control import item, outer
+from difflang.spell.table import spells
+from difflang.spell.words import ATOM, POSTFIX, Unspelled, Words, name, number, size
+
+WORDS = re.compile(r"[^\W\d]\w*")
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    """A loop as it is being spelled: its equation in parts."""
+
+    speller: Speller
+    eqn: Eqn
+    inner: Speller
+
+    @property
+    def step(self) -> Graph:
+        return self.eqn.regions[0]
+
+    @property
+    def consts(self) -> int:
+        return self.eqn.attrs["consts"]
+
+    @property
+    def carry(self) -> int:
+        return self.eqn.attrs["carry"]
+
+    @property
+    def backwards(self) -> bool:
+        return self.eqn.attrs["reverse"]
+
+    @property
+    def counted(self) -> bool:
+        """Whether it takes a number of steps that is a size."""
+        return self.eqn.attrs["length"] is not None and self.eqn.attrs["exact"]
+
+    @property
+    def xs(self) -> Sequence[Value]:
+        return self.eqn.operands[1 + self.consts + self.carry :]
+
+    @property
+    def x_params(self) -> Sequence[Value]:
+        return self.step.params[1 + self.consts + self.carry :]
+
+    @property
+    def carried(self) -> Sequence[Value]:
+        return self.step.params[1 + self.consts : 1 + self.consts + self.carry]
+
+    @property
+    def index(self) -> Value:
+        return self.step.params[0]
+
+    @property
+    def kept(self) -> list[int]:
+        """Which of what its steps give besides is read."""
+        return [i for i, r in enumerate(self.eqn.results[1 + self.carry :]) if self.speller.uses[r]]
+
+
+@spells("loop")
+def loop(speller: Speller, eqn: Eqn) -> list[Spelled]:
+    at = Loop(speller, eqn, speller.inside())
+    inner = at.inner
+    for p, v in zip(at.step.params[1 : 1 + at.consts], eqn.operands[1 : 1 + at.consts], strict=True):
+        inner.env[p] = outer(speller, v)
+    variables = declared(at)
+    head = heading(at)
+    inner.graph(at.step)
+    results = at.step.results
+    ys = [inner.exact(results[at.carry + i]).text for i in at.kept]
+    tail = assigned(at, variables, results[: at.carry])
+    if ys:
+        inner.say(f"yield {joined(ys)}")
+    counter = step_counter(at)
+    lines = [*head.first, *inner.lines, *tail, *head.last, *counter.last]
+    text = head.text + " {\n" + "\n".join(lines) + "\n}"
+    names = [speller.names.fresh(speller.hinted(eqn.results[1 + at.carry + i]) or "saved") for i in at.kept]
+    if names:
+        speller.say(f"let {joined(names)} = {text}", eqn.span)
+    else:
+        speller.lines.append(text if not speller.note(eqn.span) else f"# {speller.note(eqn.span)}\n{text}")
+    return [counter.steps, *carried_out(at, variables), *yielded(at, names)]
+
+
+def declared(at: Loop) -> list[str]:
+    """A variable for what each step hands on."""
+    found: list[str] = []
+    first = at.eqn.operands[1 + at.consts : 1 + at.consts + at.carry]
+    for param, start, result in zip(at.carried, first, at.eqn.results[1:], strict=False):
+        wanted = at.speller.hinted(result) or at.inner.hinted(param) or "s"
+        text = at.speller.names.fresh(wanted)
+        at.speller.say(f"var {text} = {at.speller.exact(start).text}")
+        at.inner.bound(text, param)
+        found.append(text)
+    return found
+
+
+def assigned(at: Loop, variables: Sequence[str], results: Sequence[Value]) -> list[str]:
+    """The variables at the end of a step. Those that read one another's old values change at once."""
+    inner = at.inner
+    pairs = [(v, inner.exact(r).text) for v, r in zip(variables, results, strict=True)]
+    pairs = [(v, e) for v, e in pairs if v != e]
+    for i, (variable, _) in enumerate(pairs):
+        if any(variable in WORDS.findall(e) for _, e in pairs[i + 1 :]):
+            return [f"({', '.join(v for v, _ in pairs)}) = ({', '.join(e for _, e in pairs)})"]
+    return [update(v, e) for v, e in pairs]
+
+
+def update(variable: str, text: str) -> str:
+    """`x = x + e` as `x += e`."""
+    for op in ("+", "-"):
+        first, sign, rest = text.partition(f" {op} ")
+        if sign and first == variable and not re.search(r" [-+] ", outside(rest)) and not re.search(r"[<>=]| and | or ", outside(rest)):
+            return f"{variable} {op}= {rest}"
+    return f"{variable} = {text}"
+
+
+def outside(text: str) -> str:
+    """A text without what stands in brackets."""
+    depth, found = 0, ""
+    for c in text:
+        depth -= c in ")]}"
+        if not depth:
+            found += c
+        depth += c in "([{"
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How a loop begins, and what stands first and last in its body."""
+
+    text: str
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+
+
+def heading(at: Loop) -> Head:
+    go = at.eqn.regions[1:]
+    uses = uses_in(at.step)
+    reads_index = bool(uses[at.index]) or bool(go and uses_in(go[0])[go[0].params[0]])
+    if at.counted:
+        return along_a_size(at, reads_index)
+    histories = [v for v in at.xs if isinstance(v.type, History) or isinstance(at.speller.env[v], Saved)]
+    if histories or at.backwards:
+        return along_histories(at, reads_index, go)
+    return freely(at, reads_index, go)
+
+
+def along_a_size(at: Loop, reads_index: bool) -> Head:
+    """`for i in 0..n`, arrays read at `i`; from the end, through the arrays turned round."""
+    length = at.eqn.attrs["length"]
+    if not at.backwards:
+        index = at.speller.names.fresh("i")
+        for v, p in zip(at.xs, at.x_params, strict=True):
+            at.inner.env[p] = item(at.speller, sequence(at, v), p, index)
+        at.inner.bound(index, at.index)
+        return Head(f"for {index if reads_index or at.xs else '_'} in 0..{size(length)}")
+    names: list[str] = []
+    through: list[str] = []
+    if reads_index or not at.xs:
+        names.append(at.speller.names.fresh("i"))
+        at.inner.bound(names[0], at.index)
+        through.append(f"reverse(iota({size(length)}))")
+    for v, p in zip(at.xs, at.x_params, strict=True):
+        names.append(at.speller.names.fresh(at.inner.hinted(p) or "x"))
+        at.inner.bound(names[-1], p)
+        through.append(turned_round(at.speller, sequence(at, v)))
+    if len(names) == 1:
+        return Head(f"for {names[0]} in {through[0]}")
+    return Head(f"for ({', '.join(names)}) in zip({', '.join(through)})")
+
+
+def sequence(at: Loop, value: Value) -> Value:
+    if isinstance(at.speller.env[value], Saved):
+        raise Unspelled("a loop of known length that reads what one of unknown length keeps", at.eqn.span)
+    return value
+
+
+def turned_round(speller: Speller, value: Value) -> str:
+    """An array from its end; one that was turned round already, as it was."""
+    text = speller.exact(value).text
+    inner = text.removeprefix("reverse(")
+    if inner != text and WORDS.fullmatch(inner[:-1]):
+        return inner[:-1]
+    return f"reverse({text})"
+
+
+def along_histories(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
+    """Through what another loop kept, step by step. Its length is that of this loop."""
+    if go:
+        raise Unspelled("a loop that ends by a condition and reads what another one kept", at.eqn.span)
+    speller = at.speller
+    limit = speller.env[at.eqn.operands[0]]
+    saved = [speller.env[v] for v in at.xs]
+    found = [s for s in saved if isinstance(s, Saved)]
+    if not found:
+        return backwards_without_histories(at, reads_index)
+    maker = found[0].maker
+    if any(s.maker is not maker for s in found):
+        raise Unspelled("a loop that reads what two others keep", at.eqn.span)
+    if not isinstance(limit, Steps) or limit.maker is not found[0].steps:
+        raise Unspelled("a loop that reads a part of what another one kept", at.eqn.span)
+    first: list[str] = []
+    names: list[str] = []
+    through: list[str] = []
+    for s, p in zip(saved, at.x_params, strict=True):
+        if not isinstance(s, Saved):
+            raise Unspelled("a loop that reads an array and what another loop kept side by side", at.eqn.span)
+        names.append(speller.names.fresh(at.inner.hinted(p) or "x"))
+        at.inner.bound(names[-1], p)
+        through.append(f"reverse({s.text})" if at.backwards != s.turned else s.text)
+    last: tuple[str, ...] = ()
+    if reads_index:
+        index = speller.names.fresh("i")
+        last = counting(at, index, limit, first)
+    head = names[0] if len(names) == 1 else f"({', '.join(names)})"
+    over = through[0] if len(through) == 1 else f"zip({', '.join(through)})"
+    return Head(f"for {head} in {over}", tuple(first), last)
+
+
+def counting(at: Loop, index: str, limit: Steps, first: list[str]) -> tuple[str, ...]:
+    """A number for each step, from the end if the loop goes there."""
+    at.inner.bound(index, at.index)
+    if not at.backwards:
+        at.speller.say(f"var {index} = 0")
+        return (f"{index} += 1",)
+    if limit.words is None:
+        raise Unspelled("a loop from the end whose steps are numbered", at.eqn.span)
+    at.speller.say(f"var {index} = {limit.words.text}")
+    first.append(f"{index} -= 1")
+    return ()
+
+
+def backwards_without_histories(at: Loop, reads_index: bool) -> Head:
+    """Steps from the last to the first that read nothing but their number."""
+    limit = at.speller.words(at.eqn.operands[0])
+    if at.xs:
+        raise Unspelled("a loop of a length that only the run knows, through an array from its end", at.eqn.span)
+    if not reads_index:
+        return Head(f"for _ in 0..{limit.text}")
+    step, index = at.speller.names.fresh("k"), at.speller.names.fresh("i")
+    at.inner.bound(index, at.index)
+    return Head(f"for {step} in 0..{limit.at(6)}", (f"let {index} = {limit.at(6)} - 1 - {step}",))
+
+
+def freely(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
+    """Forwards, so many steps as a number or a condition says."""
+    speller = at.speller
+    limit = speller.env[at.eqn.operands[0]]
+    endless = isinstance(limit, Words) and limit.text.startswith("-") and bool(go)
+    index = speller.names.fresh("i") if reads_index or at.xs else "_"
+    if index != "_":
+        at.inner.bound(index, at.index)
+    for v, p in zip(at.xs, at.x_params, strict=True):
+        speller.unchecked[0] = True
+        at.inner.env[p] = item(speller, v, p, index)
+    first, condition = condition_of(at, go[0]) if go else ([], "")
+    if endless:
+        if index != "_":
+            speller.say(f"var {index} = 0")
+        last = (f"{index} += 1",) if index != "_" else ()
+        whole = condition if not first else "{\n" + "\n".join([*first, condition]) + "\n}"
+        return Head(f"while {whole}", (), last)
+    over = limit_text(at, limit)
+    stop = [*first, f"if not ({condition}) {{ break }}"] if go else []
+    return Head(f"for {index} in 0..{over}", tuple(stop))
+
+
+def limit_text(at: Loop, limit: Spelled) -> str:
+    if isinstance(limit, Steps):
+        if limit.words is None:
+            raise Unspelled("a loop that takes as many steps as another one", at.eqn.span)
+        return limit.words.at(6)
+    if not isinstance(limit, Words):
+        raise Unspelled("a loop of such a length", at.eqn.span)
+    return limit.at(6)
+
+
+def condition_of(at: Loop, go: Graph) -> tuple[list[str], str]:
+    """The statements before a condition, and the condition."""
+    inner = at.speller.inside()
+    known = at.step.params[: 1 + at.consts + at.carry]
+    for p, v in zip(go.params, known, strict=True):
+        if v in at.inner.env:
+            inner.env[p] = at.inner.env[v]
+    inner.graph(go)
+    return inner.lines, inner.words(go.results[0]).text
+
+
+# ---- What it gives
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """How many steps the loop took, and what counts them."""
+
+    steps: Spelled
+    last: tuple[str, ...] = ()
+
+
+def step_counter(at: Loop) -> Counter:
+    """The number of steps, counted only where it is read by more than loops through what this one keeps."""
+    count = at.eqn.results[0]
+    length = at.eqn.attrs["length"]
+    if at.counted:
+        words = number(length, array(count))
+        return Counter(Steps(at.eqn, words))
+    limit = at.speller.env[at.eqn.operands[0]]
+    if isinstance(limit, Steps):
+        return Counter(limit)
+    if len(at.eqn.regions) == 1 and isinstance(limit, Words):
+        return Counter(Steps(at.eqn, limit))
+    if not counts(at):
+        return Counter(Steps(at.eqn, None))
+    text = at.speller.names.fresh("steps")
+    at.speller.say(f"var {text} = 0")
+    return Counter(Steps(at.eqn, name(text, array(count))), (f"{text} += 1",))
+
+
+def counts(at: Loop) -> bool:
+    """Whether the number of its steps is read by name."""
+    return at.eqn.results[0] in at.speller.numbered
+
+
+def numbered(graph: Graph) -> set[Value]:
+    """The numbers of steps that are read by more than loops which go through what was kept in them."""
+    found = set(graph.results)
+    for eqn in graph.eqns:
+        found.update(eqn.operands[1:] if goes_through(eqn) else eqn.operands)
+    return found
+
+
+def goes_through(eqn: Eqn) -> bool:
+    """Whether an equation is a loop that reads something at each step, and not the number of that step."""
+    if eqn.op.name != "loop":
+        return False
+    step = eqn.regions[0]
+    return len(eqn.operands) > 1 + eqn.attrs["consts"] + eqn.attrs["carry"] and not uses_in(step)[step.params[0]]
+
+
+def carried_out(at: Loop, variables: Sequence[str]) -> list[Spelled]:
+    return [name(v, array(r)) for v, r in zip(variables, at.eqn.results[1:], strict=False)]
+
+
+def yielded(at: Loop, names: Sequence[str]) -> list[Spelled]:
+    """What the steps gave besides: arrays where their number is a size, else what loops alone read."""
+    found: list[Spelled] = []
+    left = iter(names)
+    for i, result in enumerate(at.eqn.results[1 + at.carry :]):
+        if i not in at.kept:
+            found.append(Words("_", ATOM, (), array(at.eqn.results[0]).dtype))
+            continue
+        text, item_type = next(left), at.step.results[at.carry + i].type
+        if isinstance(item_type, History):
+            raise Unspelled("a loop within a loop, both of a length that only the run knows", at.eqn.span)
+        if not at.counted:
+            found.append(Saved(text, item_type, at.eqn, origin(at), at.backwards))
+            continue
+        shape = (at.eqn.attrs["length"], *item_type.shape)
+        if at.backwards:
+            found.append(Words(f"reverse({text})", POSTFIX, shape, item_type.dtype))
+        else:
+            found.append(Words(text, ATOM, shape, item_type.dtype))
+    return found
+
+
+def origin(at: Loop) -> object:
+    """The loop whose number of steps this one has."""
+    limit = at.speller.env[at.eqn.operands[0]]
+    return limit.maker if isinstance(limit, Steps) else at.eqn
