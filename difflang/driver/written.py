@@ -81,7 +81,7 @@ class Written:
 
     def names(self) -> Names:
         """The names that nothing new is called by: those of the language and of the program."""
-        used = {*BUILTINS, *TRANSFORMS, *DTYPES, *tables().lexis.keywords, self.name, "pi", "e", "inf", "nan"}
+        used = {*BUILTINS, *TRANSFORMS, *DTYPES, *tables().lexis.words.values(), *tables().lexis.words, self.name, "pi", "e", "inf", "nan"}
         used |= {a.name for a in self.arguments} | {r.name for a in self.arguments for r in records_in(a.type)}
         for argument in self.arguments:
             for leaf in leaf_types(argument.type):
