@@ -69,6 +69,7 @@ def push(
         for y, dy in zip(eqn.results, dys, strict=True):
             if dy is not None:
                 dot[y] = checked(eqn, dy, y)
+                dy.called_after(y)
     return [env[r] for r in graph.results], [dot.get(r) for r in graph.results]
 
 

@@ -71,6 +71,9 @@ def pull(
     for eqn in reversed(backwards):
         builder.span = eqn.span
         arriving = [found.take(r) for r in eqn.results]
+        for result, ct in zip(eqn.results, arriving, strict=True):
+            if ct is not None:
+                ct.called_after(result)
         if not any(ct is not None for ct in arriving):
             continue
         part = eqn.op.window(eqn) if eqn.op.window is not None else None

@@ -27,10 +27,11 @@ from difflang.driver.program import Checked, loaded
 from difflang.driver.specs import declared_arguments, sizes_of
 from difflang.driver.written import Written
 from difflang.elaborate.context import Session
+from difflang.elaborate.names import nodes
 from difflang.elaborate.signatures import is_dim
 from difflang.ir import dims
 from difflang.ir.dims import UnknownSize
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Graph, inner_first
 from difflang.ops.say import printing
 from difflang.passes.flatten import flatten
 from difflang.passes.hinted import hinted
@@ -80,7 +81,7 @@ def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
     asked = Asked(checked, decl, options)
     try:
         entry = asked.entry()
-        graph = simplified(entry.graph)
+        graph = simplified(entry.graph, names_of_lets(checked, entry.graph))
         return Written(checked, decl, asked.name, asked.arguments, entry, graph, asked.wanted).text()
     except Undecided:
         raise sizes_decide(decl, asked.names) from None
@@ -266,12 +267,31 @@ def refuse_sums(decl: tree.Fn, type: LangType) -> None:
 # ---- The graph
 
 
-def simplified(graph: Graph) -> Graph:
+def names_of_lets(checked: Checked, graph: Graph) -> dict[Span, str]:
+    """What the program calls the values of its expressions: the names of `let`s and of what is assigned to."""
+    sources = {e.span.source for g in inner_first(graph)[0] for e in g.eqns if e.span}
+    modules = [*checked.module.reached(), *([checked.module.prelude] if checked.module.prelude else [])]
+    found: dict[Span, str] = {}
+    for module in [m for m in modules if m.source in sources]:
+        for node in [n for decl in module.fns.values() for n in nodes(decl)]:
+            match node:
+                case tree.Let(pattern=tree.NamePattern(name=name), value=value):
+                    found[value.span] = name
+                case tree.Var(pattern=tree.NamePattern(name=name), value=value):
+                    found[value.span] = name
+                case tree.Assign(target=tree.Name(id=name), value=value):
+                    found[value.span] = name
+                case _:
+                    pass
+    return found
+
+
+def simplified(graph: Graph, names: Mapping[Span, str]) -> Graph:
     """The graph without derivative equations, as it reads best."""
     graph = printing(graph)
     freely = as_histories(graph)
     graph = sized(graph if freely is None else freely, dims.name)
-    return readable(flatten(differentiate(tidied(hinted(graph)))))
+    return readable(flatten(differentiate(tidied(hinted(graph, names)))))
 
 
-__all__ = ["MODES", "USAGE", "Options", "Span", "derive", "derive_of"]
+__all__ = ["MODES", "USAGE", "Options", "derive", "derive_of"]

@@ -51,7 +51,8 @@ class Affine:
 def affine(value: Value, made: Made, depth: int = DEPTH) -> Affine | None:
     """How an array of integers goes on along its axes, if it does so evenly and no integer on the way wraps around."""
     eqn = made.get(value)
-    if eqn is None or depth == 0 or tensor(value).dtype not in INDICES or 0 in tensor(value).shape:
+    shape = tensor(value).shape
+    if eqn is None or depth == 0 or tensor(value).dtype not in INDICES or not all(isinstance(n, int) and n for n in shape):
         return None
     rule = RULES.get(eqn.op.name)
     inner = [affine(v, made, depth - 1) for v in eqn.operands] if rule is not None else []

@@ -166,6 +166,11 @@ def several(axes: Sequence[int]) -> str:
 @spells("concat")
 def concat(speller: Speller, eqn: Eqn) -> list[Words]:
     axis, type = eqn.attrs["axis"], array(eqn.results[0])
+    numbers = [speller.words(v) for v in eqn.operands]
+    if axis == 0 and type.rank == 1 and all(array(v).shape == (1,) for v in eqn.operands):
+        if all(w.shape == () for w in numbers):
+            listed = ", ".join(w.text for w in agreed(numbers))
+            return [Words(f"[{listed}]", ATOM, type.shape, type.dtype)]
     parts = [speller.exact(v) for v in eqn.operands]
     if len(parts) == 1:
         return parts
@@ -409,9 +414,15 @@ def update(speller: Speller, eqn: Eqn) -> list[Words]:
     value, new, *starts = eqn.operands
     type = array(value)
     ranges = windows(speller, starts, array(new).shape, type.shape)
+    change = speller.words(new)
+    if change.shape == ():  # a number goes to every place, and a range of one place is that place
+        ones = [n == 1 and ".." in r and r != ".." for n, r in zip(array(new).shape, ranges, strict=True)]
+        ranges = [r.partition("..")[0] if one else r for one, r in zip(ones, ranges, strict=True)]
+    else:
+        change = speller.exact(new)
     text = copied(speller, eqn, value)
     speller.unchecked[0] = True
-    speller.say(f"{text}[{', '.join(ranges)}] = {speller.exact(new).text}", eqn.span)
+    speller.say(f"{text}[{', '.join(trimmed(ranges))}] = {change.text}", eqn.span)
     return [Words(text, ATOM, type.shape, type.dtype)]
 
 
@@ -424,65 +435,57 @@ def copied(speller: Speller, eqn: Eqn, value: Value) -> str:
 
 @spells("gather")
 def gather(speller: Speller, eqn: Eqn) -> list[Words]:
+    """`x[i, j]`; the axes of the places stand where they are written, in the graph they come first."""
     value, *indices = eqn.operands
     axes, type = eqn.attrs["axes"], array(eqn.results[0])
     x = speller.exact(value)
     where = [integer(speller.exact(i)) for i in indices]
-    rank = array(indices[0]).rank
+    rank, before = array(indices[0]).rank, leading(axes)
     speller.unchecked[0] = True
-    if rank == 0 or (axes == tuple(range(len(axes))) and len(axes) == 1):
-        subscripts = [".."] * len(x.shape)
-        for axis, place in zip(axes, where, strict=True):
-            subscripts[axis] = place.text
-        return [Words(f"{x.at(POSTFIX)}[{', '.join(trimmed(subscripts))}]", POSTFIX, type.shape, type.dtype)]
-    return [looked_up(speller, eqn, type)]
+    text = f"{x.at(POSTFIX)}[{', '.join(trimmed(placed(where, axes, len(x.shape))))}]"
+    if rank and before:
+        order = (*range(before, before + rank), *range(before), *range(before + rank, type.rank))
+        text = f"transpose({text}, axes = {order})"
+    return [Words(text, POSTFIX, type.shape, type.dtype)]
 
 
 def integer(x: Words) -> Words:
+    """An index as the language wants it."""
     return x if x.dtype is I32 else called("i32", x, shape=x.shape, dtype=I32)
 
 
-def looked_up(speller: Speller, eqn: Eqn, type: Tensor) -> Words:
-    """What several arrays of places pick: a comprehension over the places and the axes that are left."""
-    value, *indices = eqn.operands
-    axes = eqn.attrs["axes"]
-    x = speller.atom(value, whole=True)
-    where = [integer(speller.atom(i, whole=True)) for i in indices]
-    rank = array(indices[0]).rank
-    names = [speller.names.fresh(n) for n in ("i", "j", "k", "l", "p", "q")[: type.rank]]
-    if len(names) != type.rank:
-        raise Unspelled("an array of so many axes")
-    outer = [f"{n} in 0..{size(d)}" for n, d in zip(names, type.shape, strict=True)]
-    at = f"[{', '.join(names[:rank])}]"
-    rest = iter(names[rank:])
-    subscripts = [
-        f"{where[axes.index(a)].at(POSTFIX)}{at}" if a in axes else next(rest) for a in range(len(x.shape))
-    ]
-    speller.names.used.difference_update(names)
-    return Words(f"[for {', '.join(outer)} => {x.text}[{', '.join(subscripts)}]]", ATOM, type.shape, type.dtype)
+def leading(axes: Sequence[int]) -> int:
+    """How many axes stand before those that are indexed. Errors: Unspelled where others stand between."""
+    if list(axes) != list(range(axes[0], axes[0] + len(axes))):
+        raise Unspelled("places along axes that do not stand side by side")
+    return axes[0]
 
 
-@spells("scatter", "scatter_add", "scatter_max", "scatter_min")
+def placed(where: Sequence[Words], axes: Sequence[int], rank: int) -> list[str]:
+    """Subscripts with the places along their axes."""
+    subscripts = [".."] * rank
+    for axis, place in zip(axes, where, strict=True):
+        subscripts[axis] = place.text
+    return subscripts
+
+
+UPDATES = {"scatter": "=", "scatter_add": "+=", "scatter_max": "max=", "scatter_min": "min="}
+
+
+@spells(*UPDATES)
 def scatter(speller: Speller, eqn: Eqn) -> list[Words]:
     value, new, *indices = eqn.operands
     axes, type = eqn.attrs["axes"], array(value)
-    rank = array(indices[0]).rank
+    rank, before = array(indices[0]).rank, leading(axes)
     where = [integer(speller.exact(i)) for i in indices]
-    if rank > 0 and axes != (0,):
-        return [scattered_one_by_one(speller, eqn)]
-    subscripts = [".."] * type.rank
-    for axis, place in zip(axes, where, strict=True):
-        subscripts[axis] = place.text
-    op = {"scatter": "", "scatter_add": "+", "scatter_max": "max", "scatter_min": "min"}[eqn.op.name]
+    change = speller.words(new)
+    if rank and before:
+        order = (*range(rank, rank + before), *range(rank), *range(rank + before, array(new).rank))
+        change = called("transpose", speller.exact(new), shape=(), dtype=type.dtype, more=f"axes = {order}")
+    elif change.shape:
+        change = speller.exact(new)
     text = copied(speller, eqn, value)
     speller.unchecked[0] = True
-    sign = f"{op} =" if op in ("max", "min") else f"{op}="
-    speller.say(f"{text}[{', '.join(trimmed(subscripts))}] {sign.replace(' ', '')} {speller.exact(new).text}", eqn.span)
+    subscripts = trimmed(placed(where, axes, type.rank))
+    speller.say(f"{text}[{', '.join(subscripts)}] {UPDATES[eqn.op.name]} {change.text}", eqn.span)
     return [Words(text, ATOM, type.shape, type.dtype)]
-
-
-def scattered_one_by_one(speller: Speller, eqn: Eqn) -> Words:
-    """Writes at places that several arrays name: a loop over these."""
-    raise Unspelled("writes at places that several arrays name")
-
-

@@ -76,12 +76,15 @@ class Speller:
     lines: list[str] = field(default_factory=list[str])
     uses: Counter[Value] = field(default_factory=Counter[Value])
     at: Span = NOWHERE
+    last: Eqn | None = None
+    results: tuple[Value, ...] = ()
+    nested: bool = False  # whether it writes a region
     numbered: set[Value] = field(default_factory=set[Value])  # counts of steps that are read by name
     unchecked: list[bool] = field(default_factory=lambda: [False])  # whether something indexes without a check
 
     def inside(self) -> Speller:
         """A speller for a region: it knows nothing of what is outside but the names."""
-        return Speller(self.names, self.note, self.hints, unchecked=self.unchecked)
+        return Speller(self.names, self.note, self.hints, unchecked=self.unchecked, nested=True)
 
     # ---- a graph
 
@@ -91,6 +94,7 @@ class Speller:
 
         from difflang.spell.loops import numbered
 
+        self.last, self.results = graph.eqns[-1] if graph.eqns else None, graph.results
         self.uses, self.numbered = uses_in(graph), numbered(graph)
         for eqn in graph.eqns:
             self.at = eqn.span
@@ -105,9 +109,15 @@ class Speller:
         """The words themselves where they may stand in a larger expression, else a name for them."""
         if words.atomic or eqn.op.name == "const" or not self.uses[result]:
             return words
+        if self.ends(eqn, result):
+            return words
         if self.uses[result] == 1 and len(words.text) <= LONGEST and not self.hinted(result):
             return words
         return self.let(result, words, eqn.span)
+
+    def ends(self, eqn: Eqn, result: Value) -> bool:
+        """Whether it is all that a block gives, and made last: then it needs no name."""
+        return self.nested and self.last is eqn and self.results == (result,) and self.uses[result] == 1
 
     def hinted(self, value: Value) -> str:
         """The user's name for a value, if there is one."""

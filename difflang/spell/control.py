@@ -59,6 +59,8 @@ def outer(speller: Speller, value: Value) -> Spelled:
 
 def bound(speller: Speller, eqn: Eqn, text: str) -> list[Words]:
     """A statement that names the results of a larger expression."""
+    if len(eqn.results) == 1 and speller.ends(eqn, eqn.results[0]):
+        return [Words(text, ATOM, array(eqn.results[0]).shape, array(eqn.results[0]).dtype)]
     used = [r for r in eqn.results if speller.uses[r]]
     names = names_for(speller, used)
     if len(eqn.results) == 1 and names:

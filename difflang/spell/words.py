@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.types import BOOL, I32, DType, Tensor
@@ -100,6 +102,8 @@ def exact(words: Words, type: Tensor) -> Words:
     words = settled(words)
     if words.shape == type.shape:
         return words
+    if words.shape == () and type.shape == (1,):
+        return Words(f"[{words.text}]", ATOM, type.shape, type.dtype)
     missing = type.rank - len(words.shape)
     if words.shape == type.shape[missing:]:
         return called("fill", shape=type.shape, dtype=type.dtype, more=f"{listed(type.shape)}, {words.text}")
@@ -132,7 +136,7 @@ def number(value: object, type: Tensor) -> Words:
 
 
 def real_number(value: float, dtype: DType) -> Words:
-    text = float_text(value)
+    text = float_text(float(str(np.float32(value))) if dtype.bits < 64 else value)
     return Words(text, MINUS if text.startswith("-") else ATOM, (), dtype, says=False)
 
 

@@ -15,6 +15,7 @@ from difflang.driver import program
 from difflang.driver.check_grad import chosen_entry, found_arrays
 from difflang.driver.derive import Asked, Options, derive_of
 from difflang.driver.engine import Engine
+from difflang.driver.guard import NUMBERS
 from difflang.driver.entry import Entry, elaborated
 from difflang.driver.pipeline import finished
 from difflang.driver.program import Checked
@@ -75,7 +76,8 @@ def held(checked: Checked, decl: tree.Fn, options: Options, seed: int = 0) -> He
     (written,) = again.module.fns.values()
     told = {n: v for n, v in numbers(checked, decl).items() if n not in options.told}
     session = Session()
-    entry, arguments = chosen_entry(session, again, written, {n: v for n, v in told.items() if n in sizes_of(again.module, written)})
+    sizes = {n: v for n, v in told.items() if n in sizes_of(again.module, written)}
+    entry, arguments = chosen_entry(session, again, written, sizes)
     arrays = found_arrays(session, written, entry, arguments, [], seed)
     direct = Asked(checked, decl, replace(options, told={**told, **options.told})).entry()
     found, due = results(entry, arrays), results(direct, arrays)
@@ -89,7 +91,7 @@ def held(checked: Checked, decl: tree.Fn, options: Options, seed: int = 0) -> He
 
 def results(entry: Entry, arrays: list[np.ndarray]) -> list[np.ndarray]:
     found = [np.asarray(x) for x in evaluate(finished(entry.graph), *arrays)]
-    return found[:-1] if entry.fails else found
+    return found[: -1 - NUMBERS] if entry.fails else found
 
 
 def operations(graph: Graph) -> int:
