@@ -18,6 +18,7 @@ from difflang.base.codes import all_nearest
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.cli.checkup import doctor
+from difflang.cli.deriving import derive
 from difflang.cli.documenting import doc
 from difflang.cli.explaining import explain
 from difflang.cli.formatting import fmt
@@ -32,6 +33,7 @@ from difflang.cli.shared import (
     budget,
     checked_program,
     full_traceback,
+    pairs_of,
     report,
     reported,
     search_path,
@@ -269,13 +271,5 @@ def info(
         click.echo(json.dumps(data, indent=2) if as_json else "\n\n".join(map(str, found)))
 
 
-def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
-    """`NAME=...` in its two parts."""
-    pairs = [t.partition("=") for t in told]
-    if wrong := [t for t, (name, _, value) in zip(told, pairs, strict=True) if not name.isidentifier() or not value]:
-        raise click.BadParameter(f"{wrong[0]!r} is not NAME={what}", param_hint=option)
-    return {name: value for name, _, value in pairs}
-
-
-for command in (test, bench, fmt, explain, repl, trace, doc, new, doctor, completions):
+for command in (test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions):
     main.add_command(command)

@@ -28,10 +28,10 @@ from difflang.driver.specs import declared_arguments, sizes_of
 from difflang.driver.written import Written
 from difflang.elaborate.context import Session
 from difflang.elaborate.names import nodes
-from difflang.elaborate.signatures import is_dim
 from difflang.ir import dims
 from difflang.ir.dims import UnknownSize
 from difflang.ir.graph import Graph, inner_first
+from difflang.ir.types import Tensor
 from difflang.ops.say import printing
 from difflang.passes.flatten import flatten
 from difflang.passes.hinted import hinted
@@ -44,6 +44,7 @@ from difflang.syntax.parse import parse
 
 Mode = Literal["grad", "jvp", "vjp", "hvp"]
 MODES: tuple[Mode, ...] = ("grad", "jvp", "vjp", "hvp")
+OPEN = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0336"}  # what checked with sizes that are names
 MOST = 4  # the highest order: each about triples what there is to read
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 
@@ -65,13 +66,46 @@ def derive(checked: Checked, path: Path | None, entry: str | None, options: Opti
     Errors: DL0802 for what has no spelling; as `emit` for what is asked wrongly.
     """
     loaded(checked, path, Engine("interpret"), options.words)
+    return derive_of(checked, the_one(checked, entry), options)
+
+
+def the_one(checked: Checked, entry: str | None) -> tree.Fn:
+    """The function that is asked for. Errors: DL0201, DL0401, DL1207."""
     decls = [d for d in entries(checked, entry) if not d.host or entry is not None]
     if not decls:
         raise mistake("DL0401", "there is no function in this file", help="put what is to be differentiated into a `fn`")
     if len(decls) > 1:
         names = ", ".join(d.name for d in decls)
         raise mistake("DL1207", "one function is derived at a time", help=f"say `FILE:{decls[0].name}`; it has {names}")
-    return derive_of(checked, decls[0], options)
+    return decls[0]
+
+
+def formulas(checked: Checked, path: Path | None, entry: str | None, options: Options, *, latex: bool = False) -> str:
+    """The derivative of a function of numbers as formulas, one a line. Errors: as `derive`."""
+    from difflang.spell import formula
+
+    loaded(checked, path, Engine("interpret"), options.words)
+    decl = the_one(checked, entry)
+    asked = Asked(checked, decl, options)
+    try:
+        found = asked.entry()
+        graph = simplified(found.graph, {})
+        names = {p: p.hint for p in graph.params}
+        texts = formula.formulas(graph, names)[: len(leaf_types(found.type))]
+        texts = [formula.latex(t) if latex else t for t in texts]
+    except Unspelled as error:
+        raise unspelled(decl, error) from None
+    heads = [partial_of(decl, w, latex=latex) for w in asked.wanted]
+    return "".join(f"{head} = {text}\n" for head, text in zip(heads, texts, strict=False))
+
+
+def partial_of(decl: tree.Fn, wanted: str, *, latex: bool) -> str:
+    """What stands before the equals sign: `d_x`, or a fraction of differentials."""
+    from difflang.spell.formula import name_in_latex
+
+    if not latex or not wanted.startswith("d_"):
+        return wanted or decl.name
+    return rf"\frac{{\partial {name_in_latex(decl.name)}}}{{\partial {name_in_latex(wanted[2:])}}}"
 
 
 def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
@@ -83,6 +117,10 @@ def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
         entry = asked.entry()
         graph = simplified(entry.graph, names_of_lets(checked, entry.graph))
         return Written(checked, decl, asked.name, asked.arguments, entry, graph, asked.wanted).text()
+    except DifflangError as error:
+        if asked.names and {d.code for d in error.diagnostics} <= OPEN:
+            raise sizes_decide(decl, asked.names) from None
+        raise
     except Undecided:
         raise sizes_decide(decl, asked.names) from None
     except UnknownSize as error:
@@ -147,9 +185,6 @@ class Asked:
         bound: dict[str, Binding] = {n: dims.name(n) for n in self.names}
         bound |= {s: () for s in any_shapes(decl)}
         bound |= {g.name: module.default_float for g in decl.generics if g.name not in told and g.bound is not None}
-        for param in decl.params:
-            if param.type is not None and is_dim(param.type) and param.name not in told:
-                raise sizes_decide(decl, [param.name], f"`{param.name}`")
         arguments = declared_arguments(module, decl, told, bound)
         for argument, param in zip(arguments, decl.params, strict=False):
             refuse(decl, param, argument.type)
@@ -223,10 +258,14 @@ class Asked:
             ClosureType(FnCode(self.decl, self.checked.module), ()), self.arguments,
         )  # fmt: skip
         refuse_sums(self.decl, plain.type)
+        real = isinstance(plain.type, Tensor) and plain.type.dtype.is_float
         wanted = self.wanted
         (ct,) = self.more([self.decl.name], [plain.type]).split(", ")
         self.wanted = ("", *wanted)
         call = f"vjp[{which}]({self.decl.name})({given})"
+        if real:  # what an operator does at once is called after the program's own values
+            value, inner = f"{self.decl.name}({given})", f"sum({self.decl.name}({given}) * {ct})"
+            return f"fn derivative({given}, {ct}) = ({value}, grad[{which}](|{given}| {inner})({given}))"
         return f"fn derivative({given}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Source, Span
-from difflang.check.types import LangType, RecordType, TupleType, leaf_types, show_type
+from difflang.check.modules import Global
+from difflang.check.types import LangType, RecordType, TupleType, leaf_types, show_type, tangent_type
 from difflang.driver.entry import Argument, Entry
 from difflang.driver.program import Checked, check
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
@@ -60,14 +61,20 @@ class Written:
         source = module.source.name
         lines.append(f"# The derivative of `{self.decl.name}`, {source} line {self.decl.name_span.position[0]}.")
         found: dict[tree.Record, None] = {}
-        for type in [a.type for a in self.arguments] + [self.entry.type]:
+        for type in [a.type for a in self.arguments] + [t for _, t in self.known()] + [self.entry.type]:
             for record in records_in(type):
                 found.setdefault(record)
         lines += [record_text(r) for r in found]
         return "\n".join(lines) + "\n\n"
 
     def params(self) -> str:
-        return ", ".join(f"{a.name}: {show_type(a.type)}" for a in self.arguments)
+        taken = [(a.name, "dim" if a.size is not None else show_type(a.type)) for a in self.arguments]
+        taken += [(g.name, show_type(type)) for g, type in self.known()]
+        return ", ".join(f"{name}: {type}" for name, type in taken)
+
+    def known(self) -> list[tuple[Global, LangType]]:
+        """The values of the file that it uses: they become parameters."""
+        return [(g, g.var.type) for g in self.entry.globals if g.var is not None]
 
     def note(self, span: Span) -> str:
         """The line that a statement comes from."""
@@ -82,7 +89,7 @@ class Written:
     def names(self) -> Names:
         """The names that nothing new is called by: those of the language and of the program."""
         used = {*BUILTINS, *TRANSFORMS, *DTYPES, *tables().lexis.words.values(), *tables().lexis.words, self.name, "pi", "e", "inf", "nan"}
-        used |= {a.name for a in self.arguments} | {r.name for a in self.arguments for r in records_in(a.type)}
+        used |= {g.name for g, _ in self.known()} | {a.name for a in self.arguments} | {r.name for a in self.arguments for r in records_in(a.type)}
         for argument in self.arguments:
             for leaf in leaf_types(argument.type):
                 used |= {n for d in leaf.shape for n in names(d)}
@@ -98,12 +105,13 @@ class Written:
             texts = self.parts(speller, argument.type, argument.name)
             for text, type in zip(texts, leaf_types(argument.type), strict=True):
                 speller.env[next(values)] = name(text, type)
-        left = list(values)
         if self.entry.random:
             raise Unspelled("it draws random numbers", self.decl.name_span, "pass what it draws in")
-        if left:
-            used = ", ".join(f"`{g.name}`" for g in self.entry.globals)
-            raise Unspelled(f"it uses {used} of the file", self.decl.name_span, "pass it as an argument")
+        for known, type in self.known():
+            if any(a.name == known.name for a in self.arguments):
+                raise Unspelled(f"it uses two values called `{known.name}`", self.decl.name_span, "rename one")
+            for text, leaf in zip(self.parts(speller, type, known.name), leaf_types(type), strict=True):
+                speller.env[next(values)] = name(text, leaf)
 
     def parts(self, speller: Speller, type: LangType, text: str) -> list[str]:
         """What the arrays in an argument are called."""
@@ -171,27 +179,23 @@ def as_tuple(type: LangType) -> LangType:
     return type
 
 
-def built(type: LangType, leaf: object, given: Sequence[Argument]) -> str:
-    """A value of that type: tuples as such, a change of a record by the fields that differ from none."""
-    assert callable(leaf)
+def built(type: LangType, leaf: Callable[[], Words], given: Sequence[Argument], like: str = "") -> str:
+    """A value of that type: tuples as such, a change of a record by the fields that differ from none.
+
+    `like` is a value of the program whose change it is.
+    """
     match type:
         case TupleType(items=items):
-            if not items:
-                return "()"
-            return f"({', '.join(built(t, leaf, given) for t in items)})"
-        case RecordType(tangent=True):
-            fields = [f"{n} = {built(t, leaf, given)}" for n, t in zip(type.names, type.fields, strict=True)]
-            like = point_like(type, given)
-            return f"zeros_like({like}) with ({', '.join(fields)})"
-        case RecordType():
-            fields = [f"{n} = {built(t, leaf, given)}" for n, t in zip(type.names, type.fields, strict=True)]
-            return f"{type.decl.name}({', '.join(fields)})"
+            return f"({', '.join([built(t, leaf, given) for t in items])})"
+        case RecordType(tangent=tangent):
+            like = like or (point_like(type, given) if tangent else "")
+            pairs = zip(type.names, type.fields, strict=True)
+            fields = ", ".join([f"{n} = {built(t, leaf, given, f'{like}.{n}' if like else '')}" for n, t in pairs])
+            return f"zeros_like({like}) with ({fields})" if tangent else f"{type.decl.name}({fields})"
         case _:
             if len(leaf_types(type)) != 1:
                 raise Unspelled(f"a result of type {show_type(type)}")
-            words = leaf()
-            assert isinstance(words, Words)
-            return words.text
+            return leaf().text
 
 
 def point_like(type: RecordType, given: Sequence[Argument]) -> str:
@@ -200,7 +204,7 @@ def point_like(type: RecordType, given: Sequence[Argument]) -> str:
     while todo:
         text, found = todo.pop(0)
         if isinstance(found, RecordType):
-            if found.decl is type.decl and not found.tangent:
+            if not found.tangent and tangent_type(found) == type:
                 return text
             todo += [(f"{text}.{n}", t) for n, t in zip(found.names, found.fields, strict=True)]
     raise Unspelled(f"a change of a {type.decl.name} that is no argument")

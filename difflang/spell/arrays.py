@@ -205,7 +205,16 @@ def pad(speller: Speller, eqn: Eqn) -> list[Words]:
     value, filler = eqn.operands
     low, high, interior = eqn.attrs["low"], eqn.attrs["high"], eqn.attrs["interior"]
     x, type = speller.exact(value), array(eqn.results[0])
-    if any(interior) or any(isinstance(n, int) and n < 0 for n in (*low, *high)):
+    if any(isinstance(n, int) and n < 0 for n in (*low, *high)) and not any(interior):
+        ranges = [
+            written_range(max(-a, 0) if isinstance(a, int) else 0, n + min(b, 0) if isinstance(b, int) else n, 1, n)
+            for a, b, n in zip(low, high, array(value).shape, strict=True)
+        ]
+        x = taken(x, ranges, ())
+        low, high = ([max(n, 0) if isinstance(n, int) else n for n in side] for side in (low, high))
+        if not any((*low, *high)):
+            return [Words(x.text, POSTFIX, type.shape, x.dtype)]
+    if any(interior):
         return [scattered(speller, x, speller.words(filler), array(value).shape, low, high, interior, type)]
     more = f"{sizes_of(low)}, {sizes_of(high)}"
     with_value = speller.words(filler)

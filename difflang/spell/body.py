@@ -78,6 +78,7 @@ class Speller:
     at: Span = NOWHERE
     last: Eqn | None = None
     results: tuple[Value, ...] = ()
+    formula: bool = False  # whether everything is one expression
     nested: bool = False  # whether it writes a region
     numbered: set[Value] = field(default_factory=set[Value])  # counts of steps that are read by name
     unchecked: list[bool] = field(default_factory=lambda: [False])  # whether something indexes without a check
@@ -153,7 +154,7 @@ class Speller:
     def atom(self, value: Value, *, whole: bool = False) -> Words:
         """A value as a name, so that it may be written more than once."""
         words = self.exact(value) if whole else self.words(value)
-        if not words.atomic:
+        if not words.atomic and not self.formula:
             words = self.let(value, words, self.at)
             self.env[value] = words
         return words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 from difflang.ir.graph import Eqn
@@ -25,6 +26,7 @@ from difflang.spell.words import (
     called,
     infix,
     settled,
+    with_text,
 )
 
 NAMED = (
@@ -51,11 +53,20 @@ def function(speller: Speller, eqn: Eqn) -> list[Words]:
 def operator(speller: Speller, eqn: Eqn) -> list[Words]:
     op, level = OPERATORS[eqn.op.name]
     left, right = [speller.words(v) for v in eqn.operands]
-    if eqn.op.name == "add" and right.text.startswith("-") and right.level == MINUS and left.says:
-        return [infix("-", SUM, left, Words(right.text[1:], POWER, right.shape, right.dtype, right.says))]
-    if eqn.op.name == "add" and left.text.startswith("-") and left.level == MINUS and right.says:
-        return [infix("-", SUM, right, Words(left.text[1:], POWER, left.shape, left.dtype, left.says))]
+    if eqn.op.name in ("add", "sub"):
+        sign = "-" if eqn.op.name == "add" else "+"
+        if (turned := without_sign(right)) is not None:
+            return [infix(sign, SUM, left, turned)]
+        if sign == "-" and (turned := without_sign(left)) is not None:
+            return [infix("-", SUM, right, turned)]
     return [infix(op, level, left, right)]
+
+
+def without_sign(x: Words) -> Words | None:
+    """`-a * b` as `a * b`, from which it differs in its sign alone; None for what has no sign in front."""
+    if not x.text.startswith("-") or x.level not in (MINUS, PRODUCT) or re.search(r"//|%|@", x.text):
+        return None
+    return with_text(x, x.text[1:], POWER if x.level == MINUS else PRODUCT)
 
 
 @spells(*COMPARISONS)
