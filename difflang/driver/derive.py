@@ -15,11 +15,10 @@ from typing import Literal
 from difflang.ad.differentiate import differentiate
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
-from difflang.check.annotations import Annotations, Binding
-from difflang.check.closures import FnCode
+from difflang.check.annotations import Binding
+from difflang.check.closures import FnCode, Wrt
 from difflang.check.reports import Undecided, mistake
 from difflang.check.types import ClosureType, FnType, LangType, RecordType, SumType, VariantType, leaf_types, show_type
-from difflang.check.unify import Unifier
 from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, Entry, elaborated
@@ -33,6 +32,7 @@ from difflang.ir.dims import UnknownSize
 from difflang.ir.graph import Graph, inner_first
 from difflang.ir.types import Tensor
 from difflang.ops.say import printing
+from difflang.passes.abreast import abreast
 from difflang.passes.flatten import flatten
 from difflang.passes.hinted import hinted
 from difflang.passes.optimize import readable, tidied
@@ -73,7 +73,9 @@ def the_one(checked: Checked, entry: str | None) -> tree.Fn:
     """The function that is asked for. Errors: DL0201, DL0401, DL1207."""
     decls = [d for d in entries(checked, entry) if not d.host or entry is not None]
     if not decls:
-        raise mistake("DL0401", "there is no function in this file", help="put what is to be differentiated into a `fn`")
+        raise mistake(
+            "DL0401", "there is no function in this file", help="put what is to be differentiated into a `fn`"
+        )
     if len(decls) > 1:
         names = ", ".join(d.name for d in decls)
         raise mistake("DL1207", "one function is derived at a time", help=f"say `FILE:{decls[0].name}`; it has {names}")
@@ -143,7 +145,9 @@ def unspelled(decl: tree.Fn, error: Unspelled) -> DifflangError:
     if not inside or not labels:
         labels.append(Label(decl.name_span, "in the derivative of this function"))
     way = error.way or f"`grad({decl.name})` computes it all the same"
-    return DifflangError(Diagnostic("DL0802", f"a derivative that is not written down: {error.what}", tuple(labels), (way,)))
+    return DifflangError(
+        Diagnostic("DL0802", f"a derivative that is not written down: {error.what}", tuple(labels), (way,))
+    )
 
 
 # ---- What is asked
@@ -183,7 +187,7 @@ class Asked:
         sizes = sizes_of(module, decl)
         self.names = tuple([n for n in sizes if n not in told])
         bound: dict[str, Binding] = {n: dims.name(n) for n in self.names}
-        bound |= {s: () for s in any_shapes(decl)}
+        bound |= dict.fromkeys(any_shapes(decl), ())
         bound |= {g.name: module.default_float for g in decl.generics if g.name not in told and g.bound is not None}
         arguments = declared_arguments(module, decl, told, bound)
         for argument, param in zip(arguments, decl.params, strict=False):
@@ -198,8 +202,9 @@ class Asked:
         if not wrt:
             raise mistake("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
         places = [place(decl, w) for w in wrt]
-        paths = [".".join([decl.params[p[0]].name if isinstance(p[0], int) else p[0], *p[1:]]) for p in places]
+        paths = [path_of(decl, p) for p in places]
         given, which = ", ".join(names), ", ".join(paths)
+        params = ", ".join(f"{a.name}: dim" if a.size is not None else a.name for a in self.arguments)
         self.wanted = tuple([f"d_{p.replace('.', '_')}" for p in paths])
         if options.order > 1:
             self.refuse_order(paths)
@@ -208,12 +213,12 @@ class Asked:
             case "grad":
                 for _ in range(options.order):
                     f = f"grad[{which}]({f})"
-                return f"fn derivative({given}) = {f}({given})"
+                return f"fn derivative({params}) = {f}({given})"
             case "jvp" | "hvp":
                 tangents = self.more(paths, [self.type_at(p) for p in paths])
-                return f"fn derivative({given}, {tangents}) = {options.mode}[{which}]({f})({given}, {tangents})"
+                return f"fn derivative({params}, {tangents}) = {options.mode}[{which}]({f})({given}, {tangents})"
             case "vjp":
-                return self.pullback(given, which)
+                return self.pullback(params, given, paths)
 
     def refuse_order(self, paths: Sequence[str]) -> None:
         """Errors: DL0802 for a higher derivative of what is no number, DL1207 for one that is too high."""
@@ -251,22 +256,30 @@ class Asked:
         self.wanted = ("", *[f"d_{self.decl.name}"])
         return ", ".join(texts)
 
-    def pullback(self, given: str, which: str) -> str:
-        """The value and the cotangent of the arguments, from a cotangent of the value."""
-        plain = elaborated(
-            Session(), self.checked.module, self.decl.name,
-            ClosureType(FnCode(self.decl, self.checked.module), ()), self.arguments,
-        )  # fmt: skip
-        refuse_sums(self.decl, plain.type)
-        real = isinstance(plain.type, Tensor) and plain.type.dtype.is_float
-        wanted = self.wanted
-        (ct,) = self.more([self.decl.name], [plain.type]).split(", ")
+    def pullback(self, params: str, given: str, paths: Sequence[str]) -> str:
+        """The value and the cotangent of the arguments, from a cotangent of the value.
+
+        What is differentiated at once keeps the names of the program's values, so of a real result it is a gradient.
+        """
+        f, module = self.decl.name, self.checked.module
+        function = ClosureType(FnCode(self.decl, module), ())
+        plain = elaborated(Session(), module, f, function, self.arguments).type
+        refuse_sums(self.decl, plain)
+        wanted, which = self.wanted, ", ".join(paths)
+        (ct,) = self.more([f], [plain]).split(", ")
         self.wanted = ("", *wanted)
-        call = f"vjp[{which}]({self.decl.name})({given})"
-        if real:  # what an operator does at once is called after the program's own values
-            value, inner = f"{self.decl.name}({given})", f"sum({self.decl.name}({given}) * {ct})"
-            return f"fn derivative({given}, {ct}) = ({value}, grad[{which}](|{given}| {inner})({given}))"
-        return f"fn derivative({given}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
+        if isinstance(plain, Tensor) and plain.dtype.is_float:
+            open_ = ", ".join(dict.fromkeys(p.partition(".")[0] for p in paths))
+            inner = f"grad[{which}](|{open_}| sum({f}({given}) * {ct}))({open_})"
+            return f"fn derivative({params}, {ct}) = ({f}({given}), {inner})"
+        call = f"vjp[{which}]({f})({given})"
+        return f"fn derivative({params}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
+
+
+def path_of(decl: tree.Fn, place: Wrt) -> str:
+    """A parameter, or a field in it, by name."""
+    first, *fields = place
+    return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
 
 
 def any_shapes(decl: tree.Fn) -> list[str]:
@@ -330,7 +343,7 @@ def simplified(graph: Graph, names: Mapping[Span, str]) -> Graph:
     graph = printing(graph)
     freely = as_histories(graph)
     graph = sized(graph if freely is None else freely, dims.name)
-    return readable(flatten(differentiate(tidied(hinted(graph, names)))))
+    return abreast(readable(flatten(differentiate(tidied(hinted(graph, names))))))
 
 
 __all__ = ["MODES", "USAGE", "Options", "derive", "derive_of"]

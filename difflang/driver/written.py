@@ -88,8 +88,23 @@ class Written:
 
     def names(self) -> Names:
         """The names that nothing new is called by: those of the language and of the program."""
-        used = {*BUILTINS, *TRANSFORMS, *DTYPES, *tables().lexis.words.values(), *tables().lexis.words, self.name, "pi", "e", "inf", "nan"}
-        used |= {g.name for g, _ in self.known()} | {a.name for a in self.arguments} | {r.name for a in self.arguments for r in records_in(a.type)}
+        used = {
+            *BUILTINS,
+            *TRANSFORMS,
+            *DTYPES,
+            *tables().lexis.words.values(),
+            *tables().lexis.words,
+            self.name,
+            "pi",
+            "e",
+            "inf",
+            "nan",
+        }
+        used |= (
+            {g.name for g, _ in self.known()}
+            | {a.name for a in self.arguments}
+            | {r.name for a in self.arguments for r in records_in(a.type)}
+        )
         for argument in self.arguments:
             for leaf in leaf_types(argument.type):
                 used |= {n for d in leaf.shape for n in names(d)}
@@ -227,5 +242,3 @@ def records_in(type: LangType) -> Iterator[tree.Record]:
 
 def record_text(record: tree.Record) -> str:
     return record.span.text.removeprefix("pub ")
-
-

@@ -23,6 +23,8 @@ def flattened(graph: Graph, done: dict[Graph, Graph]) -> Graph:
         eqn = old.renamed(to) if to else old
         if eqn.regions:
             eqn = eqn.with_regions([done[r] for r in eqn.regions])
+        if eqn.op.plain is not None:  # its derivative has been taken, and nothing is undone where it is read
+            eqn = eqn.op.plain(eqn, False)
         if is_call(eqn) or runs_apart(eqn):
             found = spliced(eqn.regions[0], eqn.operands, eqns)
             to.update(zip(eqn.results, found, strict=False))

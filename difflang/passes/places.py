@@ -52,7 +52,12 @@ def affine(value: Value, made: Made, depth: int = DEPTH) -> Affine | None:
     """How an array of integers goes on along its axes, if it does so evenly and no integer on the way wraps around."""
     eqn = made.get(value)
     shape = tensor(value).shape
-    if eqn is None or depth == 0 or tensor(value).dtype not in INDICES or not all(isinstance(n, int) and n for n in shape):
+    if (
+        eqn is None
+        or depth == 0
+        or tensor(value).dtype not in INDICES
+        or not all(isinstance(n, int) and n for n in shape)
+    ):
         return None
     rule = RULES.get(eqn.op.name)
     inner = [affine(v, made, depth - 1) for v in eqn.operands] if rule is not None else []

@@ -91,9 +91,8 @@ class Speller:
 
     def graph(self, graph: Graph) -> None:
         """Write all statements of a graph whose params are known. What is used once may be left in `env`."""
-        from difflang.spell.table import spelling
-
         from difflang.spell.loops import numbered
+        from difflang.spell.table import spelling
 
         self.last, self.results = graph.eqns[-1] if graph.eqns else None, graph.results
         self.uses, self.numbered = uses_in(graph), numbered(graph)
@@ -112,7 +111,8 @@ class Speller:
             return words
         if self.ends(eqn, result):
             return words
-        if self.uses[result] == 1 and len(words.text) <= LONGEST and not self.hinted(result):
+        handed_on = self.nested and result in self.results  # it is called there as what it becomes
+        if self.uses[result] == 1 and len(words.text) <= LONGEST and (handed_on or not self.hinted(result)):
             return words
         return self.let(result, words, eqn.span)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import History
-from difflang.spell.body import Speller, Spelled, array, joined
+from difflang.spell.body import Spelled, Speller, array, joined
 from difflang.spell.table import spells
 from difflang.spell.words import ATOM, POSTFIX, Unspelled, Words, name, size
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 
 from difflang.ir.graph import Eqn
 from difflang.ir.types import BOOL
@@ -29,11 +28,11 @@ from difflang.spell.words import (
     with_text,
 )
 
-NAMED = (
-    "abs sign floor ceil round trunc sqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh asinh "
-    "acosh atanh sigmoid relu softplus gelu erf erfc erfinv gamma lgamma digamma isnan isinf isfinite bit_not popcount "
-    "real imag conj atan2 hypot xlogy bit_and bit_or bit_xor shift_left shift_right max min stop complex"
-).split()
+NAMED = """
+abs sign floor ceil round trunc sqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
+atanh sigmoid relu softplus gelu erf erfc erfinv gamma lgamma digamma isnan isinf isfinite bit_not popcount real imag
+conj atan2 hypot xlogy bit_and bit_or bit_xor shift_left shift_right max min stop complex
+""".split()  # noqa: SIM905 - words are read more easily so
 OPERATORS = {
     "add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT), "div": ("/", PRODUCT),
     "floor_div": ("//", PRODUCT), "rem": ("%", PRODUCT), "logical_and": ("and", AND), "logical_or": ("or", OR),
@@ -171,5 +170,3 @@ def exp_of_difference(speller: Speller, eqn: Eqn) -> list[Words]:
     x, y = [speller.words(v) for v in eqn.operands]
     inner = infix("-", SUM, x, y)
     return [called("exp", inner, shape=inner.shape, dtype=inner.dtype)]
-
-

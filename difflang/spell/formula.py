@@ -60,12 +60,11 @@ def written(speller: Speller, eqn: Eqn) -> list[Words]:
 # ---- LaTeX
 
 FUNCTIONS = {
-    **{n: rf"\{n}" for n in "sin cos tan sinh cosh tanh exp log max min".split()},
+    **{n: rf"\{n}" for n in ["sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "max", "min"]},
     "asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan", "gamma": r"\Gamma", "digamma": r"\psi",
 }  # fmt: skip
-GREEK = set(
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega".split()
-)
+GREEK = """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega
+""".split()  # noqa: SIM905 - words are read more easily so
 
 
 def latex(expression: str) -> str:

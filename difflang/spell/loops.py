@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import History
-from difflang.spell.body import Saved, Speller, Spelled, Steps, array, joined, uses_in
+from difflang.spell.body import Saved, Spelled, Speller, Steps, array, joined, uses_in
 from difflang.spell.control import item, outer
 from difflang.spell.table import spells
 from difflang.spell.words import ATOM, POSTFIX, Unspelled, Words, name, number, size
@@ -120,7 +120,12 @@ def update(variable: str, text: str) -> str:
     """`x = x + e` as `x += e`."""
     for op in ("+", "-"):
         first, sign, rest = text.partition(f" {op} ")
-        if sign and first == variable and not re.search(r" [-+] ", outside(rest)) and not re.search(r"[<>=]| and | or ", outside(rest)):
+        if (
+            sign
+            and first == variable
+            and not re.search(r" [-+] ", outside(rest))
+            and not re.search(r"[<>=]| and | or ", outside(rest))
+        ):
             return f"{variable} {op}= {rest}"
     return f"{variable} = {text}"
 
@@ -357,7 +362,7 @@ def yielded(at: Loop, names: Sequence[str]) -> list[Spelled]:
     """What the steps gave besides: arrays where their number is a size, else what loops alone read."""
     found: list[Spelled] = []
     left = iter(names)
-    for i, result in enumerate(at.eqn.results[1 + at.carry :]):
+    for i in range(len(at.eqn.results) - 1 - at.carry):
         if i not in at.kept:
             found.append(Words("_", ATOM, (), array(at.eqn.results[0]).dtype))
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflang.ir.graph import Eqn
 from difflang.spell.body import Speller, array
 from difflang.spell.table import spells
-from difflang.spell.words import Words, called, name
+from difflang.spell.words import Unspelled, Words, called, name
 
 RESULTS = {"lu": "p l u", "qr": "q r", "slogdet": "sign log_det", "eigh": "w v", "svd": "u s vt"}
 
@@ -19,11 +19,10 @@ def function(speller: Speller, eqn: Eqn) -> list[Words]:
 @spells("expm")
 def exponential(speller: Speller, eqn: Eqn) -> list[Words]:
     """Of the derivative of a matrix exponential, a block of the exponential of a larger matrix."""
-    from difflang.spell.words import Unspelled
-
     if len(eqn.operands) > 1:
         raise Unspelled("the derivative of the matrix exponential has no name in the language")
-    return function(speller, eqn)
+    (x,), type = [speller.exact(v) for v in eqn.operands], array(eqn.results[0])
+    return [called(eqn.op.name, x, shape=type.shape, dtype=type.dtype)]
 
 
 @spells(*RESULTS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from difflang.ir.graph import Eqn
-from difflang.spell.body import Speller, Spelled
+from difflang.spell.body import Spelled, Speller
 from difflang.spell.words import Unspelled
 
 Rule = Callable[[Speller, Eqn], Sequence[Spelled]]
@@ -40,7 +40,9 @@ UNSPELLED = {
     "add_history": "a sum of what two loops keep step by step has no spelling",
     "empty_history": "a loop that reads what no loop kept has no spelling",
     **dict.fromkeys(("jvp", "vjp", "jet"), "a derivative within is taken before anything is spelled"),
-    **dict.fromkeys(("ruled", "again", "solved", "invertible"), "rules have done their work before anything is spelled"),
+    **dict.fromkeys(
+        ("ruled", "again", "solved", "invertible"), "rules have done their work before anything is spelled"
+    ),
     "checkpoint": "what is computed again has done its work before anything is spelled",
     "call": "calls are written out before anything is spelled",
     **dict.fromkeys(("to_host", "to_device"), "where a number lies is no part of a program"),
@@ -66,6 +68,18 @@ def spelling(eqn: Eqn) -> Rule:
 
 
 # They register their rules here.
-from difflang.spell import arrays, control, elementwise, loops, matrices  # noqa: E402
+from difflang.spell import arrays, control, elementwise, loops, matrices, places, products  # noqa: E402
 
-__all__ = ["SPELLINGS", "UNSPELLED", "arrays", "control", "elementwise", "loops", "matrices", "spelling", "spells"]
+__all__ = [
+    "SPELLINGS",
+    "UNSPELLED",
+    "arrays",
+    "control",
+    "elementwise",
+    "loops",
+    "matrices",
+    "places",
+    "products",
+    "spelling",
+    "spells",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -117,7 +118,7 @@ def listed(shape: Shape) -> str:
     return ", ".join(map(size, shape))
 
 
-def number(value: object, type: Tensor) -> Words:
+def number(value: Any, type: Tensor) -> Words:
     """A number as written, which stands for an array full of it."""
     dtype = type.dtype
     if dtype is BOOL:
@@ -128,11 +129,11 @@ def number(value: object, type: Tensor) -> Words:
             return Words(text, ATOM if text.isidentifier() else SUM, (), dtype)
         return Words(f"{dtype}({text})", POSTFIX, (), dtype)
     if dtype.is_complex:
-        return complex_number(complex(value), dtype)  # pyright: ignore[reportArgumentType]  a number, as its type is
+        return complex_number(complex(value), dtype)
     if dtype.is_integer:
-        whole = int(value)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
+        whole = int(value)
         return Words(str(whole), ATOM if whole >= 0 else MINUS, (), dtype, dtype is I32)
-    return real_number(float(value), dtype)  # pyright: ignore[reportArgumentType]
+    return real_number(float(value), dtype)
 
 
 def real_number(value: float, dtype: DType) -> Words:

@@ -15,8 +15,8 @@ from difflang.driver import program
 from difflang.driver.check_grad import chosen_entry, found_arrays
 from difflang.driver.derive import Asked, Options, derive_of
 from difflang.driver.engine import Engine
-from difflang.driver.guard import NUMBERS
 from difflang.driver.entry import Entry, elaborated
+from difflang.driver.guard import NUMBERS
 from difflang.driver.pipeline import finished
 from difflang.driver.program import Checked
 from difflang.driver.specs import sizes_of
@@ -39,7 +39,7 @@ class Held:
 
 def checked_file(path: Path) -> Checked:
     """A file, its top-level values at hand."""
-    checked = program.check(Source(str(path), path.read_text(encoding="utf-8")), None, path)
+    checked = program.check(Source(str(path), path.read_text(encoding="utf-8")), "f64", path)
     program.loaded(checked, path, Engine("interpret"))
     return checked
 
@@ -83,7 +83,7 @@ def held(checked: Checked, decl: tree.Fn, options: Options, seed: int = 0) -> He
     found, due = results(entry, arrays), results(direct, arrays)
     assert len(found) == len(due), text
     for a, b in zip(found, due, strict=True):
-        close = 2e-5 if b.dtype in (np.float32, np.complex64) else 1e-9
+        close = 2e-5 if b.dtype.name in ("float32", "complex64") else 1e-9
         np.testing.assert_allclose(a, b, rtol=close, atol=close * (1.0 + float(np.max(np.abs(b), initial=0.0))))
     primal, _ = chosen_entry(Session(), checked, decl, {**told, **options.told})
     return Held(text, operations(finished(entry.graph)) / max(1, operations(finished(primal.graph))))
@@ -96,6 +96,13 @@ def results(entry: Entry, arrays: list[np.ndarray]) -> list[np.ndarray]:
 
 def operations(graph: Graph) -> int:
     return sum(e.op.name not in FREE for g in inner_first(graph)[0] for e in g.eqns)
+
+
+def twice(found: Held) -> Held:
+    """The derivative of a derivative, both as text. Errors: as `held`."""
+    again = checked_text(found.text)
+    (written,) = again.module.fns.values()
+    return held(again, written, suitable(again, written))
 
 
 def outcome(checked: Checked, decl: tree.Fn, told: dict[str, str] | None = None) -> tuple[str, str]:
