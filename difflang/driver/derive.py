@@ -118,7 +118,7 @@ def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
     try:
         entry = asked.entry()
         graph = simplified(entry.graph, names_of_lets(checked, entry.graph))
-        return Written(checked, decl, asked.name, asked.arguments, entry, graph, asked.wanted).text()
+        return Written(checked, decl, asked.name, asked.arguments, entry, graph, asked.wanted, asked.what).text()
     except DifflangError as error:
         if asked.names and {d.code for d in error.diagnostics} <= OPEN:
             raise sizes_decide(decl, asked.names) from None
@@ -163,6 +163,7 @@ class Asked:
     arguments: tuple[Argument, ...] = ()
     names: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()  # what the parts of the result are called
+    inputs: str = ""  # in what it is taken
 
     def entry(self) -> Entry:
         """The graph of the derivative. Errors: DL1210, DL0403, DL04."""
@@ -180,6 +181,18 @@ class Asked:
         mode, order = self.options.mode, self.options.order
         head = {"grad": "d" if order == 1 else f"d{order}"}.get(mode, mode)
         return f"{head}_{self.decl.name}"
+
+    @property
+    def what(self) -> str:
+        """The derivative in words."""
+        order = self.options.order
+        kinds = {
+            "grad": "The gradient" if order == 1 else f"Derivative number {order}",
+            "jvp": "The value and the change along a tangent",
+            "vjp": "The value and the pullback of a cotangent",
+            "hvp": "The product of the Hessian and a tangent",
+        }
+        return f"{kinds[self.options.mode]} of `{self.decl.name}` in {self.inputs}"
 
     def taken(self) -> tuple[Argument, ...]:
         """The arguments, with names for the sizes that nobody told."""
@@ -206,6 +219,7 @@ class Asked:
         given, which = ", ".join(names), ", ".join(paths)
         params = ", ".join(f"{a.name}: dim" if a.size is not None else a.name for a in self.arguments)
         self.wanted = tuple([f"d_{p.replace('.', '_')}" for p in paths])
+        self.inputs = ", ".join([f"`{p}`" for p in paths])
         if options.order > 1:
             self.refuse_order(paths)
         f = decl.name

@@ -36,6 +36,7 @@ class Written:
     entry: Entry
     graph: Graph
     wanted: Sequence[str]  # what the parts of the result are called
+    what: str  # a line that says what this is
 
     def text(self) -> str:
         """The program. Errors: Unspelled."""
@@ -55,11 +56,10 @@ class Written:
     # ---- what stands around it
 
     def preface(self) -> str:
-        """The default float, a line that says what this is, and the records."""
+        """The default float, what this is, and the records."""
         module = self.checked.module
         lines = [f"float {module.default_float}"] if module.default_float.name != "f32" else []
-        source = module.source.name
-        lines.append(f"# The derivative of `{self.decl.name}`, {source} line {self.decl.name_span.position[0]}.")
+        lines.append(f"# {self.what}: {module.source.name}, line {self.decl.name_span.position[0]}.")
         found: dict[tree.Record, None] = {}
         for type in [a.type for a in self.arguments] + [t for _, t in self.known()] + [self.entry.type]:
             for record in records_in(type):

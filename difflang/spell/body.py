@@ -16,6 +16,7 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import History, Tensor, Type
 from difflang.spell.words import Unspelled, Words, exact, name, settled
 
+FREE = ("const", "iota")  # numbers as written, and positions: they are what they are, however often
 LONGEST = 56  # characters of an expression within another
 WORD = re.compile(r"[^\W\d]\w*")
 
@@ -107,7 +108,7 @@ class Speller:
 
     def kept(self, eqn: Eqn, result: Value, words: Words) -> Words:
         """The words themselves where they may stand in a larger expression, else a name for them."""
-        if words.atomic or eqn.op.name == "const" or not self.uses[result]:
+        if words.atomic or eqn.op.name in FREE or not self.uses[result]:
             return words
         if self.ends(eqn, result):
             return words

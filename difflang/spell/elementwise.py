@@ -119,6 +119,8 @@ def choice(speller: Speller, eqn: Eqn) -> list[Words]:
 @spells("clamp")
 def clamp(speller: Speller, eqn: Eqn) -> list[Words]:
     low, x, high = agreed([speller.words(v) for v in eqn.operands])
+    if len(x.shape) == 1 and x.text == f"iota({x.shape[0]})" and (low.text, high.text) == ("0", str(x.shape[0] - 1)):
+        return [x]
     return [called("clamp", x, low, high, shape=broadcast(low.shape, x.shape, high.shape), dtype=x.dtype)]
 
 

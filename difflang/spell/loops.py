@@ -263,7 +263,7 @@ def freely(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
     """Forwards, so many steps as a number or a condition says."""
     speller = at.speller
     limit = speller.env[at.eqn.operands[0]]
-    endless = isinstance(limit, Words) and limit.text.startswith("-") and bool(go)
+    endless = isinstance(limit, Words) and limit.whole is not None and limit.whole < 0 and bool(go)
     index = speller.names.fresh("i") if reads_index or at.xs else "_"
     if index != "_":
         at.inner.bound(index, at.index)

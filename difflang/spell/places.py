@@ -17,6 +17,7 @@ from difflang.spell.words import (
     Unspelled,
     Words,
     called,
+    infix,
     settled,
     tight,
 )
@@ -84,12 +85,19 @@ def gather(speller: Speller, eqn: Eqn) -> list[Words]:
     x = speller.exact(value)
     where = [integer(speller.exact(i)) for i in indices]
     rank, before = array(indices[0]).rank, leading(axes)
+    if everywhere(where, axes, x.shape):
+        return [Words(x.text, x.level, type.shape, type.dtype)]
     speller.unchecked[0] = True
     text = f"{x.at(POSTFIX)}[{', '.join(trimmed(placed(where, axes, len(x.shape))))}]"
     if rank and before:
         order = (*range(before, before + rank), *range(before), *range(before + rank, type.rank))
         text = f"transpose({text}, axes = {order})"
     return [Words(text, POSTFIX, type.shape, type.dtype)]
+
+
+def everywhere(where: Sequence[Words], axes: Sequence[int], shape: Shape) -> bool:
+    """Whether the places are all those of the first axis, in their order."""
+    return tuple(axes) == (0,) and where[0].text == f"iota({shape[0]})"
 
 
 def integer(x: Words) -> Words:
@@ -127,6 +135,10 @@ def scatter(speller: Speller, eqn: Eqn) -> list[Words]:
         change = called("transpose", speller.exact(new), shape=(), dtype=type.dtype, more=f"axes = {order}")
     elif change.shape:
         change = speller.exact(new)
+    if everywhere(where, axes, type.shape) and eqn.op.name == "scatter_add":
+        old = speller.words(value)
+        blank = old.text in ("0.0", "0")
+        return [speller.exact(new) if blank else infix("+", SUM, old, speller.words(new))]
     text = copied(speller, eqn, value)
     speller.unchecked[0] = True
     subscripts = trimmed(placed(where, axes, type.rank))

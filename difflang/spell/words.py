@@ -40,6 +40,7 @@ class Words:
     shape: Shape
     dtype: DType
     says: bool = True
+    whole: int | None = None  # of an integer as written, that integer
     taken: tuple[str, tuple[str, ...]] | None = None  # of a part of an array: that array, and the ranges of it
 
     def at(self, level: int) -> str:
@@ -49,7 +50,7 @@ class Words:
     @property
     def atomic(self) -> bool:
         """Whether it costs nothing to write and compute it twice: a name, a field, a number."""
-        return self.text.replace(".", "").replace("_", "").isalnum()
+        return self.text.removeprefix("-").replace(".", "").replace("_", "").isalnum()
 
 
 def name(text: str, type: Tensor) -> Words:
@@ -132,7 +133,7 @@ def number(value: Any, type: Tensor) -> Words:
         return complex_number(complex(value), dtype)
     if dtype.is_integer:
         whole = int(value)
-        return Words(str(whole), ATOM if whole >= 0 else MINUS, (), dtype, dtype is I32)
+        return Words(str(whole), ATOM if whole >= 0 else MINUS, (), dtype, dtype is I32, whole)
     return real_number(float(value), dtype)
 
 
