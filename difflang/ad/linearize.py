@@ -160,7 +160,7 @@ def tangent_params(builder: Builder, params: Values, active: Mask) -> list[Maybe
 def tangent_param(builder: Builder, param: Value) -> Value:
     if param.type.tangent is None:
         raise InternalError(f"a {param.type} ({param.hint or 'unnamed'}) has no tangent")
-    return builder.param(param.type.tangent, f"d{param.hint}" if param.hint else "")
+    return builder.param(param.type.tangent, f"d_{param.hint}" if param.hint else "")
 
 
 def live(eqns: Sequence[Eqn], results: Iterable[Value]) -> tuple[tuple[Eqn, ...], set[Value]]:

@@ -202,6 +202,9 @@ class Asked:
         bound: dict[str, Binding] = {n: dims.name(n) for n in self.names}
         bound |= dict.fromkeys(any_shapes(decl), ())
         bound |= {g.name: module.default_float for g in decl.generics if g.name not in told and g.bound is not None}
+        for param in decl.params:
+            if isinstance(param.type, tree.TypeFn) and param.default is None:
+                raise depends_on_function(decl, param)
         arguments = declared_arguments(module, decl, told, bound)
         for argument, param in zip(arguments, decl.params, strict=False):
             refuse(decl, param, argument.type)
@@ -316,9 +319,13 @@ def any_shapes(decl: tree.Fn) -> list[str]:
 def refuse(decl: tree.Fn, param: tree.Param, type: LangType) -> None:
     """Errors: DL0802 for a parameter whose value decides what is computed."""
     if isinstance(type, (FnType, ClosureType)):
-        message = f"the derivative of `{decl.name}` depends on the function `{param.name}`"
-        raise mistake("DL0802", message, (param.span, ""), help="derive a function that calls it with one")
+        raise depends_on_function(decl, param)
     refuse_sums(decl, type)
+
+
+def depends_on_function(decl: tree.Fn, param: tree.Param) -> DifflangError:
+    message = f"the derivative of `{decl.name}` depends on the function `{param.name}`"
+    return mistake("DL0802", message, (param.span, ""), help="derive a function that calls it with one")
 
 
 def refuse_sums(decl: tree.Fn, type: LangType) -> None:

@@ -219,7 +219,7 @@ def point_like(type: RecordType, given: Sequence[Argument]) -> str:
     while todo:
         text, found = todo.pop(0)
         if isinstance(found, RecordType):
-            if not found.tangent and tangent_type(found) == type:
+            if tangent_type(found) == type:
                 return text
             todo += [(f"{text}.{n}", t) for n, t in zip(found.names, found.fields, strict=True)]
     raise Unspelled(f"a change of a {type.decl.name} that is no argument")

@@ -40,6 +40,8 @@ class Row:
         if len(set(makers)) < 2:
             return
         last = max(makers)
+        if not goes_freely(self.eqns[last]):
+            return
         operands = [self.handed_on(last, v) if self.maker.get(v, last) != last else v for v in eqn.operands]
         self.eqns[number] = Eqn(eqn.op, tuple(operands), eqn.results, eqn.attrs, eqn.regions, eqn.span)
 

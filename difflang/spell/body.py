@@ -51,11 +51,14 @@ class Names:
 
     used: set[str]
 
+    def base(self, wanted: str) -> str:
+        """The word that is nearest to a name."""
+        base = re.sub(r"\W", "_", wanted).strip("_") or "t"
+        return base if WORD.fullmatch(base) else f"t_{base}"
+
     def fresh(self, wanted: str) -> str:
         """A name like the one wanted. Words of the language and names in use get a number."""
-        base = re.sub(r"\W", "_", wanted).strip("_") or "t"
-        if not WORD.fullmatch(base):
-            base = f"t_{base}"
+        base = self.base(wanted)
         found, count = base, 1
         if base == "t":
             found = "t1"
@@ -112,10 +115,14 @@ class Speller:
             return words
         if self.ends(eqn, result):
             return words
-        handed_on = self.nested and result in self.results  # it is called there as what it becomes
-        if self.uses[result] == 1 and len(words.text) <= LONGEST and (handed_on or not self.hinted(result)):
+        if self.uses[result] == 1 and len(words.text) <= LONGEST and not self.needs_name(result):
             return words
         return self.let(result, words, eqn.span)
+
+    def needs_name(self, result: Value) -> bool:
+        """Whether the user knows a value by name, and it is not written into a variable that has it."""
+        hint = self.hinted(result)
+        return bool(hint) and not (self.nested and (result in self.results or self.names.base(hint) in self.names.used))
 
     def ends(self, eqn: Eqn, result: Value) -> bool:
         """Whether it is all that a block gives, and made last: then it needs no name."""
@@ -149,7 +156,9 @@ class Speller:
         return found
 
     def exact(self, value: Value) -> Words:
-        """A value with all its axes."""
+        """A value with all its axes. What a loop of known length keeps is an array, whatever the graph holds it in."""
+        if isinstance(value.type, History):
+            return settled(self.words(value))
         return exact(self.words(value), array(value))
 
     def atom(self, value: Value, *, whole: bool = False) -> Words:

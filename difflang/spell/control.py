@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.types import History
-from difflang.spell.body import Spelled, Speller, array, joined
+from difflang.ir.types import History, Tensor
+from difflang.spell.body import Saved, Spelled, Speller, array, joined
 from difflang.spell.table import spells
 from difflang.spell.words import ATOM, POSTFIX, Unspelled, Words, name, size
 
@@ -28,15 +28,16 @@ def names_for(speller: Speller, results: Sequence[Value]) -> list[str]:
     return [speller.names.fresh(speller.hinted(r) or "t") for r in results]
 
 
-def plain(values: Sequence[Value]) -> None:
-    if any(isinstance(v.type, History) for v in values):
+def plain(speller: Speller, values: Sequence[Value], made: Sequence[Value]) -> None:
+    """Errors: Unspelled where what a loop keeps comes from a branch, or goes to one and is no array."""
+    if any(isinstance(speller.env[v], Saved) for v in values) or any(isinstance(v.type, History) for v in made):
         raise Unspelled("what a loop of a length that only the run knows keeps, within a branch or a comprehension")
 
 
 @spells("cond")
 def branch(speller: Speller, eqn: Eqn) -> list[Words]:
     pred, *operands = eqn.operands
-    plain([*operands, *eqn.results])
+    plain(speller, operands, eqn.results)
     condition = speller.words(pred)
     sides: list[str] = []
     for region in eqn.regions:
@@ -52,7 +53,7 @@ def branch(speller: Speller, eqn: Eqn) -> list[Words]:
 def outer(speller: Speller, value: Value) -> Spelled:
     """A value as a region sees it: by name, for it may be read there often."""
     found = speller.env[value]
-    if isinstance(found, Words) and not isinstance(value.type, History):
+    if isinstance(found, Words):
         return speller.atom(value)
     return found
 
@@ -78,7 +79,7 @@ def bound(speller: Speller, eqn: Eqn, text: str) -> list[Words]:
 @spells("map")
 def comprehension(speller: Speller, eqn: Eqn) -> list[Words]:
     consts, length = eqn.attrs["consts"], eqn.attrs["length"]
-    plain([*eqn.operands, *eqn.results])
+    plain(speller, eqn.operands, eqn.results)
     (body,) = eqn.regions
     index = speller.names.fresh("i")
     known: dict[Value, Spelled] = {}
@@ -97,11 +98,10 @@ def comprehension(speller: Speller, eqn: Eqn) -> list[Words]:
 
 def item(speller: Speller, sequence: Value, param: Value, index: str) -> Words:
     """One item of an array that a loop goes along, at its index."""
-    type = array(param)
     found = speller.words(sequence)
-    if found.text.startswith("iota(") and found.text.endswith(")") and found.level == POSTFIX and not type.shape:
-        return name(index, type)
-    if len(found.shape) < array(sequence).rank:  # the same for every index
+    if found.text == f"iota({found.shape[0] if found.shape else ''})" and not array(param).shape:
+        return name(index, array(param))
+    if isinstance(sequence.type, Tensor) and len(found.shape) < sequence.type.rank:  # the same for every index
         return speller.atom(sequence)
     whole = speller.atom(sequence, whole=True)
-    return Words(f"{whole.at(POSTFIX)}[{index}]", POSTFIX, type.shape, type.dtype)
+    return Words(f"{whole.at(POSTFIX)}[{index}]", POSTFIX, whole.shape[1:], whole.dtype)

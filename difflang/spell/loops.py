@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import History
 from difflang.spell.body import Saved, Spelled, Speller, Steps, array, joined, uses_in
@@ -41,9 +42,19 @@ class Loop:
         return self.eqn.attrs["reverse"]
 
     @property
+    def length(self) -> Dim | None:
+        """How many steps it takes, where that is a size or a number as written."""
+        if self.eqn.attrs["exact"]:
+            return self.eqn.attrs["length"]
+        limit = self.speller.env[self.eqn.operands[0]]
+        words = limit.words if isinstance(limit, Steps) else limit
+        number = words.whole if isinstance(words, Words) and len(self.eqn.regions) == 1 else None
+        return None if number is None else max(number, 0)
+
+    @property
     def counted(self) -> bool:
-        """Whether it takes a number of steps that is a size."""
-        return self.eqn.attrs["length"] is not None and self.eqn.attrs["exact"]
+        """Whether it takes a number of steps that is known."""
+        return self.length is not None
 
     @property
     def xs(self) -> Sequence[Value]:
@@ -77,7 +88,10 @@ def loop(speller: Speller, eqn: Eqn) -> list[Spelled]:
     head = heading(at)
     inner.graph(at.step)
     results = at.step.results
-    ys = [inner.exact(results[at.carry + i]).text for i in at.kept]
+    if any(isinstance(inner.env[results[at.carry + i]], Saved) for i in at.kept):
+        raise Unspelled("a loop within a loop, of a length that only the run knows", eqn.span)
+    items = [inner.exact(results[at.carry + i]) for i in at.kept]
+    ys = [w.text for w in items]
     tail = assigned(at, variables, results[: at.carry])
     if ys:
         inner.say(f"yield {joined(ys)}")
@@ -89,7 +103,7 @@ def loop(speller: Speller, eqn: Eqn) -> list[Spelled]:
         speller.say(f"let {joined(names)} = {text}", eqn.span)
     else:
         speller.lines.append(text if not speller.note(eqn.span) else f"# {speller.note(eqn.span)}\n{text}")
-    return [counter.steps, *carried_out(at, variables), *yielded(at, names)]
+    return [counter.steps, *carried_out(at, variables), *yielded(at, names, items)]
 
 
 def declared(at: Loop) -> list[str]:
@@ -156,7 +170,7 @@ def heading(at: Loop) -> Head:
     reads_index = bool(uses[at.index]) or bool(go and uses_in(go[0])[go[0].params[0]])
     if at.counted:
         return along_a_size(at, reads_index)
-    histories = [v for v in at.xs if isinstance(v.type, History) or isinstance(at.speller.env[v], Saved)]
+    histories = [v for v in at.xs if isinstance(at.speller.env[v], Saved)]
     if histories or at.backwards:
         return along_histories(at, reads_index, go)
     return freely(at, reads_index, go)
@@ -164,7 +178,8 @@ def heading(at: Loop) -> Head:
 
 def along_a_size(at: Loop, reads_index: bool) -> Head:
     """`for i in 0..n`, arrays read at `i`; from the end, through the arrays turned round."""
-    length = at.eqn.attrs["length"]
+    length = at.length
+    assert length is not None
     if not at.backwards:
         index = at.speller.names.fresh("i")
         for v, p in zip(at.xs, at.x_params, strict=True):
@@ -179,8 +194,9 @@ def along_a_size(at: Loop, reads_index: bool) -> Head:
         through.append(f"reverse(iota({size(length)}))")
     for v, p in zip(at.xs, at.x_params, strict=True):
         names.append(at.speller.names.fresh(at.inner.hinted(p) or "x"))
-        at.inner.bound(names[-1], p)
-        through.append(turned_round(at.speller, sequence(at, v)))
+        whole = at.speller.exact(sequence(at, v))
+        at.inner.env[p] = Words(names[-1], ATOM, whole.shape[1:], whole.dtype)
+        through.append(turned_round(whole))
     if len(names) == 1:
         return Head(f"for {names[0]} in {through[0]}")
     return Head(f"for ({', '.join(names)}) in zip({', '.join(through)})")
@@ -192,13 +208,12 @@ def sequence(at: Loop, value: Value) -> Value:
     return value
 
 
-def turned_round(speller: Speller, value: Value) -> str:
+def turned_round(whole: Words) -> str:
     """An array from its end; one that was turned round already, as it was."""
-    text = speller.exact(value).text
-    inner = text.removeprefix("reverse(")
-    if inner != text and WORDS.fullmatch(inner[:-1]):
+    inner = whole.text.removeprefix("reverse(")
+    if inner != whole.text and WORDS.fullmatch(inner[:-1]):
         return inner[:-1]
-    return f"reverse({text})"
+    return f"reverse({whole.text})"
 
 
 def along_histories(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
@@ -219,19 +234,28 @@ def along_histories(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
     first: list[str] = []
     names: list[str] = []
     through: list[str] = []
+    arrays = [(v, p) for v, p, s in zip(at.xs, at.x_params, saved, strict=True) if not isinstance(s, Saved)]
     for s, p in zip(saved, at.x_params, strict=True):
         if not isinstance(s, Saved):
-            raise Unspelled("a loop that reads an array and what another loop kept side by side", at.eqn.span)
+            continue
         names.append(speller.names.fresh(at.inner.hinted(p) or "x"))
         at.inner.bound(names[-1], p)
         through.append(f"reverse({s.text})" if at.backwards != s.turned else s.text)
     last: tuple[str, ...] = ()
-    if reads_index:
+    if reads_index or arrays:
         index = speller.names.fresh("i")
         last = counting(at, index, limit, first)
+        read_at(at, arrays, index)
     head = names[0] if len(names) == 1 else f"({', '.join(names)})"
     over = through[0] if len(through) == 1 else f"zip({', '.join(through)})"
     return Head(f"for {head} in {over}", tuple(first), last)
+
+
+def read_at(at: Loop, arrays: Sequence[tuple[Value, Value]], index: str) -> None:
+    """Arrays are read at the number of the step, which nothing proves to be in range."""
+    for value, param in arrays:
+        at.speller.unchecked[0] = True
+        at.inner.env[param] = item(at.speller, value, param, index)
 
 
 def counting(at: Loop, index: str, limit: Steps, first: list[str]) -> tuple[str, ...]:
@@ -248,14 +272,13 @@ def counting(at: Loop, index: str, limit: Steps, first: list[str]) -> tuple[str,
 
 
 def backwards_without_histories(at: Loop, reads_index: bool) -> Head:
-    """Steps from the last to the first that read nothing but their number."""
+    """Steps from the last to the first that read their number, and arrays at it."""
     limit = at.speller.words(at.eqn.operands[0])
-    if at.xs:
-        raise Unspelled("a loop of a length that only the run knows, through an array from its end", at.eqn.span)
-    if not reads_index:
+    if not reads_index and not at.xs:
         return Head(f"for _ in 0..{limit.text}")
     step, index = at.speller.names.fresh("k"), at.speller.names.fresh("i")
     at.inner.bound(index, at.index)
+    read_at(at, list(zip(at.xs, at.x_params, strict=True)), index)
     return Head(f"for {step} in 0..{limit.at(6)}", (f"let {index} = {limit.at(6)} - 1 - {step}",))
 
 
@@ -267,9 +290,7 @@ def freely(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
     index = speller.names.fresh("i") if reads_index or at.xs else "_"
     if index != "_":
         at.inner.bound(index, at.index)
-    for v, p in zip(at.xs, at.x_params, strict=True):
-        speller.unchecked[0] = True
-        at.inner.env[p] = item(speller, v, p, index)
+    read_at(at, list(zip(at.xs, at.x_params, strict=True)), index)
     first, condition = condition_of(at, go[0]) if go else ([], "")
     if endless:
         if index != "_":
@@ -317,9 +338,8 @@ class Counter:
 def step_counter(at: Loop) -> Counter:
     """The number of steps, counted only where it is read by more than loops through what this one keeps."""
     count = at.eqn.results[0]
-    length = at.eqn.attrs["length"]
-    if at.counted:
-        words = number(length, array(count))
+    if at.length is not None:
+        words = number(at.length, array(count))
         return Counter(Steps(at.eqn, words))
     limit = at.speller.env[at.eqn.operands[0]]
     if isinstance(limit, Steps):
@@ -350,33 +370,34 @@ def goes_through(eqn: Eqn) -> bool:
     """Whether an equation is a loop that reads something at each step, and not the number of that step."""
     if eqn.op.name != "loop":
         return False
-    step = eqn.regions[0]
-    return len(eqn.operands) > 1 + eqn.attrs["consts"] + eqn.attrs["carry"] and not uses_in(step)[step.params[0]]
+    step, xs = eqn.regions[0], eqn.operands[1 + eqn.attrs["consts"] + eqn.attrs["carry"] :]
+    return bool(xs) and all(isinstance(x.type, History) for x in xs) and not uses_in(step)[step.params[0]]
 
 
 def carried_out(at: Loop, variables: Sequence[str]) -> list[Spelled]:
     return [name(v, array(r)) for v, r in zip(variables, at.eqn.results[1:], strict=False)]
 
 
-def yielded(at: Loop, names: Sequence[str]) -> list[Spelled]:
+def yielded(at: Loop, names: Sequence[str], items: Sequence[Words]) -> list[Spelled]:
     """What the steps gave besides: arrays where their number is a size, else what loops alone read."""
     found: list[Spelled] = []
-    left = iter(names)
+    left = iter(zip(names, items, strict=True))
     for i in range(len(at.eqn.results) - 1 - at.carry):
         if i not in at.kept:
             found.append(Words("_", ATOM, (), array(at.eqn.results[0]).dtype))
             continue
-        text, item_type = next(left), at.step.results[at.carry + i].type
-        if isinstance(item_type, History):
-            raise Unspelled("a loop within a loop, both of a length that only the run knows", at.eqn.span)
+        (text, item), item_type = next(left), at.step.results[at.carry + i].type
         if not at.counted:
+            if isinstance(item_type, History):
+                raise Unspelled("a loop within a loop of a length that only the run knows", at.eqn.span)
             found.append(Saved(text, item_type, at.eqn, origin(at), at.backwards))
             continue
-        shape = (at.eqn.attrs["length"], *item_type.shape)
+        assert at.length is not None
+        shape = (at.length, *item.shape)
         if at.backwards:
-            found.append(Words(f"reverse({text})", POSTFIX, shape, item_type.dtype))
+            found.append(Words(f"reverse({text})", POSTFIX, shape, item.dtype))
         else:
-            found.append(Words(text, ATOM, shape, item_type.dtype))
+            found.append(Words(text, ATOM, shape, item.dtype))
     return found
 
 
