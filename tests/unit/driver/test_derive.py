@@ -78,8 +78,8 @@ fn complexes(z: c128) -> f64 = real(z * z) + imag(z)
 fn wide(x: f64[n, d], w: f64[k, d]) -> f64[n, k] = [for i, j => sum(for a => x[i, a] * w[j, a])]
 """
 FUNCTIONS = """
-book loss nested branch root counted along halting pairs filled picked table padded stacked normed solving shifted checked
-powers wide
+book loss nested branch root counted along halting pairs filled picked table padded stacked normed solving shifted
+checked powers wide
 """.split()  # noqa: SIM905 - a list of words
 MOST = {"powers": 11.0, "wide": 8.0}  # times the operations of the function, which are one or two here
 OFTEN = ("book", "loss", "branch", "root", "counted", "along", "stacked")  # derived a second time
