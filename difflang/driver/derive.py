@@ -30,6 +30,7 @@ from difflang.elaborate.names import nodes
 from difflang.ir import dims
 from difflang.ir.dims import UnknownSize
 from difflang.ir.graph import Graph, inner_first
+from difflang.ir.op import TypeMismatch
 from difflang.ir.types import Tensor
 from difflang.ops.say import printing
 from difflang.passes.abreast import abreast
@@ -123,6 +124,10 @@ def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
         if asked.names and {d.code for d in error.diagnostics} <= OPEN:
             raise sizes_decide(decl, asked.names) from None
         raise
+    except TypeMismatch:
+        if not asked.names:
+            raise
+        raise sizes_decide(decl, asked.names) from None  # a rule compares sizes, and names are not what it means
     except Undecided:
         raise sizes_decide(decl, asked.names) from None
     except UnknownSize as error:
