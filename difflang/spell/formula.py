@@ -5,56 +5,60 @@ A formula is an expression of the language. As LaTeX it is what a book prints.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
-from difflang.base.diagnostics import cell_width
 from difflang.base.source import Source
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.spell.body import Names, Speller, array
 from difflang.spell.table import SPELLINGS
-from difflang.spell.words import ATOM, MINUS, POSTFIX, PRODUCT, SUM, Unspelled, Words, name, number
+from difflang.spell.terms import Formula, atom, combined, constant
+from difflang.spell.words import ATOM, POSTFIX, PRODUCT, SUM, Unspelled, Words
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
 LONGEST = 4000  # characters: beyond, a program says it better
+INSTEAD = "leave out `--symbolic` and `--latex`"
 
 
 def formulas(graph: Graph, names: Mapping[Value, str]) -> list[str]:
     """What a graph gives, as expressions of its params. Errors: Unspelled for what is no formula of numbers."""
     speller = Speller(Names(set()), lambda _: "", {}, formula=True)
-    for param in graph.params:
-        speller.env[param] = name(names[param], array(param))
+    found: dict[Value, Formula] = {p: atom(names[p]) for p in graph.params}
     for eqn in graph.eqns:
         if eqn.regions:
-            raise Unspelled("a loop or a branch is no formula", eqn.span, "leave out `--symbolic` and `--latex`")
+            raise Unspelled("a loop or a branch is no formula", eqn.span, INSTEAD)
         if any(array(v).shape for v in (*eqn.operands, *eqn.results)):
-            raise Unspelled("an array has no formula here", eqn.span, "leave out `--symbolic` and `--latex`")
-        for result, words in zip(eqn.results, written(speller, eqn), strict=True):
-            if cell_width(words.text) > LONGEST:
-                raise Unspelled("the formula is too long to be read", eqn.span, "leave out `--symbolic` and `--latex`")
-            speller.env[result] = words
-    return [speller.words(r).text for r in graph.results]
+            raise Unspelled("an array has no formula here", eqn.span, INSTEAD)
+        for result in eqn.results:
+            found[result] = made = written(speller, eqn, [found[v] for v in eqn.operands])
+            if len(made.text) > LONGEST:
+                raise Unspelled("the formula is too long to be read", eqn.span, INSTEAD)
+    return [found[r].text for r in graph.results]
 
 
-def written(speller: Speller, eqn: Eqn) -> list[Words]:
-    """An equation as one expression, numbers as people write them."""
-    if eqn.op.name == "const":
-        found = number(eqn.attrs["value"], array(eqn.results[0]))
-        whole = found.text.removesuffix(".0")
-        return [Words(whole, found.level, (), found.dtype, says=True)]
-    operands = [speller.words(v) for v in eqn.operands]
-    if eqn.op.name == "positive_reciprocal":
-        return [Words(f"1 / {operands[0].at(MINUS)}", PRODUCT, (), operands[0].dtype)]
+def written(speller: Speller, eqn: Eqn, parts: Sequence[Formula]) -> Formula:
+    """An equation as a formula: put in order, or a function of formulas."""
+    type = array(eqn.results[0])
+    if not (type.dtype.is_float or type.dtype.is_integer):
+        raise Unspelled("what is no real number has no formula here", eqn.span, INSTEAD)
+    if eqn.op.name == "const" and isinstance(eqn.attrs["value"], (int, float)):
+        return constant(float(eqn.attrs["value"]))
+    one = constant(1.0)
     if eqn.op.name == "sech2":
-        return [Words(f"1 / cosh({operands[0].text}) ^ 2", PRODUCT, (), operands[0].dtype)]
-    if eqn.op.name == "rsqrt":
-        return [Words(f"1 / sqrt({operands[0].text})", PRODUCT, (), operands[0].dtype)]
+        return atom(f"cosh({parts[0].text})").to(Fraction(-2)) or one
     if eqn.op.name == "one_minus_square":
-        return [Words(f"1 - {operands[0].at(POSTFIX)} ^ 2", SUM, (), operands[0].dtype)]
+        return one.plus(parts[0].to(Fraction(2)) or one, -1.0)
+    if (ordered := combined(eqn.op.name, parts, eqn.attrs.get("n", 0))) is not None:
+        return ordered
     rule = SPELLINGS.get(eqn.op.name)
-    if rule is None or eqn.op.name in ("dense", "iota"):
-        raise Unspelled(f"`{eqn.op.name}` is no part of a formula", eqn.span)
-    return [w for w in rule(speller, eqn) if isinstance(w, Words)]
+    if rule is None or len(eqn.results) != 1 or eqn.op.name in ("dense", "iota", "say"):
+        raise Unspelled(f"`{eqn.op.name}` is no part of a formula", eqn.span, INSTEAD)
+    for value, part in zip(eqn.operands, parts, strict=True):
+        speller.env[value] = Words(part.text, part.level, (), type.dtype)
+    (words,) = rule(speller, eqn)
+    assert isinstance(words, Words)
+    return atom(words.at(POSTFIX))
 
 
 # ---- LaTeX

@@ -59,3 +59,25 @@ def test_in_a_session() -> None:
     assert "fn d_f(x: f64, y: f64) -> f64 {" in result.output
     assert "fn jvp_f(x: f64, y: f64, d_y: f64) -> (f64, f64) {" in result.output
     assert "there is no mode `up`" in result.output
+
+
+FORMULAS = [
+    "exp(-x^2 / 2) / sqrt(x + 1)",
+    "tanh(x)^3 - x / (1 + x^2)",
+    "log(x + sin(x)) * (x - 2)^2",
+    "sqrt(x)^3 + sqrt(x^2) * 3 - 1 / x",
+    "atan(x) / 4 + (x + 1) * (x - 1) - (x + 1) * 2",
+]
+
+
+@pytest.mark.parametrize("body", FORMULAS)
+def test_formulas_say_what_the_derivative_is(body: str, tmp_path: Path) -> None:
+    """To the second order, where much is put in order."""
+    path = tmp_path / "formula.dfl"
+    path.write_text(f"float f64\nfn f(x: f64) -> f64 = {body}\n", encoding="utf-8")
+    first, second = [derive(f"{path}:f", "--symbolic", "--order", k).stdout.partition(" = ")[2] for k in (1, 2)]
+    lines = [f"fn g(x: f64) -> f64 = {first}", f"fn h(x: f64) -> f64 = {second}"]
+    lines += ["print(abs(g(0.7) - f'(0.7)) < 1e-12, abs(h(0.7) - f''(0.7)) < 1e-11)"]
+    path.write_text(path.read_text(encoding="utf-8") + "".join(f"{line}\n" for line in lines), encoding="utf-8")
+    result = CliRunner().invoke(main, ["run", "--engine=interpret", str(path)])
+    assert result.stdout == "true true\n", (first, second, result.stderr)
