@@ -7,7 +7,8 @@ sees it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -45,7 +46,8 @@ from difflang.syntax.parse import parse
 
 Mode = Literal["grad", "jvp", "vjp", "hvp"]
 MODES: tuple[Mode, ...] = ("grad", "jvp", "vjp", "hvp")
-OPEN = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0336"}  # what checked with sizes that are names
+OPEN = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0336", "DL1002", "DL1003"}
+"""What is said of sizes that are names, of a program that checks: told as numbers they may do."""
 MOST = 4  # the highest order: each about triples what there is to read
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 
@@ -90,14 +92,10 @@ def formulas(checked: Checked, path: Path | None, entry: str | None, options: Op
     loaded(checked, path, Engine("interpret"), options.words)
     decl = the_one(checked, entry)
     asked = Asked(checked, decl, options)
-    try:
-        found = asked.entry()
-        graph = simplified(found.graph, {})
-        names = {p: p.hint for p in graph.params}
-        texts = formula.formulas(graph, names)[: len(leaf_types(found.type))]
+    with refusals(asked):
+        graph = simplified(asked.entry().graph, {})
+        texts = formula.formulas(graph, {p: p.hint for p in graph.params})[: len(asked.wanted)]
         texts = [formula.latex(t) if latex else t for t in texts]
-    except Unspelled as error:
-        raise unspelled(decl, error) from None
     heads = [partial_of(decl, w, latex=latex) for w in asked.wanted]
     return "".join(f"{head} = {text}\n" for head, text in zip(heads, texts, strict=False))
 
@@ -116,24 +114,25 @@ def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
     if decl.host:
         raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
     asked = Asked(checked, decl, options)
-    try:
+    with refusals(asked):
         entry = asked.entry()
         graph = simplified(entry.graph, names_of_lets(checked, entry.graph))
         return Written(checked, decl, asked.name, asked.arguments, entry, graph, asked.wanted, asked.what).text()
-    except DifflangError as error:
-        if asked.names and {d.code for d in error.diagnostics} <= OPEN:
-            raise sizes_decide(decl, asked.names) from None
-        raise
-    except TypeMismatch:
-        if not asked.names:
+
+
+@contextmanager
+def refusals(asked: Asked) -> Generator[None, None, None]:
+    """What has no spelling, and what names of sizes leave open, as a diagnostic. Errors: DL0802."""
+    try:
+        yield
+    except (Undecided, TypeMismatch, UnknownSize, DifflangError) as error:
+        wrong = {d.code for d in error.diagnostics} - OPEN if isinstance(error, DifflangError) else set[str]()
+        if not asked.names or wrong:
             raise
-        raise sizes_decide(decl, asked.names) from None  # a rule compares sizes, and names are not what it means
-    except Undecided:
-        raise sizes_decide(decl, asked.names) from None
-    except UnknownSize as error:
-        raise sizes_decide(decl, asked.names, str(error)) from None
+        what = str(error) if isinstance(error, UnknownSize) else ""
+        raise sizes_decide(asked.decl, asked.names, what) from None
     except Unspelled as error:
-        raise unspelled(decl, error) from None
+        raise unspelled(asked.decl, error) from None
 
 
 def sizes_decide(decl: tree.Fn, names: Sequence[str], what: str = "") -> DifflangError:

@@ -162,7 +162,8 @@ def substitute(dim: Dim, value: Callable[[str], Dim]) -> Dim:
 
 
 def grouped(dim: Dim) -> str:
-    return f"({dim})" if isinstance(dim, Poly) and (len(dim.terms) > 1 or " " in str(dim)) else str(dim)
+    text = str(dim)  # once: divisions stand in divisions
+    return f"({text})" if isinstance(dim, Poly) and (len(dim.terms) > 1 or " " in text) else text
 
 
 def grouped_atom(a: Atom) -> str:

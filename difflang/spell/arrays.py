@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from difflang.ir.dims import Dim
+from difflang.ir.dims import Dim, substitute
 from difflang.ir.graph import Eqn
 from difflang.ir.types import BOOL, I32, Tensor
 from difflang.spell.body import Speller, array
@@ -22,6 +22,8 @@ from difflang.spell.words import (
     settled,
     size,
 )
+
+LARGE = 1000  # a size that is larger than the numbers in programs
 
 
 @spells("const")
@@ -208,17 +210,23 @@ def pad(speller: Speller, eqn: Eqn) -> list[Words]:
     return [called("pad", x, shape=type.shape, dtype=x.dtype, more=more)]
 
 
+def cut(n: Dim) -> bool:
+    """Whether so many more places are fewer; of a size that is a name, whether they are where it is large."""
+    at_large = substitute(n, lambda _: LARGE)
+    return isinstance(at_large, int) and at_large < 0
+
+
 def shortened(low: Shape, high: Shape) -> bool:
-    return any(isinstance(n, int) and n < 0 for n in (*low, *high))
+    return any(map(cut, (*low, *high)))
 
 
 def without_ends(x: Words, shape: Shape, low: Shape, high: Shape) -> tuple[Words, Shape, Shape]:
     """What is left of an array that loses some of its ends, and how much more it gets at the others."""
     ranges = [
-        written_range(max(-a, 0) if isinstance(a, int) else 0, n + min(b, 0) if isinstance(b, int) else n, 1, n)
+        written_range(-a if cut(a) else 0, n + b if cut(b) else n, 1, n)
         for a, b, n in zip(low, high, shape, strict=True)
     ]
-    first, last = (tuple([max(n, 0) if isinstance(n, int) else n for n in side]) for side in (low, high))
+    first, last = (tuple([0 if cut(n) else n for n in side]) for side in (low, high))
     return taken(x, ranges, ()), first, last
 
 

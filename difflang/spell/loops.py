@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import History
+from difflang.spell.assigned import WORDS, assigned
 from difflang.spell.body import Saved, Spelled, Speller, Steps, array, joined, uses_in
 from difflang.spell.control import item, outer
 from difflang.spell.table import spells
 from difflang.spell.words import ATOM, POSTFIX, Unspelled, Words, name, number, size
-
-WORDS = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(eq=False, slots=True)
@@ -92,7 +90,7 @@ def loop(speller: Speller, eqn: Eqn) -> list[Spelled]:
         raise Unspelled("a loop within a loop, of a length that only the run knows", eqn.span)
     items = [inner.exact(results[at.carry + i]) for i in at.kept]
     ys = [w.text for w in items]
-    tail = assigned(at, variables, results[: at.carry])
+    tail = assigned(variables, [inner.exact(r).text for r in results[: at.carry]])
     if ys:
         inner.say(f"yield {joined(ys)}")
     counter = step_counter(at)
@@ -116,42 +114,6 @@ def declared(at: Loop) -> list[str]:
         at.speller.say(f"var {text} = {at.speller.exact(start).text}")
         at.inner.bound(text, param)
         found.append(text)
-    return found
-
-
-def assigned(at: Loop, variables: Sequence[str], results: Sequence[Value]) -> list[str]:
-    """The variables at the end of a step. Those that read one another's old values change at once."""
-    inner = at.inner
-    pairs = [(v, inner.exact(r).text) for v, r in zip(variables, results, strict=True)]
-    pairs = [(v, e) for v, e in pairs if v != e]
-    for i, (variable, _) in enumerate(pairs):
-        if any(variable in WORDS.findall(e) for _, e in pairs[i + 1 :]):
-            return [f"({', '.join(v for v, _ in pairs)}) = ({', '.join(e for _, e in pairs)})"]
-    return [update(v, e) for v, e in pairs]
-
-
-def update(variable: str, text: str) -> str:
-    """`x = x + e` as `x += e`."""
-    for op in ("+", "-"):
-        first, sign, rest = text.partition(f" {op} ")
-        if (
-            sign
-            and first == variable
-            and not re.search(r" [-+] ", outside(rest))
-            and not re.search(r"[<>=]| and | or ", outside(rest))
-        ):
-            return f"{variable} {op}= {rest}"
-    return f"{variable} = {text}"
-
-
-def outside(text: str) -> str:
-    """A text without what stands in brackets."""
-    depth, found = 0, ""
-    for c in text:
-        depth -= c in ")]}"
-        if not depth:
-            found += c
-        depth += c in "([{"
     return found
 
 

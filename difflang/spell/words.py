@@ -74,13 +74,13 @@ def tight(dim: Dim) -> str:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The shape that arrays of these shapes have together. Errors: ValueError where the language refuses them."""
+    """The shape that arrays of these shapes have together. Errors: Unspelled where the language refuses them."""
     whole: list[Dim] = []
     for i in range(1, max(map(len, shapes), default=0) + 1):
         here = {s[-i] for s in shapes if len(s) >= i}
         wide = here - {1}
         if len(wide) > 1:
-            raise ValueError(f"{shapes} do not broadcast")
+            raise Unspelled(f"arrays of shapes {' and '.join(map(str, shapes))}, which do not broadcast")
         whole.insert(0, next(iter(wide), 1))
     return tuple(whole)
 

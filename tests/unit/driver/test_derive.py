@@ -83,7 +83,13 @@ checked powers wide
 """.split()  # noqa: SIM905 - a list of words
 MOST = {"powers": 11.0, "wide": 8.0}  # times the operations of the function, which are one or two here
 OFTEN = ("book", "loss", "branch", "root", "counted", "along", "stacked")  # derived a second time
-LIBRARY = [("losses", "huber"), ("geometry", "cross"), ("math", "gammainc"), ("nn", "layer_norm")]
+LIBRARY = [
+    ("losses", "huber"),
+    ("geometry", "cross"),
+    ("math", "gammainc"),
+    ("nn", "layer_norm"),
+    ("signal", "convolve"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +168,7 @@ def test_values_of_the_file_become_parameters(program: Checked) -> None:
         ("fn f(g: (f64) -> f64, x: f64) -> f64 = g(x)", 1, "depends on the function"),
         ("enum E { A(x: f64), B }\nfn f(e: E) -> f64 = match e { A(x) => x, B => 0.0 }", 2, "changes are not written"),
         ("fn f(x: f64[n]) -> f64 {\n  let y = prod(x)\n  y * y\n}", 1, "depends on"),
+        ("fn f(x: f64, k: dim) -> f64 = if k == 0 { 1.0 } else { x * f(x, k // 2) }", 1, "depends on"),
         ("fn f(x: f64) -> f64 {\n  print(x)\n  x * x\n}", 2, "prints"),
     ],
 )

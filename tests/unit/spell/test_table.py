@@ -11,7 +11,7 @@ from difflang.ir.op import OPS
 from difflang.ir.types import BF16, BOOL, C64, F16, F32, F64, I32, I64, Tensor
 from difflang.spell.body import Names
 from difflang.spell.table import SPELLINGS, UNSPELLED
-from difflang.spell.words import broadcast, exact, name, number
+from difflang.spell.words import Unspelled, broadcast, exact, name, number
 
 
 @pytest.mark.parametrize("op", sorted(OPS))
@@ -55,7 +55,7 @@ def test_a_number_says_its_type_where_nothing_else_does() -> None:
 
 def test_shapes_broadcast_as_in_the_language() -> None:
     assert broadcast((), (3,), (2, 1)) == (2, 3)
-    with pytest.raises(ValueError, match="broadcast"):
+    with pytest.raises(Unspelled, match="broadcast"):
         broadcast((2,), (3,))
 
 
