@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from math import inf
 
 from difflang.base.codes import nearest
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import Diagnostic, DifflangError, Fix, Label
 from difflang.base.resources import stdlib_names
 from difflang.base.source import Span
 from difflang.check.elsewhere import ELSEWHERE
@@ -19,9 +19,11 @@ class Undecided(Exception):
     """A definition says too little to be checked by itself; every use of it is checked instead."""
 
 
-def mistake(code: str, message: str, *labels: tuple[Span, str], help: str = "") -> DifflangError:
+def mistake(
+    code: str, message: str, *labels: tuple[Span, str], help: str = "", fixes: tuple[Fix, ...] = ()
+) -> DifflangError:
     marks = tuple(Label(span, text) for span, text in labels)
-    return DifflangError(Diagnostic(code, message, marks, (help,) if help else ()))
+    return DifflangError(Diagnostic(code, message, marks, (help,) if help else (), fixes=fixes))
 
 
 def too_deep(span: Span) -> DifflangError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from difflang.base.codes import nearest
+from difflang.base.fixes import meant
 from difflang.base.resources import stdlib_modules
 from difflang.base.source import Span
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
@@ -35,19 +35,20 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         *TRANSFORMS,
         *CONSTANTS,
     ]
-    near = nearest(id, known)
-    way = f"did you mean `{near}`?" if near else ""
+    way, fixes = meant(id, known, span)
     if id in HOST_ONLY:
         return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY[id])
     if isinstance(enum := module.records.get(id), tree.Enum):
         names = ", ".join(v.name for v in enum.variants)
         return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
+    if id in PACKAGES or id in stdlib_modules() or instead(id):
+        fixes = ()
     if id in PACKAGES:
         way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
     if id in stdlib_modules():
         alone = ", but `sin`, `sqrt` and the like stand alone" if id == "math" else ""
         way = f"it is a module of the standard library: `import {id}`{alone}"
-    return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way)
+    return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way, fixes)
 
 
 def beside_function(operator: str) -> str:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.diagnostics import Diagnostic, DifflangError, Fix
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.dtypes import pruned
@@ -263,8 +263,10 @@ class Context:
 
     # ---- names
 
-    def error(self, code: str, message: str, span: Span, text: str = "", help: str = "") -> DifflangError:
-        return mistake(code, message, (span, text), help=help)
+    def error(
+        self, code: str, message: str, span: Span, text: str = "", help: str = "", fixes: tuple[Fix, ...] = ()
+    ) -> DifflangError:
+        return mistake(code, message, (span, text), help=help, fixes=fixes)
 
     def host_value(self, name: str, place: Span) -> HostVar | None:
         """The value of the host that a name written there stands for. Errors: DL0212."""
