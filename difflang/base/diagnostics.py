@@ -43,7 +43,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One report. `code` is stable, `DLnnnn`; `helps` are ways out, `fixes` those that an editor can make, best first."""
+    """One report. `code` is stable, `DLnnnn`; `helps` are ways out, `fixes` those that can be made, best first."""
 
     code: str
     message: str

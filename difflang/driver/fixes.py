@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from difflang.base.diagnostics import Diagnostic, Fix
+from difflang.base.diagnostics import Diagnostic, Edit, Fix
 from difflang.base.fixes import applied, overlap
 from difflang.base.source import Source, Span
 
 MOST = 20  # proposals that are judged in one go: each is a check of the whole file
+LONG = 500_000  # characters that are checked for them, so that a long file is not waited for
+STEPS = 4  # so many repairs may belong together
 ROUNDS = 50
 
 Again = Callable[[Source], Sequence[Diagnostic]]
@@ -29,23 +31,72 @@ class Mended:
     left: tuple[Diagnostic, ...]
 
 
-def judged(source: Source, found: Sequence[Diagnostic], again: Again, most: int = MOST) -> tuple[Diagnostic, ...]:
+def judged(source: Source, found: Sequence[Diagnostic], again: Again) -> tuple[Diagnostic, ...]:
     """The same reports, and of each the first proposal that the checker is content with is certain.
 
     `again` checks another text in place of `source`, the only one that is changed. Cost: a check for each proposal, and
-    none where nothing is proposed; what comes after the first `most` proposals is not judged.
+    none where nothing is proposed; what comes after the first `MOST` proposals, fewer of a long file, is not judged.
     """
-    judged = list[Diagnostic]()
-    for diagnostic in found:
-        certain = None
-        for fix in diagnostic.fixes:
-            if most and certain is None and all(edit.span.source is source for edit in fix.edits):
-                most -= 1
-                if mends(source, found, diagnostic, (fix,), again):
-                    certain = fix
-        fixes = tuple(replace(fix, certain=fix is certain) for fix in diagnostic.fixes)
-        judged.append(replace(diagnostic, fixes=fixes) if fixes else diagnostic)
-    return tuple(judged)
+    judge = Judge(source, tuple(found), again, min(MOST, 1 + LONG // (1 + len(source.text))))
+    return tuple(replace(d, fixes=judge.fixes(d)) if d.fixes else d for d in found)
+
+
+@dataclass(slots=True)
+class Judge:
+    """Tries proposals on a text of which `found` is what there is to report."""
+
+    source: Source
+    found: tuple[Diagnostic, ...]
+    again: Again
+    left: int  # so many more checks
+
+    def fixes(self, diagnostic: Diagnostic) -> tuple[Fix, ...]:
+        """The proposals of a report, the one that is certain with all that belongs to it."""
+        fixes = list(diagnostic.fixes)
+        for i, fix in enumerate(fixes):
+            if (whole := self.whole(fix, diagnostic)) is not None:
+                fixes[i] = replace(whole, certain=True)
+                break
+        return tuple(fixes)
+
+    def whole(self, fix: Fix, diagnostic: Diagnostic) -> Fix | None:
+        """A fix after which a report is gone and no other one has come; None if there is none.
+
+        What comes to light is mended along with it where that has a repair too: an error hides those behind it.
+        """
+        for _ in range(STEPS):
+            if not self.left or any(edit.span.source is not self.source for edit in fix.edits):
+                return None
+            self.left -= 1
+            text = Source(self.source.name, applied(self.source, [fix]))
+            after = self.again(text)
+            new = Counter(key(d, [fix]) for d in after) - Counter(key(d, ()) for d in self.found)
+            if not new:
+                gone = key(diagnostic, ())
+                less = [key(d, [fix]) for d in after].count(gone) < [key(d, ()) for d in self.found].count(gone)
+                return fix if less else None
+            hidden = [d for d in after if key(d, [fix]) in new]
+            if not all(d.fixes for d in hidden):
+                return None
+            further = before(hidden[0].fixes[0], fix, text, self.source)
+            if further is None:
+                return None
+            fix = Fix(f"{fix.text}, {further.text}", (*fix.edits, *further.edits))
+        return None
+
+
+def before(later: Fix, fix: Fix, text: Source, source: Source) -> Fix | None:
+    """A fix of the text that another one has made, as one of the text before; None where they overlap."""
+    edits = list[Edit]()
+    for edit in later.edits:
+        if edit.span.source is not text:
+            return None
+        start, end = (back(Span(text, at, at), [fix]) for at in (edit.span.start, edit.span.end))
+        if source.text[start:end] != edit.span.text:
+            return None
+        edits.append(Edit(Span(source, start, end), edit.replacement))
+    moved = Fix(later.text, tuple(edits))
+    return None if overlap(moved, fix) else moved
 
 
 def certain(diagnostics: Sequence[Diagnostic]) -> list[Fix]:
@@ -75,17 +126,6 @@ def apart(fixes: Sequence[Fix]) -> list[Fix]:
         if not any(overlap(fix, other) for other in kept):
             kept.append(fix)
     return kept
-
-
-def mends(
-    source: Source, found: Sequence[Diagnostic], diagnostic: Diagnostic, fixes: Sequence[Fix], again: Again
-) -> bool:
-    """Whether a report is gone after fixes, and no other one is there that was not before."""
-    after = again(Source(source.name, applied(source, fixes)))
-    if worse(found, after, fixes):
-        return False
-    gone = key(diagnostic, ())
-    return [key(d, fixes) for d in after].count(gone) < [key(d, ()) for d in found].count(gone)
 
 
 def worse(before: Sequence[Diagnostic], after: Sequence[Diagnostic], fixes: Sequence[Fix]) -> bool:

@@ -250,8 +250,9 @@ class Context:
         first = labels or [(span, ", ".join(show_type(x.tensor) for x in operands))]
         colon = "" if refused.message.startswith("takes") else ":"
         message = f"`{called or spelled(name)}`{colon} {refused.message}"
-        way = advice(called or name, refused.message, operands, places, first[0][0])
-        return mistake("DL0311" if of_dtypes else "DL0312", message, *first, help=way)
+        default = self.module.default_float
+        way, fixes = advice(called or name, refused.message, operands, places, first[0][0], default)
+        return mistake("DL0311" if of_dtypes else "DL0312", message, *first, help=way, fixes=fixes)
 
     def literal(self, value: complex, span: Span, dtype: DType, static: Static = None) -> Array:
         """A number as written."""
