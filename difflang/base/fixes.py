@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from difflang.base.codes import all_nearest, distance, nearest
+from difflang.base.codes import distance, nearest
 from difflang.base.diagnostics import Edit, Fix
 from difflang.base.source import Source, Span
 
@@ -28,23 +28,23 @@ def meant(name: str, known: Iterable[str], span: Span, sign: str = "") -> tuple[
     near = nearest(name, known)
     if near is None:
         return "", ()
-    return f"did you mean `{sign}{near}`?", renamed(name, known, span)
+    place = span if span.text == name else within(span, name)
+    fixes = (instead(place, near),) if place is not None and slip(name, near, known) else ()
+    return f"did you mean `{sign}{near}`?", fixes
 
 
-def renamed(name: str, known: Sequence[str], span: Span) -> tuple[Fix, ...]:
-    """The one name in `known` for which another is a slip of the fingers; none where it might be another one.
+def slip(name: str, near: str, known: Iterable[str]) -> bool:
+    """Whether a name is a slip of the fingers for the nearest one in `known`, and for no other.
 
     A checker cannot tell `w1` from `w2`, so that numbers stay, and of short names little may differ.
     """
-    found = all_nearest(name, known)
-    place = span if span.text == name else within(span, name)
-    if len(found) != 1 or place is None or len(name) < 3 or numbers(name) != numbers(found[0]):
-        return ()
+    if len(name) < 3 or numbers(name) != numbers(near):
+        return False
+    if name.casefold() == near.casefold():
+        return sum(name.casefold() == other.casefold() for other in dict.fromkeys(known)) == 1
     most = 1 if len(name) <= 5 else 2
-    same = name.casefold() == found[0].casefold()
-    if not same and distance(name.casefold(), found[0].casefold(), most) > most:
-        return ()
-    return (instead(place, found[0]),)
+    far = distance(name, near, most)
+    return far <= most and not any(other != near and distance(name, other, far) <= far for other in known)
 
 
 def within(span: Span, name: str) -> Span | None:

@@ -1,4 +1,4 @@
-"""Repairs that places of the checker propose alike: another binding, a conversion. Which are certain is judged later."""
+"""Repairs that several places propose: another binding, a conversion. Which of them are certain is judged later."""
 
 from __future__ import annotations
 

@@ -108,15 +108,31 @@ def mended(source: Source, again: Again) -> Mended:
     """A source after its certain fixes, and after those that are certain then, until none is."""
     made = list[tuple[int, Fix]]()
     for _ in range(ROUNDS):
-        found = judged(source, again(source), again)
-        fixes = apart(certain(found))
+        found = tuple(again(source))
+        fixes = all_at_once(source, found, again)
+        if not fixes:
+            found = judged(source, found, again)
+            fixes = apart(certain(found))
         if not fixes:
             return Mended(source, tuple(made), found)
-        if len(fixes) > 1 and worse(found, again(Source(source.name, applied(source, fixes))), fixes):
-            del fixes[1:]  # each is right by itself, and not all together
+        after = Source(source.name, applied(source, fixes))
+        if len(fixes) > 1 and worse(found, again(after), fixes):
+            fixes = fixes[:1]  # each is right by itself, and not all together
+            after = Source(source.name, applied(source, fixes))
         made += [(fix.edits[0].span.position[0], fix) for fix in fixes]
-        source = Source(source.name, applied(source, fixes))
+        source = after
     return Mended(source, tuple(made), tuple(again(source)))
+
+
+def all_at_once(source: Source, found: Sequence[Diagnostic], again: Again) -> list[Fix]:
+    """The first proposals of all reports, where with them all these are gone: one check for as many as there are."""
+    proposing = [d for d in found if d.fixes and all(edit.span.source is source for edit in d.fixes[0].edits)]
+    fixes = list(dict.fromkeys(d.fixes[0] for d in proposing))
+    if len(fixes) < 2 or len(apart(fixes)) < len(fixes):
+        return []
+    after = again(Source(source.name, applied(source, fixes)))
+    left = {key(d, fixes) for d in after}
+    return [] if worse(found, after, fixes) or any(key(d, ()) in left for d in proposing) else fixes
 
 
 def apart(fixes: Sequence[Fix]) -> list[Fix]:
@@ -136,8 +152,8 @@ def worse(before: Sequence[Diagnostic], after: Sequence[Diagnostic], fixes: Sequ
 def key(diagnostic: Diagnostic, fixes: Sequence[Fix]) -> Key:
     """What tells a report from others, its place being that in the text before fixes."""
     span = diagnostic.span
-    place = (span.source.name, back(span, fixes)) if span is not None else ("", 0)
-    return (diagnostic.code, diagnostic.message, *place)
+    name, place = (span.source.name, back(span, fixes)) if span is not None else ("", 0)
+    return (diagnostic.code, diagnostic.message, name, place)
 
 
 def back(span: Span, fixes: Sequence[Fix]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from difflang.base.diagnostics import Fix
 from difflang.base.fixes import instead as written
@@ -47,16 +48,19 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
     if id in PACKAGES or instead(id):
         fixes = elsewhere(id, module, span)
+    if id in PACKAGES and (alone := without_package(span)):
+        fixes = alone
     if id in PACKAGES:
         way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
     if id in stdlib_modules():
         alone = ", but `sin`, `sqrt` and the like stand alone" if id == "math" else ""
         way = f"it is a module of the standard library: `import {id}`{alone}"
-        fixes = (module_imported(span.source, id),)
+        fixes = (*without_package(span), module_imported(span.source, id))
     return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way, fixes)
 
 
 # Names of other languages for which one text stands that means the same.
+MEMBER = re.compile(r"\.([A-Za-z_]\w*)\b(?!\.)")
 SAME = {
     "True": "true",
     "False": "false",
@@ -71,6 +75,15 @@ SAME = {
     "im": "imag",
     "Im": "imag",
 }
+
+
+def without_package(span: Span) -> tuple[Fix, ...]:
+    """`sum` for `np.sum`, where there is such a function."""
+    member = MEMBER.match(span.source.text, span.end)
+    name = SAME.get(member[1], member[1]) if member is not None else ""
+    if member is None or (name not in BUILTINS and name not in CONSTANTS):
+        return ()
+    return (written(Span(span.source, span.start, member.end()), name),)
 
 
 def elsewhere(id: str, module: Module, span: Span) -> tuple[Fix, ...]:

@@ -219,9 +219,9 @@ MISTAKES = (
             writes=((r"(\w+)[ \t]*=>", r"|\1|"),), both=True),
     Mistake("DL0108", "x = \\y", "at", "`\\` makes no function", _LAMBDA),
     Mistake("DL0108", "x = fn(y) { y }", "before at operand", "a `fn` has a name", _LAMBDA,
-            writes=((r"fn[ \t]*\(([\w, \t]*)\)", r"|\1|"),), both=True),
+            writes=((r"fn[ \t]*\(([\w, \t]*)\)", r"|\1|"),)),
     Mistake("DL0108", "x = fn(y) { y }", "state at", "a `fn` has a name", _LAMBDA,
-            writes=((r"fn[ \t]*\(([\w, \t]*)\)", r"|\1|"),), both=True),
+            writes=((r"fn[ \t]*\(([\w, \t]*)\)", r"|\1|"),)),
     Mistake("DL0125", "x = P { x = 1 }", "before at", "a record is made with parentheses", "write `P(x = 1.0)`",
             (), r"\{(?=\s*(?:\w+\s*(?:=|:)[^=]|\}))", both=True,
             writes=((r"(\w+)[ \t]*\{[ \t]*([^{}\n]*?)[ \t]*\}", r"\1(\2)"),)),
@@ -274,9 +274,6 @@ INSTEAD = {
     "use": "import",
     "switch": "match",
     "foreach": "for",
-    "is": "==",
-    "mod": "%",
-    "xor": "!=",
 }
 DECLARED = ((r"(?!int\b|double\b)(\w+)[ \t]+(\w+)", r"let \2: \1"), (r"int[ \t]+(\w+)", r"let \1: i32"),
             (r"double[ \t]+(\w+)", r"let \1: f64"))  # fmt: skip
