@@ -5,7 +5,6 @@ Results go to stdout, everything else to stderr.
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from pathlib import Path
@@ -21,6 +20,7 @@ from difflang.cli.checkup import doctor
 from difflang.cli.documenting import doc
 from difflang.cli.explaining import explain
 from difflang.cli.formatting import fmt
+from difflang.cli.output import data_text
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
 from difflang.cli.shared import (
@@ -179,7 +179,7 @@ def check_grad(
         options = auditing.Options(order, directions, seed, wrt, engine == "xla", told, words)
         checked, path, entry = checked_program(program, default_float, folders)
         found, left = auditing.check_all(checked, path, entry, options)
-        text = json.dumps([r.to_json() for r in found], indent=2) if as_json else "\n\n".join(map(str, found))
+        text = data_text([r.to_json() for r in found]) if as_json else "\n\n".join(map(str, found))
         click.echo(text)
         report([*left, *[d for r in found for d in r.diagnostics()]])
         if not all(r.right for r in found):
@@ -211,7 +211,7 @@ def memory(
         options = accounting.Options(pairs_of(told, "--arg", "TYPE"), wrt, budget, compiled, words)
         checked, path, entry = checked_program(program, default_float, folders)
         found = accounting.memory(checked, path, entry, options)
-        click.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
+        click.echo(data_text(found.to_json()) if as_json else str(found))
         if save is not None:
             accounting.save(found, save)
 
@@ -243,7 +243,7 @@ def info(
             sys.exit(1)
         found = offering.info(checked, path, {n: int(size) for n, size in told.items()}, words)
         data = {"file": file, "entries": [offer.to_json() for offer in found]}
-        click.echo(json.dumps(data, indent=2) if as_json else "\n\n".join(map(str, found)))
+        click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
 def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:

@@ -129,7 +129,8 @@ def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -
         return a.real.name, other_span, True
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
         return b.real.name if isinstance(b, DTypeVar) else dtype_text(b), first_span, True
-    return dtype_text(a), other_span, keeps(b, a)
+    wanted = (a.real.name if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)
+    return wanted, other_span, keeps(b, a)
 
 
 def not_this_pattern(pattern: tree.TuplePattern, parts: int | None, found: tuple[Span, str]) -> DifflangError:
