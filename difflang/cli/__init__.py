@@ -37,6 +37,7 @@ from difflang.cli.shared import (
     search_path,
     source_of,
 )
+from difflang.cli.stopping import INTERRUPTED, Stopped, end_after, end_on_signals
 from difflang.cli.testing import bench, test
 from difflang.cli.tracing import trace
 
@@ -46,6 +47,11 @@ STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "sta
 
 class Commands(click.Group):
     """Proposes the nearest command, and turns a fault of ours into a report, a paragraph and exit code 70."""
+
+    def main(self, args: Any = None, *rest: Any, **options: Any) -> Any:
+        if args is None:  # a process of its own
+            end_on_signals()
+        return super().main(args, *rest, **options)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
@@ -60,9 +66,10 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            sys.exit(130)
+        except (KeyboardInterrupt, Stopped) as error:
+            stopped = error if isinstance(error, Stopped) else INTERRUPTED
+            click.echo(stopped.said, err=True)
+            sys.exit(stopped.code)
         except Exception as error:  # noqa: BLE001 - the door: nobody is shown a bare traceback
             if ctx.meta.get(FULL):
                 traceback.print_exception(error)
@@ -94,12 +101,13 @@ def main() -> None:
 @click.option(
     "--check-nans", is_flag=True, help="A NaN or infinity that reaches a result is an error, where it was made."
 )
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End with 124 after that.")
 @no_cache
 @search_path
 @full_traceback
 def run(
     file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
-    budget: int, allow: tuple[Path, ...], check_nans: bool, folders: tuple[Path, ...],
+    budget: int, allow: tuple[Path, ...], check_nans: bool, timeout: float | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input).
 
@@ -108,6 +116,8 @@ def run(
     from difflang.driver import arguments, program
     from difflang.driver.engine import Engine
 
+    if timeout is not None:
+        end_after(timeout)
     with reported(usage=("DL1220",)):
         source, path = source_of(file)
         checked = program.check(source, default_float, path, folders)
