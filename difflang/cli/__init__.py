@@ -15,13 +15,13 @@ import click
 from difflang.base.backend import prepare_back_end
 from difflang.base.codes import all_nearest
 from difflang.base.crash import crashed
-from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.cli.checking import check
 from difflang.cli.checkup import doctor
 from difflang.cli.deriving import derive
 from difflang.cli.documenting import doc
 from difflang.cli.explaining import explain
 from difflang.cli.formatting import fmt
-from difflang.cli.output import data_text, output_format, written
+from difflang.cli.output import data_text
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
 from difflang.cli.shared import (
@@ -39,6 +39,7 @@ from difflang.cli.shared import (
     search_path,
     source_of,
 )
+from difflang.cli.stopping import INTERRUPTED, Stopped, end_after, end_on_signals
 from difflang.cli.testing import bench, test
 from difflang.cli.tracing import trace
 
@@ -48,6 +49,11 @@ STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "sta
 
 class Commands(click.Group):
     """Proposes the nearest command, and turns a fault of ours into a report, a paragraph and exit code 70."""
+
+    def main(self, args: Any = None, *rest: Any, **options: Any) -> Any:
+        if args is None:  # a process of its own
+            end_on_signals()
+        return super().main(args, *rest, **options)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
@@ -62,9 +68,10 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            sys.exit(130)
+        except (KeyboardInterrupt, Stopped) as error:
+            stopped = error if isinstance(error, Stopped) else INTERRUPTED
+            click.echo(stopped.said, err=True)
+            sys.exit(stopped.code)
         except Exception as error:  # noqa: BLE001 - the door: nobody is shown a bare traceback
             if ctx.meta.get(FULL):
                 traceback.print_exception(error)
@@ -96,12 +103,13 @@ def main() -> None:
 @click.option(
     "--check-nans", is_flag=True, help="A NaN or infinity that reaches a result is an error, where it was made."
 )
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End with 124 after that.")
 @no_cache
 @search_path
 @full_traceback
 def run(
     file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
-    budget: int, allow: tuple[Path, ...], check_nans: bool, folders: tuple[Path, ...],
+    budget: int, allow: tuple[Path, ...], check_nans: bool, timeout: float | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input).
 
@@ -110,6 +118,8 @@ def run(
     from difflang.driver import arguments, program
     from difflang.driver.engine import Engine
 
+    if timeout is not None:
+        end_after(timeout)
     with reported(usage=("DL1220",)):
         source, path = source_of(file)
         checked = program.check(source, default_float, path, folders)
@@ -152,31 +162,6 @@ def emit(
         text, left = emitting.emit(checked, path, emitting.Wanted(stage, entry, pairs, wrt, platform, words, budget))
         click.echo(text, nl=False)
         report(left)
-
-
-@main.command()
-@click.argument("files", nargs=-1, required=True)
-@output_format
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
-@search_path
-@full_traceback
-def check(files: tuple[str, ...], form: str, default_float: str | None, folders: tuple[Path, ...]) -> None:
-    """Check FILES without running them. Reports for people go to stderr, those for programs to stdout."""
-    from difflang.driver import program
-
-    found: list[Diagnostic] = []
-    for file in files:
-        try:
-            source, path = source_of(file)
-            found += program.check(source, default_float, path, folders, examples=True).diagnostics
-        except DifflangError as error:
-            found += error.diagnostics
-    if form == "human":
-        report(found)
-    elif text := written(found, form):
-        click.echo(text)
-    if any(d.severity == "error" for d in found):
-        sys.exit(1)
 
 
 @main.command("check-grad")
@@ -273,5 +258,5 @@ def info(
         click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
-for command in (test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions):
+for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions):
     main.add_command(command)
