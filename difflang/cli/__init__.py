@@ -24,6 +24,7 @@ from difflang.cli.formatting import fmt
 from difflang.cli.output import output_format, written
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
+from difflang.cli.serving import lsp
 from difflang.cli.shared import (
     ENGINES,
     FLOATS,
@@ -277,5 +278,5 @@ def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-for command in (test, bench, fmt, explain, repl, trace, doc, new, doctor, completions):
+for command in (test, bench, fmt, explain, repl, trace, doc, new, doctor, completions, lsp):
     main.add_command(command)

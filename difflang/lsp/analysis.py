@@ -1,11 +1,12 @@
 """What is to be said of a file, part by part: after a keystroke only the parts that it may concern are checked again.
 
-A part concerns another if that mentions a name which it declares, directly or through others. What a part was found to be
-is kept with it: what it reports, what it binds, the types in it. The rest of the road is that of `difflang check`.
+A part concerns another if that mentions a name which it declares, directly or through others. What a part was found to
+be is kept with it: what it reports, what it binds, the types in it. The rest of the road is that of `difflang check`.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 
 from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.source import Span
+from difflang.base.source import Part, Span
 from difflang.check.modules import HostVar, Module
 from difflang.check.types import LangType
 from difflang.driver.checker import Checker
@@ -30,6 +31,8 @@ from difflang.syntax import tree
 TABLES = ("fns", "variants", "rules", "later", "host", "used", "yielded", "arguments", "needs", "declared", "modules",
           "imported")  # fmt: skip
 KEPT = ("host", "arguments", "needs")  # what a part adds to while it is checked
+DECLARES = re.compile(r"^(?:pub +)?(?:host +)?(?:fn|record|enum|rule|let|var) +(\w+)", re.MULTILINE)
+UNKNOWN = ("DL0201", "DL0202")  # there is no such name
 MOST_PASSES = 100  # before what was specialized on the way is let go of
 
 
@@ -53,6 +56,7 @@ class Interrupted(Exception):
 class Result:
     """What checking said of a part."""
 
+    source: Part
     reports: tuple[Diagnostic, ...]
     types: Mapping[Range, LangType]
     tables: Mapping[str, Mapping[str, Any]]
@@ -63,6 +67,16 @@ class Result:
     line: int
     placed: bool  # it knows on which line it stands
     foreign: bool  # it reports something elsewhere
+
+    def named(self) -> dict[str, LangType]:
+        """The type of each name in it, as it is met last."""
+        text = self.source.text
+        return {text[a:b]: t for (a, b), t in self.types.items() if text[a:b].isidentifier()}
+
+    @property
+    def guesses(self) -> bool:
+        """Whether something is reported to be missing, or that something else may have been meant."""
+        return any(d.code.startswith("DL02") or "did you mean" in "".join(d.helps) for d in self.reports)
 
     @property
     def host(self) -> Mapping[str, HostVar]:
@@ -197,6 +211,7 @@ class Analysis:
         finally:
             session.notes = None
         p.result = Result(
+            p.source,
             tuple(session.diagnostics),
             notes.types,
             {name: added(before[name], getattr(module, name)) for name in KEPT},
@@ -234,7 +249,13 @@ class Analysis:
         found += [d for p in self.parts for d in self.examples.get(p, ())]
         broken = [*syntax, *[d for d in found if d.code.startswith("DL01")]]
         others = [d for d in found if not d.code.startswith("DL01")]
-        return once([*broken, *independent(broken, others)])
+        lost = {name for p in self.parts if p.diagnostics for name in DECLARES.findall(p.text)}
+        return once([*broken, *[d for d in independent(broken, others) if not follows(d, lost)]])
+
+
+def follows(diagnostic: Diagnostic, lost: set[str]) -> bool:
+    """Whether a report only says that a name is not there of which the declaration could not be read."""
+    return diagnostic.code in UNKNOWN and diagnostic.span is not None and diagnostic.span.text in lost
 
 
 def moved(p: Piece) -> bool:
@@ -248,6 +269,8 @@ def concerned(changed: set[Piece], stale: set[Piece], parts: Sequence[Piece], ou
     names = set(outside) | {n for p in dirty for n in p.declares}
     several = Counter(n for p in parts for n in p.declares)  # a name that is bound again must not be in use by then
     names |= {n for p in dirty for n in p.words if several[n] > 1}
+    if names:  # what is there decides what may have been meant
+        dirty |= {p for p in parts if p.result is not None and p.result.guesses}
     assigning = {n: p.declares for p in (*parts, *changed) for n in host_functions(p)}
     while True:
         for p in dirty:

@@ -1,7 +1,7 @@
 """A text in parts: a declaration or statement of the file each, so that a keystroke concerns one of them.
 
-A part begins with a line at the margin that goes on with nothing, and with the comments and attributes above it. What is
-not laid out like that, a body at the margin, is put together again: parts are taken for what they are where they parse.
+A part begins with a line at the margin that goes on with nothing, and with the comments and attributes above it. What
+is not laid out like that, a body at the margin, is put together again: parts count where they parse.
 """
 
 from __future__ import annotations
@@ -189,9 +189,7 @@ def alike(old: Sequence[Piece], texts: Sequence[str]) -> tuple[int, int]:
     return head, tail
 
 
-def joined(
-    name: str, text: str, following: Sequence[str], whole: object, *, first: bool
-) -> tuple[Piece, int] | None:
+def joined(name: str, text: str, following: Sequence[str], whole: object, *, first: bool) -> tuple[Piece, int] | None:
     """A part with those below it that close its brackets, if all that can be read; and how many they are."""
     open_, taken = balance(text), 0
     while open_ > 0 and taken < len(following) and len(text) < MOST_JOINED:

@@ -31,6 +31,7 @@ class Document:
     name: str
     path: Path | None
     library: bool = False
+    uri: str = ""  # as the editor spells it
     text: str = ""
     parts: tuple[Piece, ...] = ()
     version: int | None = None  # the editor's; None for a file that is not open
@@ -50,8 +51,8 @@ class Document:
         old = self.parts
         self.text = text
         self.parts = read_parts(self.name, text, self, old)
-        known = set(old)
-        self.typed = tuple([p for p in (*self.typed, *self.parts) if p in self.parts and p not in known or p in self.typed])
+        new = {*self.parts} - {*old} | {*self.typed}
+        self.typed = tuple([p for p in self.parts if p in new])
 
     @property
     def items(self) -> list[tree.Item]:
@@ -68,20 +69,29 @@ class Workspace:
     def __init__(self, paths: tuple[Path, ...] = ()) -> None:
         self.paths = paths
         self.documents: dict[Key, Document] = {}
+        self.trials: dict[Document, Document] = {}
         self.homes = prelude().records.homes
 
     # ---- Documents
 
     def document(self, path: Path | None, name: str, library: str = "") -> Document:
-        """The document of a file, or of a text that has no file yet. `library` is the default float of who imports it."""
+        """The document of a file, or of a text without one. `library` is the default float of who imports it."""
         key: Key = (path if path is not None else name, library)
         if key not in self.documents:
-            self.documents[key] = Document(name, path, bool(library))
+            uri = path.as_uri() if path is not None else name
+            self.documents[key] = Document(name, path, bool(library), uri)
         return self.documents[key]
+
+    def trial(self, document: Document) -> Document:
+        """A copy of a document to try changes on, which imports the same; it is kept, so that a second try is quick."""
+        if document not in self.trials:
+            self.trials[document] = Document(document.name, document.path, document.library, document.uri, version=0)
+        return self.trials[document]
 
     def close(self, document: Document) -> None:
         """From now on the file on disk counts."""
         document.version = None
+        self.trials.pop(document, None)
         document.read = False
         document.stamp = (0, 0)
         if document.path is None:
@@ -189,7 +199,11 @@ class Workspace:
             raise DifflangError(*[Diagnostic(d.code, d.message, labels, d.helps) for d in error.diagnostics]) from None
 
     def link(
-        self, document: Document, reports: dict[tree.Import, DifflangError], items: Sequence[tree.Item], session: Session
+        self,
+        document: Document,
+        reports: dict[tree.Import, DifflangError],
+        items: Sequence[tree.Item],
+        session: Session,
     ) -> None:
         """Enter what the imports of a document bind; mistakes are reported to the session."""
         module = document.module
