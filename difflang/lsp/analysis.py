@@ -52,7 +52,7 @@ class Interrupted(Exception):
     """The text has changed meanwhile: what was being found out is of no use."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Result:
     """What checking said of a part."""
 
@@ -84,7 +84,7 @@ class Result:
         return self.tables["host"]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Analysis:
     """A file that is being worked on: the module it makes, and what was said of it."""
 
@@ -245,16 +245,21 @@ class Analysis:
     def diagnostics(self) -> list[Diagnostic]:
         """All reports, those of parts that are stale as they were."""
         syntax = [d for p in self.parts for d in p.diagnostics]
-        found = [*self.declared, *[d for p in self.parts if p.result is not None for d in p.result.reports]]
-        found += [d for p in self.parts for d in self.examples.get(p, ())]
+        read = [p for p in self.parts if not p.diagnostics]  # the others are taken for something else than was meant
+        found = [*self.declared, *[d for p in read if p.result is not None for d in p.result.reports]]
+        found += [d for p in read for d in self.examples.get(p, ())]
         broken = [*syntax, *[d for d in found if d.code.startswith("DL01")]]
         others = [d for d in found if not d.code.startswith("DL01")]
-        lost = {name for p in self.parts if p.diagnostics for name in DECLARES.findall(p.text)}
-        return once([*broken, *[d for d in independent(broken, others) if not follows(d, lost)]])
+        unread = [p for p in self.parts if p.diagnostics]
+        return once([*broken, *[d for d in independent(broken, others) if not follows(d, unread)]])
 
 
-def follows(diagnostic: Diagnostic, lost: set[str]) -> bool:
-    """Whether a report only says that a name is not there of which the declaration could not be read."""
+def follows(diagnostic: Diagnostic, unread: Sequence[Piece]) -> bool:
+    """Whether a report is about something of which the declaration could not be read as it was meant."""
+    texts = {p.source for p in unread}
+    if any(label.span.source in texts for label in diagnostic.labels):
+        return True
+    lost = {name for p in unread for name in DECLARES.findall(p.text)}
     return diagnostic.code in UNKNOWN and diagnostic.span is not None and diagnostic.span.text in lost
 
 

@@ -32,7 +32,7 @@ NO_SIZES = frozenset((*DTYPES, "bool", "key", "str", "dim"))
 MOST_JOINED = 4000  # characters: what is longer and does not parse is looked at as it stands
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Piece:
     """One part of a file, read: it keeps what was found out about it while the rest of the file changes."""
 

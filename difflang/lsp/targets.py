@@ -116,8 +116,8 @@ def member(found: Found, use: Use) -> Target | None:
     assert isinstance(use.node, tree.Member)
     base = use.node.base
     if isinstance(base, tree.Name) and not bound_here(names_of(found.piece), base):
-        other = module(found.document, base.id)
-        if other is not None and top(found.document, base.id) is None:
+        other = of_file(found.document, base.id, found.piece)
+        if other is not None and other.binding is None:
             return top(other.document, use.name)
     type = type_at(found.piece, base.span.start, base.span.end)
     if type is not None and (there := field_of(type, use.name)) is not None:

@@ -24,7 +24,7 @@ Key = tuple[Path | str, str]  # a file, and for a module of the library the defa
 Pause = Callable[[], None]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Document:
     """A file: its text in parts, and what is known of it. Parts are read at once, the rest follows."""
 

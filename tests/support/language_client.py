@@ -8,7 +8,6 @@ import queue
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -85,23 +84,24 @@ class Client:
     def close(self, uri: str) -> None:
         self.tell("textDocument/didClose", textDocument={"uri": uri})
 
-    def reports(self, uri: str, settled: float = 0.0) -> list[dict[str, Any]]:
-        """What is reported of the text as it is; the last of what is said within so many seconds after the first."""
+    def reports(self, uri: str, *, settled: bool = False) -> list[dict[str, Any]]:
+        """What is reported of the text as it is: the first that is said, or the last once all is checked."""
         found: list[dict[str, Any]] | None = None
-        end = time.monotonic() + PATIENCE
-        while True:
+        while found is None or settled:
+            if settled and found is not None:
+                nowhere = {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 0}}
+                self.ask("textDocument/inlayHint", textDocument={"uri": uri}, range=nowhere)  # waits for the check
             try:
-                message = self.told.get(timeout=max(end - time.monotonic(), 0.01))
+                message = self.told.get(timeout=PATIENCE if found is None else 0.01)
             except queue.Empty:
-                assert found is not None, "nothing is reported"
-                return found
+                if found is not None:
+                    break
+                raise AssertionError("nothing is reported") from None
             assert message["method"] != "window/logMessage", message["params"]["message"]
             params = message["params"]
             if params.get("uri") == uri and params.get("version") == self.versions[uri]:
-                if not settled:
-                    return params["diagnostics"]
                 found = params["diagnostics"]
-                end = time.monotonic() + settled
+        return found
 
     def at(self, uri: str, line: int, column: int) -> dict[str, Any]:
         return {"textDocument": {"uri": uri}, "position": {"line": line, "character": column}}
