@@ -49,8 +49,9 @@ EDITORS = {"neovim": NEOVIM, "emacs": EMACS, "helix": HELIX, "sublime": SUBLIME}
 
 @click.command()
 @click.option("--print-config", "editor", type=OneOf(list(EDITORS)), help="Show what tells an editor of the server.")
+@click.option("--check", "only_check", is_flag=True, help="Say whether it can be started, and start nothing.")
 @click.option("--stdio", is_flag=True, help="Talk over standard input and output. It does so anyhow.")
-def lsp(editor: str | None, stdio: bool) -> None:
+def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:
     """Serve editors: reports as they are typed, types, definitions, completion. It runs no program.
 
     Editors start it themselves, with `--print-config EDITOR` they learn how. Needs the extra `lsp`.
@@ -65,4 +66,5 @@ def lsp(editor: str | None, stdio: bool) -> None:
             raise
         click.echo("the language server needs pygls, which is not installed: `pip install 'difflang[lsp]'`", err=True)
         sys.exit(2)
-    server.start_io()
+    if not only_check:
+        server.start_io()

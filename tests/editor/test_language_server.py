@@ -97,7 +97,9 @@ def replaced(start: tuple[int, int], end: tuple[int, int], text: str) -> dict[st
 def applied(text: str, edits: list[dict[str, Any]]) -> str:
     lines = text.split("\n")
     starts = [sum(len(line) + 1 for line in lines[:i]) for i in range(len(lines) + 1)]
-    for edit in sorted(edits, key=lambda e: (e["range"]["start"]["line"], e["range"]["start"]["character"]), reverse=True):
+    for edit in sorted(
+        edits, key=lambda e: (e["range"]["start"]["line"], e["range"]["start"]["character"]), reverse=True
+    ):
         a, b = (starts[p["line"]] + p["character"] for p in (edit["range"]["start"], edit["range"]["end"]))
         text = text[:a] + edit["newText"] + text[b:]
     return text
@@ -220,9 +222,7 @@ def places(client: Client, method: str, uri: str, what: str, nth: int = 0, **mor
     return client.ask(f"textDocument/{method}", **client.at(uri, *spot(MAIN, what, nth)), **more)
 
 
-def test_definitions_are_found_here_in_other_files_and_in_the_library(
-    client: Client, main: str, folder: Path
-) -> None:
+def test_definitions_are_found_here_in_other_files_and_in_the_library(client: Client, main: str, folder: Path) -> None:
     here = places(client, "definition", main, "loss(next")
     assert (here["uri"], taken(MAIN, here["range"]), here["range"]["start"]["line"]) == (main, "loss", 4)
     there = places(client, "definition", main, "along")
@@ -257,7 +257,9 @@ def test_a_name_is_changed_in_every_file(client: Client, main: str, folder: Path
     assert "line.rise * x" in applied(MODEL, field[(folder / "model.dfl").as_uri()])
 
 
-@pytest.mark.parametrize(("what", "new"), [("mean", "average"), ("loss", "let"), ("far =", "squares"), ("loss", "step")])
+@pytest.mark.parametrize(
+    ("what", "new"), [("mean", "average"), ("loss", "let"), ("far =", "squares"), ("loss", "step")]
+)
 def test_a_name_that_cannot_be_changed_so_is_refused(client: Client, main: str, what: str, new: str) -> None:
     answer = client.request("textDocument/rename", **client.at(main, *spot(MAIN, what)), newName=new)
     assert answer["error"]["message"]
@@ -269,7 +271,9 @@ def test_a_name_that_cannot_be_changed_so_is_refused(client: Client, main: str, 
 def test_a_file_is_laid_out(client: Client, main: str) -> None:
     untidy = MAIN.replace("let far = ", "let   far=").replace("import linalg\n", "import linalg\n\n\n")
     client.change(main, {"text": untidy})
-    edits = client.ask("textDocument/formatting", textDocument={"uri": main}, options={"tabSize": 2, "insertSpaces": True})
+    edits = client.ask(
+        "textDocument/formatting", textDocument={"uri": main}, options={"tabSize": 2, "insertSpaces": True}
+    )
     assert applied(untidy, edits) == MAIN
     client.change(main, {"text": MAIN + "let = =\n"})
     assert client.ask("textDocument/formatting", textDocument={"uri": main},
@@ -315,7 +319,9 @@ def test_symbols_folds_and_colours(client: Client, main: str, folder: Path) -> N
         line, column = line + step, across if step else column + across
         word = MAIN.split("\n")[line].encode("utf-16-le")[2 * column : 2 * (column + length)].decode("utf-16-le")
         coloured.setdefault(word, set()).add(legend[kind])
-    assert coloured["loss"] == {"function"} and coloured["n"] == {"typeParameter"} and coloured["model"] == {"namespace"}
+    assert (
+        coloured["loss"] == {"function"} and coloured["n"] == {"typeParameter"} and coloured["model"] == {"namespace"}
+    )
     assert coloured["along"] == {"function"} and coloured["slope"] == {"property"} and coloured["rate"] == {"parameter"}
 
 
