@@ -47,6 +47,13 @@ class Names:
 
     bindings: list[Binding] = field(default_factory=list[Binding])
     uses: list[Use] = field(default_factory=list[Use])
+    starts: dict[int, Use] | None = None
+
+    def mentioned(self) -> dict[int, Use]:
+        """What is mentioned, by where it begins."""
+        if self.starts is None:
+            self.starts = {use.span.start: use for use in self.uses}
+        return self.starts
 
     def top(self) -> list[Binding]:
         """The names of the file among them."""

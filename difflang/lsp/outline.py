@@ -11,7 +11,7 @@ from difflang.lsp.names import Binding, Use, names_of
 from difflang.lsp.parts import Piece
 from difflang.lsp.places import Places
 from difflang.lsp.targets import Found, target
-from difflang.lsp.workspace import Document, is_library
+from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 
 SYMBOLS = {
@@ -155,4 +155,4 @@ def meaning(document: Document, piece: Piece, use: Use) -> Binding | str | None:
 
 def from_library(binding: Binding) -> bool:
     whole = binding.span.source.whole
-    return isinstance(whole, Document) and whole.path is not None and is_library(whole.path)
+    return isinstance(whole, Document) and whole.library

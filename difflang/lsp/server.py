@@ -7,6 +7,7 @@ given up where the text has changed meanwhile. So an answer is about the text as
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -63,7 +64,8 @@ class Server(LanguageServer):
 
     @property
     def units(self) -> Units:
-        return UNITS[self.workspace.position_encoding or "utf-16"]
+        agreed = self.workspace.position_encoding
+        return UNITS[lsp.PositionEncodingKind(agreed).value if agreed else "utf-16"]
 
     def places(self, document: Document) -> Places:
         return Places(Source(document.name, document.text), self.units)
@@ -113,6 +115,7 @@ class Server(LanguageServer):
     async def work(self) -> None:
         """Check what waits, what was typed last first."""
         loop = asyncio.get_running_loop()
+        began = loop.time()
         while self.waiting:
             document = next(iter(self.waiting))
             generation, pause = self.generation, self.pause()
@@ -129,6 +132,16 @@ class Server(LanguageServer):
             if generation == self.generation:
                 self.waiting.pop(document, None)
                 self.publish(document)
+        if loop.time() - began > PATIENCE:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Ask for what may have been answered before all was known to be asked anew, if the editor does that."""
+        able = self.client_capabilities.workspace
+        if able is not None and able.inlay_hint is not None and able.inlay_hint.refresh_support:
+            self.workspace_inlay_hint_refresh(None)
+        if able is not None and able.semantic_tokens is not None and able.semantic_tokens.refresh_support:
+            self.workspace_semantic_tokens_refresh(None)
 
     def complain(self, error: Exception) -> None:
         """A fault of ours, for the editor's log."""
@@ -151,6 +164,18 @@ class Server(LanguageServer):
         reports = [self.report(document, places, d) for d in analysis.diagnostics() if self.own(document, d)]
         params = lsp.PublishDiagnosticsParams(document.uri, reports, document.version)
         self.text_document_publish_diagnostics(params)
+        for other in dict.fromkeys(document.imports.values()):
+            self.publish_closed(other)
+
+    def publish_closed(self, document: Document) -> None:
+        """What is wrong with a file that is imported, and that no editor has open."""
+        if document.analysis is None or document.open or document.library:
+            return
+        places = self.places(document)
+        reports = [self.report(document, places, d) for d in document.analysis.diagnostics() if self.own(document, d)]
+        if reports or document in self.published:
+            self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, reports))
+        self.published = self.published | {document} if reports else self.published - {document}
 
     def own(self, document: Document, diagnostic: Diagnostic) -> bool:
         at = place(diagnostic.span) if diagnostic.span is not None else None
@@ -180,15 +205,15 @@ class Server(LanguageServer):
 
     # ---- All files
 
-    def everywhere(self) -> list[Document]:
-        """The documents of the workspace, those that no editor has open read from the disk."""
+    def everywhere(self, word: str) -> list[Document]:
+        """The documents of the workspace that hold a word, those that no editor has open read from the disk."""
         roots = [to_fs_path(f.uri) for f in self.workspace.folders.values()]
         for root in {Path(r) for r in (*roots, self.workspace.root_path) if r}:
-            for path in self.files.below(root):
+            for path in self.files.below(root, word):
                 document = self.files.document(path, self.shown(str(path)))
-                if document not in self.waiting and not document.open:
+                if not document.open:
                     self.check_aside(document)
-        return [d for d in self.files.documents.values() if not d.library]
+        return [d for d in list(self.files.documents.values()) if not d.library]
 
     def check_aside(self, document: Document) -> None:
         """Read and check a file that is not open; one that cannot be read has nothing to tell."""
@@ -258,12 +283,15 @@ async def did_change_watched(ls: Server, params: lsp.DidChangeWatchedFilesParams
 async def hover(ls: Server, params: lsp.HoverParams) -> lsp.Hover | None:
     await ls.settled()
     document, offset, places = at(ls, params)
-    found = telling.hover(document, offset, places)
-    text = telling.told(found[0]) if found is not None else ""
+    found = found_at(document, offset)
+    text = telling.told(found) if found is not None else ""
     if found is None or not text:
-        return None
-    more = await ls.aside(lambda: telling.gradient(found[0]))
-    return lsp.Hover(telling.markdown(f"{text}\n\n{more}" if more else text), found[1])
+        around = telling.expression(document, offset)
+        return lsp.Hover(telling.markdown(around[0]), places.range(*around[1])) if around is not None else None
+    with contextlib.suppress(TimeoutError):
+        more = await asyncio.wait_for(ls.aside(lambda: telling.gradient(found)), PATIENCE)
+        text = f"{text}\n\n{more}" if more else text
+    return lsp.Hover(telling.markdown(text), ls.spot(found).range)
 
 
 @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
@@ -310,7 +338,7 @@ async def find_references(ls: Server, params: lsp.ReferenceParams) -> list[lsp.L
     goal = target(found) if found is not None else None
     if goal is None:
         return []
-    documents = await ls.aside(ls.everywhere)
+    documents = await ls.aside(lambda: ls.everywhere(found.name.name if found is not None else ""))
     declared = params.context.include_declaration
     return [ls.spot(f) for f in references(goal, documents) if declared or f.name is not goal.binding]
 
@@ -343,7 +371,7 @@ async def rename(ls: Server, params: lsp.RenameParams) -> lsp.WorkspaceEdit | No
     found = found_at(document, offset)
     if found is None:
         return None
-    documents = await ls.aside(ls.everywhere)
+    documents = await ls.aside(lambda: ls.everywhere(found.name.name))
     try:
         edits = changes.renamed(found, params.new_name, documents)
     except changes.Refused as why:

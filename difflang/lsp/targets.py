@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from difflang.base.source import Span
 from difflang.check.types import LangType, RecordType, SumType, VariantType
 from difflang.driver.imports import bound
 from difflang.lsp.names import Binding, Names, Use, names_of
@@ -96,16 +97,31 @@ def module(document: Document, name: str) -> Target | None:
 
 
 def top(document: Document, name: str, near: Piece | None = None) -> Target | None:
-    """The declaration of a name in a file."""
+    """The declaration of a name in a file: the last one that stands in a part or above it, else the next."""
+    declared, order = tops(document)
     best: Target | None = None
-    for piece in document.parts:
-        if name in piece.declares or (piece.diagnostics and name in piece.words):
-            for b in names_of(piece).top():
-                if b.name == name and b.kind != "test":
-                    best = Target(document, piece, b)
-        if piece is near and best is not None:
-            return best
+    last = order.get(near, len(order)) if near is not None else len(order)
+    for piece, b in declared.get(name, ()):
+        if best is not None and order[piece] > last:
+            break
+        best = Target(document, piece, b)
     return best
+
+
+Tops = tuple[dict[str, list[tuple[Piece, Binding]]], dict[Piece, int]]
+
+
+def tops(document: Document) -> Tops:
+    """The names that a file declares, and the order of its parts; gathered once for a text."""
+    if document.tops is None or document.tops[0] is not document.parts:
+        declared: dict[str, list[tuple[Piece, Binding]]] = {}
+        for piece in document.parts:
+            for b in names_of(piece).top():
+                if b.kind != "test":
+                    declared.setdefault(b.name, []).append((piece, b))
+        document.tops = document.parts, (declared, {piece: i for i, piece in enumerate(document.parts)})
+    found: Tops = document.tops[1]
+    return found
 
 
 def member(found: Found, use: Use) -> Target | None:
@@ -115,7 +131,7 @@ def member(found: Found, use: Use) -> Target | None:
         return top(other.document, use.name) if other is not None else None
     assert isinstance(use.node, tree.Member)
     base = use.node.base
-    if isinstance(base, tree.Name) and not bound_here(names_of(found.piece), base):
+    if isinstance(base, tree.Name) and use_at(names_of(found.piece), base.span) is None:
         other = of_file(found.document, base.id, found.piece)
         if other is not None and other.binding is None:
             return top(other.document, use.name)
@@ -125,8 +141,10 @@ def member(found: Found, use: Use) -> Target | None:
     return of_file(found.document, use.name, found.piece)
 
 
-def bound_here(names: Names, name: tree.Name) -> bool:
-    return any(u.span == name.span and u.binding is not None for u in names.uses)
+def use_at(names: Names, span: Span) -> Binding | None:
+    """What the part itself binds the name that is mentioned at a place to."""
+    use = names.mentioned().get(span.start)
+    return use.binding if use is not None else None
 
 
 def field_of(type: LangType, name: str) -> Target | None:
@@ -174,10 +192,8 @@ def argument(found: Found, use: Use) -> Target | None:
 def called_by(found: Found, call: tree.Call) -> Target | None:
     """What a call calls, if that is declared somewhere."""
     place = call.fn.name_span if isinstance(call.fn, tree.Member) else call.fn.span
-    for u in names_of(found.piece).uses:
-        if u.span == place:
-            return target(Found(found.document, found.piece, u))
-    return None
+    use = names_of(found.piece).mentioned().get(place.start)
+    return target(Found(found.document, found.piece, use)) if use is not None else None
 
 
 # ---- From a declaration to all that mean it

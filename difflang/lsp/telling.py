@@ -19,7 +19,7 @@ from difflang.ir.types import DTYPES
 from difflang.lsp.analysis import Analysis
 from difflang.lsp.names import Binding, Use, names_of
 from difflang.lsp.places import Places
-from difflang.lsp.targets import Found, Target, found_at, of_file, piece_at, target, type_at
+from difflang.lsp.targets import Found, Target, of_file, piece_at, target, type_at
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
@@ -30,13 +30,20 @@ WIDEST = 60  # characters of a hint; what is longer tells less than it hides
 # ---- Hover
 
 
-def hover(document: Document, offset: int, places: Places) -> tuple[Found, lsp.Range] | None:
-    """The name at a place, and where it stands."""
-    found = found_at(document, offset)
-    if found is None:
+def expression(document: Document, offset: int) -> tuple[str, tuple[int, int]] | None:
+    """The type of the smallest expression around a place, and where that stands."""
+    piece = piece_at(document, offset)
+    if piece is None or piece.result is None:
         return None
-    start = found.piece.place.offset
-    return found, places.range(start + found.name.span.start, start + found.name.span.end)
+    at = offset - piece.place.offset
+    around = [(b - a, a, b) for a, b in piece.result.types if a <= at < b]
+    if not around or not piece.text[at : at + 1].strip() or any(c.start <= at < c.end for c in piece.comments):
+        return None
+    _, a, b = min(around)
+    type, text = piece.result.types[a, b], piece.text[a:b]
+    if plain(type) or "\n" in text:
+        return None
+    return code(f"{text}: {show_type(type)}"), (piece.place.offset + a, piece.place.offset + b)
 
 
 def told(found: Found) -> str:
@@ -238,4 +245,4 @@ def markdown(text: str) -> lsp.MarkupContent:
     return lsp.MarkupContent(lsp.MarkupKind.Markdown, text)
 
 
-__all__ = ["Use", "call_help", "gradient", "hints", "hover", "markdown", "told"]
+__all__ = ["Use", "call_help", "expression", "gradient", "hints", "markdown", "told"]

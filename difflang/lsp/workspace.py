@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from difflang.base import resources
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.files import read
 from difflang.base.source import Source, Span
@@ -21,6 +22,8 @@ from difflang.lsp.parts import Piece, read_parts
 from difflang.syntax import tree
 
 Key = tuple[Path | str, str]  # a file, and for a module of the library the default float of who imports it
+FOREIGN = ("node_modules", "__pycache__", "site-packages")
+MOST_FILES = 20_000  # looked at when names are searched for: whoever opens a whole disk does not wait for it
 Pause = Callable[[], None]
 
 
@@ -40,6 +43,7 @@ class Document:
     analysis: Analysis | None = None
     imports: dict[tree.Import, Document] = field(default_factory=dict[tree.Import, "Document"])
     seen: dict[Document, int] = field(default_factory=dict["Document", int])  # the versions that it was checked with
+    tops: tuple[tuple[Piece, ...], Any] | None = None  # the names of a text; `targets` gathers them
     typed: tuple[Piece, ...] = ()  # what has changed since it was checked
 
     @property
@@ -70,7 +74,7 @@ class Workspace:
         self.paths = paths
         self.documents: dict[Key, Document] = {}
         self.trials: dict[Document, Document] = {}
-        self.homes = prelude().records.homes
+        self.homes = dict(prelude().records.homes)
 
     # ---- Documents
 
@@ -110,11 +114,18 @@ class Workspace:
             document.put(read(document.path, document.name).text)
             document.stamp, document.read = stamp, True
 
-    def below(self, folder: Path) -> Iterator[Path]:
-        """The programs below a folder, but for hidden ones."""
-        for path in sorted(folder.rglob("*.dfl")):
-            if not any(part.startswith(".") for part in path.relative_to(folder).parts):
-                yield path.resolve()
+    def below(self, folder: Path, word: str) -> Iterator[Path]:
+        """The programs below a folder that hold a word, but for hidden ones; of a very large folder the first."""
+        seen = 0
+        for where, folders, files in os.walk(folder):
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in FOREIGN)
+            seen += len(files) + len(folders)
+            for name in sorted(files):
+                path = Path(where, name)
+                if name.endswith(".dfl") and not name.startswith(".") and holds(path, word):
+                    yield path.resolve()
+            if seen > MOST_FILES:
+                return
 
     # ---- Checking
 
@@ -223,6 +234,14 @@ class Workspace:
                 module.later |= dict.fromkeys(bound(item), item)
 
 
+def holds(path: Path, word: str) -> bool:
+    """Whether a word stands in a file; a file that cannot be read has none."""
+    try:
+        return word in path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return False
+
+
 def version_of(document: Document) -> int:
     """Something that is another number once anything in what a document is, or imports, is another."""
     return sum(a.version for a in reach(document.analysis)) if document.analysis is not None else -1
@@ -230,11 +249,6 @@ def version_of(document: Document) -> int:
 
 def reach(analysis: Analysis) -> list[Analysis]:
     return [analysis, *analysis.others]
-
-
-def is_library(path: Path) -> bool:
-    """Whether a file is one of the standard library."""
-    return path.parent == resources.folder("stdlib").resolve()
 
 
 def place(span: Span) -> tuple[Document, int, int] | None:
@@ -246,4 +260,4 @@ def place(span: Span) -> tuple[Document, int, int] | None:
     return whole, before + span.start, before + span.end
 
 
-__all__ = ["Document", "Interrupted", "Workspace", "is_library", "place", "reach"]
+__all__ = ["Document", "Interrupted", "Workspace", "place", "reach"]

@@ -171,6 +171,7 @@ def test_hover_tells_type_comment_and_the_type_of_the_gradient(client: Client, m
     assert "slope: f32" in hover(client, main, "slope")
     assert "mean" in hover(client, main, "mean")
     assert "grad(f)" in hover(client, main, "grad(loss)")
+    assert "model.along(line, x) - y: f32[n]" in hover(client, main, "- y")
     assert hover(client, main, "# ein") == ""
 
 

@@ -20,9 +20,9 @@ from prompt_toolkit.output import DummyOutput
 from difflang.base.source import Source
 from difflang.cli import main, repl_terminal
 from difflang.cli.repl_commands import COMMANDS, edited
-from difflang.driver.completion import Names, complete
 from difflang.cli.repl_session import Loading, Talk
 from difflang.cli.repl_terminal import Proposing, colored, converse
+from difflang.driver.completion import Names, complete
 from difflang.syntax.inputs import inputs, is_complete, typed
 from difflang.syntax.parse import parse
 from difflang.syntax.tokens import tokenize
