@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,13 @@ def no_jax_ad() -> Iterator[None]:
     """From the first test to the last, in every worker."""
     with jax_ad_guard.installed():
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the processes that tests start keep is kept for all workers, and not in the user's folder."""
+    room = tmp_path_factory.getbasetemp()
+    os.environ["XDG_CACHE_HOME"] = str((room.parent if "PYTEST_XDIST_WORKER" in os.environ else room) / "cache")
 
 
 def pytest_collection_finish() -> None:

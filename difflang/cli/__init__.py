@@ -33,6 +33,7 @@ from difflang.cli.shared import (
     budget,
     checked_program,
     full_traceback,
+    no_cache,
     report,
     reported,
     search_path,
@@ -95,6 +96,7 @@ def main() -> None:
 @click.option(
     "--check-nans", is_flag=True, help="A NaN or infinity that reaches a result is an error, where it was made."
 )
+@no_cache
 @search_path
 @full_traceback
 def run(
@@ -189,6 +191,7 @@ def check(files: tuple[str, ...], form: str, default_float: str | None, folders:
 @click.option("--engine", type=ENGINES, default="xla", help="With `interpret`, nothing is compiled.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @click.option("--json", "as_json", is_flag=True, help="Reports as data.")
+@no_cache
 @search_path
 @full_traceback
 def check_grad(

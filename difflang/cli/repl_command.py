@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from difflang.cli.shared import ENGINES, FLOATS, full_traceback, search_path
+from difflang.cli.shared import ENGINES, FLOATS, full_traceback, no_cache, search_path
 
 
 @click.command()
@@ -19,6 +19,7 @@ from difflang.cli.shared import ENGINES, FLOATS, full_traceback, search_path
 @click.option("--device", help="Where functions run: cpu, gpu, tpu.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
 @click.option("--float", "default_float", type=FLOATS, default="f32", help="What a float literal is by itself.")
+@no_cache
 @search_path
 @full_traceback
 def repl(

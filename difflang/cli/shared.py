@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from difflang.base.amounts import amount
+from difflang.base.backend import keep_compiled
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
 from difflang.base.files import decoded, read
@@ -47,6 +48,16 @@ def remember_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> N
 
 full_traceback = click.option(
     "--full-traceback", is_flag=True, expose_value=False, callback=remember_traceback, help="Show Python's frames too."
+)
+
+
+def remember_compiled(ctx: click.Context, _: click.Parameter, afresh: bool) -> None:
+    if not afresh:
+        keep_compiled()
+
+
+no_cache = click.option(
+    "--no-cache", is_flag=True, expose_value=False, callback=remember_compiled, help="Compile all of it anew."
 )
 
 

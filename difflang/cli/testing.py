@@ -18,7 +18,7 @@ import click
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.cli.output import Finding, finding, findings, output_format
-from difflang.cli.shared import ENGINES, FLOATS, full_traceback, report, search_path
+from difflang.cli.shared import ENGINES, FLOATS, full_traceback, no_cache, report, search_path
 
 if TYPE_CHECKING:
     from difflang.driver.bench import Benchmarks, Measured, Timing
@@ -69,6 +69,7 @@ def options_of(
 @SEED
 @FLOAT
 @ALLOW
+@no_cache
 @search_path
 @full_traceback
 def test(
