@@ -96,6 +96,7 @@ class Analysis:
     parts: tuple[Piece, ...] = ()  # of which this is the analysis
     stale: set[Piece] = field(default_factory=set[Piece])
     with_examples: bool = False  # whether those in doc comments are checked: as in the file that is asked about
+    finished: tuple[Piece, ...] | None = None  # what was checked to the end
     passes: int = 0
     version: int = 0  # how often something in it has changed for those that import it
     others: tuple[Analysis, ...] = ()  # those that it imports, directly or through others

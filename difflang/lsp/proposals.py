@@ -9,7 +9,7 @@ from lsprotocol import types as lsp
 
 from difflang.base.resources import stdlib_modules
 from difflang.check.types import LangType, RecordType, show_type
-from difflang.driver.asked import DERIVATIVES
+from difflang.driver.asked import DERIVATIVES, record_at
 from difflang.driver.completion import Names, complete
 from difflang.driver.imports import bound
 from difflang.driver.library import HOSTED
@@ -109,23 +109,19 @@ class Around:
                 var = known.host.get(b.name) if known is not None else None
                 return RANKS.get(b.kind, b.kind), show_type(var.type) if var is not None else ""
 
-    def type_of(self, path: str) -> LangType | None:
-        """The type of `a.b.c`."""
+    def record(self, path: str) -> RecordType | None:
+        """The record that `a.b.c` is."""
         first, *rest = [name.strip() for name in path.split(".")]
         type = self.types.get(first)
         if type is None:
             hosts = [p.known.host[first] for p in self.document.parts if p.known is not None and first in p.known.host]
             type = hosts[-1].type if hosts else None
-        for name in rest:
-            if not isinstance(type, RecordType) or name not in type.names:
-                return None
-            type = type.fields[type.names.index(name)]
-        return type
+        return record_at(type, rest) if type is not None else None
 
     def fields(self, path: str) -> Known:
         """What can stand after `path.`: the fields of a record, or what a module offers."""
-        type = self.type_of(path)
-        if isinstance(type, RecordType):
+        type = self.record(path)
+        if type is not None:
             return {n: ("value", show_type(t)) for n, t in zip(type.names, type.fields, strict=True)}
         goal = of_file(self.document, path)
         if goal is None or goal.binding is not None:

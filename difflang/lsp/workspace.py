@@ -149,10 +149,11 @@ class Workspace:
         if analysis.with_examples != document.open:
             analysis.with_examples = document.open
             analysis.examples.clear()
-            analysis.passes = 0
+            analysis.finished = None
         statements = analysis.concern(parts, outside)
-        if not analysis.stale and analysis.passes and not outside:
+        if analysis.finished == parts and not analysis.stale and not outside:
             return
+        analysis.finished = None
         others = dict.fromkeys(a for d in found.values() if d.analysis is not None for a in reach(d.analysis))
         analysis.others = tuple(others)
         analysis.hosts = {a.module: h for a in others for h in [a.hosts.get(a.module)] if h is not None}
@@ -160,6 +161,7 @@ class Workspace:
         analysis.check(typed, pause, told)
         document.seen = {d: version_of(d) for d in found.values()}
         document.typed = tuple([p for p in document.typed if p not in typed])
+        analysis.finished = parts
         analysis.version += 1
 
     def analysis_of(self, document: Document, parts: Sequence[Piece]) -> Analysis:

@@ -289,6 +289,13 @@ def test_names_of_the_session_are_proposed() -> None:
     assert "zeros" in [each.text for each in others]
 
 
+def test_fields_of_fields_are_proposed() -> None:
+    talk = talking()
+    talk.handle("record In { rate: f32 }\nrecord Out { inner: In }\nlet out = Out(inner = In(rate = 1.0))")
+    (found,) = Proposing(talk).get_completions(Document("out.inner.ra"), CompleteEvent())
+    assert (found.text, found.display_meta_text) == ("rate", "f32")
+
+
 def test_the_end_of_input_ends_the_session(typing: Any) -> None:
     typing.send_text("\x04")
     converse(talking(), [], typing, DummyOutput())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 
@@ -138,27 +139,51 @@ def test_a_body_at_the_margin_is_one_part_with_its_head() -> None:
     assert [len(p.items) for p in document.parts] == [1, 1] and said(document) == []
 
 
-def test_a_check_that_is_given_up_is_taken_up_again() -> None:
-    path = ROOT / "examples" / "logistic.dfl"
-    workspace = Workspace()
-    document = workspace.document(path, path.name)
-    document.version = 1
-    document.put(path.read_text(encoding="utf-8").replace("mean(softplus", "meen(softplus"))
-    patience = [40]
+@pytest.mark.parametrize("patience", [1, 40, 400, 900, 1200])
+def test_a_check_that_is_given_up_is_taken_up_again(patience: int) -> None:
+    """Wherever that happens, its end included."""
+    path = ROOT / "examples" / "fit_curve.dfl"
+    right = path.read_text(encoding="utf-8")
+    workspace, document = opened(path, right)
+    document.put(right.replace("sum(", "sun("))
+    left = [patience]
 
     def pause() -> None:
-        patience[0] -= 1
-        if not patience[0]:
+        left[0] -= 1
+        if not left[0]:
             raise Interrupted
 
-    while True:
-        try:
-            workspace.check(document, pause, nothing)
-        except Interrupted:
-            patience[0] = 400
-            continue
-        break
-    assert said(document) == said(opened(path, document.text, workspace)[1]) != []
+    with contextlib.suppress(Interrupted):
+        workspace.check(document, pause, nothing)
+    workspace.check(document, nothing, nothing)
+    assert said(document) == said(opened(path, document.text, workspace)[1])
+
+
+def test_a_module_of_which_the_check_was_given_up_at_its_end_is_new_to_who_imports_it(tmp_path: Path) -> None:
+    main, module = tmp_path / "main.dfl", tmp_path / "module.dfl"
+    text = "## > half(2.0)\n## 1.0\npub fn half(x: f32) -> f32 = x / 2.0\n"
+    module.write_text(text, encoding="utf-8")
+    workspace, document = opened(main, 'import "./module.dfl" (half)\nprint(half(1.0))\n')
+    other = workspace.document(module, "module.dfl")
+    other.version = 1
+    other.put(text.replace("half", "third"))
+
+    def pause() -> None:
+        if other.analysis is not None and other.parts[0].result is not None:
+            raise Interrupted  # only its examples are left
+
+    with pytest.raises(Interrupted):
+        workspace.check(other, pause, nothing)
+    workspace.check(document, nothing, nothing)
+    assert document.analysis is not None
+    assert [d.code for d in document.analysis.diagnostics()] == ["DL0723"]
+
+
+def test_a_declaration_that_is_taken_away_is_gone() -> None:
+    workspace, document = opened(Path("/main.dfl"), "fn f(x: f32) -> f32 = x\n\nfn g(x: f32) -> f32 = x\n")
+    document.put("fn g(x: f32) -> f32 = x\n")
+    workspace.check(document, nothing, nothing)
+    assert document.module is not None and list(document.module.fns) == ["g"]
 
 
 def test_a_program_typed_key_by_key_is_never_too_much() -> None:
