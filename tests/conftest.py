@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import jax_ad_guard
+from support import quick
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -16,6 +17,19 @@ def no_jax_ad() -> Iterator[None]:
     """From the first test to the last, in every worker."""
     with jax_ad_guard.installed():
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def in_a_hurry() -> Iterator[None]:
+    """Most programs of tests are compiled to run once."""
+    with quick.installed():
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before a module's own fixtures compile anything."""
+    quick.Hurry.on = quick.belongs(item)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,8 @@ import pytest
 from difflang.driver.engine import Engine
 from support.language import INTERPRETER, answer, codes
 
+pytestmark = pytest.mark.as_users
+
 PAGE = Path(__file__).parents[1] / "docs" / "conventions.md"
 INF, NAN = math.inf, math.nan
 THIRD = 1.0 / 3.0

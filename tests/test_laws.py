@@ -15,6 +15,8 @@ from difflang.driver.engine import Engine
 from difflang.ir.evaluate import evaluate
 from support.language import INTERPRETER, answer
 
+pytestmark = pytest.mark.as_users
+
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "conventions.md"
 PROGRAMS = [p for p in programs() if not p.name.endswith("-50")]

@@ -113,8 +113,9 @@ class Jets:
 
 
 def no_series(eqn: Eqn) -> DifflangError:
+    name = eqn.op.declared(eqn) if eqn.op.declared is not None else eqn.op
     way = ("nest `jvp` or `f'`, whose derivatives of it are there to any order",)
-    return DifflangError(Diagnostic("DL0412", f"`jet` knows no series of `{eqn.op}`", (Label(eqn.span),), way))
+    return DifflangError(Diagnostic("DL0412", f"`jet` knows no series of `{name}`", (Label(eqn.span),), way))
 
 
 def given_series(terms: list[MaybeValue], *, line: bool = False) -> Series:
@@ -169,6 +170,8 @@ class Tower:
         varying = not op.inactive and not all([x.constant for x in xs])
         if varying and op.layout is not None:
             return self.regions(eqn, op.layout(eqn), xs)
+        if varying and op.declared is not None:  # its rule calls the function itself, without end
+            raise no_series(eqn)
         heads = self.builder.copy(eqn, tuple([x.head for x in xs]))
         if not varying or all(h.type.tangent is None for h in heads):
             return list(map(Series, heads))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.evaluate import Endless, results_of, walk
-from difflang.ir.graph import Eqn, Graph
+from difflang.ir.graph import Eqn, Graph, Value
 
 FLOATS = "fcV"  # V is bfloat16
 TOO_LONG = 4  # times as many steps as the run itself: a number that was replaced may keep a loop going
@@ -38,20 +38,24 @@ class Made:
         return self.result[self.place]
 
     def operand(self, number: int) -> Any:
-        """The number that the operand has in that place; None where that is not one number."""
+        """The number that the operand has in that place; None where the result there is made of more than that one."""
         x = self.operands[number]
-        if not isinstance(x, np.ndarray) or x.shape not in ((), self.result.shape):
+        if not isinstance(x, np.ndarray) or (x.shape and not self.eqn.op.elementwise):
             return None
         return x[self.place] if x.shape else x[()]
 
 
 class Run:
-    """One run, in which what is made after a time is replaced. `given` asks for what infinities were given for, too."""
+    """One run, in which what is made after a time is replaced.
+
+    `given` asks for what infinities were given for, too, and for the NaN that a rule has where there is no derivative.
+    """
 
     def __init__(self, after: int | None = None, most: int | None = None, given: bool = False) -> None:
         self.after, self.most, self.given = after, most, given
         self.time = 0
         self.made: dict[int, Made] = {}
+        self.of_rules: set[Value] = set()  # NaN that nobody wrote
         self.around: list[list[Any]] = []  # equations with regions, and how often the first region has been run
 
     def results(self, graph: Graph, *arrays: Any) -> list[Any]:
@@ -70,12 +74,17 @@ class Run:
             finally:
                 self.around.pop()
         found = results_of(eqn, operands)
-        return [self.seen(eqn, operands, x) for x in found] if operands else found
+        if operands:
+            return [self.seen(eqn, operands, x) for x in found]
+        if self.given and "nan" not in eqn.span.text and all(map(is_nan, found)):
+            self.of_rules.update(eqn.results)
+        return found
 
     def seen(self, eqn: Eqn, operands: list[Any], x: Any) -> Any:
         """A result, noted or replaced where it is worse than what it is made of."""
         array = np.asarray(x)
-        bad = worse(array, operands, self.given)
+        known = [y for v, y in zip(eqn.operands, operands, strict=True) if v not in self.of_rules]
+        bad = worse(array, known, self.given)
         if not bad.any():
             return x
         if self.after is not None and self.time > self.after:
@@ -100,6 +109,10 @@ def worse(x: Any, operands: Sequence[Any], given: bool) -> Any:
             had = bad(operand)
             found = found & ~(had if operand.shape in ((), x.shape) else had.any())
     return found
+
+
+def is_nan(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.kind in FLOATS and bool(np.isnan(x).all() and x.size)
 
 
 def not_finite(x: Any) -> Any:

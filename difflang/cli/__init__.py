@@ -5,7 +5,6 @@ Results go to stdout, everything else to stderr.
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from pathlib import Path
@@ -21,7 +20,7 @@ from difflang.cli.checkup import doctor
 from difflang.cli.documenting import doc
 from difflang.cli.explaining import explain
 from difflang.cli.formatting import fmt
-from difflang.cli.output import output_format, written
+from difflang.cli.output import data_text, output_format, written
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
 from difflang.cli.serving import lsp
@@ -39,6 +38,7 @@ from difflang.cli.shared import (
     search_path,
     source_of,
 )
+from difflang.cli.stopping import INTERRUPTED, Stopped, end_after, end_on_signals
 from difflang.cli.testing import bench, test
 from difflang.cli.tracing import trace
 
@@ -48,6 +48,11 @@ STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "sta
 
 class Commands(click.Group):
     """Proposes the nearest command, and turns a fault of ours into a report, a paragraph and exit code 70."""
+
+    def main(self, args: Any = None, *rest: Any, **options: Any) -> Any:
+        if args is None:  # a process of its own
+            end_on_signals()
+        return super().main(args, *rest, **options)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
@@ -62,9 +67,10 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            sys.exit(130)
+        except (KeyboardInterrupt, Stopped) as error:
+            stopped = error if isinstance(error, Stopped) else INTERRUPTED
+            click.echo(stopped.said, err=True)
+            sys.exit(stopped.code)
         except Exception as error:  # noqa: BLE001 - the door: nobody is shown a bare traceback
             if ctx.meta.get(FULL):
                 traceback.print_exception(error)
@@ -96,12 +102,13 @@ def main() -> None:
 @click.option(
     "--check-nans", is_flag=True, help="A NaN or infinity that reaches a result is an error, where it was made."
 )
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End with 124 after that.")
 @no_cache
 @search_path
 @full_traceback
 def run(
     file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
-    budget: int, allow: tuple[Path, ...], check_nans: bool, folders: tuple[Path, ...],
+    budget: int, allow: tuple[Path, ...], check_nans: bool, timeout: float | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input).
 
@@ -110,6 +117,8 @@ def run(
     from difflang.driver import arguments, program
     from difflang.driver.engine import Engine
 
+    if timeout is not None:
+        end_after(timeout)
     with reported(usage=("DL1220",)):
         source, path = source_of(file)
         checked = program.check(source, default_float, path, folders)
@@ -206,7 +215,7 @@ def check_grad(
         options = auditing.Options(order, directions, seed, wrt, engine == "xla", told, words)
         checked, path, entry = checked_program(program, default_float, folders)
         found, left = auditing.check_all(checked, path, entry, options)
-        text = json.dumps([r.to_json() for r in found], indent=2) if as_json else "\n\n".join(map(str, found))
+        text = data_text([r.to_json() for r in found]) if as_json else "\n\n".join(map(str, found))
         click.echo(text)
         report([*left, *[d for r in found for d in r.diagnostics()]])
         if not all(r.right for r in found):
@@ -238,7 +247,7 @@ def memory(
         options = accounting.Options(pairs_of(told, "--arg", "TYPE"), wrt, budget, compiled, words)
         checked, path, entry = checked_program(program, default_float, folders)
         found = accounting.memory(checked, path, entry, options)
-        click.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
+        click.echo(data_text(found.to_json()) if as_json else str(found))
         if save is not None:
             accounting.save(found, save)
 
@@ -270,7 +279,7 @@ def info(
             sys.exit(1)
         found = offering.info(checked, path, {n: int(size) for n, size in told.items()}, words)
         data = {"file": file, "entries": [offer.to_json() for offer in found]}
-        click.echo(json.dumps(data, indent=2) if as_json else "\n\n".join(map(str, found)))
+        click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
 def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:

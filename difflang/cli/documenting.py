@@ -98,7 +98,7 @@ def text_of(what: str) -> str:
 
 
 def title(page: Page, entry: Entry) -> str:
-    used = f"`from {page.name} import {entry.name}`" if page.name != "prelude" else "seen by every file"
+    used = f"`import {page.name} ({entry.name})`" if page.name != "prelude" else "seen by every file"
     return f"# {page.name}.{entry.name}\n\n{used}"
 
 

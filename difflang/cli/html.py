@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from html import escape
 from typing import Any
+from urllib.parse import quote
 
 from difflang.syntax.pages import Entry, Page, Section, shown
 
@@ -53,13 +54,13 @@ def as_html(page: Page, pages: Sequence[Page]) -> str:
 def index_html(pages: Sequence[Page]) -> str:
     """What leads to all pages."""
     parts = [
-        f'<h2><a href="{p.name}.html">{escape(p.name)}</a></h2>\n{text(p.summary)}{names(p, p.name)}' for p in pages
+        f'<h2><a href="{file_of(p)}">{escape(p.name)}</a></h2>\n{text(p.summary)}{names(p, file_of(p))}' for p in pages
     ]
     return document("Modules", pages, "\n".join(["<h1>Modules</h1>", *parts]))
 
 
 def document(title: str, pages: Sequence[Page], body: str) -> str:
-    links = " ".join(f'<a href="{p.name}.html">{escape(p.name)}</a>' for p in pages)
+    links = " ".join(f'<a href="{file_of(p)}">{escape(p.name)}</a>' for p in pages)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         f'<meta name="viewport" content="width=device-width">\n<style>{STYLE}{colours()}</style>\n</head>\n'
@@ -67,9 +68,13 @@ def document(title: str, pages: Sequence[Page], body: str) -> str:
     )
 
 
+def file_of(page: Page) -> str:
+    """Where a link to a page leads: its file, of whatever letters its name is."""
+    return quote(f"{page.name}.html")
+
+
 def names(page: Page, file: str = "") -> str:
-    where = f"{file}.html" if file else ""
-    links = [f'<a href="{where}#{escape(e.name)}"><code>{escape(e.name)}</code></a>' for e in page.entries]
+    links = [f'<a href="{file}#{escape(e.name)}"><code>{escape(e.name)}</code></a>' for e in page.entries]
     return f"<p>{' '.join(links)}</p>"
 
 

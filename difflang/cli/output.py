@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -42,6 +43,24 @@ def finding(diagnostic: Diagnostic) -> Finding:
         return Finding(diagnostic.severity, diagnostic.code, message)
     start, end = span.source.position(span.start), span.source.position(max(span.start, span.end))
     return Finding(diagnostic.severity, diagnostic.code, message, span.source.name, start, end)
+
+
+def data_text(data: Any) -> str:
+    """Data as JSON, which has no such numbers: those that are not finite are texts, as `write_json` has them."""
+    return json.dumps(finite(data), indent=2, allow_nan=False)
+
+
+def finite(data: Any) -> Any:
+    """Data of dicts, lists, numbers and texts, with `"NaN"`, `"Infinity"` and `"-Infinity"` in place of these."""
+    match data:
+        case dict():
+            return {name: finite(x) for name, x in cast("dict[str, Any]", data).items()}
+        case list() | tuple():
+            return [finite(x) for x in cast("list[Any]", data)]
+        case float() if not math.isfinite(data):
+            return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
+        case _:
+            return data
 
 
 def written(diagnostics: Sequence[Diagnostic], form: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from difflang.cli.shared import ENGINES, FLOATS, full_traceback, no_cache, search_path
+from difflang.cli.stopping import leave_interrupts
 
 
 @click.command()
@@ -33,16 +34,23 @@ def repl(
     from difflang.cli.repl_session import Loading, Talk
     from difflang.syntax.inputs import inputs
 
+    leave_interrupts()
     loading = Loading(engine, device, seed, default_float, folders)
     first = [f":load {file}"] if file is not None else []
     if sys.stdin.isatty() and sys.stdout.isatty():
         from difflang.cli.repl_terminal import converse
 
         signal.signal(signal.SIGINT, signal.default_int_handler)  # what a script starts in its background ignores it
-        converse(Talk(loading, colored="NO_COLOR" not in os.environ), first)
-        return
-    talk = Talk(loading)
-    for text in (*first, *inputs(sys.stdin)):
-        if not talk.handle(text):
-            break
-    sys.exit(talk.code)
+        talk = Talk(loading, colored="NO_COLOR" not in os.environ)
+        converse(talk, first)
+        code = 0
+    else:
+        talk = Talk(loading)
+        for text in (*first, *inputs(sys.stdin)):
+            if not talk.handle(text):
+                break
+        code = talk.code
+    if talk.interrupted:  # what still runs in XLA would be waited for
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -77,6 +77,7 @@ class Talk:
     code: int = 0
     last_code: str = ""  # of the last report
     loaded: str = ""  # the file that was loaded last
+    interrupted: bool = False  # ever
     made: Interactive | None = field(default=None, init=False)
 
     @property
@@ -106,7 +107,7 @@ class Talk:
         except DifflangError as error:
             self.report(error)
         except KeyboardInterrupt:
-            self.code = self.code or 130
+            self.code, self.interrupted = self.code or 130, True
             click.echo("interrupted", err=True)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost what was typed
             self.code = self.code or 70

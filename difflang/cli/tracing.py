@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from difflang.cli.output import data_text
 from difflang.cli.shared import FLOATS, OneOf, checked_program, full_traceback, reported, search_path
 
 FORMATS = OneOf(["table", "latex", "html", "json"])
@@ -38,4 +38,4 @@ def trace(
         checked, path, entry = checked_program(program, default_float, folders)
         found = tracing.trace(checked, path, entry, options)
         text = {"latex": found.to_latex, "html": found.to_html}.get(form)
-        click.echo(json.dumps(found.to_json(), indent=2) if form == "json" else text() if text else str(found))
+        click.echo(data_text(found.to_json()) if form == "json" else text() if text else str(found))

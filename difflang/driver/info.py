@@ -56,7 +56,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One function of a file."""
+    """One function of a file. It has a gradient in `wrt` if its result is a real number."""
 
     name: str
     arguments: Mapping[str, str | None]
@@ -65,6 +65,7 @@ class Offer:
     effects: tuple[str, ...]
     dtypes: Mapping[str, str]
     differentiable: tuple[str, ...]
+    wrt: tuple[str, ...]
     at: Mapping[str, int]  # sizes for which the formula was found
     formula: Formula | None
     why: str | None  # there is no formula, or nothing that is differentiable
@@ -72,11 +73,11 @@ class Offer:
     def to_json(self) -> dict[str, Any]:
         arguments = [{"name": n, "type": t, "dtype": self.dtypes.get(n)} for n, t in self.arguments.items()]
         bytes = None if self.formula is None else str(self.formula)
-        gradient = {"wrt": self.differentiable, "bytes": bytes, "sizes_like": self.at}
+        gradient = {"wrt": self.wrt, "bytes": bytes, "sizes_like": self.at}
         return {
             "name": self.name, "arguments": arguments, "dims": self.dims, "result": self.result,
             "effects": self.effects, "differentiable_in": self.differentiable,
-            "gradient": gradient if self.differentiable else None, "why_not": self.why,
+            "gradient": gradient if self.wrt else None, "why_not": self.why,
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -111,18 +112,26 @@ def offer(checked: Checked, decl: tree.Fn, sizes: Mapping[str, int]) -> Offer:
     result = written or (show_type(found.type) if found is not None else None)
     head = decl.name, arguments, dims, result, tuple(sorted(effects_of(checked, decl)))
     if decl.host:
-        return Offer(*head, {}, (), {}, None, "it is a host function: it is run, not compiled")
+        return Offer(*head, {}, (), (), {}, None, "it is a host function: it is run, not compiled")
     told = primes_near({name: sizes.get(name, USUAL) for name in dims})
     try:
         plain = graph(checked, decl, told, None)
     except DifflangError as error:
-        return Offer(*head, {}, (), {}, None, error.diagnostics[0].message)
+        return Offer(*head, {}, (), (), {}, None, error.diagnostics[0].message)
     dtypes = {p.hint: p.type.dtype.name for p in plain.params if isinstance(p.type, Tensor) and p.hint}
     wrt = tuple([p.name for p in decl.params if has_gradient(checked, decl, told, p.name)])
     if not wrt:
-        return Offer(*head, dtypes, (), {}, None, None)
+        return Offer(*head, dtypes, moving(decl, plain), (), {}, None, None)
     formula, why = formula_of(checked, decl, told, wrt)
-    return Offer(*head, dtypes, wrt, told, formula, why)
+    return Offer(*head, dtypes, wrt, wrt, told, formula, why)
+
+
+def moving(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
+    """The parameters that can be changed a little, if the result can."""
+    if all(r.type.tangent is None for r in plain.results):
+        return ()
+    hints = {p.hint.partition(".")[0] for p in plain.params if p.hint and p.type.tangent is not None}
+    return tuple([p.name for p in decl.params if p.name in hints])
 
 
 def has_gradient(checked: Checked, decl: tree.Fn, told: Mapping[str, int], wrt: str) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from difflang.audit.nonfinite import Made, amount, culprit
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import NOWHERE
+from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
 
 WAYS = {
@@ -24,6 +25,13 @@ WAYS = {
 }
 
 
+CONVENTIONS = "docs/conventions.md tells what is given where no derivative exists"
+NOT_AGAIN = "a result is not finite as it was compiled, and computed step by step it is"
+AGAIN = (
+    "a `rule … by inverse` that does not lead back makes NaN: `difflang test` compares it with its function",
+    "a sum of numbers near the end of their type may go beyond it in another order: scale them, or take f64",
+)
+
 FORMS = {  # how operations are written that are no functions, those of derivatives among them
     "add": "{} + {}",
     "sub": "{} - {}",
@@ -37,23 +45,31 @@ FORMS = {  # how operations are written that are no functions, those of derivati
 
 
 def check(ready: Callable[[], Graph], results: Sequence[Any], arrays: Sequence[Any]) -> None:
-    """Nothing where all results are finite, or only what was given or written down is not. Errors: DL0908."""
+    """Nothing where all results are finite, or only what was given or written down is not. Errors: DL0908.
+
+    Compiled code may add in another order, and go beyond the end of a type where one step after the other does not.
+    """
     if not amount([np.asarray(r) for r in results]):
         return
-    found = culprit(ready(), *[np.asarray(a) for a in arrays])
+    graph, given = ready(), [np.asarray(a) for a in arrays]
+    found = culprit(graph, *given)
     if found is not None:
         raise DifflangError(told(found))
+    if not amount(evaluate(graph, *given)):
+        raise DifflangError(Diagnostic("DL0908", NOT_AGAIN, (), AGAIN))
 
 
 def told(found: Made) -> Diagnostic:
     value, name = written(found.value), found.eqn.op.name
-    places = [(found.eqn.span, f"{formula(found)} is {value}")]
+    nowhere = found.eqn.op.chooses  # it only chooses a number: a rule has that one where there is no derivative
+    places = [(found.eqn.span, "this has no derivative here" if nowhere else f"{formula(found)} is {value}")]
     places += [(e.span, f"in step {count} of this") for e, count in reversed(found.steps)]
     labels = [Label(span, text) for span, text in places if span is not NOWHERE]
     place = f" at {list(found.place)}" if found.place else ""
     spelled = FORMS[name].format("x", "y") if name in FORMS else name
-    message = f"`{spelled}` gives {value}{place} here, and a result is not finite for it"
-    return Diagnostic("DL0908", message, tuple(labels), (WAYS[name],) if name in WAYS else ())
+    given = f"a derivative that does not exist is {value}" if nowhere else f"`{spelled}` gives {value}{place} here"
+    ways = (CONVENTIONS,) if nowhere else (WAYS[name],) if name in WAYS else ()
+    return Diagnostic("DL0908", f"{given}, and a result is not finite for it", tuple(labels), ways)
 
 
 def formula(found: Made) -> str:

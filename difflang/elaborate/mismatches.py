@@ -113,7 +113,8 @@ def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
         wanted = "f32" if isinstance(b, DTypeVar) else dtype_text(b)
         return f"write `{wanted}({quoted(first_span)})`"
-    return f"write `{dtype_text(a)}({quoted(other_span)})`"
+    wanted = ("f32" if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)
+    return f"write `{wanted}({quoted(other_span)})`"
 
 
 def not_this_pattern(pattern: tree.TuplePattern, parts: int | None, found: tuple[Span, str]) -> DifflangError:

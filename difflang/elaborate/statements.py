@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import FnCode
@@ -15,7 +13,7 @@ from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Context, Reported, walk, walks
-from difflang.elaborate.expressions import captured, field
+from difflang.elaborate.expressions import captured
 from difflang.elaborate.failure import check
 from difflang.elaborate.histories import Yielded, add
 from difflang.elaborate.indexing import Subscripts, read, subscripts
@@ -23,6 +21,7 @@ from difflang.elaborate.jumps import Unset, loop_without_jumps, misplaced
 from difflang.elaborate.loops import loop_expression
 from difflang.elaborate.names import bound_names, targets
 from difflang.elaborate.operators import array, elementwise
+from difflang.elaborate.places import Place, current, place
 from difflang.elaborate.saying import say
 from difflang.elaborate.scope import Binding
 from difflang.elaborate.signatures import held_to
@@ -167,40 +166,6 @@ def forgetting(value: Term) -> Term:
 
 
 # ---- Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What an assignment writes to, its indices evaluated once: a variable, a field or an element of another place."""
-
-    node: tree.Expr
-    value: Term | None  # what stands there, None for an element until it is read
-    base: Place | None = None
-    subs: Subscripts | None = None
-
-
-def place(cx: Context, target: tree.Expr) -> Walk[Place]:
-    match target:
-        case tree.Name():
-            return Place(target, (yield walk(cx, target)))
-        case tree.Member(base=base):
-            inside = yield place(cx, base)
-            return Place(target, field(cx, current(cx, inside), target), inside)
-        case tree.Index(base=base):
-            inside = yield place(cx, base)
-            return Place(target, None, inside, (yield subscripts(cx, target, current(cx, inside))))
-        case _:
-            raise cx.error(
-                "DL0207", "this cannot be assigned to", target.span, "", "a variable, a field or an element can"
-            )
-
-
-def current(cx: Context, at: Place) -> Term:
-    """What stands at a place."""
-    if at.value is not None:
-        return at.value
-    assert at.subs is not None
-    return read(cx, at.subs)
 
 
 def write(cx: Context, at: Place, value: Term, span: Span) -> None:

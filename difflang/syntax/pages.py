@@ -132,9 +132,11 @@ def examples(lines: Sequence[str]) -> Iterator[Example]:
 
 
 def parted(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """The text, and what `Errors:` and the like say after it."""
+    """The text, and what `Errors:` and the like say after it, to the end of the paragraph."""
     first, *rest = FACT.split(text)
-    return first.strip(), [(name, said.strip()) for name, said in zip(rest[::2], rest[1::2], strict=True)]
+    found = [(name, *said.strip().partition("\n\n")) for name, said in zip(rest[::2], rest[1::2], strict=True)]
+    after = [more.strip() for _, _, _, more in found if more.strip()]
+    return "\n\n".join([first.strip(), *after]).strip(), [(name, said) for name, said, _, _ in found]
 
 
 def first_sentence(text: str) -> str:

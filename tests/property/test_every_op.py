@@ -65,6 +65,7 @@ def test_the_reference_has_the_type_of_the_rule(op: Op) -> None:
             assert (y.dtype, y.shape) == (numpy_dtype(want.dtype), want.shape), str(call)
 
 
+@pytest.mark.as_users
 @every_op
 def test_compiled_is_the_reference(op: Op) -> None:
     """Type and value, alone and batched over two lanes, everything of one op in one executable."""

@@ -305,3 +305,19 @@ def test_what_has_no_series_is_an_error(expression: str, code: str) -> None:
     with pytest.raises(DifflangError) as caught:
         checked(source)
     assert [d.code for d in caught.value.diagnostics] == [code]
+
+
+def test_a_function_with_a_rule_is_refused_by_its_name() -> None:
+    """Its rule calls it, and that call has the rule again."""
+    program = difflang.loads("""
+fn own(x: f64) -> f64 = x * x
+rule own(x) {
+  let y = own(x)
+  (y, linear |dx| 2.0 * x * dx)
+}
+fn f(t: f64) -> f64[3] = jet(|t| own(t) + t, order = 2)(t)
+fn g(t: f64) -> f64[3] = jet(|s| own(t) * s, order = 2)(t)
+""")
+    with pytest.raises(DifflangError, match="no series of `own`"):
+        program.f.interpret(1.0)
+    np.testing.assert_array_equal(program.g.interpret(3.0), [27.0, 9.0, 0.0])

@@ -9,7 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.audit import nonfinite
+from difflang.base.diagnostics import DifflangError
 from difflang.cli import main
+from difflang.driver.watching import check
+from difflang.ir.parse import from_text
 
 HEAD = "float f64\n"
 IN_THE_FUNCTION = {
@@ -112,8 +115,6 @@ print(f(1.0))
 
 
 def test_the_number_of_runs_grows_with_the_logarithm_of_the_faults(monkeypatch: pytest.MonkeyPatch) -> None:
-    from difflang.ir.parse import from_text
-
     lines = "\n".join(f"  %{i}: f64[] = log %x" for i in range(64))
     graph = from_text(f"graph @f(%x: f64[]) {{\n{lines}\n  yield %63\n}}\n")
     runs: list[nonfinite.Run] = []
@@ -126,3 +127,41 @@ def test_the_number_of_runs_grows_with_the_logarithm_of_the_faults(monkeypatch: 
     monkeypatch.setattr(nonfinite.Run, "results", counted)
     made = nonfinite.culprit(graph, np.float64(0))
     assert made is not None and made.eqn is graph.eqns[63] and len(runs) <= 10
+
+
+def test_no_number_of_a_whole_matrix_is_shown_as_the_operand(tmp_path: Any) -> None:
+    result = run("print(cholesky([[1.0, 2.0], [2.0, 1.0]]))\n", tmp_path, "--engine=interpret")
+    assert "cholesky([2, 2]) is nan" in result.stderr
+
+
+def test_what_only_compiled_code_makes_is_told_too() -> None:
+    graph = from_text("graph @f(%x: f64[]) {\n  %0: f64[] = add %x, %x\n  yield %0\n}\n")
+    check(lambda: graph, [np.float64(np.inf)], [np.float64(np.inf)])
+    with pytest.raises(DifflangError, match="computed step by step it is"):
+        check(lambda: graph, [np.float64(np.inf)], [np.float64(3.0)])
+
+
+def test_a_derivative_that_does_not_exist(tmp_path: Any) -> None:
+    nowhere = "fn f(x: f64) -> f64 { let (u, s, vt) = svd([[x, 0.0], [0.0, x]])\n  sum(u * x) }\nprint(f'(2.0))\n"
+    found = run(nowhere, tmp_path, "--engine=interpret").stderr
+    assert "a derivative that does not exist is nan, and" in found and "f.dfl:2:40" in found
+    assert run("print(sum(where([true, false], nan, 1.0)))\n", tmp_path, "--engine=interpret").exit_code == 0
+
+
+WRONG_INVERSE = """fn push(x: f64, v: f64) -> (f64, f64) {
+  let y = x + 0.1 * v
+  (y, v - 0.1 * sin(y))
+}
+rule push(x, v) by inverse |(x, v)| (x - 0.1 * v, v)
+fn f(x: f64) -> f64 {
+  var (a, b) = (x, x)
+  for i in 0..20 { (a, b) = push(a, b) }
+  a * b
+}
+print(grad(f)(2.0))
+"""
+
+
+def test_an_inverse_that_does_not_lead_back_is_named_as_what_it_may_be(tmp_path: Any) -> None:
+    found = run(WRONG_INVERSE, tmp_path)
+    assert found.exit_code == 3 and "by inverse" in found.stderr

@@ -49,6 +49,15 @@ def test_the_example_of_the_textbooks_comes_out_row_by_row(book: Path) -> None:
     assert [r["line"] for r in data["rows"]] == [None, None, 1, 1, 1, 1, 1]
 
 
+def test_json_has_texts_for_what_are_no_numbers_in_it(book: Path) -> None:
+    def never(name: str) -> None:
+        raise AssertionError(name)
+
+    data = json.loads(command(f"{book}:f", "x1=0", "x2=5", "--format", "json").stdout, parse_constant=never)
+    rows = {r["name"]: r for r in data["rows"]}
+    assert rows["x1"]["adjoint"] == "Infinity" and rows["v1"]["value"] == "-Infinity"
+
+
 def test_other_forms(book: Path) -> None:
     latex = command(f"{book}:f", "x1=2", "x2=5", "--format", "latex").stdout
     assert r"$v_{1}$ & $= \ln x_{1}$ & $0.693147$ & $0.5$ & $0$ & $1$ \\" in latex

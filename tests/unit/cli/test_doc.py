@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner, Result
 
 from difflang.base.resources import stdlib_files
+from difflang.base.source import Source
 from difflang.cli import main
 from difflang.cli.documenting import page_of
+from difflang.driver.program import check
 from difflang.syntax.pages import as_list, as_markdown
 from support.documents import ROOT
 
@@ -62,8 +65,10 @@ fn grown(cells: f32, rate: f32 = 0.5) -> f32
 
 The number of cells after some hours. They never die: see `Culture`.
 
+Nothing else is said.
+
 - Errors: a rate below 0, where that cannot be.
-- Source: Malthus 1798. Nothing else is said.
+- Source: Malthus 1798.
 - Derivative: by a rule, `by inverse`
 
 ```text
@@ -102,6 +107,8 @@ def test_the_library_its_modules_and_names() -> None:
     assert call("roots").stdout.startswith("# roots\n\nWhere a function is zero")
     assert call("newton").stdout == call("roots.newton").stdout
     assert "fn newton[T: float](f: (T) -> T" in call("newton").stdout
+    (line,) = [line for line in call("newton").stdout.splitlines() if "import" in line]
+    assert not check(Source("f.dfl", f"{line.strip('`')}\nfn f(x: f32) -> f32 = newton(|y| y - x, x)\n")).errors
     assert call("tanh").stdout.startswith("# tanh\n\nHyperbolic tangent.")
 
 
@@ -155,6 +162,14 @@ def test_pages_for_a_browser(folder: Path) -> None:
         for link in page.to:
             file, _, part = link.partition("#")
             assert not part or part in pages[file or name].here
+
+
+def test_pages_of_files_with_odd_names_lead_to_each_other(folder: Path) -> None:
+    (folder / 'a "b" #1.dfl').write_text("## Twice.\nfn twice(x: f32) -> f32 = 2.0 * x\n")
+    assert call("--format", "html", "--out", "pages", 'a "b" #1.dfl', "cells.dfl").exit_code == 0
+    to = Links((folder / "pages" / "cells.html").read_text(encoding="utf-8")).to
+    files = {unquote(link.partition("#")[0]) for link in to} - {""}
+    assert files == {path.name for path in (folder / "pages").iterdir()}
 
 
 def test_what_stands_in_a_comment_is_no_html(folder: Path) -> None:

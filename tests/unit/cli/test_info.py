@@ -28,6 +28,7 @@ fn walk(u: f32[n]) -> f32 {
   sum(x)
 }
 fn vector(x: f64[n]) -> f64[n] = x * x
+fn count(x: f64[n]) -> i32 = n
 fn any(x) = x
 host fn say(x: f32) { print(x) }
 """
@@ -43,14 +44,15 @@ def offers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_what_functions_take_and_in_what_they_are_differentiable(offers: dict[str, Any]) -> None:
-    assert list(offers) == ["layers", "walk", "vector", "any", "say"]
+    assert list(offers) == ["layers", "walk", "vector", "count", "any", "say"]
     layers = offers["layers"]
     assert layers["dims"] == ["n", "m", "b"] and layers["result"] == "f32"
     assert layers["differentiable_in"] == layers["gradient"]["wrt"] == ["w", "x"]
     assert [(a["name"], a["type"], a["dtype"]) for a in layers["arguments"]] == [
         ("w", "f32[n, m]", "f32"), ("x", "f32[b, n]", "f32"), ("k", "i32", "i32")
     ]  # fmt: skip
-    assert offers["vector"]["differentiable_in"] == [] and offers["vector"]["gradient"] is None
+    assert offers["vector"]["differentiable_in"] == ["x"] and offers["vector"]["gradient"] is None
+    assert offers["count"]["differentiable_in"] == [] and offers["count"]["gradient"] is None
     assert offers["any"]["why_not"] and offers["say"]["why_not"] and offers["say"]["effects"] == ["io"]
 
 

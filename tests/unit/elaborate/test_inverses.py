@@ -25,6 +25,7 @@ from difflang.ir.text import to_text
 from difflang.lower.jax import Lowering
 from difflang.ops import loop_run
 from difflang.ops.undone import taken_back
+from difflang.runtime.compile import compile
 
 SOURCE = """
 float f64
@@ -170,8 +171,7 @@ def given(name: str) -> list[np.ndarray]:
 
 
 def compiled(graph: Graph, *given: Any) -> list[Any]:
-    with jax.enable_x64(True):
-        return jax.jit(lambda *xs: Lowering(jax).graph(graph, *xs))(*given)
+    return compile(graph)(*given)
 
 
 @pytest.mark.parametrize("name", CALLS)

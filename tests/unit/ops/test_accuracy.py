@@ -15,6 +15,8 @@ from difflang.ir.evaluate import evaluate
 from difflang.ir.op import OPS
 from support.op_calls import Call, lowered, pushed
 
+pytestmark = pytest.mark.as_users
+
 Exact = Callable[[Any], Any]
 
 WHOLE = (-30.0, -3.0, -0.5, -1e-3, -1e-9, 1e-12, 1e-6, 0.1, 1.0, 4.0, 20.0)

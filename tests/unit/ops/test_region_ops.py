@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -16,14 +15,13 @@ from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS, TypeMismatch
 from difflang.ir.types import F32, F64, History, Tensor, Type
-from difflang.lower.jax import Lowering
+from difflang.runtime.compile import compile
 
 VECTOR = Tensor(F64, (3,))
 
 
 def compiled(graph: Graph, *arrays: Any) -> list[Any]:
-    with jax.enable_x64(True):
-        return jax.jit(lambda *xs: Lowering(jax).graph(graph, *xs))(*arrays)
+    return compile(graph)(*arrays)
 
 
 PROGRAMS = [p for p in programs() if not p.name.endswith("-50")]

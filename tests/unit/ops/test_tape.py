@@ -16,6 +16,7 @@ from difflang.ir.types import F64, Tensor
 from difflang.lower.jax import Lowering
 from difflang.ops import schedule, tape
 from difflang.ops.tape import Asked, Size, in_order
+from difflang.runtime.compile import compile
 
 PROGRAMS = {p.name: p for p in programs()}
 LONG = ("rotation-while-50", "rotation-exact-50", "while-in-while-7", "branchy-50", "early-50", "lanes-4", "calls-7")
@@ -34,8 +35,7 @@ def agrees(program: Program, order: str) -> None:
     rng = np.random.default_rng(0)
     xs = [np.asarray(x, np.float64) for x in program.arguments]
     xs += [rng.normal(size=p.type.shape) for p in graph.params[len(xs) :]]
-    with jax.enable_x64(True):
-        found = jax.jit(lambda *xs: Lowering(jax).graph(graph, *xs))(*xs)
+    found = compile(graph)(*xs)
     for got, want in zip(found, evaluate(graph, *xs), strict=True):
         scale = max(1e-9, float(np.max(np.abs(want), initial=0.0)))
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * scale)
