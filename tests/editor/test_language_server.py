@@ -152,6 +152,18 @@ def test_another_file_that_changes_changes_what_is_reported(client: Client, fold
     assert client.reports(main, settled=True) == []
 
 
+def test_mistakes_of_an_imported_file_that_is_not_open_are_reported_there(client: Client, folder: Path) -> None:
+    (folder / "wrong.dfl").write_text("pub fn f(x: f32) -> f32 = y\n", encoding="utf-8")
+    client.told.queue.clear()
+    uri = client.open(folder / "right.dfl", 'import "./wrong.dfl" (f)\nprint(f(1.0))\n')
+    said: dict[str, list[str]] = {}
+    while (folder / "wrong.dfl").as_uri() not in said:
+        params = client.told.get(timeout=30)["params"]
+        said[params["uri"]] = [report["code"] for report in params["diagnostics"]]
+    assert said[(folder / "wrong.dfl").as_uri()] == ["DL0201"]
+    client.close(uri)
+
+
 # ---- What is told
 
 

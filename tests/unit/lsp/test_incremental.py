@@ -14,7 +14,7 @@ from difflang.driver import program
 from difflang.lsp import changes, outline, proposals, telling
 from difflang.lsp.analysis import Interrupted
 from difflang.lsp.parts import cut
-from difflang.lsp.places import Places
+from difflang.lsp.places import UNITS, Places
 from difflang.lsp.targets import found_at, references, target
 from difflang.lsp.workspace import Document, Workspace, place
 from support.seeds import SEED
@@ -200,6 +200,47 @@ def test_a_program_typed_key_by_key_is_never_too_much() -> None:
         if i % 7 == 0:
             ask_everything(document, places, i)
     assert said(document) == []
+
+
+STRANGE = [
+    "",
+    "\x00",
+    "\ufefffloat f64\nlet x = 1.0\n",
+    "let x = 1.0\nfloat f64\n",
+    "(" * 3000,
+    "fn f(",
+    "a\u2028b\n",
+    "\ud7ff",
+    "let x = 1.0\r\nfn f(y: f32) -> f32 = x * y\r\n",
+    "##\n" * 50,
+    "let x = " + "+".join(["1.0"] * 3000),
+    'import "./typed.dfl"\n',
+    'import "./nowhere.dfl" as n\nimport nope\nprint(n.x)\n',
+    "enum E { A, B(x: f32) }\nfn f(e: E) -> f32 = match e { A => 0.0, B(x) => x }\n",
+]
+
+
+def test_a_strange_text_is_no_fault_of_ours() -> None:
+    """One after the other in one document, as when a file is overwritten."""
+    workspace, document = opened(Path("/typed.dfl"), "")
+    for text in STRANGE:
+        document.put(text)
+        workspace.check(document, nothing, nothing)
+        places = Places(Source("typed.dfl", text))
+        for offset in {0, len(text) // 2, len(text)}:
+            ask_everything(document, places, offset)
+            proposals.proposals(document, offset, places)
+            telling.call_help(document, offset)
+            telling.expression(document, offset)
+        assert said(document) == said(opened(Path("/typed.dfl"), text)[1])
+
+
+@pytest.mark.parametrize(("encoding", "columns"), [("utf-8", 18), ("utf-16", 14), ("utf-32", 12)])
+def test_columns_are_counted_as_was_agreed(encoding: str, columns: int) -> None:
+    text = 'let y = 1.0\nprint("𝛼𝛽", oops)\n'
+    places = Places(Source("main.dfl", text), UNITS[encoding])
+    at = places.position(text.index("oops"))
+    assert (at.line, at.character) == (1, columns) and places.offset(at) == text.index("oops")
 
 
 def ask_everything(document: Document, places: Places, offset: int) -> None:
