@@ -29,7 +29,7 @@ from difflang.driver.wanted import Wanted
 from difflang.elaborate.context import Reported, Session
 from difflang.elaborate.jumps import refuse_rest
 from difflang.elaborate.leaving import JUMPS, ends, sides
-from difflang.elaborate.names import bound_names, last, nodes
+from difflang.elaborate.names import bound_names, last, nodes, targets
 from difflang.elaborate.trampoline import Walk, run
 from difflang.ir import dims
 from difflang.ir.dims import Dim
@@ -125,6 +125,10 @@ class Checker(Host):
                     self.break_(name, stmt)
         elif isinstance(stmt, tree.Fn) and self.depth:
             self.break_(stmt.name, stmt)
+        elif isinstance(stmt, (tree.Assign, tree.Update)):
+            for name in targets(stmt.target):
+                if name not in self.module.host and name not in self.module.declared:
+                    self.break_(name, stmt)  # one report for a name that was never declared
         return UNKNOWN
 
     def break_(self, name: str, stmt: tree.Node) -> None:

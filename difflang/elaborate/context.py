@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.diagnostics import Diagnostic, DifflangError, Fix
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.dtypes import pruned
@@ -253,8 +253,9 @@ class Context:
         first = labels or [(span, ", ".join(show_type(x.tensor) for x in operands))]
         colon = "" if refused.message.startswith("takes") else ":"
         message = f"`{called or spelled(name)}`{colon} {refused.message}"
-        way = advice(called or name, refused.message, operands, places, first[0][0])
-        return mistake("DL0311" if of_dtypes else "DL0312", message, *first, help=way)
+        default = self.module.default_float
+        way, fixes = advice(called or name, refused.message, operands, places, first[0][0], default)
+        return mistake("DL0311" if of_dtypes else "DL0312", message, *first, help=way, fixes=fixes)
 
     def literal(self, value: complex, span: Span, dtype: DType, static: Static = None) -> Array:
         """A number as written."""
@@ -266,8 +267,10 @@ class Context:
 
     # ---- names
 
-    def error(self, code: str, message: str, span: Span, text: str = "", help: str = "") -> DifflangError:
-        return mistake(code, message, (span, text), help=help)
+    def error(
+        self, code: str, message: str, span: Span, text: str = "", help: str = "", fixes: tuple[Fix, ...] = ()
+    ) -> DifflangError:
+        return mistake(code, message, (span, text), help=help, fixes=fixes)
 
     def host_value(self, name: str, place: Span) -> HostVar | None:
         """The value of the host that a name written there stands for. Errors: DL0212."""

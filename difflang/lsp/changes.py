@@ -114,7 +114,13 @@ IMPORT = re.compile(r"`(import [^`]+)`")
 
 
 def candidates(document: Document, diagnostic: Diagnostic) -> Iterator[tuple[str, tuple[tuple[int, int, str], ...]]]:
-    """What the helps of a report may mean as changes of the text: a title and places."""
+    """What a report proposes as changes of the text, or its helps may mean: a title and places."""
+    for fix in diagnostic.fixes:
+        spots = [(place(edit.span), edit.replacement) for edit in fix.edits]
+        if all(spot is not None and spot[0] is document for spot, _ in spots):
+            yield fix.text, tuple([(spot[1], spot[2], text) for spot, text in spots if spot is not None])
+    if diagnostic.fixes:
+        return
     at = place(diagnostic.span) if diagnostic.span is not None else None
     if at is None or at[0] is not document:
         return
@@ -126,24 +132,12 @@ def candidates(document: Document, diagnostic: Diagnostic) -> Iterator[tuple[str
         elif (found := IMPORT.search(help)) is not None and "…" not in found[1]:
             line = top_of(document)
             yield f"add `{found[1]}`", ((line, line, found[1] + "\n"),)
-        elif help.startswith("declare it with `var"):
-            yield from as_variable(document, diagnostic)
         elif help.startswith("write `") and not re.search(r"…|\.\.\.", help):
             word = MEANT.findall(help)[0]
             yield f"write `{word}`", ((start, end, word),)
     missing = re.fullmatch(r"`(.)` is missing", diagnostic.message)
     if missing is not None:
         yield f"add `{missing[1]}`", ((start, start, missing[1]),)
-
-
-def as_variable(document: Document, diagnostic: Diagnostic) -> Iterator[tuple[str, tuple[tuple[int, int, str], ...]]]:
-    """`var` for the `let` of a name that is assigned."""
-    for label in diagnostic.labels[1:]:
-        at = place(label.span)
-        if at is not None and at[0] is document:
-            line = document.text.rfind("\n", 0, at[1]) + 1
-            if (found := re.compile(r"\blet\b").search(document.text, line, at[1])) is not None:
-                yield "declare it with `var`", ((found.start(), found.end(), "var"),)
 
 
 def top_of(document: Document) -> int:
