@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from difflang.api import Failure as Failure
     from difflang.api import Function as Function
     from difflang.api import Module as Module
+    from difflang.api import checked as checked
     from difflang.api import load as load
     from difflang.api import loads as loads
     from difflang.base.diagnostics import DifflangError as DifflangError
@@ -19,16 +21,24 @@ if TYPE_CHECKING:
     from difflang.base.errors import DTypeError as DTypeError
     from difflang.base.errors import GradientMismatch as GradientMismatch
     from difflang.base.errors import IndexFailure as IndexFailure
+    from difflang.base.errors import NonFiniteError as NonFiniteError
     from difflang.base.errors import ParseError as ParseError
     from difflang.base.errors import ShapeError as ShapeError
 
 _HOMES = {
-    **dict.fromkeys(("Function", "Module", "load", "loads"), "difflang.api"),
+    **dict.fromkeys(("Failure", "Function", "Module", "checked", "load", "loads"), "difflang.api"),
     "DifflangError": "difflang.base.diagnostics",
     **dict.fromkeys(
         (
             *("ParseError", "CheckError", "ShapeError", "DTypeError", "DifferentiationError", "DataError"),
-            *("ArgumentError", "IndexFailure", "AssertionFailure", "GradientMismatch", "DifflangWarning"),
+            *(
+                "ArgumentError",
+                "IndexFailure",
+                "AssertionFailure",
+                "GradientMismatch",
+                "NonFiniteError",
+                "DifflangWarning",
+            ),
         ),
         "difflang.base.errors",
     ),
@@ -36,17 +46,19 @@ _HOMES = {
 
 __all__ = [
     "ArgumentError", "AssertionFailure", "CheckError", "DTypeError", "DataError", "DifferentiationError",
-    "DifflangError", "DifflangWarning", "Function", "GradientMismatch", "IndexFailure", "Module", "ParseError",
-    "ShapeError", "load", "loads",
+    "DifflangError", "DifflangWarning", "Failure", "Function", "GradientMismatch", "IndexFailure", "Module",
+    "NonFiniteError", "ParseError", "ShapeError", "checked", "load", "loads",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """What the package offers, imported when it is asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'difflang' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "bridge":
+        return import_module("difflang.bridge")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'difflang' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 

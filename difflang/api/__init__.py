@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from difflang.api.checked import Failure, checked
 from difflang.api.function import Function
 from difflang.api.loaded import Loaded, doorway
 from difflang.api.warned import warn
@@ -20,7 +21,7 @@ from difflang.check.types import ClosureType
 from difflang.driver import program
 from difflang.syntax import tree
 
-__all__ = ["Function", "Module", "load", "loads"]
+__all__ = ["Failure", "Function", "Module", "checked", "load", "loads"]
 
 
 class Module:

@@ -94,6 +94,11 @@ class Function:
             given, key = self._given(args, kwargs)
             return self._found(given).interpret(given.leaves, key)
 
+    def run_checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+        """The three numbers of a failure, zeros where there is none, and the value; see `checked`."""
+        given, key = self._given(args, kwargs)
+        return self._found(given).run_checked(given.leaves, key)
+
     def _found(self, given: Given) -> Specialization:
         key = given.key
         found = self._table.found.get(key)
@@ -297,7 +302,7 @@ class Function:
         """
         with doorway():
             entry = self._entry(specs, named)
-            graph = self.loaded.finished(entry)
+            graph = self.loaded.finished(entry.graph)
             graph = guarded(graph) if entry.fails else graph
             return Lowered(graph, lower(graph, platform), entry)
 
@@ -322,7 +327,7 @@ class Function:
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX's primitives."""
         with doorway():
-            return jaxpr_text(self.loaded.finished(self._entry(specs, named)))
+            return jaxpr_text(self.loaded.finished(self._entry(specs, named).graph))
 
     def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
         """The program as XLA reads it."""

@@ -112,16 +112,14 @@ class Loaded:
         with self.lock, paused():
             return elaborated(session or self.checked.session, self.module, name, type, arguments)
 
-    def finished(self, entry: Entry, room: Room = LITTLE, *, explained: bool = False) -> Graph:
+    def finished(self, graph: Graph, room: Room = LITTLE, *, explained: bool = False) -> Graph:
         """The graph as it is lowered: under a limit on memory, with what its loops keep chosen by prediction.
 
         What is to be `explained` of a failure is so without a limit.
         """
         with paused():
-            limit = 0 if explained else limit_of(entry.graph)
-            return (
-                planned(entry.graph, limit, room).graph if limit else finished(entry.graph, room, explained=explained)
-            )
+            limit = 0 if explained else limit_of(graph)
+            return planned(graph, limit, room).graph if limit else finished(graph, room, explained=explained)
 
     def constants(self, entry: Entry) -> tuple[Any, ...]:
         """The file's own values that a graph reads."""

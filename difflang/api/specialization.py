@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from difflang.api.loaded import Given, Loaded
 from difflang.api.results import field_of, maker
 from difflang.api.signature import Signature
 from difflang.audit.report import Report
-from difflang.base.diagnostics import printable
+from difflang.base.diagnostics import printable, render
 from difflang.check.closures import DerivativeCode
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
@@ -23,12 +23,17 @@ from difflang.driver.check_grad import Options
 from difflang.driver.draws import seed_words
 from difflang.driver.enough import with_enough_room
 from difflang.driver.entry import Entry
-from difflang.driver.guard import Program, explain, guarded, without_proved
+from difflang.driver.guard import WORD, explain, guarded, untold, without_proved
+from difflang.driver.guard import Program as Runs
 from difflang.driver.planning import fitted, limit_of
 from difflang.driver.room import LITTLE, Elastic, Room
+from difflang.embed.primitive import apply
+from difflang.embed.program import Program, Road, poisoned
 from difflang.ir.evaluate import Says, evaluate
 from difflang.ir.graph import Graph
+from difflang.ops.say import printing
 from difflang.ops.voice import Voice
+from difflang.passes.dce import dce
 from difflang.runtime import trees
 from difflang.runtime.compile import Executable, compile
 from difflang.runtime.waiting import Waiter
@@ -78,7 +83,7 @@ class Specialization:
         with self.loaded.lock:
             if limit := limit_of(self.entry.graph):
                 return fitted(self.entry.graph, limit, room, self.made)[1]
-            graph = self.loaded.finished(self.entry, room)
+            graph = self.loaded.finished(self.entry.graph, room)
         return self.made(graph)
 
     def made(self, graph: Graph) -> Made:
@@ -128,11 +133,59 @@ class Specialization:
         if room != self.program.room:  # another specialization needed more: inside JAX nobody would find out
             self.program = Elastic(self.compiled, room)
         arrays = self.arrays(leaves, key)
+        if trees.traced(arrays):
+            return self.make(iter(self.inside(arrays)))
         met = self.voice.met
-        results = self.executable(*arrays)
-        if self.fails and isinstance(results[-1], trees.Tracer):
-            return self.make(iter(trees.poisoned(results[:-1], results[-1])))
+        results = self.over_devices(arrays) if trees.over_devices(arrays) else self.executable(*arrays)
         return self.value(results, arrays, met)
+
+    def inside(self, arrays: Sequence[Any]) -> list[Any]:
+        """The results as a part of a program of JAX, whose transformations go by our rules."""
+        converted = [c(x) for c, x in zip(self.executable.converters, arrays, strict=True)]
+        results = apply(self.within, converted)
+        return results[:-1] if self.fails else results
+
+    def over_devices(self, arrays: Sequence[Any]) -> list[Any]:
+        """The results of arrays that lie on several devices: XLA splits the program as the arrays are split."""
+        return apply(self.whole, [c(x) for c, x in zip(self.executable.converters, arrays, strict=True)])
+
+    @cached_property
+    def whole(self) -> Program:
+        """What `executable` runs, for wherever its arguments are."""
+        graph = printing(self.entry.graph)
+        if not self.fails:
+            return Program(dce(graph.with_results(graph.results[:-WORD])) if self.entry.fails else graph, self.road)
+        return Program(guarded(graph), self.road)
+
+    @cached_property
+    def within(self) -> Program:
+        """The program that JAX's transformations see. A check that fails makes its floats and their derivatives NaN."""
+        if not self.fails:
+            return self.whole
+        graph, last = self.whole.graph, len(self.whole.graph.results) - 1
+        return Program(poisoned(graph, last), self.road, last)
+
+    def run_checked(self, leaves: Sequence[Any], key: Any) -> tuple[list[Any], Any]:
+        """The word of a failure, and the value."""
+        arrays = self.arrays(leaves, key)
+        found = apply(self.bare, [c(x) for c, x in zip(self.executable.converters, arrays, strict=True)])
+        if not self.entry.fails:
+            return [np.int32(0)] * WORD, self.make(iter(found))
+        return found[-WORD:], self.make(iter(found[:-WORD]))
+
+    @cached_property
+    def bare(self) -> Program:
+        """The program with the whole word of a failure, nothing of which is told otherwise."""
+        return Program(printing(self.entry.graph), self.road)
+
+    @cached_property
+    def road(self) -> Road:
+        return Road(lambda graph: self.loaded.finished(graph, self.program.room), self.voice, self.told)
+
+    def told(self, number: int) -> None:
+        """Say on the error stream that a check failed where nothing can be raised."""
+        site = self.loaded.checked.session.sites[number - 1]
+        sys.stderr.write(f"{printable(render([untold(site)]))}\n")
 
     def value(self, results: list[Any], arrays: Sequence[Any], met: int) -> Any:
         """The value that the program's results are, JAX's concrete arrays, if no check failed.
@@ -141,16 +194,17 @@ class Specialization:
         """
         while self.fails and (number := self.waiter.item(results.pop())):
             if not self.grows(number):
-                raise explain(self.loaded.checked.session, number, self.explaining(Executable), arrays)
+                here = trees.on_host(arrays) if trees.over_devices(arrays) else arrays
+                raise explain(self.loaded.checked.session, number, self.explaining(Executable), here)
             self.voice.again(met)
             results = self.executable(*arrays)
         self.voice.settle()
         return self.make(iter(results))
 
-    def explaining(self, runs: Callable[[Graph, None, Says], Program]) -> Callable[[Says], Program]:
+    def explaining(self, runs: Callable[[Graph, None, Says], Runs]) -> Callable[[Says], Runs]:
         """What runs the program once more, for the whole failure and the messages of checks."""
         with self.loaded.lock:
-            graph = self.loaded.finished(self.entry, self.program.room, explained=True)
+            graph = self.loaded.finished(self.entry.graph, self.program.room, explained=True)
         return lambda says: runs(graph, None, says)
 
     def audited(self, leaves: Sequence[Any], key: Any, options: Options) -> Report:

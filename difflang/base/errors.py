@@ -60,6 +60,10 @@ class AssertionFailure(_Rendered, AssertionError):
     """An assertion did not hold while the program ran."""
 
 
+class NonFiniteError(_Rendered, FloatingPointError):
+    """A number that is not finite."""
+
+
 class GradientMismatch(_Rendered, AssertionError):
     """A derivative that an audit finds wrong. `report` is what was found."""
 
@@ -90,6 +94,7 @@ CLASSES: dict[str, type[DifflangError]] = {
     "DL08": CheckError,
     "DL0901": AssertionFailure,
     "DL0902": IndexFailure,
+    "DL0908": NonFiniteError,
     "DL11": CheckError,
     "DL12": ArgumentError,
     "DL1203": ParseError,

@@ -40,15 +40,28 @@ def explain(session: Session, site: int, full: Callable[[Says], Program], arrays
         heard.setdefault(number, text)
 
     first, second = [int(n) for n in list(full(says)(*arrays))[-NUMBERS:]]
-    found: Site = session.sites[site - 1]
+    return error_of(session.sites[site - 1], first, second, heard.get(site))
+
+
+def error_of(found: Site, first: int, second: int, said: str | None = None) -> DifflangError:
+    """The error that a failed check is, by the numbers that it was about, and its message if it was filled in."""
     if found.room:
         return too_deep(found, first)
     if found.message:
-        message = heard.get(site, found.message)
+        message = said or found.message
         return DifflangError(Diagnostic("DL0901", message, (Label(found.span, "this does not hold"),)))
     room = f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"
     beyond = {FIRST: " or less", LAST: " or more"}.get(first, "")
     return DifflangError(Diagnostic("DL0902", f"index {first}{beyond} is out of range", (Label(found.span, room),)))
+
+
+def untold(site: Site) -> Diagnostic:
+    """The report of a check that failed where nothing can be raised: what it was about is not known any more."""
+    what = site.message if not site.room else f"there is too little room for {site.message or 'what a loop yields'}"
+    help = "`difflang.checked(f)` gives the failure beside the result"
+    label = Label(site.span, "this does not hold" if site.message else "the index is beyond this axis")
+    code = "DL1007" if site.room else "DL0901" if site.message else "DL0902"
+    return Diagnostic(code, what or "an index is out of range", (label,), (help,), severity="warning")
 
 
 def too_deep(site: Site, reached: int) -> DifflangError:

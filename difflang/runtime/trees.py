@@ -58,6 +58,8 @@ def key(leaf: Any) -> Hashable:
         return kind
     if kind is str:
         return leaf
+    if isinstance(leaf, jax.Array):
+        kind = jax.Array  # a value inside a transformation finds what one outside has made
     try:
         return kind, leaf.shape, leaf.dtype, is_weak(leaf)
     except AttributeError:
@@ -76,6 +78,11 @@ def quick(leaves: Sequence[Any], structure: Any) -> Hashable:
 def traced(leaves: Sequence[Any]) -> bool:
     """Whether any of these is a value inside a JAX transformation."""
     return any(isinstance(x, Tracer) for x in leaves)
+
+
+def over_devices(leaves: Sequence[Any]) -> bool:
+    """Whether any of these lies on several devices."""
+    return any(isinstance(x, jax.Array) and len(x.sharding.device_set) > 1 for x in leaves)
 
 
 def in_trace() -> bool:
@@ -119,18 +126,6 @@ def register_node(cls: type, take: Callable[[Any], tuple[Any, Hashable]], make: 
 
 
 register_node(Fields, lambda f: (tuple(f.values()), tuple(f)), lambda names, xs: Fields(zip(names, xs, strict=True)))
-
-
-def poisoned(results: Sequence[Any], word: Any) -> list[Any]:
-    """Results inside a JAX transformation, where nothing can be raised: floats are NaN if a check failed."""
-    with jax.enable_x64(True):
-        failed = jax.numpy.any(word != 0)
-        return [
-            jax.numpy.where(failed, jax.numpy.asarray(np.nan, x.dtype), x)
-            if jax.numpy.issubdtype(x.dtype, np.inexact)
-            else x
-            for x in results
-        ]
 
 
 def on_host(tree: Any) -> Any:

@@ -1,0 +1,17 @@
+"""difflang beside the libraries around JAX: modules of flax, training with optax, parameters in files.
+
+Each is imported when it is first asked for: `difflang.bridge.flax`, `difflang.bridge.train`, `difflang.bridge.files`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+PARTS = ("files", "flax", "nested", "train")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in PARTS:
+        raise AttributeError(f"module 'difflang.bridge' has no attribute {name!r}")
+    return import_module(f"difflang.bridge.{name}")

@@ -1,0 +1,91 @@
+"""Records as nested dicts of arrays, under the names that their fields have: what flax, optax and files go by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
+
+from difflang.check.reports import mistake
+from difflang.driver.formats import ALONE
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Shape:
+    """How a structure of arrays is put together: the path of each leaf, and what JAX knows of the rest."""
+
+    paths: tuple[Path, ...]
+    structure: Any
+
+    def whole(self, nested: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> Any:
+        """The structure, its leaves read out of nested dicts."""
+        return jax.tree_util.tree_unflatten(self.structure, [read(found(nested, p)) for p in self.paths])
+
+
+def shape_of(tree: Any) -> Shape:
+    """The shape of a record, or of any structure that JAX knows."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    return Shape(tuple([tuple(map(name_of, path)) for path, _ in leaves]), structure)
+
+
+def nested(tree: Any, make: Callable[[Any], Any] = lambda leaf: leaf) -> dict[str, Any]:
+    """A structure as nested dicts by the names of its fields; what is numbered is named by its number."""
+    root: dict[str, Any] = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        *outer, last = map(name_of, path) if path else (ALONE,)
+        here = root
+        for name in outer:
+            here = here.setdefault(name, {})
+        here[last] = make(leaf)
+    return root
+
+
+def found(nested: Any, path: Path) -> Any:
+    """What lies under a path of nested dicts."""
+    for name in path or (ALONE,):
+        nested = nested[name]
+    return nested
+
+
+def named(tree: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves with their paths as a text: `layer1.w`. What is no structure is called `value`."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        yield ".".join(map(name_of, path)) or ALONE, leaf
+
+
+def name_of(key: Any) -> str:
+    """A step of one of JAX's paths."""
+    match key:
+        case GetAttrKey(name=name):
+            return name
+        case DictKey(key=name) | FlattenedIndexKey(key=name):
+            return str(name)
+        case SequenceKey(idx=number):
+            return str(number)
+        case _:
+            return str(key)
+
+
+def masked(tree: Any, *patterns: str) -> Any:
+    """A truth for each leaf: whether its path begins with one of these, as `"layer1"` or `"layer1.w"`, or ends with it
+    as `"*.b"`. It is the mask that optax asks for.
+
+    Errors: DL1207 for a pattern that no leaf has.
+    """
+    paths = [name for name, _ in named(tree)]
+    for pattern in patterns:
+        if not any(fits(path, pattern) for path in paths):
+            raise mistake("DL1207", f"no parameter is called `{pattern}`", help=f"there are {', '.join(paths)}")
+    truths = [any(fits(path, pattern) for pattern in patterns) for path in paths]
+    return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(tree), truths)
+
+
+def fits(path: str, pattern: str) -> bool:
+    if pattern.startswith("*."):
+        return f".{path}".endswith(pattern[1:])
+    return path == pattern or path.startswith(f"{pattern}.")

@@ -1,0 +1,194 @@
+"""Optax on records of parameters, training from a checkpoint on, and parameters in files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import difflang
+from difflang.bridge import files, nested, train
+
+Array = Any
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def m() -> Any:
+    return difflang.loads("""
+record Layer[i, o] { w: f32[i, o], b: f32[o] }
+record Net[i, h, o] { first: Layer[i, h], last: Layer[h, o], name: str, depth: i32 }
+record Wide { a: f64[2], b: f64 }
+fn score(m: Net[i, h, o], x: f32[n, i]) -> f32[n, o] = tanh(x @ m.first.w + m.first.b) @ m.last.w + m.last.b
+fn loss(m: Net[i, h, o], x: f32[n, i], y: f32[n, o]) -> f32 = mean((score(m, x) - y)^2)
+fn bowl(m: Wide, x: f64) -> f64 = sum((m.a - x)^2) + log(m.b)
+fn noisy(m: Wide) -> f64 = sum((m.a - normal(2))^2) + m.b^2
+fn picked(m: Wide, i: i32) -> f64 = m.a[i]^2 + m.b
+""")
+
+
+def net(m: Any) -> Any:
+    rng = np.random.default_rng(0)
+
+    def layer(i: int, o: int) -> Any:
+        return m.Layer(w=rng.normal(size=(i, o)).astype(np.float32), b=np.zeros(o, np.float32))
+
+    return m.Net(first=layer(3, 4), last=layer(4, 2), name="small", depth=np.int32(2))
+
+
+def wide(m: Any) -> Any:
+    return m.Wide(a=np.array([1.0, 2.0]), b=np.float64(1.5))
+
+
+BATCH = (
+    np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3),
+    np.linspace(0, 1, 16, dtype=np.float32).reshape(8, 2),
+)
+
+
+def plain(p: Any, x: Array, y: Array) -> Array:
+    """The same loss of dicts, in JAX."""
+    hidden = jnp.tanh(x @ p["first"]["w"] + p["first"]["b"])
+    return jnp.mean((hidden @ p["last"]["w"] + p["last"]["b"] - y) ** 2)
+
+
+Recipe = Callable[[Callable[..., Any]], optax.GradientTransformation]
+RECIPES: dict[str, Recipe] = {
+    "adam": lambda mask: optax.adam(0.1),
+    "decay on weights only": lambda mask: optax.adamw(0.1, weight_decay=0.1, mask=mask("first.w", "last.w")),
+    "clipping by the global norm": lambda mask: optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.1)),
+    "one layer frozen": lambda mask: optax.chain(optax.sgd(0.1), optax.masked(optax.set_to_zero(), mask("first"))),
+    "rates by layer": lambda mask: optax.chain(
+        optax.masked(optax.sgd(0.1), mask("first")), optax.masked(optax.sgd(0.01), mask("last"))
+    ),
+    "momentum on a schedule": lambda mask: optax.sgd(optax.cosine_decay_schedule(0.1, STEPS), momentum=0.9),
+    "several steps together": lambda mask: optax.MultiSteps(optax.adam(0.1), every_k_schedule=2),
+    "rate in the state": lambda mask: optax.inject_hyperparams(optax.adam)(learning_rate=0.1),
+    "norm of each layer": lambda mask: optax.lamb(0.1),
+    "decay but for biases": lambda mask: optax.chain(
+        optax.add_decayed_weights(0.1, mask("*.w")), optax.scale_by_rms(), optax.scale(-0.01)
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(m: Any) -> dict[str, tuple[Any, Any]]:
+    """By recipe, the parameters after a few steps: as a record, and as dicts. All of it is one program."""
+    first = nested.nested(moving(net(m)))
+
+    def run(make: Recipe, start: Any, slope: Callable[[Any], Any]) -> Any:
+        optimizer = make(lambda *patterns: lambda tree: nested.masked(tree, *patterns))
+        params, state = start, optimizer.init(start)
+        for _ in range(STEPS):
+            updates, state = optimizer.update(slope(params), state, params)
+            params = optax.apply_updates(params, updates)
+        return params
+
+    fixed = train.parted(net(m))[1]
+    slopes = lambda p: moving(net(m), m.loss.grad()(train.joined(p, fixed), *BATCH))
+    theirs = jax.grad(lambda p: plain(p, *BATCH))
+    everything = lambda: {name: (run(r, moving(net(m)), slopes), run(r, first, theirs)) for name, r in RECIPES.items()}
+    return jax.jit(everything)()
+
+
+def moving(tree: Any, values: Any = None) -> Any:
+    """The parameters of a net without what has no derivative, or such a structure of other values."""
+    part = train.parted(tree)[0]
+    return part if values is None else jax.tree.unflatten(jax.tree.structure(part), jax.tree.leaves(values))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_of_optax_does_the_same_on_records_and_dicts(trained: Any, name: str) -> None:
+    ours, theirs = trained[name]
+    assert type(ours).__name__ == "Net"
+    for path, wanted in nested.named(theirs):
+        np.testing.assert_allclose(dict(nested.named(ours))[path], wanted, rtol=2e-5, atol=1e-6, err_msg=path)
+
+
+def test_a_step_changes_what_has_a_derivative(m: Any) -> None:
+    state = train.step(m.loss, optax.sgd(0.1))(train.start(net(m), optax.sgd(0.1)), *BATCH)
+    assert type(state.params) is m.Net and state.params.depth == 2 and state.params.name == "small"
+    slope = m.loss.grad()(net(m), *BATCH)
+    np.testing.assert_allclose(state.params.last.b, -0.1 * slope.last.b, rtol=1e-6)
+
+
+def test_a_mask_names_what_is_there(m: Any) -> None:
+    assert nested.masked(net(m), "first.w", "last").first.w is True
+    assert nested.masked(net(m), "*.b").last.b is True and nested.masked(net(m), "*.b").last.w is False
+    with pytest.raises(difflang.DifflangError, match=r"no parameter is called `frist`"):
+        nested.masked(net(m), "frist")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_parameters_and_optimizers_come_back_bit_for_bit(m: Any, tmp_path: Path, suffix: str) -> None:
+    params = m.Wide(a=np.array([0.1, np.nextafter(1.0, 2)]), b=np.float64(np.pi))
+    state = train.start(params, optax.adam(0.1), key=3)
+    for tree in (params, state, net(m)):
+        files.save(tmp_path / f"x.{suffix}", tree)
+        found = files.load(tmp_path / f"x.{suffix}", tree)
+        assert jax.tree.structure(found) == jax.tree.structure(tree)
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(tree), strict=True):
+            assert np.asarray(a).dtype == np.asarray(b).dtype and np.array_equal(a, b, equal_nan=True)
+
+
+def test_files_that_do_not_fit(m: Any, tmp_path: Path) -> None:
+    files.save(tmp_path / "a.npz", net(m))
+    with pytest.raises(difflang.DataError, match="it has no `a`"):
+        files.load(tmp_path / "a.npz", wide(m))
+    files.save(tmp_path / "b.npz", {"a": np.zeros(3), "b": np.float64(0)})
+    with pytest.raises(difflang.DataError, match=r"`a` is f64\[3\], and f64\[2\] is expected"):
+        files.load(tmp_path / "b.npz", wide(m))
+    with pytest.raises(difflang.DataError, match="no such file"):
+        files.load(tmp_path / "c.npz", wide(m))
+    with pytest.raises(difflang.ArgumentError, match="is no archive"):
+        files.save(tmp_path / "a.pickle", wide(m))
+    (tmp_path / "d.npz").write_bytes(b"PK\3\4 and then nothing")
+    with pytest.raises(difflang.DataError):
+        files.load(tmp_path / "d.npz", wide(m))
+
+
+def test_a_training_goes_on_from_its_checkpoint(m: Any, tmp_path: Path) -> None:
+    def batch(k: int) -> tuple[Array, ...]:
+        return (np.float64(k % 3),)
+
+    rows: list[dict[str, float]] = []
+    optimizer, metrics = optax.adam(0.1), {"largest": lambda p, x: np.max(p.a)}
+    whole = train.fit(m.bowl, wide(m), batch, optimizer, steps=8, every=3, metrics=metrics, report=rows.append)
+    assert [row["step"] for row in rows] == [3, 6, 8] and rows == whole.history and "largest" in rows[0]
+    assert whole.params.a.dtype == np.float64 and repr(whole).startswith("<8 steps, loss ")
+    place = tmp_path / "state.npz"
+    train.fit(m.bowl, wide(m), batch, optimizer, steps=5, every=2, checkpoint=place)
+    rest = train.fit(m.bowl, wide(m), batch, optimizer, steps=8, every=3, checkpoint=place)
+    assert [row["step"] for row in rest.history] == [6, 8]
+    for a, b in zip(jax.tree.leaves(rest.state), jax.tree.leaves(whole.state), strict=True):
+        np.testing.assert_array_equal(a, b)
+    again = train.fit(m.bowl, wide(m), [batch(k) for k in range(20)], optimizer, steps=8, checkpoint=place)
+    assert again.history == [] and int(again.state.step) == 8
+
+
+def test_a_loss_that_draws_has_a_key_for_each_step(m: Any) -> None:
+    found = [train.fit(m.noisy, wide(m), lambda k: (), optax.sgd(0.1), steps=3, every=1, key=s) for s in (1, 1, 2)]
+    losses = [[row["loss"] for row in f.history] for f in found]
+    assert losses[0] == losses[1] != losses[2] and len(set(losses[0])) == 3
+    with pytest.raises(difflang.ArgumentError, match="needs a key"):
+        train.fit(m.noisy, wide(m), lambda k: (), optax.sgd(0.1), steps=1)
+
+
+def test_it_stops_where_something_is_not_finite(m: Any) -> None:
+    with pytest.raises(difflang.NonFiniteError, match="the loss is nan in step 2") as error:
+        train.fit(m.bowl, wide(m), lambda k: (np.float64(0),), optax.sgd(3.0), steps=9)
+    assert isinstance(error.value, FloatingPointError)
+    flat = difflang.loads("fn f(x: f32[2]) -> f32 = sum(sqrt(x))").f
+    with pytest.raises(difflang.NonFiniteError, match="the gradient in `value` is not finite in step 1"):
+        train.fit(flat, np.zeros(2, np.float32), lambda k: (), optax.sgd(0.1), steps=3)
+
+
+def test_a_check_that_fails_in_the_loss_is_told(m: Any) -> None:
+    with pytest.raises(difflang.IndexFailure, match="index 2 is out of range"):
+        train.fit(m.picked, wide(m), lambda k: (np.int32(2 * k),), optax.sgd(0.1), steps=9)
