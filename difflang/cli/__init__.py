@@ -24,6 +24,7 @@ from difflang.cli.formatting import fmt
 from difflang.cli.output import data_text
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
+from difflang.cli.serving import lsp
 from difflang.cli.shared import (
     ENGINES,
     FLOATS,
@@ -258,5 +259,5 @@ def info(
         click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
-for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions):
+for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions, lsp):
     main.add_command(command)

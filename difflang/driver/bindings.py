@@ -140,6 +140,8 @@ class Bindings(Scopes, ABC):
                 self.bind(item, value.part(i), mutable, span)
         elif pattern.name != "_":
             self.not_in_use(pattern)
+            if self.session.notes is not None:
+                self.session.notes.put(pattern.span, value.type, None)
             self.bind_name(pattern.name, value, mutable, pattern.span)
 
     def bind_name(self, name: str, value: HostValue, mutable: bool, span: Span) -> None:

@@ -60,18 +60,22 @@ class Checker(Host):
         """
         value = UNIT_VALUE
         for i, item in enumerate(items):
-            if isinstance(item, tree.Fn) and item.host:
-                self.host_definition(item)
-            elif isinstance(item, tree.Fn):
-                check_definition(self.module, item, self.session)
-            elif isinstance(item, tree.Rule):
-                check_rule(self.module, item, self.session)
-            elif isinstance(item, (tree.Record, tree.Enum)):
-                check_declaration(self.module, item, self.session)
-            elif isinstance(item, (tree.Test, tree.Bench)):
-                self.apart(items[:i], item.body, "test" if isinstance(item, tree.Test) else "benchmark")
-            value = self.statement(item, last=shown)
+            value = self.item(item, items[:i], shown=shown)
         return value
+
+    def item(self, item: tree.Item, above: tuple[tree.Item, ...], *, shown: bool = False) -> HostValue:
+        """One item, after all those `above` it in the file. What it gives."""
+        if isinstance(item, tree.Fn) and item.host:
+            self.host_definition(item)
+        elif isinstance(item, tree.Fn):
+            check_definition(self.module, item, self.session)
+        elif isinstance(item, tree.Rule):
+            check_rule(self.module, item, self.session)
+        elif isinstance(item, (tree.Record, tree.Enum)):
+            check_declaration(self.module, item, self.session)
+        elif isinstance(item, (tree.Test, tree.Bench)):
+            self.apart(above, item.body, "test" if isinstance(item, tree.Test) else "benchmark")
+        return self.statement(item, last=shown)
 
     def apart(self, above: tuple[tree.Item, ...], block: tree.Block, what: str, *, shown: bool = False) -> None:
         """A block that is run without the rest of the file, with the declarations and `let`s above it.

@@ -27,7 +27,7 @@ from difflang.check.types import FnType, LangType, RecordType, VariantType, is_l
 from difflang.elaborate.absent import beside_function, called_too_soon
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted
-from difflang.elaborate.context import Context, Reported, walk, walks
+from difflang.elaborate.context import Context, Reported, note_term, walk, walks
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, detached
@@ -336,6 +336,7 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
 def bind_pattern(cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, mutable: bool = False) -> None:
     """Bind the names of a pattern. Errors: DL0321 if the value has another structure."""
     if isinstance(pattern, tree.NamePattern):
+        note_term(cx, pattern.span, term)
         cx.scope.bind(pattern.name, term, mutable=mutable, span=pattern.span)
         return
     if isinstance(term, Poison):

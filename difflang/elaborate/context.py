@@ -16,6 +16,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.mismatches import advice
+from difflang.elaborate.notes import Notes
 from difflang.elaborate.scope import Binding, Scope
 from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import Array, Closure, Key, Poison, Static, Term, Tuple, leaves, rebuild, type_of
@@ -95,6 +96,8 @@ class Session:
     in_order: bool = False  # whether a program asks for scatters that add up in one order
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
     wide: set[Any] = field(default_factory=set[Any])  # the keys of instances that are better made for every variant
+
+    notes: Notes | None = None  # where types are noted, if anybody asks for them
 
     def site(self, site: Any) -> int:
         """The number of a check."""
@@ -358,7 +361,22 @@ def walks(*nodes: type) -> Callable[[Any], Any]:
 
 def walk(cx: Context, node: tree.Node) -> Walk[Term]:
     """The walk of any expression or statement."""
-    return WALKS[type(node)](cx, node)
+    walked = WALKS[type(node)](cx, node)
+    return walked if cx.session.notes is None else noted(cx, node, walked, cx.session.notes)
+
+
+def noted(cx: Context, node: tree.Node, walked: Walk[Term], notes: Notes) -> Walk[Term]:
+    """A walk whose value is noted."""
+    notes.pause()
+    value = yield walked
+    note_term(cx, node.span, value)
+    return value
+
+
+def note_term(cx: Context, span: Span, term: Term | Dim) -> None:
+    """Note what stands somewhere, if anybody asks for notes."""
+    if cx.session.notes is not None and not isinstance(term, (int, Poly, Poison)):
+        cx.session.notes.put(span, type_of(term), None if cx.host is not None else cx.root)
 
 
 def may_be_whole(term: Term) -> bool:
