@@ -25,14 +25,32 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """A text to stand where another one stands; an empty span is a place to insert it."""
+
+    span: Span
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A repair as data, proposed by the place that reports. `certain` once the checker has judged it: see `driver`."""
+
+    text: str
+    edits: tuple[Edit, ...]
+    certain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One report. `code` is stable, `DLnnnn`; `helps` are ways out."""
+    """One report. `code` is stable, `DLnnnn`; `helps` are ways out, `fixes` those that can be made, best first."""
 
     code: str
     message: str
     labels: tuple[Label, ...] = ()
     helps: tuple[str, ...] = ()
     severity: Severity = "error"
+    fixes: tuple[Fix, ...] = ()
 
     @property
     def span(self) -> Span | None:
@@ -82,25 +100,34 @@ def concise(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def to_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """Reports as data. Lines and columns count from 1; `column` in code points, `utf16` in UTF-16 units."""
+    """Reports as data. Lines and columns count from 1; `column` in code points, `utf16` in UTF-16 units.
+
+    Of its `fixes` only those that are `certain` were tried.
+    """
     return [
         {
             "code": diagnostic.code,
             "severity": diagnostic.severity,
             "message": diagnostic.message,
-            "labels": [
-                {
-                    "file": label.span.source.name,
-                    "start": _place(label.span.source, label.span.start),
-                    "end": _place(label.span.source, label.span.end),
-                    "text": label.text,
-                }
-                for label in diagnostic.labels
-            ],
+            "labels": [{**_range(label.span), "text": label.text} for label in diagnostic.labels],
             "helps": list(diagnostic.helps),
+            "fixes": [
+                {
+                    "text": fix.text,
+                    "certain": fix.certain,
+                    "edits": [{**_range(edit.span), "replacement": edit.replacement} for edit in fix.edits],
+                }
+                for fix in diagnostic.fixes
+            ],
         }
         for diagnostic in diagnostics
     ]
+
+
+def _range(span: Span) -> dict[str, Any]:
+    return {
+        "file": span.source.name, "start": _place(span.source, span.start), "end": _place(span.source, span.end),
+    }  # fmt: skip
 
 
 def _place(source: Source, offset: int) -> dict[str, int]:
@@ -136,6 +163,9 @@ def _report(diagnostic: Diagnostic, color: bool, width: int) -> Iterator[str]:
             yield f"{edge} note: {_visible(label.text)}"
     for help in diagnostic.helps:
         yield f"{edge} help: {_indented(help, margin)}"
+    for fix in diagnostic.fixes:
+        if fix.certain:
+            yield f"{edge} fix: {_indented(fix.text, margin)}"
     yield f"{edge} more: difflang explain {diagnostic.code}"
 
 

@@ -48,10 +48,19 @@ PUBLIC = re.compile(r"^pub (?:fn|record|enum) (\w+)", re.MULTILINE)
 
 
 @cache
+def stdlib_homes() -> dict[str, tuple[str, ...]]:
+    """The modules of each public name of the standard library."""
+    homes: dict[str, tuple[str, ...]] = {}
+    for path in stdlib_files():
+        for name in PUBLIC.findall(path.read_text(encoding="utf-8")) if path.stem != "prelude" else ():
+            homes[name] = (*homes.get(name, ()), path.stem)
+    return homes
+
+
+@cache
 def stdlib_names() -> dict[str, str]:
     """The module of each public name of the standard library; of a name in two modules, the first."""
-    modules = [path for path in stdlib_files() if path.stem != "prelude"]
-    return {n: path.stem for path in reversed(modules) for n in PUBLIC.findall(path.read_text(encoding="utf-8"))}
+    return {name: modules[0] for name, modules in stdlib_homes().items()}
 
 
 def error_page(code: str) -> str:

@@ -25,11 +25,63 @@ class Source:
         line = bisect_right(self.starts, offset)
         return line, offset - self.starts[line - 1] + 1
 
+    @property
+    def whole(self) -> object:
+        """The text that this is, or is a part of: by identity."""
+        return self
+
+    @property
+    def before(self) -> int:
+        """How many characters of the whole stand before this."""
+        return 0
+
     def line(self, number: int) -> str:
         """The text of a 1-based line, without its newline."""
         start = self.starts[number - 1]
         end = self.starts[number] if number < len(self.starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """Where in its whole a part begins by now. `asked` is set when somebody wants to know."""
+
+    offset: int = 0
+    line: int = 0
+    asked: bool = False
+
+
+class Part(Source):
+    """A part of a text, of whole lines, that is read by itself: what is known of it holds wherever it comes to stand.
+
+    Offsets count from its own beginning, lines from that of the whole.
+    """
+
+    __slots__ = ("of", "place")
+
+    def __init__(self, name: str, text: str, of: object, place: Place) -> None:
+        super().__init__(name, text)
+        object.__setattr__(self, "of", of)
+        object.__setattr__(self, "place", place)
+
+    @property
+    def whole(self) -> object:
+        return self.of
+
+    @property
+    def before(self) -> int:
+        return self.place.offset
+
+    def position(self, offset: int) -> tuple[int, int]:
+        self.place.asked = True
+        line, column = super().position(offset)
+        return self.place.line + line, column
+
+    def line(self, number: int) -> str:
+        return super().line(number - self.place.line)
+
+    of: object
+    place: Place
 
 
 class Span:
@@ -56,6 +108,11 @@ class Span:
     @property
     def text(self) -> str:
         return self.source.text[self.start : self.end]
+
+    def follows(self, other: Span) -> bool:
+        """Whether this begins where another does or after it, if they stand in one text."""
+        mine, its = self.source, other.source
+        return mine.whole is not its.whole or mine.before + self.start >= its.before + other.start
 
     @property
     def position(self) -> tuple[int, int]:

@@ -16,3 +16,6 @@ ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("array", "ndarray", "tensor", "vector", "vec", "list"), "f32[n]"),
     "matrix": "f32[n, m]",
 }
+
+# Those of which it takes a person to say what was meant: the axes, or the kind of number.
+VAGUE = ("number", "array", "ndarray", "tensor", "vector", "vec", "list", "matrix")

@@ -32,7 +32,7 @@ class HostVar:
         """Whether a name that is written there means this, whatever calls what."""
         if self.block is not None:
             return place.source is self.block.source and self.block.start <= place.start < self.block.end
-        above = self.span is None or place.source is not self.span.source or self.span.start <= place.start
+        above = self.span is None or place.follows(self.span)
         return above or not by_function
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
+from difflang.base.fixes import instead, meant
 from difflang.base.source import Span
 from difflang.check.dtypes import pruned
 from difflang.check.modules import Module
@@ -106,8 +106,9 @@ class Patterns:
             case tree.VariantPattern(path=(name,), items=items):
                 return self.variant(pattern, name, items, type)
             case tree.VariantPattern(path=(first, name)) if (of := enum_of(type)) and of.decl.name == first:
-                way = f"write `{pattern.span.text.removeprefix(first).lstrip('.')}`"
-                raise mistake("DL0351", "a variant stands alone, without its enum", (pattern.span, ""), help=way)
+                alone = pattern.span.text.removeprefix(first).lstrip(".")
+                message, fixes = "a variant stands alone, without its enum", (instead(pattern.span, alone),)
+                raise mistake("DL0351", message, (pattern.span, ""), help=f"write `{alone}`", fixes=fixes)
             case tree.VariantPattern(path=path, items=items):
                 first, name = path[:-1], path[-1]
                 other = self.module.modules.get(".".join(first))
@@ -201,14 +202,10 @@ def another(pattern: tree.CasePattern, type: LangType) -> DifflangError:
 
 def no_variant(span: Span, name: str, of: VariantType) -> DifflangError:
     names = [v.name for v in of.decl.variants]
-    near = nearest(name, names)
-    return mistake(
-        "DL0351",
-        f"`{of.decl.name}` has no variant `{name}`",
-        (span, ""),
-        (of.decl.name_span, "declared here"),
-        help=f"did you mean `{near}`?" if near else f"it has {', '.join(names)}; a name for any value is in lower case",
-    )
+    way, fixes = meant(name, names, span)
+    way = way or f"it has {', '.join(names)}; a name for any value is in lower case"
+    labels = ((span, ""), (of.decl.name_span, "declared here"))
+    return mistake("DL0351", f"`{of.decl.name}` has no variant `{name}`", *labels, help=way, fixes=fixes)
 
 
 def other_count(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from difflang.base.codes import nearest
+import re
+from collections.abc import Collection, Sequence
+
 from difflang.base.diagnostics import DifflangError
+from difflang.base.fixes import before, meant
 from difflang.base.resources import stdlib_modules
 from difflang.base.source import Span
 from difflang.check.modules import Module, Records
+from difflang.check.repairs import as_variable
 from difflang.check.reports import Undecided, mistake
+from difflang.syntax.importing import module_imported
 
 
 def refused(module: Module, name: str, span: Span) -> DifflangError | None:
@@ -28,10 +33,10 @@ def refused(module: Module, name: str, span: Span) -> DifflangError | None:
 
 def absent(module: Module, name: str, span: Span) -> DifflangError:
     public = module.public
-    near = nearest(name, public)
+    way, fixes = meant(name, public, span)
     some = ", ".join(sorted(public)[:12]) + (", …" if len(public) > 12 else "")
-    way = f"did you mean `{near}`?" if near else f"it has {some}" if public else "nothing in it is `pub`"
-    return mistake("DL0723", f"the module `{module.name}` has no `{name}`", (span, ""), help=way)
+    way = way or (f"it has {some}" if public else "nothing in it is `pub`")
+    return mistake("DL0723", f"the module `{module.name}` has no `{name}`", (span, ""), help=way, fixes=fixes)
 
 
 def no_such_type(records: Records | None, name: str, span: Span) -> DifflangError | None:
@@ -44,20 +49,33 @@ def no_such_type(records: Records | None, name: str, span: Span) -> DifflangErro
         raise Undecided
     other = module.modules.get(qualifier)
     if other is None:
-        near = nearest(qualifier, module.modules)
-        way = f"did you mean `{near}`?" if near else 'import it: `import "./file.dfl" as name`'
+        way, fixes = meant(qualifier, module.modules, span)
+        way = way or 'import it: `import "./file.dfl" as name`'
         if qualifier in stdlib_modules():
-            way = f"import it: `import {qualifier}`"
-        return mistake("DL0201", f"there is no module `{qualifier}` here", (span, ""), help=way)
+            way, fixes = f"import it: `import {qualifier}`", (module_imported(span.source, qualifier),)
+        return mistake("DL0201", f"there is no module `{qualifier}` here", (span, ""), help=way, fixes=fixes)
     place = Span(span.source, span.end - len(rest), span.end)
     way = "it has the name of a value: a type is a record"
     return refused(other, rest, place) or mistake("DL0202", f"`{name}` is no type", (place, ""), help=way)
 
 
-def no_variable(module: Module, name: str, span: Span) -> DifflangError:
-    """What is said of an assignment to a name that no variable has."""
+def no_variable(module: Module, name: str, span: Span, known: Collection[str], *, lasting: bool) -> DifflangError:
+    """What is said of an assignment to a name that no variable has; the variables are `known`.
+
+    What is bound there is `lasting` if it is not inside a block that ends before the file or the function does.
+    """
     if name in module.modules or name in module.imported:
         way = "bind a value of your own: `var x = …`"
         return mistake("DL0208", f"`{name}` is imported: what it stands for does not change", (span, ""), help=way)
-    way = f"declare it with `var {name} = …`"
-    return mistake("DL0201", f"there is no variable `{name}` here", (span, ""), help=way)
+    way, fixes = meant(name, known, span)
+    if not way and lasting and re.match(r"[ \t]*=(?!=)", span.source.text[span.end : span.end + 99]):
+        fixes = tuple(before(span, f"{word} ", f"declare it: `{word} {name} = …`") for word in ("let", "var"))
+    way = way or f"declare it with `var {name} = …`"
+    return mistake("DL0201", f"there is no variable `{name}` here", (span, ""), help=way, fixes=fixes)
+
+
+def not_variable(name: str, labels: Sequence[tuple[Span, str]]) -> DifflangError:
+    """What is said of an assignment to what `let` has bound; the labels are where, and where it is bound."""
+    message, way = f"`{name}` is not a variable", f"declare it with `var {name} = …`"
+    fixes = as_variable(labels[1][0]) if len(labels) > 1 else ()
+    return mistake("DL0208", message, *labels, help=way, fixes=fixes)

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import inf
 
-from difflang.base.codes import nearest
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import Diagnostic, DifflangError, Fix, Label
+from difflang.base.fixes import instead, meant
 from difflang.base.resources import stdlib_names
 from difflang.base.source import Span
-from difflang.check.elsewhere import ELSEWHERE
+from difflang.check.elsewhere import ELSEWHERE, VAGUE
+from difflang.check.repairs import as_declared
 from difflang.check.types import UNIT, LangType, show_type
-from difflang.ir.types import DTYPES, DType
+from difflang.ir.types import DTYPES, DType, Tensor
 from difflang.syntax import tree
+from difflang.syntax.importing import name_imported
 
 
 class Undecided(Exception):
     """A definition says too little to be checked by itself; every use of it is checked instead."""
 
 
-def mistake(code: str, message: str, *labels: tuple[Span, str], help: str = "") -> DifflangError:
+def mistake(
+    code: str, message: str, *labels: tuple[Span, str], help: str = "", fixes: tuple[Fix, ...] = ()
+) -> DifflangError:
     marks = tuple(Label(span, text) for span, text in labels)
-    return DifflangError(Diagnostic(code, message, marks, (help,) if help else ()))
+    return DifflangError(Diagnostic(code, message, marks, (help,) if help else (), fixes=fixes))
 
 
 def too_deep(span: Span) -> DifflangError:
@@ -68,15 +72,18 @@ def unknown_type(
     if name in DTYPES:
         way = f"sizes stand in brackets: `{name}[n, m]`"
         return mistake("DL0202", f"the type `{name}` takes nothing in parentheses", (place, ""), help=way)
-    near = ELSEWHERE.get(name.lower()) or nearest(name, [*DTYPES, "str", "key", *generics, *known])
-    way = f"did you mean `{near}`?" if near else f"declare it: `record {name} {{ … }}`"
+    way, fixes = meant(name, [*DTYPES, "str", "key", *generics, *known], place)
+    if elsewhere := ELSEWHERE.get(name.lower()):
+        way = f"did you mean `{elsewhere}`?"
+        fixes = () if name.lower() in VAGUE or place.text != name else (instead(place, elsewhere),)
+    way = way or f"declare it: `record {name} {{ … }}`"
     if (module := stdlib_names().get(name)) is not None:
-        way = f"import it: `import {module} ({name})`"
+        way, fixes = f"import it: `import {module} ({name})`", name_imported(place, name)
     if name in generics:
-        way = f"`{name}` is a whole type here; with `{name}: float` it is an element type"
+        way, fixes = f"`{name}` is a whole type here; with `{name}: float` it is an element type", ()
     if name in bounds:
-        way = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type"
-    return mistake("DL0202", f"there is no type `{name}`", (place, ""), help=way)
+        way, fixes = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type", ()
+    return mistake("DL0202", f"there is no type `{name}`", (place, ""), help=way, fixes=fixes)
 
 
 def holds_itself(decl: tree.Record | tree.Enum) -> DifflangError:
@@ -96,12 +103,16 @@ def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str
     """A value whose type is not the declared one."""
     if found == UNIT:
         way = "end with the value: a declaration, a loop or an `if` without `else` has none"
+    fixes = as_declared(written, found.dtype, span) if isinstance(found, Tensor) else ()
+    if fixes:
+        way = f"there is no implicit conversion: {fixes[0].text}"
     return mistake(
         "DL0304",
         f"{what} is declared {written_type(written)} but is {show_type(found)}",
         (span, f"this is {show_type(found)}"),
         (written.span, "declared here"),
         help=way,
+        fixes=fixes,
     )
 
 

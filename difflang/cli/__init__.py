@@ -15,14 +15,16 @@ import click
 from difflang.base.backend import prepare_back_end
 from difflang.base.codes import all_nearest
 from difflang.base.crash import crashed
-from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.cli.checking import check
 from difflang.cli.checkup import doctor
+from difflang.cli.deriving import derive
 from difflang.cli.documenting import doc
 from difflang.cli.explaining import explain
 from difflang.cli.formatting import fmt
-from difflang.cli.output import data_text, output_format, written
+from difflang.cli.output import data_text
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
+from difflang.cli.serving import lsp
 from difflang.cli.shared import (
     ENGINES,
     FLOATS,
@@ -32,6 +34,7 @@ from difflang.cli.shared import (
     checked_program,
     full_traceback,
     no_cache,
+    pairs_of,
     report,
     reported,
     search_path,
@@ -162,31 +165,6 @@ def emit(
         report(left)
 
 
-@main.command()
-@click.argument("files", nargs=-1, required=True)
-@output_format
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
-@search_path
-@full_traceback
-def check(files: tuple[str, ...], form: str, default_float: str | None, folders: tuple[Path, ...]) -> None:
-    """Check FILES without running them. Reports for people go to stderr, those for programs to stdout."""
-    from difflang.driver import program
-
-    found: list[Diagnostic] = []
-    for file in files:
-        try:
-            source, path = source_of(file)
-            found += program.check(source, default_float, path, folders, examples=True).diagnostics
-        except DifflangError as error:
-            found += error.diagnostics
-    if form == "human":
-        report(found)
-    elif text := written(found, form):
-        click.echo(text)
-    if any(d.severity == "error" for d in found):
-        sys.exit(1)
-
-
 @main.command("check-grad")
 @click.argument("program", metavar="FILE[:ENTRY]")
 @words_of_program
@@ -281,13 +259,5 @@ def info(
         click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
-def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
-    """`NAME=...` in its two parts."""
-    pairs = [t.partition("=") for t in told]
-    if wrong := [t for t, (name, _, value) in zip(told, pairs, strict=True) if not name.isidentifier() or not value]:
-        raise click.BadParameter(f"{wrong[0]!r} is not NAME={what}", param_hint=option)
-    return {name: value for name, _, value in pairs}
-
-
-for command in (test, bench, fmt, explain, repl, trace, doc, new, doctor, completions):
+for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions, lsp):
     main.add_command(command)

@@ -12,7 +12,7 @@ from typing import Any, cast
 import click
 
 from difflang.base.codes import CODES
-from difflang.base.diagnostics import Diagnostic, concise, to_json
+from difflang.base.diagnostics import Diagnostic, Fix, concise, to_json
 from difflang.cli.shared import OneOf
 
 FORMATS = ("human", "concise", "json", "sarif", "github")
@@ -32,6 +32,7 @@ class Finding:
     file: str = ""
     start: tuple[int, int] = (1, 1)
     end: tuple[int, int] = (1, 1)
+    fixes: tuple[Fix, ...] = ()
 
 
 def finding(diagnostic: Diagnostic) -> Finding:
@@ -42,7 +43,8 @@ def finding(diagnostic: Diagnostic) -> Finding:
     if span is None or not span.source.text:
         return Finding(diagnostic.severity, diagnostic.code, message)
     start, end = span.source.position(span.start), span.source.position(max(span.start, span.end))
-    return Finding(diagnostic.severity, diagnostic.code, message, span.source.name, start, end)
+    certain = tuple(fix for fix in diagnostic.fixes if fix.certain)
+    return Finding(diagnostic.severity, diagnostic.code, message, span.source.name, start, end, certain)
 
 
 def data_text(data: Any) -> str:
@@ -124,11 +126,27 @@ def result(found: Finding, rule: int) -> dict[str, Any]:
         "ruleId": found.code, "ruleIndex": rule, "level": found.severity, "message": {"text": found.message},
     }  # fmt: skip
     if found.file:
-        region = dict(zip(("startLine", "startColumn"), found.start, strict=True))
-        region |= dict(zip(("endLine", "endColumn"), found.end, strict=True))
-        place = {"artifactLocation": {"uri": uri(found.file)}, "region": region}
+        place = {"artifactLocation": {"uri": uri(found.file)}, "region": region(found.start, found.end)}
         said["locations"] = [{"physicalLocation": place}]
+    if found.fixes:
+        said["fixes"] = [change(fix) for fix in found.fixes]
     return said
+
+
+def region(start: tuple[int, int], end: tuple[int, int]) -> dict[str, int]:
+    return {"startLine": start[0], "startColumn": start[1], "endLine": end[0], "endColumn": end[1]}
+
+
+def change(fix: Fix) -> dict[str, Any]:
+    """A fix as SARIF has it: the regions of each file that are to be replaced."""
+    files: dict[str, list[dict[str, Any]]] = {}
+    for edit in fix.edits:
+        source = edit.span.source
+        deleted = region(source.position(edit.span.start), source.position(edit.span.end))
+        inserted = {"deletedRegion": deleted, "insertedContent": {"text": edit.replacement}}
+        files.setdefault(source.name, []).append(inserted)
+    changes = [{"artifactLocation": {"uri": uri(name)}, "replacements": edits} for name, edits in files.items()]
+    return {"description": {"text": fix.text}, "artifactChanges": changes}
 
 
 def uri(file: str) -> str:

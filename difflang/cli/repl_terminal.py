@@ -18,8 +18,8 @@ from prompt_toolkit.styles import Style
 
 from difflang.base.resources import state_folder
 from difflang.base.source import Source
-from difflang.cli.repl_complete import Names, complete
 from difflang.cli.repl_session import Talk
+from difflang.driver.completion import Names, complete
 from difflang.syntax.inputs import MORE, PROMPT, is_command, is_complete, typed
 from difflang.syntax.tables import tables
 from difflang.syntax.tokens import tokenize

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
-from difflang.check.types import ClosureType, RecordType, show_type
+from difflang.check.types import ClosureType, LangType, RecordType, show_type
 from difflang.driver.emit import Wanted, graph_of, text_of, typed
 from difflang.driver.hosted import HOSTED
 from difflang.driver.session import Interactive
@@ -53,14 +53,24 @@ def names(session: Interactive) -> dict[str, Known]:
 
 
 def fields(session: Interactive, name: str) -> dict[str, Known]:
-    """What can stand after `name.`: the fields of a value, or what a module offers."""
-    value, module = session.runner.values.get(name), session.module.modules.get(name)
-    if value is not None and isinstance(value.type, RecordType):
-        parts = zip(value.type.names, value.type.fields, strict=True)
-        return {field: Known("value", show_type(type)) for field, type in parts}
+    """What can stand after `name.` or `name.field.`: the fields of a value, or what a module offers."""
+    first, *path = [part.strip() for part in name.split(".")]
+    value, module = session.runner.values.get(first), session.module.modules.get(name)
+    type = record_at(value.type, path) if value is not None else None
+    if type is not None:
+        return {field: Known("value", show_type(t)) for field, t in zip(type.names, type.fields, strict=True)}
     if module is None:
         return {}
     return {n: Known("function", typed_in(session, module.fns[n]) if n in module.fns else "") for n in module.public}
+
+
+def record_at(type: LangType, path: Sequence[str]) -> RecordType | None:
+    """The record that stands in a value at the end of a path of fields."""
+    for name in path:
+        if not isinstance(type, RecordType) or name not in type.names:
+            return None
+        type = type.fields[type.names.index(name)]
+    return type if isinstance(type, RecordType) else None
 
 
 def typed_in(session: Interactive, decl: tree.Fn) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostNumber, HostVar, Module
-from difflang.check.qualified import no_variable
+from difflang.check.qualified import no_variable, not_variable
+from difflang.check.repairs import as_float, proposing
 from difflang.check.reports import bound_again, mistake
 from difflang.check.sums import holds, joint, unknown, whole, without_texts
 from difflang.check.types import ClosureType, LangType, TextType, TupleType, show_type
@@ -138,6 +140,8 @@ class Bindings(Scopes, ABC):
                 self.bind(item, value.part(i), mutable, span)
         elif pattern.name != "_":
             self.not_in_use(pattern)
+            if self.session.notes is not None:
+                self.session.notes.put(pattern.span, value.type, None)
             self.bind_name(pattern.name, value, mutable, pattern.span)
 
     def bind_name(self, name: str, value: HostValue, mutable: bool, span: Span) -> None:
@@ -185,9 +189,15 @@ class Bindings(Scopes, ABC):
             for name in names:
                 term = cx.global_term(Global(self.module, name))
                 cx.scope.bind(name, term, mutable=True, span=self.module.host[name].span)
-            yield walk(cx, e)
-            terms = [(n, cx.scope.names[n].term) for n in names]
-            return [self.renewed(cx, n, t, e.value.span) for n, t in terms if not isinstance(t, (int, Poly))]
+            try:
+                yield walk(cx, e)
+                terms = [(n, cx.scope.names[n].term) for n in names]
+                return [self.renewed(cx, n, t, e.value.span) for n, t in terms if not isinstance(t, (int, Poly))]
+            except DifflangError as error:
+                if any(d.code not in ("DL0304", "DL0311") for d in error.diagnostics):
+                    raise
+                bound = [self.module.host[name].span for name in names]
+                raise proposing(error, [fix for span in bound if span for fix in as_float(span)]) from None
 
         values, _ = self.unit(e, body)
         for name, value in zip(names, values, strict=True):
@@ -208,12 +218,13 @@ class Bindings(Scopes, ABC):
         """The variable of that name. Errors: DL0201, DL0208."""
         var = self.module.host.get(name)
         if var is None:
-            raise no_variable(self.module, name, span)
+            known = [n for n, other in self.module.host.items() if other.mutable]
+            raise no_variable(self.module, name, span, known, lasting=self.depth == 0)
         if var.broken:
             raise Reported
         if not var.mutable:
             labels = [(span, "assigned here")] + ([(var.span, "bound here")] if var.span is not None else [])
-            raise mistake("DL0208", f"`{name}` is not a variable", *labels, help=f"declare it with `var {name} = …`")
+            raise not_variable(name, labels)
         return var
 
     def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:

@@ -29,7 +29,7 @@ from difflang.driver.wanted import Wanted
 from difflang.elaborate.context import Reported, Session
 from difflang.elaborate.jumps import refuse_rest
 from difflang.elaborate.leaving import JUMPS, ends, sides
-from difflang.elaborate.names import bound_names, last, nodes
+from difflang.elaborate.names import bound_names, last, nodes, targets
 from difflang.elaborate.trampoline import Walk, run
 from difflang.ir import dims
 from difflang.ir.dims import Dim
@@ -60,18 +60,22 @@ class Checker(Host):
         """
         value = UNIT_VALUE
         for i, item in enumerate(items):
-            if isinstance(item, tree.Fn) and item.host:
-                self.host_definition(item)
-            elif isinstance(item, tree.Fn):
-                check_definition(self.module, item, self.session)
-            elif isinstance(item, tree.Rule):
-                check_rule(self.module, item, self.session)
-            elif isinstance(item, (tree.Record, tree.Enum)):
-                check_declaration(self.module, item, self.session)
-            elif isinstance(item, (tree.Test, tree.Bench)):
-                self.apart(items[:i], item.body, "test" if isinstance(item, tree.Test) else "benchmark")
-            value = self.statement(item, last=shown)
+            value = self.item(item, items[:i], shown=shown)
         return value
+
+    def item(self, item: tree.Item, above: tuple[tree.Item, ...], *, shown: bool = False) -> HostValue:
+        """One item, after all those `above` it in the file. What it gives."""
+        if isinstance(item, tree.Fn) and item.host:
+            self.host_definition(item)
+        elif isinstance(item, tree.Fn):
+            check_definition(self.module, item, self.session)
+        elif isinstance(item, tree.Rule):
+            check_rule(self.module, item, self.session)
+        elif isinstance(item, (tree.Record, tree.Enum)):
+            check_declaration(self.module, item, self.session)
+        elif isinstance(item, (tree.Test, tree.Bench)):
+            self.apart(above, item.body, "test" if isinstance(item, tree.Test) else "benchmark")
+        return self.statement(item, last=shown)
 
     def apart(self, above: tuple[tree.Item, ...], block: tree.Block, what: str, *, shown: bool = False) -> None:
         """A block that is run without the rest of the file, with the declarations and `let`s above it.
@@ -121,6 +125,10 @@ class Checker(Host):
                     self.break_(name, stmt)
         elif isinstance(stmt, tree.Fn) and self.depth:
             self.break_(stmt.name, stmt)
+        elif isinstance(stmt, (tree.Assign, tree.Update)):
+            for name in targets(stmt.target):
+                if name not in self.module.host and name not in self.module.declared:
+                    self.break_(name, stmt)  # one report for a name that was never declared
         return UNKNOWN
 
     def break_(self, name: str, stmt: tree.Node) -> None:

@@ -80,10 +80,11 @@ def examples_in(source: Source, items: Sequence[tree.Item]) -> tuple[Examples, .
 def comments(source: Source) -> Iterator[list[DocLine]]:
     """Doc comments that hold an example, line by line. No string reaches over a line: `##` there begins a comment."""
     lines: list[DocLine] = []
-    for number in range(1, len(source.starts) + 2):
-        doc = DOC.match(source.line(number)) if number <= len(source.starts) else None
+    first, _ = source.position(0)
+    for i in range(len(source.starts) + 1):
+        doc = DOC.match(source.line(first + i)) if i < len(source.starts) else None
         if doc is not None:
-            lines.append(DocLine(number, source.starts[number - 1] + doc.start(1), doc[1]))
+            lines.append(DocLine(first + i, source.starts[i] + doc.start(1), doc[1]))
             continue
         if any(line.text.startswith(MARK) for line in lines):
             yield lines

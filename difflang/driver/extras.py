@@ -11,7 +11,7 @@ from difflang.base.source import Span
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
 
-EXTRAS = {"matplotlib": "plot", "safetensors": "safetensors"}
+EXTRAS = {"matplotlib": "plot", "safetensors": "safetensors", "pygls": "lsp"}
 
 
 def needs(module: Module, package: str, span: Span) -> None:

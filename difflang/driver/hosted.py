@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
+from difflang.base.fixes import meant
 from difflang.base.source import Span
 from difflang.check.reports import mistake
 from difflang.check.types import UNIT, LangType, TextType, show_type
@@ -63,9 +63,9 @@ class Given:
             raise self.misused()
         for name, (_, span) in self.named.items():
             if name not in options:
-                near = nearest(name, options)
-                way = f"did you mean `{near}`?" if near else f"it is called as {self.function.usage}"
-                raise mistake("DL0319", f"`{self.function.name}` has no `{name}`", (span, ""), help=way)
+                way, fixes = meant(name, options, span)
+                way = way or f"it is called as {self.function.usage}"
+                raise mistake("DL0319", f"`{self.function.name}` has no `{name}`", (span, ""), help=way, fixes=fixes)
 
     def text(self, place: int | str) -> str | None:
         """A text, None while only the run has it or where it is not given. Errors: DL0319."""

@@ -13,9 +13,9 @@ from functools import lru_cache
 from pathlib import Path, PurePath, PureWindowsPath
 
 from difflang.base import resources
-from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError, Label
+from difflang.base.diagnostics import DifflangError, Fix, Label
 from difflang.base.files import read
+from difflang.base.fixes import instead, meant
 from difflang.base.source import Source, Span
 from difflang.check.modules import Declared, Global, Module
 from difflang.check.qualified import refused
@@ -181,16 +181,18 @@ def find(item: tree.Import, file: File, search: Search) -> Found:
     if PurePath(text).is_absolute() or PureWindowsPath(text).drive or leads_out:
         raise outside(item, "an import leads to files in the folder of the program or below")
     if not text.endswith(".dfl"):
-        way = f'write `"{text}.dfl"`' if candidate(file.folder, f"{text}.dfl") else ""
-        raise missing(item, f"`{text}` is no module: its name ends in `.dfl`", "", way)
+        there = candidate(file.folder, f"{text}.dfl") is not None
+        fixes = (instead(item.module_span, f'"{text}.dfl"'),) if there else ()
+        way = f'write `"{text}.dfl"`' if there else ""
+        raise missing(item, f"`{text}` is no module: its name ends in `.dfl`", "", way, fixes)
     beside = os.path.normpath(os.path.join(os.path.dirname(file.module.source.name), text))
     for folder, shown in [(file.folder, beside), *[(p, str(p / text)) for p in search.paths]]:
         if (path := candidate(folder, text)) is not None:
             return Found(inside(path, folder, item), shown, file.library)
     parent = file.folder / os.path.dirname(text)
-    near = nearest(text, [text.removesuffix(PurePath(text).name) + p.name for p in sorted(parent.glob("*.dfl"))])
-    raise missing(item, f"there is no file `{text}`", f"looked in {shown_folder(file)}",
-                  f"did you mean `{near}`?" if near else "")  # fmt: skip
+    files = [text.removesuffix(PurePath(text).name) + p.name for p in sorted(parent.glob("*.dfl"))]
+    way, fixes = meant(text, files, item.module_span)
+    raise missing(item, f"there is no file `{text}`", f"looked in {shown_folder(file)}", way, fixes)
 
 
 def find_library(item: tree.Import, file: File, search: Search) -> Found:
@@ -202,15 +204,17 @@ def find_library(item: tree.Import, file: File, search: Search) -> Found:
     known = {p.stem: p for p in resources.stdlib_files() if p.stem != "prelude"}
     if item.module in known:
         return Found(known[item.module].resolve(), f"stdlib/{text}", library=True)
+    way, fixes = meant(item.module, known, item.module_span)
     if candidate(file.folder, text):
         way = f'for the file beside this one write `import "./{text}"`'
-    elif near := nearest(item.module, known):
-        way = f"did you mean `{near}`?"
+        fixes = (instead(item.module_span, f'"./{text}"'),)
+    elif way:
+        pass
     elif item.module.split(".")[0] in PACKAGES:
         way = "`sin`, `sum` and the like need no import"
     else:
         way = f"there are {', '.join(known)}; other folders are named on the command line: `--path DIR`"
-    raise missing(item, f"there is no module `{item.module}` in the standard library", "", way)
+    raise missing(item, f"there is no module `{item.module}` in the standard library", "", way, fixes)
 
 
 def candidate(folder: Path, text: str) -> Path | None:
@@ -235,8 +239,8 @@ def outside(item: tree.Import, why: str) -> DifflangError:
     return mistake("DL0721", f"`{item.module}` lies outside the program's folder", (item.module_span, why), help=way)
 
 
-def missing(item: tree.Import, message: str, label: str, way: str) -> DifflangError:
-    return mistake("DL0720", message, (item.module_span, label), help=way)
+def missing(item: tree.Import, message: str, label: str, way: str, fixes: tuple[Fix, ...] = ()) -> DifflangError:
+    return mistake("DL0720", message, (item.module_span, label), help=way, fixes=fixes)
 
 
 def shown_folder(file: File) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from difflang.base import resources
-from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.fixes import meant
 from difflang.base.source import Source, Span
 from difflang.check.annotations import ALL_BOUNDS, Annotations, generics_of
 from difflang.check.modules import Declared, Module
@@ -134,9 +134,9 @@ def known_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:
     """The bounds of generic names are there. Errors are reported: DL0202."""
     for generic in generics:
         if generic.bound is not None and generic.bound not in ALL_BOUNDS:
-            near = nearest(generic.bound, ALL_BOUNDS)
-            way = f"did you mean `{near}`?" if near else f"there are {', '.join(ALL_BOUNDS)}"
-            session.report(mistake("DL0202", f"there is no bound `{generic.bound}`", (generic.span, ""), help=way))
+            way, fixes = meant(generic.bound, ALL_BOUNDS, generic.span)
+            way, label = way or f"there are {', '.join(ALL_BOUNDS)}", (generic.span, "")
+            session.report(mistake("DL0202", f"there is no bound `{generic.bound}`", label, help=way, fixes=fixes))
 
 
 def no_doubles(names: list[tuple[str, Span]], session: Session) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 
-from difflang.base.codes import nearest
-from difflang.base.resources import stdlib_modules
+from difflang.base.diagnostics import Fix
+from difflang.base.fixes import instead as written
+from difflang.base.fixes import meant
+from difflang.base.resources import stdlib_homes, stdlib_modules
 from difflang.base.source import Span
+from difflang.check.modules import Module
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.context import Context
 from difflang.elaborate.foreign import HOST_ONLY, PACKAGES, instead
 from difflang.syntax import tree
+from difflang.syntax.importing import module_imported, name_imported
 
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
@@ -35,19 +40,63 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         *TRANSFORMS,
         *CONSTANTS,
     ]
-    near = nearest(id, known)
-    way = f"did you mean `{near}`?" if near else ""
+    way, fixes = meant(id, known, span)
     if id in HOST_ONLY:
         return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY[id])
     if isinstance(enum := module.records.get(id), tree.Enum):
         names = ", ".join(v.name for v in enum.variants)
         return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
+    if id in PACKAGES or instead(id):
+        fixes = elsewhere(id, module, span)
+    if id in PACKAGES and (alone := without_package(span)):
+        fixes = alone
     if id in PACKAGES:
         way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
     if id in stdlib_modules():
         alone = ", but `sin`, `sqrt` and the like stand alone" if id == "math" else ""
         way = f"it is a module of the standard library: `import {id}`{alone}"
-    return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way)
+        fixes = (*without_package(span), module_imported(span.source, id))
+    return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way, fixes)
+
+
+# Names of other languages for which one text stands that means the same.
+MEMBER = re.compile(r"\.([A-Za-z_]\w*)\b(?!\.)")
+SAME = {
+    "True": "true",
+    "False": "false",
+    "arange": "iota",
+    "clip": "clamp",
+    "concatenate": "concat",
+    "maximum": "max",
+    "minimum": "min",
+    "ln": "log",
+    "re": "real",
+    "Re": "real",
+    "im": "imag",
+    "Im": "imag",
+}
+
+
+def without_package(span: Span) -> tuple[Fix, ...]:
+    """`sum` for `np.sum`, where there is such a function."""
+    member = MEMBER.match(span.source.text, span.end)
+    name = SAME.get(member[1], member[1]) if member is not None else ""
+    if member is None or (name not in BUILTINS and name not in CONSTANTS):
+        return ()
+    return (written(Span(span.source, span.start, member.end()), name),)
+
+
+def elsewhere(id: str, module: Module, span: Span) -> tuple[Fix, ...]:
+    """What to write for a name that another language has, or a module of the library."""
+    if id in SAME:
+        return (written(span, SAME[id]),)
+    (home, *others) = stdlib_homes().get(id, ("",))
+    if not home or others:
+        return ()
+    for qualifier, imported in module.modules.items():
+        if imported.name == home and imported.source.name.startswith("stdlib/"):
+            return (written(span, f"{qualifier}.{id}"),)
+    return name_imported(span, id)
 
 
 def beside_function(operator: str) -> str:

@@ -11,7 +11,7 @@ from math import isqrt
 
 from difflang.base.amounts import MOST as MOST_BYTES
 from difflang.base.amounts import UNITS, human, in_bytes
-from difflang.base.codes import nearest
+from difflang.base.fixes import meant
 from difflang.base.source import Span
 from difflang.elaborate.context import Context
 from difflang.syntax import tree
@@ -50,9 +50,9 @@ def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span, *, loo
             case "memory":
                 limit(cx, attribute)
             case name:
-                near = nearest(name, KNOWN)
-                way = f"did you mean `@{near}`?" if near else f"there are @{', @'.join(KNOWN)}"
-                raise cx.error("DL0209", f"there is no attribute `@{name}`", attribute.span, "", way)
+                way, fixes = meant(name, KNOWN, attribute.span, "@")
+                way = way or f"there are @{', @'.join(KNOWN)}"
+                raise cx.error("DL0209", f"there is no attribute `@{name}`", attribute.span, "", way, fixes)
 
 
 def limit(cx: Context, attribute: tree.Attribute) -> int:
@@ -64,9 +64,9 @@ def limit(cx: Context, attribute: tree.Attribute) -> int:
             message = f"a limit on memory is from 1 B to {human(MOST_BYTES)}"
             raise cx.error("DL0220", message, attribute.span)
         case (tree.Quantity(unit=unit) as wrong,):
-            near = nearest(unit, UNITS)
-            way = f"did you mean `{near}`?" if near else f"there are {', '.join(UNITS)}"
-            raise cx.error("DL0220", f"there is no unit `{unit}` of memory", wrong.span, "", way)
+            way, fixes = meant(unit, UNITS, wrong.span)
+            way = way or f"there are {', '.join(UNITS)}"
+            raise cx.error("DL0220", f"there is no unit `{unit}` of memory", wrong.span, "", way, fixes)
         case _:
             way = "`@memory(256 MiB)`"
             raise cx.error("DL0220", "`@memory` takes a number and a unit", attribute.span, "", way)
@@ -82,9 +82,10 @@ def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
     first, *rest = attribute.args or (None,)
     word = first.value.id if isinstance(first, tree.Arg) and isinstance(first.value, tree.Name) else ""
     if word not in STRATEGIES or first is None or (isinstance(first, tree.Arg) and first.name is not None):
-        near = nearest(word, STRATEGIES)
-        ways = f"did you mean `{near}`?" if near else f"there are {', '.join(STRATEGIES)}"
-        raise cx.error("DL0219", "`@checkpoint` takes a strategy first", (first or attribute).span, "", ways)
+        place = (first or attribute).span
+        way, fixes = meant(word, STRATEGIES, place)
+        way = way or f"there are {', '.join(STRATEGIES)}"
+        raise cx.error("DL0219", "`@checkpoint` takes a strategy first", place, "", way, fixes)
     needs, number = STRATEGIES[word], 0
     for arg in rest:
         if not isinstance(arg, tree.Arg) or arg.name is None or arg.name not in needs:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
-from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
+from difflang.base.fixes import meant
 from difflang.base.source import Span
 from difflang.check.dtypes import DTypeVar, pruned
 from difflang.check.reports import Undecided
@@ -141,11 +141,9 @@ class Taken:
             signature = ", ".join(p if not p.endswith("?") else f"{p[:-1]} = …" for p in self.params)
             way = f"it is called as `{name}({signature})`"
             if unknown:
-                near = nearest(unknown[0], names)
                 place = args.name_spans.get(unknown[0], args.span)
-                raise cx.error(
-                    "DL0319", f"`{name}` has no `{unknown[0]}`", place, f"did you mean `{near}`?" if near else "", way
-                )
+                said, fixes = meant(unknown[0], names, place)
+                raise cx.error("DL0319", f"`{name}` has no `{unknown[0]}`", place, said, way, fixes)
             wanted = next((n for n in needed if n not in self.found), None)
             what = f"`{name}` needs `{wanted}` too" if wanted else f"`{name}` is given too much"
             place = args.items[len(names)][1] if len(args.items) > len(names) else args.span

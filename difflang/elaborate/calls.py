@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
+from difflang.base.fixes import meant
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import (
@@ -27,7 +27,7 @@ from difflang.check.types import FnType, LangType, RecordType, VariantType, is_l
 from difflang.elaborate.absent import beside_function, called_too_soon
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted
-from difflang.elaborate.context import Context, Reported, walk, walks
+from difflang.elaborate.context import Context, Reported, note_term, walk, walks
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, detached
@@ -165,12 +165,12 @@ def known_parameters(cx: Context, fn: Term, wrt: tuple[Wrt, ...], written: tuple
     for (first, *_), place in zip(wrt, written, strict=True):
         if not names or first in names or (isinstance(first, int) and first < len(names)):
             continue
-        near = nearest(first, names) if isinstance(first, str) else None
+        way, fixes = meant(first, [n for n in names if n], place.span) if isinstance(first, str) else ("", ())
         what = (
             f"parameter `{first}`" if isinstance(first, str) else f"parameter {first}: they are 0 to {len(names) - 1}"
         )
-        way = f"did you mean `{near}`?" if near else f"it has {', '.join(n or '_' for n in names)}"
-        raise cx.error("DL0403", f"the function has no {what}", place.span, "", way)
+        way = way or f"it has {', '.join(n or '_' for n in names)}"
+        raise cx.error("DL0403", f"the function has no {what}", place.span, "", way, fixes)
 
 
 def function(cx: Context, term: Term, span: Span, way: str = "") -> Closure | Opaque | Sum:
@@ -336,6 +336,7 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
 def bind_pattern(cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, mutable: bool = False) -> None:
     """Bind the names of a pattern. Errors: DL0321 if the value has another structure."""
     if isinstance(pattern, tree.NamePattern):
+        note_term(cx, pattern.span, term)
         cx.scope.bind(pattern.name, term, mutable=mutable, span=pattern.span)
         return
     if isinstance(term, Poison):
@@ -393,9 +394,5 @@ def given_fields(
 def field_mismatch(annotations: Annotations, written: tree.Field, found: LangType, span: Span) -> DifflangError:
     bound = ", ".join(f"{n} = {d}" for n, d in annotations.bound.items())
     error = not_this_type(written.type, found, span, f"the field `{written.name}`")
-    return mistake(
-        "DL0304",
-        error.diagnostics[0].message,
-        *[(m.span, m.text) for m in error.diagnostics[0].labels],
-        help=f"the other fields give {bound}" if bound else "",
-    )
+    (report,) = error.diagnostics
+    return DifflangError(replace(report, helps=(f"the other fields give {bound}",) if bound else report.helps))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.diagnostics import Diagnostic, DifflangError, Fix
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.dtypes import pruned
@@ -16,6 +16,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.mismatches import advice
+from difflang.elaborate.notes import Notes
 from difflang.elaborate.scope import Binding, Scope
 from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import Array, Closure, Key, Poison, Static, Term, Tuple, leaves, rebuild, type_of
@@ -95,6 +96,8 @@ class Session:
     in_order: bool = False  # whether a program asks for scatters that add up in one order
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
     wide: set[Any] = field(default_factory=set[Any])  # the keys of instances that are better made for every variant
+
+    notes: Notes | None = None  # where types are noted, if anybody asks for them
 
     def site(self, site: Any) -> int:
         """The number of a check."""
@@ -250,8 +253,9 @@ class Context:
         first = labels or [(span, ", ".join(show_type(x.tensor) for x in operands))]
         colon = "" if refused.message.startswith("takes") else ":"
         message = f"`{called or spelled(name)}`{colon} {refused.message}"
-        way = advice(called or name, refused.message, operands, places, first[0][0])
-        return mistake("DL0311" if of_dtypes else "DL0312", message, *first, help=way)
+        default = self.module.default_float
+        way, fixes = advice(called or name, refused.message, operands, places, first[0][0], default)
+        return mistake("DL0311" if of_dtypes else "DL0312", message, *first, help=way, fixes=fixes)
 
     def literal(self, value: complex, span: Span, dtype: DType, static: Static = None) -> Array:
         """A number as written."""
@@ -263,8 +267,10 @@ class Context:
 
     # ---- names
 
-    def error(self, code: str, message: str, span: Span, text: str = "", help: str = "") -> DifflangError:
-        return mistake(code, message, (span, text), help=help)
+    def error(
+        self, code: str, message: str, span: Span, text: str = "", help: str = "", fixes: tuple[Fix, ...] = ()
+    ) -> DifflangError:
+        return mistake(code, message, (span, text), help=help, fixes=fixes)
 
     def host_value(self, name: str, place: Span) -> HostVar | None:
         """The value of the host that a name written there stands for. Errors: DL0212."""
@@ -355,7 +361,22 @@ def walks(*nodes: type) -> Callable[[Any], Any]:
 
 def walk(cx: Context, node: tree.Node) -> Walk[Term]:
     """The walk of any expression or statement."""
-    return WALKS[type(node)](cx, node)
+    walked = WALKS[type(node)](cx, node)
+    return walked if cx.session.notes is None else noted(cx, node, walked, cx.session.notes)
+
+
+def noted(cx: Context, node: tree.Node, walked: Walk[Term], notes: Notes) -> Walk[Term]:
+    """A walk whose value is noted."""
+    notes.pause()
+    value = yield walked
+    note_term(cx, node.span, value)
+    return value
+
+
+def note_term(cx: Context, span: Span, term: Term | Dim) -> None:
+    """Note what stands somewhere, if anybody asks for notes."""
+    if cx.session.notes is not None and not isinstance(term, (int, Poly, Poison)):
+        cx.session.notes.put(span, type_of(term), None if cx.host is not None else cx.root)
 
 
 def may_be_whole(term: Term) -> bool:

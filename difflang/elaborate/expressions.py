@@ -7,7 +7,7 @@ from math import isinf
 
 import numpy as np
 
-from difflang.base.codes import nearest
+from difflang.base.fixes import meant
 from difflang.base.source import Span
 from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, Known, LambdaCode, RecordCode
 from difflang.check.dtypes import DTypeParam, DTypeVar, imaginary_dtype, literal_dtype, pruned
@@ -281,14 +281,9 @@ def field(cx: Context, base: Term, e: tree.Member) -> Term:
         type, help = show_type(type_of(base)), other_than_field(base, e.name)
         raise cx.error("DL0206", f"{type} has no field `{e.name}`", e.name_span, "", help)
     if e.name not in base.type.names:
-        near = nearest(e.name, base.type.names)
-        raise cx.error(
-            "DL0206",
-            f"{base.type} has no field `{e.name}`",
-            e.name_span,
-            "",
-            f"did you mean `{near}`?" if near else f"it has {', '.join(base.type.names) or 'none'}",
-        )
+        way, fixes = meant(e.name, base.type.names, e.name_span)
+        way = way or f"it has {', '.join(base.type.names) or 'none'}"
+        raise cx.error("DL0206", f"{base.type} has no field `{e.name}`", e.name_span, "", way, fixes)
     return base.field(e.name)
 
 

@@ -369,6 +369,8 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
     annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True)
     cx = function_context(session, module, annotations, definition=True)
     before = session.errors
+    if session.notes is not None:
+        session.notes.main = cx.root
     try:
         for name, term in parameter_terms(cx, decl).items():
             cx.scope.bind(name, term)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from difflang.base.diagnostics import DifflangError
+from difflang.base.diagnostics import DifflangError, Fix
 from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.dtypes import DTypeVar, dtype_text, pruned
+from difflang.check.repairs import converted, keeps
 from difflang.check.reports import mistake
 from difflang.check.types import show_type
-from difflang.elaborate.spelling import quoted, way_out
+from difflang.elaborate.spelling import quoted, wants_float, way_out
 from difflang.elaborate.terms import Array, Closure, Opaque, Past, Record, Sum, Term, Tuple, Variant, type_of
-from difflang.ir.types import C64, WHOLE_OF
+from difflang.ir.types import C64, WHOLE_OF, DType
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -57,10 +58,12 @@ def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans
         (spans[0] if spans else span, f"{story(spans[0]) if spans else 'the other'} is {show_type(first.tensor)}"),
     ]
     one, two = dtype_text(first.tensor.dtype), dtype_text(other.tensor.dtype)
-    way = (
-        f"there is no implicit conversion: {conversion(first, other, spans[0], at)}" if spans else "convert one of them"
-    )
-    return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way)
+    way, fixes = "convert one of them", tuple[Fix, ...]()
+    if spans:
+        made, place, kept = conversion(first, other, spans[0], at)
+        way = f"there is no implicit conversion: write `{made}({quoted(place)})`"
+        fixes = converted(place, made) if kept else ()
+    return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way, fixes=fixes)
 
 
 def not_indexed(e: tree.Index, base: Term) -> DifflangError:
@@ -91,30 +94,43 @@ def called(f: Term) -> str:
     return str(f.code) if isinstance(f, Closure) and isinstance(f.code, FnCode) else "f"
 
 
-def advice(name: str, refused: str, arrays: Sequence[Array], spans: Sequence[Span], span: Span) -> str:
-    """The way out where an op refuses its operands."""
+def advice(
+    name: str, refused: str, arrays: Sequence[Array], spans: Sequence[Span], span: Span, float: DType
+) -> tuple[str, tuple[Fix, ...]]:
+    """The way out where an op refuses its operands; `float` is what a float is in this file."""
     if not refused.startswith("element types"):
-        return way_out(name, refused, spans[0] if spans else span)
+        place = spans[0] if spans else span
+        return way_out(name, refused, place, float), made_float(refused, arrays[0], place, float) if spans else ()
     first, *others = zip(arrays, spans or [span] * len(arrays), strict=True)
     other = next(o for o in others if pruned(o[0].tensor.dtype) is not pruned(first[0].tensor.dtype))
-    return f"there is no implicit conversion: {conversion(first[0], other[0], first[1], other[1])}"
+    made, place, kept = conversion(first[0], other[0], first[1], other[1])
+    way = f"there is no implicit conversion: write `{made}({quoted(place)})`"
+    return way, converted(place, made) if kept and spans else ()
 
 
-def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> str:
-    """What to write where two element types meet: an integer becomes a float, else the second becomes the first."""
+def made_float(refused: str, given: Array, span: Span, float: DType) -> tuple[Fix, ...]:
+    """A fix that makes a float of a whole number, where an op takes floats only."""
+    whole = given.tensor.dtype.is_integer and not isinstance(pruned(given.tensor.dtype), DTypeVar)
+    return converted(span, float.name) if whole and wants_float(refused) else ()
+
+
+def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span, bool]:
+    """What to convert where two element types meet: an integer becomes a float, else the second becomes the first.
+
+    To which type, where, and whether numbers keep all that they say.
+    """
     a, b = pruned(first.tensor.dtype), pruned(other.tensor.dtype)
     if a.is_complex != b.is_complex:
         real, span = (b, other_span) if a.is_complex else (a, first_span)
         other_one = a if a.is_complex else b
         wanted = WHOLE_OF.get(real, C64) if isinstance(other_one, DTypeVar) else other_one
-        return f"write `{wanted}({quoted(span)})`"
+        return str(wanted), span, keeps(real, wanted)
     if a.is_float and b.is_integer and isinstance(a, DTypeVar):
-        return f"write `f32({quoted(other_span)})`"
+        return a.real.name, other_span, True
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
-        wanted = "f32" if isinstance(b, DTypeVar) else dtype_text(b)
-        return f"write `{wanted}({quoted(first_span)})`"
-    wanted = ("f32" if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)
-    return f"write `{wanted}({quoted(other_span)})`"
+        return b.real.name if isinstance(b, DTypeVar) else dtype_text(b), first_span, True
+    wanted = (a.real.name if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)
+    return wanted, other_span, keeps(b, a)
 
 
 def not_this_pattern(pattern: tree.TuplePattern, parts: int | None, found: tuple[Span, str]) -> DifflangError:

@@ -11,6 +11,7 @@ from difflang.elaborate.arrays import total
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.complexes import in_parts, parts, squared
 from difflang.elaborate.context import Context
+from difflang.elaborate.mismatches import made_float
 from difflang.elaborate.operators import array, elementwise
 from difflang.elaborate.spelling import way_out
 from difflang.elaborate.terms import Array, Term
@@ -114,9 +115,10 @@ def floats(cx: Context, x: Array, span: Span, name: str, dtypes: tuple[DType, ..
     try:
         cx.unifier.accepts(x.tensor, dtypes)
     except TypeMismatch as refused:
-        way = way_out(name, refused.message, span)
+        default = cx.module.default_float
+        way, fixes = way_out(name, refused.message, span, default), made_float(refused.message, x, span, default)
         shown = f"this is {show_type(x.tensor)}"
-        raise cx.error("DL0311", f"`{name}` {refused.message}", span, shown, way) from None
+        raise cx.error("DL0311", f"`{name}` {refused.message}", span, shown, way, fixes) from None
 
 
 def averaged(cx: Context, x: Array, axes: tuple[int, ...], span: Span, *, keep: bool = False) -> Array:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from difflang.base.codes import nearest
-from difflang.base.diagnostics import DifflangError, Label
+from difflang.base.diagnostics import DifflangError, Fix, Label
+from difflang.base.fixes import meant
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, FnCode, LambdaCode
 from difflang.check.dtypes import DTypeVar, pruned
+from difflang.check.repairs import as_declared
 from difflang.check.reports import Undecided, mistake, written_type
 from difflang.check.sums import unknown
 from difflang.check.types import FnType, is_linear_type, leaf_types, show_type
@@ -53,14 +54,10 @@ def matched_arguments(
     given = dict(zip(names, args.items, strict=False))
     for name, (term, span) in args.named.items():
         if name not in names:
-            near = nearest(name, names)
-            raise mistake(
-                "DL0319",
-                f"`{what}` has no `{name}`",
-                (args.name_spans.get(name, span), ""),
-                (declared, f"it takes {', '.join(names)}"),
-                help=f"did you mean `{near}`?" if near else "",
-            )
+            place = args.name_spans.get(name, span)
+            way, fixes = meant(name, names, place)
+            labels = ((place, ""), (declared, f"it takes {', '.join(names)}"))
+            raise mistake("DL0319", f"`{what}` has no `{name}`", *labels, help=way, fixes=fixes)
         if name in given:
             raise mistake("DL0319", f"`{name}` is given twice", (span, "again"), (given[name][1], "by position"))
         given[name] = (term, span)
@@ -200,17 +197,19 @@ def wrong_argument(
     labels += [stories[n] for n in sorted(names & stories.keys())]
     if isinstance(term, Array) and term.origin is not None:
         labels.append((term.origin, "its type was declared here"))
-    way = not_a_vector(decl, param)
+    way, fixes = not_a_vector(decl, param), tuple[Fix, ...]()
     if (
         isinstance(term, Array)
         and not isinstance(pruned(term.tensor.dtype), DTypeVar)
         and isinstance(param.type, (tree.TypeName, tree.TypeApply))
         and param.type.path[0] in ("f16", "f32", "f64", "bf16", "i32", "i64")
     ):
+        fixes = as_declared(param.type, term.tensor.dtype, span)
         wanted = param.type.path[0]
         if wanted != pruned(term.tensor.dtype).name:
             way = f"there is no implicit conversion: write `{wanted}({span.text})`"
-    return mistake("DL0304", f"the argument `{param.name}` of `{decl.name}` does not fit", *labels, help=way)
+    message = f"the argument `{param.name}` of `{decl.name}` does not fit"
+    return mistake("DL0304", message, *labels, help=way, fixes=fixes)
 
 
 def shown(binding: Any) -> str:

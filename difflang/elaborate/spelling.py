@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflang.base.source import Span
+from difflang.ir.types import DType
 
 # Ops that a person does not write by their own name.
 SPELLED = {
@@ -54,8 +55,15 @@ def quoted(span: Span, otherwise: str = "x") -> str:
     return text if 0 < len(text) <= 24 and "\n" not in text else otherwise
 
 
-def way_out(name: str, refused: str, span: Span) -> str:
-    """What to write instead where an op takes other element types; where sizes do not fit, what would."""
+def wants_float(refused: str) -> bool:
+    return "takes a float" in refused or "takes f32" in refused
+
+
+def way_out(name: str, refused: str, span: Span, float: DType) -> str:
+    """What to write instead where an op takes other element types; where sizes do not fit, what would.
+
+    `float` is what a float is in this file.
+    """
     text = quoted(span)
     if "takes a bool" in refused:
         return f"compare it: `{text} != 0`" if text.isidentifier() else f"compare it: `({text}) != 0`"
@@ -63,8 +71,8 @@ def way_out(name: str, refused: str, span: Span) -> str:
         return NO_REAL_NUMBER.format(text)
     if "takes a complex number" in refused:
         return f"convert it: `c64({text})`"
-    if "takes a float" in refused or "takes f32" in refused:
-        return f"convert it: `f32({text})`"
+    if wants_float(refused):
+        return f"convert it: `{float}({text})`"
     if "takes an integer" in refused or "not bool" in refused:
         return f"convert it: `i32({text})`"
     return EXPECTED.get(name, "")

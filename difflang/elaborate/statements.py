@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import FnCode
-from difflang.check.qualified import no_variable
+from difflang.check.qualified import no_variable, not_variable
 from difflang.check.reports import mistake, not_this_type, too_deep
 from difflang.check.sums import holds
 from difflang.check.types import ClosureType, FnType, TextType, leaf_types, show_type
@@ -247,9 +247,7 @@ def rebind(cx: Context, target: tree.Name, value: Term, span: Span) -> None:
         raise Reported
     if not binding.mutable:
         labels = [(target.span, "assigned here")] + ([(binding.span, "bound here")] if binding.span else [])
-        raise mistake(
-            "DL0208", f"`{target.id}` is not a variable", *labels, help=f"declare it with `var {target.id} = …`"
-        )
+        raise not_variable(target.id, labels)
     if not cx.scope.assignable(target.id):
         labels = [(target.span, "assigned here")] + ([(binding.span, "outside it")] if binding.span else [])
         message = f"a comprehension cannot assign `{target.id}`: its items have no order"
@@ -266,7 +264,12 @@ def assigned_unknown(cx: Context, target: tree.Name) -> DifflangError:
         return cx.error(
             "DL0208", f"a function cannot assign the top-level `{target.id}`", target.span, "", "return the new value"
         )
-    return no_variable(cx.module, target.id, target.span)
+    known = [name for name in cx.scope.visible() if (found := cx.scope.find(name)) is not None and found.mutable]
+    bodies = [fn.body for fn in cx.module.fns.values()]
+    own = [
+        s.target for body in bodies if isinstance(body, tree.Block) for s in body.stmts if isinstance(s, tree.Assign)
+    ]
+    return no_variable(cx.module, target.id, target.span, known, lasting=target in own)
 
 
 def widened(cx: Context, value: Array, old: Array, span: Span) -> Array:

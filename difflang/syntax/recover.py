@@ -5,12 +5,14 @@ What a person probably meant lives in `mistakes`. A mend is tried on the states 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from difflang.base.diagnostics import Diagnostic, Label
+from difflang.base.diagnostics import Diagnostic, Fix, Label
 from difflang.base.source import Span
 from difflang.syntax import mistakes
 from difflang.syntax.mend import Mend, best, first, make, spelled, works
+from difflang.syntax.repairs import fix, repairs
 from difflang.syntax.situation import Situation, accepts, brackets, described, expected, look
 from difflang.syntax.skip import NESTED, ONLY_ITEMS, close, closed_too_far_out, left_alone, skip
 from difflang.syntax.tables import END, tables
@@ -65,7 +67,8 @@ class Recovery:
                 start, stop = situation.before_start, situation.before_start + len(situation.word)
             else:
                 start = situation.start
-            self._say(mistake.code, mistake.message, start, max(stop, start), "", mistake.help)
+            fixes = repairs(mistake, situation, self.parser.source, start, max(stop, start))
+            self._say(mistake.code, mistake.message, start, max(stop, start), "", mistake.help, fixes)
             return mend is not None and self._make(mend)
         return None
 
@@ -92,9 +95,9 @@ class Recovery:
         if opened and opened[-1].kind != "LBRACE" and situation.kind != "RBRACE":
             exchange = Mend((OPENS[opened[-1].kind],), situation.start, situation.stop)
             if best(self.parser, exchange, drop) == exchange:
-                self._say(
-                    "DL0104", f"`{opened[-1].text}` is closed by `{situation.text}`", situation.start, situation.stop
-                )
+                message = f"`{opened[-1].text}` is closed by `{situation.text}`"
+                fixes = (fix(self.parser.source, situation.start, situation.stop, spelled(OPENS[opened[-1].kind])),)
+                self._say("DL0104", message, situation.start, situation.stop, fixes=fixes)
                 self._also(opened[-1].start, "opened here")
                 return self._make(exchange)
         if not works(self.parser, drop):
@@ -230,15 +233,20 @@ class Recovery:
         self._say("DL0103", f"`{token.text}` is never closed", token.start, token.end)
         self._also(situation.start, f"the text ends without its `{spelled(OPENS[token.kind])}`")
 
-    def _say(self, code: str, message: str, start: int, stop: int, label: str = "", help: str = "") -> None:
+    def _say(
+        self, code: str, message: str, start: int, stop: int, label: str = "", help: str = "",
+        fixes: tuple[Fix, ...] = (),
+    ) -> None:  # fmt: skip
         span = Span(self.parser.source, start, stop)
-        self.parser.reports.append(Diagnostic(code, message, (Label(span, label),), (help,) if help else ()))
+        self.parser.reports.append(
+            Diagnostic(code, message, (Label(span, label),), (help,) if help else (), fixes=fixes)
+        )
 
     def _also(self, at: int, text: str) -> None:
         """A second label for the report just made."""
         report = self.parser.reports.pop()
         label = Label(Span(self.parser.source, at, at), text)
-        self.parser.reports.append(Diagnostic(report.code, report.message, (*report.labels, label), report.helps))
+        self.parser.reports.append(replace(report, labels=(*report.labels, label)))
 
     def _before(self) -> int:
         """Where the token before the mistake ends."""

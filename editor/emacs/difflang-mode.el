@@ -191,6 +191,11 @@ Group 1 is the expression with its braces."
              '(difflang "^ *--> \\(.+\\):\\([0-9]+\\):\\([0-9]+\\)$" 1 2 3))
 (add-to-list 'compilation-error-regexp-alist 'difflang)
 
+;; `M-x eglot' starts the language server: it comes with Emacs 29.
+(defvar eglot-server-programs)
+(with-eval-after-load 'eglot
+  (add-to-list 'eglot-server-programs (list 'difflang-mode difflang-program "lsp")))
+
 ;;;###autoload
 (add-to-list 'auto-mode-alist '("\\.dfl\\'" . difflang-mode))
 

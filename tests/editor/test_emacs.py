@@ -74,3 +74,11 @@ def test_it_indents_as_the_formatter_does(tmp_path: Path) -> None:
 def test_it_compiles_without_warnings(tmp_path: Path) -> None:
     copy = shutil.copy(FOLDER / "difflang-mode.el", tmp_path)
     assert emacs("--eval", "(setq byte-compile-error-on-warn t)", "-f", "batch-byte-compile", copy) == ""
+
+
+def test_eglot_knows_the_language_server() -> None:
+    program = """(progn (require 'difflang-mode)
+      (if (require 'eglot nil t)
+          (message "server: %s" (cdr (assoc 'difflang-mode eglot-server-programs)))
+        (message "server: (difflang lsp)")))"""
+    assert "server: (difflang lsp)" in emacs("--eval", program)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 
@@ -42,9 +43,9 @@ def test_each_command_is_one_of_difflang() -> None:
     from difflang.cli import main
 
     verbs = {command["command"].removeprefix("difflang.") for command in MANIFEST["contributes"]["commands"]}
-    assert verbs == {"run", "check", "test"} and verbs <= set(main.commands)
+    assert verbs == {"run", "check", "test", "restart"} and verbs - {"restart"} <= set(main.commands)
     (definition,) = MANIFEST["contributes"]["taskDefinitions"]
-    assert set(definition["properties"]["verb"]["enum"]) == verbs
+    assert set(definition["properties"]["verb"]["enum"]) == verbs - {"restart"}
 
 
 @pytest.mark.parametrize("name", SNIPPETS)
@@ -91,13 +92,15 @@ def test_a_line_that_opens_a_bracket_is_followed_by_a_deeper_one(line: str, deep
     not {"CI", "DIFFLANG_VSIX"} & os.environ.keys(),
     reason="vsce is two hundred packages to install, ten seconds: DIFFLANG_VSIX=1 asks for it, and so does CI",
 )
-def test_the_package_holds_what_it_needs_and_nothing_else(tmp_path: Path) -> None:
+def test_the_package_holds_what_it_needs_and_a_client_that_talks_to_the_server(tmp_path: Path) -> None:
     installed = modules(EXTENSION, "no-publishing")
-    folder = shutil.copytree(EXTENSION, tmp_path / "vscode", ignore=shutil.ignore_patterns("node_modules", "*.vsix"))
+    ignored = shutil.ignore_patterns("node_modules", "*.vsix", "dist")
+    folder = shutil.copytree(EXTENSION, tmp_path / "vscode", ignore=ignored)
+    (folder / "node_modules").symlink_to(installed)
     out = tmp_path / "difflang.vsix"
     flags = MANIFEST["scripts"]["package"].split()[2:]
     node(installed / "@vscode" / "vsce" / "vsce", "package", *flags, "--out", out, cwd=folder)
-    files = {f"extension/{name}": EXTENSION / name for name in MANIFEST["files"] if name != "LICENSE"}
+    files = {f"extension/{name}": folder / name for name in MANIFEST["files"] if name != "LICENSE"}
     files |= {"extension/LICENSE.txt": ROOT / "LICENSE", "extension/readme.md": EXTENSION / "README.md"}
     with zipfile.ZipFile(out) as packed:
         made = {"extension/package.json", "extension.vsixmanifest", "[Content_Types].xml"}
@@ -105,13 +108,20 @@ def test_the_package_holds_what_it_needs_and_nothing_else(tmp_path: Path) -> Non
         assert all(packed.read(name) == path.read_bytes() for name, path in files.items())
         assert json.loads(packed.read("extension/package.json"))["version"] == MANIFEST["version"]
         assert b'Id="difflang"' in packed.read("extension.vsixmanifest")
+        packed.extract("extension/dist/extension.js", tmp_path)
+    (tmp_path / "wrong.dfl").write_text("let x = nowhere\n", encoding="utf-8")
+    driver = ROOT / "tests" / "editor" / "drive_extension.js"
+    told = node(driver, tmp_path / "extension" / "dist" / "extension.js", tmp_path / "wrong.dfl", sys.executable)
+    ((code, message, place),) = json.loads(told)
+    assert (code, message.split("\n")[0], place) == ("DL0201", "there is no `nowhere` here", [0, 8, 0, 15])
 
 
 def test_what_the_extension_speaks_of_is_shipped() -> None:
     contributed = [each for part in ("languages", "grammars", "snippets") for each in MANIFEST["contributes"][part]]
     paths = {each.get("path") or each["configuration"] for each in contributed} | {MANIFEST["main"], MANIFEST["icon"]}
     assert {path.removeprefix("./") for path in paths} <= set(MANIFEST["files"])
-    assert all((EXTENSION / name).is_file() for name in MANIFEST["files"])
+    made = {"dist/extension.js"}  # from extension.js and the client it needs, where it is packed
+    assert all((EXTENSION / name).is_file() for name in set(MANIFEST["files"]) - made)
     assert (EXTENSION / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 

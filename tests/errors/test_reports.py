@@ -6,15 +6,19 @@ and one with `# test` when it is tested.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.base.fixes import applied
 from difflang.base.source import Source
 from difflang.driver import program
 from difflang.driver.engine import Engine
+from difflang.driver.fixes import certain, judged
 from difflang.driver.testing import Options, Suite
 from difflang.ir.op import OPS
 from support.golden import accept
@@ -27,14 +31,22 @@ def reports(path: Path) -> tuple[Diagnostic, ...]:
     source = Source(f"{path.parent.name}/{path.name}", text)
     if text.startswith("# test"):
         return tuple(wrong_in_tests(Suite(source, path, Options(Engine("interpret")))))
-    checked = program.check(source, path=path, examples=True)
     if not text.startswith("# run"):
-        return checked.diagnostics
+        return judged(source, again(source, path), partial(again, path=path))
+    checked = program.check(source, path=path, examples=True)
     assert not checked.diagnostics
     with pytest.raises(DifflangError) as raised:
         engine = Engine("xla" if text.startswith("# run xla") else "interpret")
         program.run(checked, engine, program.access_to(path), 0, lambda text: None)
     return raised.value.diagnostics
+
+
+def again(source: Source, path: Path) -> tuple[Diagnostic, ...]:
+    return program.check(source, path=path, examples=True).diagnostics
+
+
+def said(found: tuple[Diagnostic, ...]) -> Counter[tuple[str, str]]:
+    return Counter((d.code, d.message) for d in found)
 
 
 def wrong_in_tests(suite: Suite) -> Iterator[Diagnostic]:
@@ -52,6 +64,11 @@ def test_what_is_said_of_a_wrong_program(path: Path) -> None:
     assert {d.code for d in found} == {path.parent.name}
     assert all(d.span is not None and d.span.text for d in found), "every report has a place"
     accept(path.with_suffix(".txt"), render(found) + "\n")
+    for report in found:
+        for fix in certain([report]):
+            (source,) = {edit.span.source for edit in fix.edits}
+            left = said(again(Source(source.name, applied(source, [fix])), path))
+            assert left <= said(found) and left[report.code, report.message] < said(found)[report.code, report.message]
 
 
 REFUSALS = [

@@ -117,3 +117,13 @@ def test_a_file_that_is_not_there_has_no_place() -> None:
     result = CliRunner().invoke(main, ["check", "--output-format=github", "missing.dfl"])
     assert result.stdout.startswith("::error title=DL0701::cannot read missing.dfl")
     assert validated(CliRunner().invoke(main, ["check", "--output-format=sarif", "missing.dfl"]).stdout)
+
+
+def test_fixes_that_are_certain_are_in_the_log(tmp_path: Path) -> None:
+    text = "let rate = 1.0\nprint(rtae)\nprint(y)\n"
+    _, out, _ = said("check", "sarif", text, tmp_path)
+    first, second = validated(out)
+    ((change,),) = [fix["artifactChanges"] for fix in first["fixes"]]
+    (replaced,) = change["replacements"]
+    assert replaced["insertedContent"] == {"text": "rate"} and replaced["deletedRegion"]["startColumn"] == 7
+    assert "fixes" not in second

@@ -20,9 +20,9 @@ from prompt_toolkit.output import DummyOutput
 from difflang.base.source import Source
 from difflang.cli import main, repl_terminal
 from difflang.cli.repl_commands import COMMANDS, edited
-from difflang.cli.repl_complete import Names, complete
 from difflang.cli.repl_session import Loading, Talk
 from difflang.cli.repl_terminal import Proposing, colored, converse
+from difflang.driver.completion import Names, complete
 from difflang.syntax.inputs import inputs, is_complete, typed
 from difflang.syntax.parse import parse
 from difflang.syntax.tokens import tokenize
@@ -134,7 +134,7 @@ COMMAND_CALLS = {
     ":mem g": "there is no function `g`",
     ":check f x=f32[3]": "f: right",
     ":time f(x)": "median",
-    ":g f": "error[DL0801]",
+    ":g f": "fn d_f(",
     ":trace f x=[1, 2]": "v2  = reduce_sum(v1)",
     ":trace f": "add `x=…`",
     "?map": "map: a function of the language",
@@ -287,6 +287,13 @@ def test_names_of_the_session_are_proposed() -> None:
     (found, *others) = Proposing(talk).get_completions(Document("1 + ze"), CompleteEvent())
     assert (found.text, found.start_position, found.display_meta_text) == ("zed", -2, "f32[1]")
     assert "zeros" in [each.text for each in others]
+
+
+def test_fields_of_fields_are_proposed() -> None:
+    talk = talking()
+    talk.handle("record In { rate: f32 }\nrecord Out { inner: In }\nlet out = Out(inner = In(rate = 1.0))")
+    (found,) = Proposing(talk).get_completions(Document("out.inner.ra"), CompleteEvent())
+    assert (found.text, found.display_meta_text) == ("rate", "f32")
 
 
 def test_the_end_of_input_ends_the_session(typing: Any) -> None:

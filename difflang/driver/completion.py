@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from difflang.base.source import Source
@@ -33,7 +33,7 @@ class Names:
 
 def complete(text: str, names: Names) -> list[Candidate]:
     """Proposals for the word that a text ends with: what begins like it, the type that is needed first, then values."""
-    found = re.search(r"(?:(\w+)\s*\.\s*)?(\w*)$", text)
+    found = re.search(r"(?:((?:\w+\s*\.\s*)*\w+)\s*\.\s*)?(\w*)$", text)
     assert found is not None
     owner, begun = found[1], found[2]
     if begun[:1].isdigit() or (owner is None and not begun) or in_string(text):
@@ -55,6 +55,26 @@ def in_string(text: str) -> bool:
 
 def needed_type(text: str, names: Names) -> str:
     """The type of the argument that stands next: in `f(x, `, that of the second parameter of `f`."""
+    call = call_at(text)
+    types = names.parameters(call.name) if call is not None else ()
+    return types[call.place] if call is not None and call.place < len(types) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A call of which the end is not written yet: what is called, where that begins, and which argument stands next.
+
+    `named` is the name of that argument, where it is given by name.
+    """
+
+    name: str
+    start: int
+    place: int
+    named: str = ""
+
+
+def call_at(text: str) -> UnderWay | None:
+    """The innermost call that a text ends in: in `f(x, m.g(`, that of `m.g`."""
     tokens = [t for t in tokenize(Source("<input>", text)) if t.kind not in ("COMMENT", "_NL")]
     place, depth = 0, 0
     for i in range(len(tokens) - 1, 0, -1):
@@ -64,12 +84,21 @@ def needed_type(text: str, names: Names) -> str:
         elif token.kind in OPENS and depth:
             depth -= 1
         elif token.kind in OPENS:
-            return parameter(tokens[i - 1], place, names) if token.kind == "LPAR" else ""
+            return called(tokens, i, place) if token.kind == "LPAR" else None
         elif token.kind == "COMMA" and not depth:
             place += 1
-    return ""
+    return None
 
 
-def parameter(called: Token, place: int, names: Names) -> str:
-    types = names.parameters(called.text) if called.kind == "NAME" else ()
-    return types[place] if place < len(types) else ""
+def called(tokens: Sequence[Token], opened: int, place: int) -> UnderWay | None:
+    """What stands before the bracket of a call: a name, or one of a module."""
+    first = opened - 1
+    if tokens[first].kind != "NAME":
+        return None
+    if first > 1 and (tokens[first - 1].kind, tokens[first - 2].kind) == ("DOT", "NAME"):
+        first -= 2
+    name = "".join(t.text for t in tokens[first:opened])
+    last = next((i for i in range(len(tokens) - 1, opened, -1) if tokens[i].kind == "COMMA"), opened)
+    given = tokens[last + 1 : last + 3]
+    named = given[0].text if [t.kind for t in given] == ["NAME", "EQUAL"] else ""
+    return UnderWay(name, tokens[first].start, place, named)

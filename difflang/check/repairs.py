@@ -1,0 +1,65 @@
+"""Repairs that several places propose: another binding, a conversion. Which of them are certain is judged later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from difflang.base.diagnostics import DifflangError, Edit, Fix
+from difflang.base.fixes import instead
+from difflang.base.source import Span
+from difflang.check.dtypes import DTypeParam, DTypeVar, pruned
+from difflang.ir.types import DTYPES, PART_OF, DType
+from difflang.syntax import tree
+
+WHOLE_NUMBER = re.compile(r"[ \t]*=[ \t]*-?[0-9][0-9_]*(?=[ \t]*(?:[#}]|\r?$))", re.MULTILINE)
+
+
+def proposing(error: DifflangError, fixes: Iterable[Fix]) -> DifflangError:
+    """A report with more fixes, better than its own."""
+    found = tuple(fixes)
+    return DifflangError(*[replace(d, fixes=(*found, *d.fixes)) for d in error.diagnostics])
+
+
+def as_variable(bound: Span) -> tuple[Fix, ...]:
+    """`var` for the `let` before what it binds."""
+    text = bound.source.text
+    found = re.search(r"\blet[ \t]+$", text[text.rfind("\n", 0, bound.start) + 1 : bound.start])
+    if found is None:
+        return ()
+    start = bound.start - len(found[0])
+    said = f"declare it with `var`: `var {bound.text}`"
+    return (instead(Span(bound.source, start, start + len("let")), "var", said),)
+
+
+def as_float(bound: Span) -> tuple[Fix, ...]:
+    """A variable that begins as a whole number begins as a float."""
+    number = WHOLE_NUMBER.match(bound.source.text, bound.end)
+    if number is None:
+        return ()
+    place = Span(bound.source, number.end(), number.end())
+    return (Fix(f"begin with a float: `{bound.text}{number[0]}.0`", (Edit(place, ".0"),)),)
+
+
+def converted(span: Span, made: str) -> tuple[Fix, ...]:
+    """A conversion of a value where it is used."""
+    return (instead(span, f"{made}({span.text})"),)
+
+
+def as_declared(written: tree.TypeExpr, found: DType, span: Span) -> tuple[Fix, ...]:
+    """A conversion to the element type of a declared type."""
+    if not isinstance(written, (tree.TypeName, tree.TypeApply)) or len(written.path) != 1:
+        return ()
+    wanted, given = DTYPES.get(written.path[0]), pruned(found)
+    return converted(span, wanted.name) if wanted is not None and keeps(given, wanted) else ()
+
+
+def keeps(small: DType, large: DType) -> bool:
+    """Whether a conversion does what anybody expects of it: to a wider type, or of a whole number to another kind."""
+    if isinstance(small, (DTypeVar, DTypeParam)) or isinstance(large, (DTypeVar, DTypeParam)):
+        return False
+    if small.is_integer:
+        return not large.is_integer or (small.kind == large.kind and small.bits < large.bits)
+    wide = PART_OF.get(large, large)
+    return small.is_float and wide.is_float and (small.bits < wide.bits or (small is wide and large.is_complex))

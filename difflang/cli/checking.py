@@ -1,0 +1,98 @@
+"""`difflang check`: what is wrong with programs, and what can be mended of it without asking."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.files import replace, unwritable
+from difflang.base.source import Source
+from difflang.cli.output import output_format, written
+from difflang.cli.shared import FLOATS, full_traceback, report, search_path, source_of
+
+if TYPE_CHECKING:
+    from difflang.driver.fixes import Again, Mended
+
+SHOWN = ("human", "json", "sarif")  # the forms that have fixes
+BOM = b"\xef\xbb\xbf"
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option("--fix", is_flag=True, help="Mend what has one sure repair, then report the rest.")
+@output_format
+@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
+@full_traceback
+def check(files: tuple[str, ...], fix: bool, form: str, default_float: str | None, folders: tuple[Path, ...]) -> None:
+    """Check FILES without running them. Reports for people go to stderr, those for programs to stdout.
+
+    A report may name a fix: it was tried, and with it the error is gone and no other one comes. `--fix` makes these, of
+    `-` to standard output.
+    """
+    from difflang.driver import fixes, program
+
+    if fix and form != "human" and "-" in files:
+        raise click.UsageError("`--fix -` writes the program to standard output: leave --output-format out")
+    found: list[Diagnostic] = []
+    for file in files:
+        try:
+            source, path = source_of(file)
+
+            def again(text: Source, path: Path | None = path) -> Sequence[Diagnostic]:
+                return program.check(text, default_float, path, folders, examples=True).diagnostics
+
+            if fix:
+                found += mend(file, path, source, again)
+            else:
+                reports = again(source)
+                found += fixes.judged(source, reports, again) if form in SHOWN else reports
+        except DifflangError as error:
+            found += error.diagnostics
+    tell(found, form)
+    if any(d.severity == "error" for d in found):
+        sys.exit(1)
+
+
+def tell(found: Sequence[Diagnostic], form: str) -> None:
+    """Reports, and how many of them can be mended."""
+    from difflang.driver.fixes import certain
+
+    if form != "human":
+        if text := written(found, form):
+            click.echo(text)
+        return
+    report(list(found))
+    if count := len(certain(found)):
+        click.echo(f"\n{count} can be mended by `difflang check --fix`", err=True)
+
+
+def mend(file: str, path: Path | None, source: Source, again: Again) -> Sequence[Diagnostic]:
+    """Make the certain fixes of a file, and say what was done; what is left to report. Errors: DL0710."""
+    from difflang.driver.fixes import mended
+
+    done = mended(source, again)
+    if path is None:
+        click.echo(done.source.text, nl=False)
+    elif done.made:
+        write(file, path, done)
+    for line, fix in done.made:
+        click.echo(f"{source.name}:{line}: {fix.text}", err=True)
+    if done.made:
+        click.echo(f"{source.name}: {len(done.made)} mended", err=True)
+    return done.left
+
+
+def write(file: str, path: Path, done: Mended) -> None:
+    """The mended text in place of the old one, with the byte order mark that this had. Errors: DL0710."""
+    try:
+        with path.open("rb") as old:
+            mark = BOM if old.read(len(BOM)) == BOM else b""
+        replace(path, mark + done.source.text.encode())
+    except OSError as error:
+        raise unwritable(file, error) from None

@@ -1,0 +1,171 @@
+"""Which of the proposed repairs are certain: those after which the error is gone and nothing else is reported.
+
+The checker is the judge. Whoever reports only proposes what a person will have meant.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from difflang.base.diagnostics import Diagnostic, Edit, Fix
+from difflang.base.fixes import applied, overlap
+from difflang.base.source import Source, Span
+
+MOST = 20  # proposals that are judged in one go: each is a check of the whole file
+LONG = 500_000  # characters that are checked for them, so that a long file is not waited for
+STEPS = 4  # so many repairs may belong together
+ROUNDS = 50
+
+Again = Callable[[Source], Sequence[Diagnostic]]
+Key = tuple[str, str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """A text after its certain fixes, what they were, with the lines they were made in, and what is left to report."""
+
+    source: Source
+    made: tuple[tuple[int, Fix], ...]
+    left: tuple[Diagnostic, ...]
+
+
+def judged(source: Source, found: Sequence[Diagnostic], again: Again) -> tuple[Diagnostic, ...]:
+    """The same reports, and of each the first proposal that the checker is content with is certain.
+
+    `again` checks another text in place of `source`, the only one that is changed. Cost: a check for each proposal, and
+    none where nothing is proposed; what comes after the first `MOST` proposals, fewer of a long file, is not judged.
+    """
+    judge = Judge(source, tuple(found), again, min(MOST, 1 + LONG // (1 + len(source.text))))
+    return tuple(replace(d, fixes=judge.fixes(d)) if d.fixes else d for d in found)
+
+
+@dataclass(slots=True)
+class Judge:
+    """Tries proposals on a text of which `found` is what there is to report."""
+
+    source: Source
+    found: tuple[Diagnostic, ...]
+    again: Again
+    left: int  # so many more checks
+
+    def fixes(self, diagnostic: Diagnostic) -> tuple[Fix, ...]:
+        """The proposals of a report, the one that is certain with all that belongs to it."""
+        fixes = list(diagnostic.fixes)
+        for i, fix in enumerate(fixes):
+            if (whole := self.whole(fix, diagnostic)) is not None:
+                fixes[i] = replace(whole, certain=True)
+                break
+        return tuple(fixes)
+
+    def whole(self, fix: Fix, diagnostic: Diagnostic) -> Fix | None:
+        """A fix after which a report is gone and no other one has come; None if there is none.
+
+        What comes to light is mended along with it where that has a repair too: an error hides those behind it.
+        """
+        for _ in range(STEPS):
+            if not self.left or any(edit.span.source is not self.source for edit in fix.edits):
+                return None
+            self.left -= 1
+            text = Source(self.source.name, applied(self.source, [fix]))
+            after = self.again(text)
+            new = Counter(key(d, [fix]) for d in after) - Counter(key(d, ()) for d in self.found)
+            if not new:
+                gone = key(diagnostic, ())
+                less = [key(d, [fix]) for d in after].count(gone) < [key(d, ()) for d in self.found].count(gone)
+                return fix if less else None
+            hidden = [d for d in after if key(d, [fix]) in new]
+            if not all(d.fixes for d in hidden):
+                return None
+            further = before(hidden[0].fixes[0], fix, text, self.source)
+            if further is None:
+                return None
+            fix = Fix(f"{fix.text}, {further.text}", (*fix.edits, *further.edits))
+        return None
+
+
+def before(later: Fix, fix: Fix, text: Source, source: Source) -> Fix | None:
+    """A fix of the text that another one has made, as one of the text before; None where they overlap."""
+    edits = list[Edit]()
+    for edit in later.edits:
+        if edit.span.source is not text:
+            return None
+        start, end = (back(Span(text, at, at), [fix]) for at in (edit.span.start, edit.span.end))
+        if source.text[start:end] != edit.span.text:
+            return None
+        edits.append(Edit(Span(source, start, end), edit.replacement))
+    moved = Fix(later.text, tuple(edits))
+    return None if overlap(moved, fix) else moved
+
+
+def certain(diagnostics: Sequence[Diagnostic]) -> list[Fix]:
+    """The certain fixes of reports that were judged, at most one of each."""
+    return [fix for diagnostic in diagnostics for fix in diagnostic.fixes if fix.certain]
+
+
+def mended(source: Source, again: Again) -> Mended:
+    """A source after its certain fixes, and after those that are certain then, until none is."""
+    made = list[tuple[int, Fix]]()
+    for _ in range(ROUNDS):
+        found = tuple(again(source))
+        fixes = all_at_once(source, found, again)
+        if not fixes:
+            found = judged(source, found, again)
+            fixes = apart(certain(found))
+        if not fixes:
+            return Mended(source, tuple(made), found)
+        after = Source(source.name, applied(source, fixes))
+        if len(fixes) > 1 and worse(found, again(after), fixes):
+            fixes = fixes[:1]  # each is right by itself, and not all together
+            after = Source(source.name, applied(source, fixes))
+        made += [(fix.edits[0].span.position[0], fix) for fix in fixes]
+        source = after
+    return Mended(source, tuple(made), tuple(again(source)))
+
+
+def all_at_once(source: Source, found: Sequence[Diagnostic], again: Again) -> list[Fix]:
+    """The first proposals of all reports, where with them all these are gone: one check for as many as there are."""
+    proposing = [d for d in found if d.fixes and all(edit.span.source is source for edit in d.fixes[0].edits)]
+    fixes = list(dict.fromkeys(d.fixes[0] for d in proposing))
+    if len(fixes) < 2 or len(apart(fixes)) < len(fixes):
+        return []
+    after = again(Source(source.name, applied(source, fixes)))
+    left = {key(d, fixes) for d in after}
+    return [] if worse(found, after, fixes) or any(key(d, ()) in left for d in proposing) else fixes
+
+
+def apart(fixes: Sequence[Fix]) -> list[Fix]:
+    """Those that do not overlap with one before them."""
+    kept = list[Fix]()
+    for fix in fixes:
+        if not any(overlap(fix, other) for other in kept):
+            kept.append(fix)
+    return kept
+
+
+def worse(before: Sequence[Diagnostic], after: Sequence[Diagnostic], fixes: Sequence[Fix]) -> bool:
+    """Whether something is reported after fixes that was not before."""
+    return bool(Counter(key(d, fixes) for d in after) - Counter(key(d, ()) for d in before))
+
+
+def key(diagnostic: Diagnostic, fixes: Sequence[Fix]) -> Key:
+    """What tells a report from others, its place being that in the text before fixes."""
+    span = diagnostic.span
+    name, place = (span.source.name, back(span, fixes)) if span is not None else ("", 0)
+    return (diagnostic.code, diagnostic.message, name, place)
+
+
+def back(span: Span, fixes: Sequence[Fix]) -> int:
+    """Where a place was before fixes."""
+    at = span.start
+    edits = [edit for fix in fixes for edit in fix.edits if edit.span.source.name == span.source.name]
+    moved = 0  # by how much the text before it grew
+    for edit in sorted(edits, key=lambda edit: edit.span.start):
+        start = edit.span.start + moved
+        if at < start:
+            break
+        if at < start + len(edit.replacement):
+            return edit.span.start
+        moved += len(edit.replacement) - (edit.span.end - edit.span.start)
+    return at - moved

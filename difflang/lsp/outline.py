@@ -1,0 +1,158 @@
+"""What a document looks like from afar: its symbols, what folds, what each name is for colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lsprotocol import types as lsp
+
+from difflang.elaborate.names import nodes
+from difflang.lsp.names import Binding, Use, names_of
+from difflang.lsp.parts import Piece
+from difflang.lsp.places import Places
+from difflang.lsp.targets import Found, target
+from difflang.lsp.workspace import Document
+from difflang.syntax import tree
+
+SYMBOLS = {
+    "function": lsp.SymbolKind.Function,
+    "record": lsp.SymbolKind.Struct,
+    "enum": lsp.SymbolKind.Enum,
+    "variant": lsp.SymbolKind.EnumMember,
+    "field": lsp.SymbolKind.Field,
+    "variable": lsp.SymbolKind.Variable,
+    "value": lsp.SymbolKind.Constant,
+    "module": lsp.SymbolKind.Module,
+    "test": lsp.SymbolKind.Event,
+}
+FOLDS = (tree.Block, tree.Record, tree.Enum, tree.Match, tree.ArrayExpr, tree.Call, tree.Fn)
+COLOURS = (
+    "function",
+    "struct",
+    "enum",
+    "enumMember",
+    "property",
+    "parameter",
+    "variable",
+    "typeParameter",
+    "namespace",
+)
+MODIFIERS = ("declaration", "readonly", "defaultLibrary")
+COLOUR_OF = {
+    "function": "function", "record": "struct", "enum": "enum", "variant": "enumMember", "field": "property",
+    "parameter": "parameter", "value": "variable", "variable": "variable", "size": "typeParameter",
+    "type": "typeParameter", "module": "namespace",
+}  # fmt: skip
+READONLY = ("value", "parameter", "size")
+
+
+# ---- Symbols
+
+
+def symbols(document: Document, places: Places) -> list[lsp.DocumentSymbol]:
+    """The declarations of a file, and what belongs to each."""
+    found: list[lsp.DocumentSymbol] = []
+    for piece in document.parts:
+        made: dict[Binding, lsp.DocumentSymbol] = {}
+        for b in names_of(piece).bindings:
+            if (b.scope is None or b.kind == "field") and b.kind in SYMBOLS:
+                made[b] = symbol(b, piece, places)
+                above = made.get(b.inside) if b.inside is not None else None
+                (found if above is None else children_of(above)).append(made[b])
+    return found
+
+
+def children_of(above: lsp.DocumentSymbol) -> list[lsp.DocumentSymbol]:
+    if not isinstance(above.children, list):
+        above.children = []
+    return above.children
+
+
+def symbol(b: Binding, piece: Piece, places: Places) -> lsp.DocumentSymbol:
+    at = piece.place.offset
+    name = b.span.text.strip('"') or b.name
+    whole = places.range(at + min(b.node.span.start, b.span.start), at + max(b.node.span.end, b.span.end))
+    detail = ", ".join(p.span.text for p in b.node.params) if isinstance(b.node, tree.Fn) else None
+    own = places.range(at + b.span.start, at + b.span.end)
+    return lsp.DocumentSymbol(name, SYMBOLS[b.kind], whole, own, f"({detail})" if detail is not None else None)
+
+
+# ---- Folding
+
+
+def folds(document: Document) -> Iterator[lsp.FoldingRange]:
+    """Blocks, declarations and comments of several lines."""
+    seen: set[int] = set()
+    for piece in document.parts:
+        line = piece.place.line - 1
+        for item in piece.items:
+            for node in nodes(item):
+                if isinstance(node, FOLDS):
+                    first, last = (piece.source.position(o)[0] for o in (node.span.start, max(node.span.end - 1, 0)))
+                    closes = piece.text[node.span.end - 1 : node.span.end] in ("}", "]", ")")
+                    last -= int(closes and last > first + 1)
+                    if last > first and first not in seen:
+                        seen.add(first)
+                        yield lsp.FoldingRange(first - 1, last - 1)
+        yield from comment_folds(piece, line + 1)
+
+
+def comment_folds(piece: Piece, first: int) -> Iterator[lsp.FoldingRange]:
+    """Comments of several lines, each on a line of its own."""
+    lines = piece.text.split("\n")
+    start: int | None = None
+    for i, text in enumerate([*lines, ""]):
+        comment = text.lstrip().startswith("#")
+        if comment and start is None:
+            start = i
+        elif not comment and start is not None:
+            if i - start > 1:
+                yield lsp.FoldingRange(first + start, first + i - 1, kind=lsp.FoldingRangeKind.Comment)
+            start = None
+
+
+# ---- Colours
+
+
+def colours(document: Document, places: Places) -> list[int]:
+    """What each name is, as editors read it: five numbers a name, each place told from the one before."""
+    data: list[int] = []
+    line = column = 0
+    for piece in document.parts:
+        for span, kind, modifiers in sorted(coloured(document, piece), key=lambda each: each[0]):
+            at = places.position(piece.place.offset + span)
+            length = places.units(kind[1])
+            step = at.character - (column if at.line == line else 0)
+            data += [at.line - line, step, length, COLOURS.index(kind[0]), modifiers]
+            line, column = at.line, at.character
+    return data
+
+
+def coloured(document: Document, piece: Piece) -> Iterator[tuple[int, tuple[str, str], int]]:
+    """Each name of a part: where it begins, its colour and text, its modifiers as bits. What is in strings is too."""
+    names = names_of(piece)
+    seen: set[int] = set()
+    for each in (*names.bindings, *names.uses):
+        if each.span.start in seen or "\n" in each.span.text or (isinstance(each, Binding) and each.kind == "test"):
+            continue
+        goal = each if isinstance(each, Binding) else meaning(document, piece, each)
+        if goal is None:
+            continue
+        seen.add(each.span.start)
+        kind, library = ("module", False) if isinstance(goal, str) else (goal.kind, from_library(goal))
+        declared = isinstance(each, Binding)
+        modifiers = declared * 1 + (kind in READONLY) * 2 + library * 4
+        yield each.span.start, (COLOUR_OF[kind], each.span.text), modifiers
+
+
+def meaning(document: Document, piece: Piece, use: Use) -> Binding | str | None:
+    """What a name means: a binding, a module, or nothing that is declared."""
+    goal = target(Found(document, piece, use))
+    if goal is None:
+        return None
+    return goal.binding if goal.binding is not None else "module"
+
+
+def from_library(binding: Binding) -> bool:
+    whole = binding.span.source.whole
+    return isinstance(whole, Document) and whole.library

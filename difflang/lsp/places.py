@@ -1,0 +1,66 @@
+"""Places as editors count them: lines and columns from 0, columns in the units that were agreed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lsprotocol import types as lsp
+
+from difflang.base.source import Source
+
+Units = Callable[[str], int]  # how long a text is
+
+
+def utf8(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def utf16(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+UNITS: dict[str, Units] = {"utf-8": utf8, "utf-16": utf16, "utf-32": len}
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of one text, there and back."""
+
+    source: Source
+    units: Units = utf16
+
+    def position(self, offset: int) -> lsp.Position:
+        """Where a character stands."""
+        line, column = self.source.position(offset)
+        return lsp.Position(line - 1, self.units(self.source.text[offset - column + 1 : offset]))
+
+    def range(self, start: int, end: int) -> lsp.Range:
+        return lsp.Range(self.position(start), self.position(end))
+
+    def offset(self, position: lsp.Position) -> int:
+        """The character that stands there; where there is none, the next that is before it."""
+        starts = self.source.starts
+        if position.line >= len(starts):
+            return len(self.source.text)
+        start = starts[position.line]
+        line = self.source.line(position.line + 1)
+        if line.isascii():
+            return start + min(position.character, len(line))
+        count = 0
+        for i, character in enumerate(line):
+            count += self.units(character)
+            if count > position.character:
+                return start + i
+        return start + len(line)
+
+    def whole(self) -> lsp.Range:
+        return self.range(0, len(self.source.text))
+
+
+def changed(text: str, change: lsp.TextDocumentContentChangeEvent, units: Units) -> str:
+    """A text after what an editor says has changed in it."""
+    if isinstance(change, lsp.TextDocumentContentChangeWholeDocument):
+        return change.text
+    places = Places(Source("", text), units)
+    return text[: places.offset(change.range.start)] + change.text + text[places.offset(change.range.end) :]

@@ -1,0 +1,238 @@
+"""The language server: what an editor asks, answered from the workspace. Nothing here runs or compiles a program."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcInvalidParams
+
+from difflang.base.diagnostics import Diagnostic
+from difflang.lsp import changes, outline, proposals, telling
+from difflang.lsp.analysis import Interrupted
+from difflang.lsp.editor import PATIENCE, Server
+from difflang.lsp.places import Places, changed
+from difflang.lsp.targets import Found, found_at, references, target
+from difflang.lsp.workspace import Document, Workspace, place
+
+SOON = 0.001  # seconds between two looks at whether an editor waits while a text is being checked
+LEGEND = lsp.SemanticTokensLegend(list(outline.COLOURS), list(outline.MODIFIERS))
+
+
+def at(server: Server, params: Any) -> tuple[Document, int, Places]:
+    """The document and offset that a request is about."""
+    document = server.document(params.text_document.uri)
+    places = server.places(document)
+    return document, places.offset(params.position), places
+
+
+server = Server()
+
+
+# ---- Texts
+
+
+@server.feature(lsp.INITIALIZE)
+def initialize(ls: Server, params: lsp.InitializeParams) -> None:
+    options: Any = params.initialization_options
+    path = options.get("path", []) if isinstance(options, dict) else []
+    ls.files = Workspace(tuple(Path(p) for p in path if isinstance(p, str)))
+    sys.setswitchinterval(SOON)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
+async def did_open(ls: Server, params: lsp.DidOpenTextDocumentParams) -> None:
+    ls.open(params.text_document.uri, params.text_document.text, params.text_document.version)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
+async def did_change(ls: Server, params: lsp.DidChangeTextDocumentParams) -> None:
+    document = ls.document(params.text_document.uri)
+    text = document.text
+    for change in params.content_changes:
+        text = changed(text, change, ls.units)
+    document.version = params.text_document.version
+    ls.put(document, text)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
+async def did_close(ls: Server, params: lsp.DidCloseTextDocumentParams) -> None:
+    document = ls.opened.pop(params.text_document.uri, None)
+    if document is not None:
+        ls.generation += 1
+        ls.waiting.pop(document, None)
+        ls.files.close(document)
+        ls.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, []))
+
+
+@server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+async def did_change_watched(ls: Server, params: lsp.DidChangeWatchedFilesParams) -> None:
+    for document in list(ls.opened.values()):
+        ls.put(document, document.text)
+
+
+# ---- What is told
+
+
+@server.feature(lsp.TEXT_DOCUMENT_HOVER)
+async def hover(ls: Server, params: lsp.HoverParams) -> lsp.Hover | None:
+    await ls.settled()
+    document, offset, places = at(ls, params)
+    found = found_at(document, offset)
+    text = telling.told(found) if found is not None else ""
+    if found is None or not text:
+        around = telling.expression(document, offset)
+        return lsp.Hover(telling.markdown(around[0]), places.range(*around[1])) if around is not None else None
+    with contextlib.suppress(TimeoutError):
+        more = await asyncio.wait_for(ls.aside(lambda: telling.gradient(found)), PATIENCE)
+        text = f"{text}\n\n{more}" if more else text
+    return lsp.Hover(telling.markdown(text), ls.spot(found).range)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
+async def inlay_hint(ls: Server, params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+    await ls.settled()
+    document = ls.document(params.text_document.uri)
+    places = ls.places(document)
+    return list(telling.hints(document, places.offset(params.range.start), places.offset(params.range.end), places))
+
+
+@server.feature(lsp.TEXT_DOCUMENT_SIGNATURE_HELP, lsp.SignatureHelpOptions(trigger_characters=["(", ","]))
+async def signature_help(ls: Server, params: lsp.SignatureHelpParams) -> lsp.SignatureHelp | None:
+    document, offset, _ = at(ls, params)
+    return telling.call_help(document, offset)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=["."]))
+async def completion(ls: Server, params: lsp.CompletionParams) -> lsp.CompletionList:
+    document, offset, places = at(ls, params)
+    return lsp.CompletionList(is_incomplete=False, items=proposals.proposals(document, offset, places))
+
+
+# ---- Names
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
+async def definition(ls: Server, params: lsp.DefinitionParams) -> lsp.Location | None:
+    await ls.settled()
+    document, offset, _ = at(ls, params)
+    found = found_at(document, offset)
+    goal = target(found) if found is not None else None
+    if goal is None:
+        return None
+    if goal.piece is None or goal.binding is None:
+        return ls.location(goal.document, 0, 0)
+    return ls.spot(Found(goal.document, goal.piece, goal.binding))
+
+
+@server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
+async def find_references(ls: Server, params: lsp.ReferenceParams) -> list[lsp.Location]:
+    await ls.settled()
+    document, offset, _ = at(ls, params)
+    found = found_at(document, offset)
+    goal = target(found) if found is not None else None
+    if goal is None:
+        return []
+    documents = await ls.aside(lambda: ls.everywhere(found.name.name if found is not None else ""))
+    declared = params.context.include_declaration
+    return [ls.spot(f) for f in references(goal, documents) if declared or f.name is not goal.binding]
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
+async def highlight(ls: Server, params: lsp.DocumentHighlightParams) -> list[lsp.DocumentHighlight]:
+    document, offset, _ = at(ls, params)
+    found = found_at(document, offset)
+    goal = target(found) if found is not None else None
+    if goal is None:
+        return []
+    spots = [f for f in references(goal, [document]) if f.document is document]
+    return [lsp.DocumentHighlight(ls.spot(f).range) for f in spots]
+
+
+@server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
+async def prepare_rename(ls: Server, params: lsp.PrepareRenameParams) -> lsp.Range | None:
+    document, offset, _ = at(ls, params)
+    found = found_at(document, offset)
+    try:
+        return ls.spot(found).range if found is not None and changes.renameable(found) else None
+    except changes.Refused as why:
+        raise JsonRpcInvalidParams(str(why)) from None
+
+
+@server.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
+async def rename(ls: Server, params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+    await ls.settled()
+    document, offset, _ = at(ls, params)
+    found = found_at(document, offset)
+    if found is None:
+        return None
+    documents = await ls.aside(lambda: ls.everywhere(found.name.name))
+    try:
+        edits = changes.renamed(found, params.new_name, documents)
+    except changes.Refused as why:
+        raise JsonRpcInvalidParams(str(why)) from None
+    return lsp.WorkspaceEdit({d.uri: changes.edits_of(ls.places(d), found) for d, found in edits.items()})
+
+
+# ---- Changes
+
+
+@server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
+async def formatting(ls: Server, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+    document = ls.document(params.text_document.uri)
+    places = ls.places(document)
+    return changes.edits_of(places, await ls.aside(lambda: changes.laid_out(places.source)))
+
+
+@server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
+async def code_action(ls: Server, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+    await ls.settled()
+    document = ls.document(params.text_document.uri)
+    places, pause = ls.places(document), ls.pause()
+    start, end = places.offset(params.range.start), places.offset(params.range.end)
+
+    def touches(diagnostic: Diagnostic) -> bool:
+        spot = place(diagnostic.span) if diagnostic.span is not None else None
+        return spot is not None and spot[0] is document and spot[1] <= end and start <= spot[2]
+
+    def work() -> list[changes.Fix]:
+        analysis = document.analysis
+        wanted = [d for d in analysis.diagnostics() if touches(d)] if analysis is not None else []
+        return changes.fixes(ls.files, document, wanted, pause) if wanted else []
+
+    try:
+        found = await ls.aside(work)
+    except Interrupted:
+        return []
+    return [action(ls, document, places, fix) for fix in found]
+
+
+def action(ls: Server, document: Document, places: Places, fix: changes.Fix) -> lsp.CodeAction:
+    edit = lsp.WorkspaceEdit({document.uri: changes.edits_of(places, fix.edits)})
+    report = ls.report(document, places, fix.diagnostic)
+    return lsp.CodeAction(fix.title, lsp.CodeActionKind.QuickFix, [report], is_preferred=True, edit=edit)
+
+
+# ---- From afar
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+async def document_symbol(ls: Server, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+    document = ls.document(params.text_document.uri)
+    return outline.symbols(document, ls.places(document))
+
+
+@server.feature(lsp.TEXT_DOCUMENT_FOLDING_RANGE)
+async def folding_range(ls: Server, params: lsp.FoldingRangeParams) -> list[lsp.FoldingRange]:
+    return list(outline.folds(ls.document(params.text_document.uri)))
+
+
+@server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
+async def semantic_tokens(ls: Server, params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
+    await ls.settled()
+    document = ls.document(params.text_document.uri)
+    return lsp.SemanticTokens(outline.colours(document, ls.places(document)))

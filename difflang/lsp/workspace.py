@@ -1,0 +1,265 @@
+"""The files that are open in an editor, and those that they import: read from the editor where it has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.files import read
+from difflang.base.source import Source, Span
+from difflang.check.modules import Module
+from difflang.driver.imports import File, Found, Search, bound, circle, find, link
+from difflang.driver.load import prelude
+from difflang.elaborate.context import Session
+from difflang.ir.types import DTYPES
+from difflang.lsp.analysis import Analysis, Interrupted
+from difflang.lsp.parts import Piece, read_parts
+from difflang.syntax import tree
+
+Key = tuple[Path | str, str]  # a file, and for a module of the library the default float of who imports it
+FOREIGN = ("node_modules", "__pycache__", "site-packages")
+MOST_FILES = 20_000  # looked at when names are searched for: whoever opens a whole disk does not wait for it
+Pause = Callable[[], None]
+
+
+@dataclass(eq=False, slots=True, repr=False)
+class Document:
+    """A file: its text in parts, and what is known of it. Parts are read at once, the rest follows."""
+
+    name: str
+    path: Path | None
+    library: bool = False
+    uri: str = ""  # as the editor spells it
+    text: str = ""
+    parts: tuple[Piece, ...] = ()
+    version: int | None = None  # the editor's; None for a file that is not open
+    read: bool = False
+    stamp: tuple[int, int] = (0, 0)  # of the file on disk
+    analysis: Analysis | None = None
+    imports: dict[tree.Import, Document] = field(default_factory=dict[tree.Import, "Document"])
+    seen: dict[Document, int] = field(default_factory=dict["Document", int])  # the versions that it was checked with
+    tops: tuple[tuple[Piece, ...], Any] | None = None  # the names of a text; `targets` gathers them
+    typed: tuple[Piece, ...] = ()  # what has changed since it was checked
+
+    @property
+    def open(self) -> bool:
+        return self.version is not None
+
+    def put(self, text: str) -> None:
+        """The text is another one now. Errors: none, whatever it is."""
+        old = self.parts
+        self.text = text
+        self.parts = read_parts(self.name, text, self, old)
+        new = {*self.parts} - {*old} | {*self.typed}
+        self.typed = tuple([p for p in self.parts if p in new])
+
+    @property
+    def items(self) -> list[tree.Item]:
+        return [item for p in self.parts for item in p.items]
+
+    @property
+    def module(self) -> Module | None:
+        return self.analysis.module if self.analysis is not None else None
+
+
+class Workspace:
+    """All documents by what they are found by, and the one way through them."""
+
+    def __init__(self, paths: tuple[Path, ...] = ()) -> None:
+        self.paths = paths
+        self.documents: dict[Key, Document] = {}
+        self.trials: dict[Document, Document] = {}
+        self.homes = dict(prelude().records.homes)
+
+    # ---- Documents
+
+    def document(self, path: Path | None, name: str, library: str = "") -> Document:
+        """The document of a file, or of a text without one. `library` is the default float of who imports it."""
+        key: Key = (path if path is not None else name, library)
+        if key not in self.documents:
+            uri = path.as_uri() if path is not None else name
+            self.documents[key] = Document(name, path, bool(library), uri)
+        return self.documents[key]
+
+    def trial(self, document: Document) -> Document:
+        """A copy of a document to try changes on, which imports the same; it is kept, so that a second try is quick."""
+        if document not in self.trials:
+            self.trials[document] = Document(document.name, document.path, document.library, document.uri, version=0)
+        return self.trials[document]
+
+    def close(self, document: Document) -> None:
+        """From now on the file on disk counts."""
+        document.version = None
+        self.trials.pop(document, None)
+        document.read = False
+        document.stamp = (0, 0)
+        if document.path is None:
+            self.documents.pop((document.name, ""), None)
+
+    def refresh(self, document: Document) -> None:
+        """Read a file that no editor has open, if it has changed. Errors: DL07."""
+        if document.open or document.path is None:
+            return
+        try:
+            stat = document.path.stat()
+            stamp = (stat.st_mtime_ns, stat.st_size)
+        except OSError:
+            stamp = (-1, 0)
+        if not document.read or stamp != document.stamp:
+            document.put(read(document.path, document.name).text)
+            document.stamp, document.read = stamp, True
+
+    def below(self, folder: Path, word: str) -> Iterator[Path]:
+        """The programs below a folder that hold a word, but for hidden ones; of a very large folder the first."""
+        seen = 0
+        for where, folders, files in os.walk(folder):
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in FOREIGN)
+            seen += len(files) + len(folders)
+            for name in sorted(files):
+                path = Path(where, name)
+                if name.endswith(".dfl") and not name.startswith(".") and holds(path, word):
+                    yield path.resolve()
+            if seen > MOST_FILES:
+                return
+
+    # ---- Checking
+
+    def check(self, document: Document, pause: Pause, told: Callable[[], None]) -> None:
+        """Check what is to be checked of a document, the modules that it imports first. Errors: Interrupted."""
+        self.ensure(document, (), pause, told)
+
+    def ensure(self, document: Document, under_way: tuple[File, ...], pause: Pause, told: Callable[[], None]) -> None:
+        parts, typed = document.parts, document.typed
+        items = [item for p in parts for item in p.items]
+        folder = document.path.parent if document.path is not None else Path.cwd()
+        analysis = self.analysis_of(document, parts)
+        file = File(analysis.module, tuple(items), document.path, folder, document.library)
+        found, reports = self.imported(document, file, under_way, pause)
+        outside = {
+            name for item, other in document.imports.items()
+            if found.get(item) is not other or document.seen.get(other) != version_of(other) for name in bound(item)
+        }  # fmt: skip
+        outside |= {name for item in found.keys() - document.imports.keys() for name in bound(item)}
+        document.imports = found
+        if analysis.with_examples != document.open:
+            analysis.with_examples = document.open
+            analysis.examples.clear()
+            analysis.finished = None
+        statements = analysis.concern(parts, outside)
+        if analysis.finished == parts and not analysis.stale and not outside:
+            return
+        analysis.finished = None
+        others = dict.fromkeys(a for d in found.values() if d.analysis is not None for a in reach(d.analysis))
+        analysis.others = tuple(others)
+        analysis.hosts = {a.module: h for a in others for h in [a.hosts.get(a.module)] if h is not None}
+        analysis.enter(parts, statements and not outside, partial(self.link, document, reports))
+        analysis.check(typed, pause, told)
+        document.seen = {d: version_of(d) for d in found.values()}
+        document.typed = tuple([p for p in document.typed if p not in typed])
+        analysis.finished = parts
+        analysis.version += 1
+
+    def analysis_of(self, document: Document, parts: Sequence[Piece]) -> Analysis:
+        """The analysis that a document has, or a new one: its default float is part of what it is."""
+        default = DTYPES[parts[0].default_float if parts else "f32"]
+        if document.library:
+            default = next((DTYPES[k[1]] for k, d in self.documents.items() if d is document), default)
+        old = document.analysis
+        if old is not None and old.module.default_float is default:
+            return old
+        module = Module(Source(document.name, ""), default, prelude=prelude())
+        module.records.homes = self.homes
+        document.analysis = Analysis(module)
+        return document.analysis
+
+    def imported(
+        self, document: Document, file: File, under_way: tuple[File, ...], pause: Pause
+    ) -> tuple[dict[tree.Import, Document], dict[tree.Import, DifflangError]]:
+        """The documents that a file imports, checked, and why others cannot be."""
+        found: dict[tree.Import, Document] = {}
+        reports: dict[tree.Import, DifflangError] = {}
+        for item in file.items:
+            if not isinstance(item, tree.Import):
+                continue
+            try:
+                at = find(item, file, Search(file.folder, self.paths))
+                other = self.other(at, file.module.default_float.name)
+                chain = (*under_way, file)
+                if any(f.path == at.path for f in chain):
+                    raise circle(list(chain[next(i for i, f in enumerate(chain) if f.path == at.path) :]), item)
+                self.opened(other, item)
+                file.by = item if not under_way else file.by
+                self.ensure(other, chain, pause, lambda: None)
+                found[item] = other
+            except DifflangError as error:
+                reports[item] = error
+        return found, reports
+
+    def other(self, at: Found, default_float: str) -> Document:
+        return self.document(at.path, at.name, default_float if at.library else "")
+
+    def opened(self, document: Document, item: tree.Import) -> None:
+        """Errors: DL07 at the import where the file cannot be read."""
+        try:
+            self.refresh(document)
+        except DifflangError as error:
+            labels = (Label(item.module_span),)
+            raise DifflangError(*[Diagnostic(d.code, d.message, labels, d.helps) for d in error.diagnostics]) from None
+
+    def link(
+        self,
+        document: Document,
+        reports: dict[tree.Import, DifflangError],
+        items: Sequence[tree.Item],
+        session: Session,
+    ) -> None:
+        """Enter what the imports of a document bind; mistakes are reported to the session."""
+        module = document.module
+        assert module is not None
+        for item in items:
+            if not isinstance(item, tree.Import):
+                continue
+            error = reports.get(item)
+            other = document.imports.get(item)
+            try:
+                if error is not None:
+                    raise error
+                if other is not None and other.module is not None:
+                    link(module, item, other.module, session)
+            except DifflangError as wrong:
+                session.report(wrong)
+                module.later |= dict.fromkeys(bound(item), item)
+
+
+def holds(path: Path, word: str) -> bool:
+    """Whether a word stands in a file; a file that cannot be read has none."""
+    try:
+        return word in path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return False
+
+
+def version_of(document: Document) -> int:
+    """Something that is another number once anything in what a document is, or imports, is another."""
+    return sum(a.version for a in reach(document.analysis)) if document.analysis is not None else -1
+
+
+def reach(analysis: Analysis) -> list[Analysis]:
+    return [analysis, *analysis.others]
+
+
+def place(span: Span) -> tuple[Document, int, int] | None:
+    """The document that a span is in, and where in its text; None for what is not of a document."""
+    whole = span.source.whole
+    if not isinstance(whole, Document):
+        return None
+    before = span.source.before
+    return whole, before + span.start, before + span.end
+
+
+__all__ = ["Document", "Interrupted", "Workspace", "place", "reach"]

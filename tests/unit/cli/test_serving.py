@@ -1,0 +1,37 @@
+"""`difflang lsp` where it starts no server."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from difflang.cli import main
+from difflang.cli.serving import EDITORS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("editor", EDITORS)
+def test_an_editor_is_told_how_the_server_is_started(editor: str) -> None:
+    told = CliRunner().invoke(main, ["lsp", "--print-config", editor])
+    assert told.exit_code == 0 and "difflang" in told.output and "lsp" in told.output
+
+
+def test_what_is_told_can_be_read() -> None:
+    assert tomllib.loads(EDITORS["helix"])["language-server"]["difflang"] == {"command": "difflang", "args": ["lsp"]}
+    assert '"difflang", "lsp"' in (ROOT / "editor" / "vim" / "lsp" / "difflang.lua").read_text(encoding="utf-8")
+
+
+def test_without_its_package_it_says_how_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "difflang.lsp.server", raising=False)
+    monkeypatch.setitem(sys.modules, "pygls", None)
+    told = CliRunner().invoke(main, ["lsp"])
+    assert told.exit_code == 2 and "pip install 'difflang[lsp]'" in told.output
+
+
+def test_it_can_be_asked_whether_it_would_start() -> None:
+    assert CliRunner().invoke(main, ["lsp", "--check"]).exit_code == 0
