@@ -1,9 +1,9 @@
 """Every code of a diagnostic is registered and has a page, whose wrong example yields it and whose right one does not.
 
 On a page, a block marked `wrong` gives exactly its code and one marked `right` gives nothing: ```` ```dfl ```` is
-checked, with `run` run too (its options follow), with `test` tested, with `check-grad` audited, with `without` as if
-a package were not installed, ```` ```python ```` is executed. A ```` ```csv ```` block is a file, and so is
-```` ```dfl name.dfl ````.
+checked, with `run` run too (its options follow), with `test` tested, with `check-grad` audited, with `derive` derived,
+with `without` as if a package were not installed, ```` ```python ```` is executed. A ```` ```csv ```` block is a file,
+and so is ```` ```dfl name.dfl ````.
 """
 
 from __future__ import annotations
@@ -91,9 +91,11 @@ def outcome(folder: Path, block: Block) -> tuple[set[str], str]:
     program.write_text(block.text, encoding="utf-8")
     options = [word for word in block.words if word.startswith("--")]
     engine = [] if options else ["--engine=interpret"]
-    command = next((word for word in ("run", "test", "check-grad") if word in block.words), "check")
+    command = next((word for word in ("run", "test", "check-grad", "derive") if word in block.words), "check")
     with without(block.words[block.words.index("without") + 1] if "without" in block.words else ""):
-        result = CliRunner().invoke(main, [command, *(engine if command != "check" else []), *options, str(program)])
+        result = CliRunner().invoke(
+            main, [command, *(engine if command not in ("check", "derive") else []), *options, str(program)]
+        )
     assert result.exit_code in (0, 1, 2, 3), result.output
     return set(re.findall(r"^(?:error|warning)\[(DL\d{4})\]", result.output, flags=re.MULTILINE)), result.output
 

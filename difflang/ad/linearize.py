@@ -69,6 +69,7 @@ def push(
         for y, dy in zip(eqn.results, dys, strict=True):
             if dy is not None:
                 dot[y] = checked(eqn, dy, y)
+                dy.called_after(y)
     return [env[r] for r in graph.results], [dot.get(r) for r in graph.results]
 
 
@@ -159,7 +160,7 @@ def tangent_params(builder: Builder, params: Values, active: Mask) -> list[Maybe
 def tangent_param(builder: Builder, param: Value) -> Value:
     if param.type.tangent is None:
         raise InternalError(f"a {param.type} ({param.hint or 'unnamed'}) has no tangent")
-    return builder.param(param.type.tangent, f"d{param.hint}" if param.hint else "")
+    return builder.param(param.type.tangent, f"d_{param.hint}" if param.hint else "")
 
 
 def live(eqns: Sequence[Eqn], results: Iterable[Value]) -> tuple[tuple[Eqn, ...], set[Value]]:

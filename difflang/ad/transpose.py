@@ -34,12 +34,20 @@ def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, given: Mask) -
     graph, builder = silent(graph), Builder()
     env = {p: builder.param(p.type, p.hint) for p, is_linear in zip(graph.params, linear, strict=True) if not is_linear}
     params = {p for p, is_linear in zip(graph.params, linear, strict=True) if is_linear}
-    cts = [builder.param(r.type, "ct") if p else None for r, p in zip(graph.results, arriving, strict=True)]
+    cts = [builder.param(r.type, change_of(r)) if p else None for r, p in zip(graph.results, arriving, strict=True)]
     choices = {ct: builder.param(truths(ct.type)) for ct, g in zip(cts, given, strict=True) if g and ct is not None}
     found = pull(ad, graph.eqns, builder, env, params, list(zip(graph.results, cts, strict=True)), choices)
     back = [found.take(p) for p in graph.params]
+    for param, ct in zip(graph.params, back, strict=True):
+        if ct is not None:
+            ct.called_after(param)
     kept = choices_of(back, found.choices)
     return Transposed(builder.finish([*present(back), *present(kept)], name=graph.name), on(back), on(kept))
+
+
+def change_of(tangent: Value) -> str:
+    """What the cotangent of a value is called: as its tangent, if that is called after the value."""
+    return tangent.hint if tangent.hint.startswith("d_") else "ct"
 
 
 def pull(
@@ -71,6 +79,9 @@ def pull(
     for eqn in reversed(backwards):
         builder.span = eqn.span
         arriving = [found.take(r) for r in eqn.results]
+        for result, ct in zip(eqn.results, arriving, strict=True):
+            if ct is not None:
+                ct.called_after(result)
         if not any(ct is not None for ct in arriving):
             continue
         part = eqn.op.window(eqn) if eqn.op.window is not None else None

@@ -164,6 +164,7 @@ CODES: dict[str, str] = {
     "DL0724": "a name that a module keeps to itself",
     # ---- 08: not yet
     "DL0801": "something that is not there yet",
+    "DL0802": "a derivative that is not written down",
     # ---- 09: failures while running
     "DL0901": "an assertion failed",
     "DL0902": "an index was out of range",

@@ -17,6 +17,7 @@ from difflang.base.codes import all_nearest
 from difflang.base.crash import crashed
 from difflang.cli.checking import check
 from difflang.cli.checkup import doctor
+from difflang.cli.deriving import derive
 from difflang.cli.documenting import doc
 from difflang.cli.explaining import explain
 from difflang.cli.formatting import fmt
@@ -33,6 +34,7 @@ from difflang.cli.shared import (
     checked_program,
     full_traceback,
     no_cache,
+    pairs_of,
     report,
     reported,
     search_path,
@@ -257,6 +259,7 @@ def info(
         click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
+<<<<<<< HEAD
 def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
     """`NAME=...` in its two parts."""
     pairs = [t.partition("=") for t in told]
@@ -266,4 +269,7 @@ def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
 
 
 for command in (check, test, bench, fmt, explain, repl, trace, doc, new, doctor, completions, lsp):
+=======
+for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions):
+>>>>>>> main
     main.add_command(command)

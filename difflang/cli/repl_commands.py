@@ -174,10 +174,18 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
-@register(":g FUNCTION", "the gradient of a function as a program")
+@register(":g FUNCTION", "the gradient of a function as a program: `:g f`, `:g f wrt=w mode=jvp n=3`")
 def gradient(talk: Talk, text: str) -> None:
-    way = f"`grad({text or 'f'})` computes it, `:check {text or 'f'}` audits it"
-    raise wrong(f":g {text}".rstrip(), "a derivative printed as a program is not there yet", way, code="DL0801")
+    from difflang.driver.asked import function
+    from difflang.driver.derive import MODES, Options, derive_of
+
+    decl, given = function(talk.session, text)
+    told = dict(given)
+    mode = told.pop("mode", "grad")
+    if mode not in MODES:
+        raise wrong(f":g {text}", f"there is no mode `{mode}`", f"it is one of {', '.join(MODES)}")
+    options = Options(wrt=told.pop("wrt", None), mode=mode, told=told)
+    talk.say(derive_of(talk.session.program, decl, options).rstrip())
 
 
 @register(":trace FUNCTION", "a run at `x=2 y=[1, 2]`, row by row, with tangents and adjoints")

@@ -104,6 +104,14 @@ def checked_program(
     return checked, path, entry
 
 
+def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
+    """`NAME=...` in its two parts."""
+    pairs = [t.partition("=") for t in told]
+    if wrong := [t for t, (name, _, value) in zip(told, pairs, strict=True) if not name.isidentifier() or not value]:
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME={what}", param_hint=option)
+    return {name: value for name, _, value in pairs}
+
+
 class reported:
     """Turns what is wrong with a program into its report and exit code."""
 

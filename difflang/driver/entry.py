@@ -23,11 +23,11 @@ from difflang.ir.graph import Graph, Value
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument by its type; of a `dim`, its value."""
+    """An argument by its type; of a `dim`, its value, or its name where nothing is to be run."""
 
     name: str
     type: LangType
-    size: int | None = None
+    size: Dim | None = None
     named: bool = False  # given by name, since one before it is left out
 
     @property

@@ -16,6 +16,7 @@ from difflang.check.unify import Unifier
 from difflang.driver.entry import Argument
 from difflang.elaborate.names import free_names
 from difflang.elaborate.signatures import is_dim
+from difflang.ir.dims import Poly
 from difflang.ir.types import DTYPES, Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
@@ -78,7 +79,7 @@ def declared_arguments(
     gap = False
     for param in decl.params:
         size = bound.get(param.name)
-        if is_dim(param.type) and isinstance(size, int):
+        if is_dim(param.type) and isinstance(size, (int, Poly)):
             arguments.append(Argument(param.name, UNIT, size, gap))
         elif (type := types.get(param.name) or declared_type(param, annotations)) is not None:
             arguments.append(Argument(param.name, type, None, gap))

@@ -10,6 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
+class UnknownSize(Exception):
+    """A decision that needs the number of a size of which only the name is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class FloorDiv:
     """An atom `lhs // rhs` that does not simplify."""
@@ -53,6 +57,11 @@ class Poly:
                 product = tuple(sorted((*left, *right), key=str))
                 total[product] = total.get(product, 0) + a * b
         return from_terms(total)
+
+    def __lt__(self, other: object) -> bool:
+        raise UnknownSize(f"the size `{self}`")
+
+    __le__ = __gt__ = __ge__ = __lt__
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -153,7 +162,8 @@ def substitute(dim: Dim, value: Callable[[str], Dim]) -> Dim:
 
 
 def grouped(dim: Dim) -> str:
-    return f"({dim})" if isinstance(dim, Poly) and (len(dim.terms) > 1 or " " in str(dim)) else str(dim)
+    text = str(dim)  # once: divisions stand in divisions
+    return f"({text})" if isinstance(dim, Poly) and (len(dim.terms) > 1 or " " in text) else text
 
 
 def grouped_atom(a: Atom) -> str:

@@ -28,10 +28,15 @@ class Value:
     def __init__(self, type: Type, home: Builder, hint: str = "") -> None:
         self.type: Final[Type] = type
         self.home: Final = home
-        self.hint: Final = hint
+        self.hint = hint
 
     def __repr__(self) -> str:
         return f"<{self.hint or 'value'}: {self.type}>"
+
+    def called_after(self, other: Value) -> None:
+        """Be called as the change of another value, if that has a name of the user's and this has none."""
+        if other.hint and not self.hint:
+            self.hint = other.hint if other.hint.startswith("d_") else f"d_{other.hint}"
 
     def __add__(self, other: Operand) -> Value:
         return operator("add", self, other)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ir.dims import Dim
+from difflang.ir.dims import Dim, UnknownSize
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
 from difflang.ir.types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
@@ -95,6 +95,8 @@ def reduce_prod_jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
     while (n := tensor(p).shape[0]) != 1:
         if n == 0:
             return zeros_at(dx, y.type)
+        if not isinstance(n, int):
+            raise UnknownSize(f"the size `{n}`")
         half = n // 2
         a, b, rest = piece(p, 0, half), piece(p, half, 2 * half), piece(p, 2 * half, n)
         da, db, drest = piece(dp, 0, half), piece(dp, half, 2 * half), piece(dp, 2 * half, n)

@@ -20,6 +20,7 @@ Pass = Callable[[Graph], Graph]
 
 ROUND: tuple[Pass, ...] = (inline, simplify, cse, fuse, cse, hoist, dce)
 WHOLE: tuple[Pass, ...] = (widen, inline, simplify, window_sums, contract, dce, defer, cse, fuse, cse, hoist, dce)
+READ: tuple[Pass, ...] = (widen, inline, simplify, cse, fuse, cse, hoist, dce)
 ROUNDS = 3
 AT_ONCE: set[Pass] = {cse, dce}  # run again at once they change nothing
 BLIND: set[Pass] = {cse, simplify}  # they see no dead equation, so one dropped gives them nothing to do
@@ -53,6 +54,11 @@ def optimized_whole(graph: Graph) -> Graph:
     Sums are added in another order.
     """
     return settled(graph, dce, *WHOLE, *ROUND * (ROUNDS - 1))
+
+
+def readable(graph: Graph) -> Graph:
+    """The same, to be read: sizes may be names, and sums of products stay what they are."""
+    return settled(graph, dce, *READ * ROUNDS)
 
 
 def after(graph: Graph, *passes: Pass) -> Graph:

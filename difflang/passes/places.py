@@ -51,7 +51,13 @@ class Affine:
 def affine(value: Value, made: Made, depth: int = DEPTH) -> Affine | None:
     """How an array of integers goes on along its axes, if it does so evenly and no integer on the way wraps around."""
     eqn = made.get(value)
-    if eqn is None or depth == 0 or tensor(value).dtype not in INDICES or 0 in tensor(value).shape:
+    shape = tensor(value).shape
+    if (
+        eqn is None
+        or depth == 0
+        or tensor(value).dtype not in INDICES
+        or not all(isinstance(n, int) and n for n in shape)
+    ):
         return None
     rule = RULES.get(eqn.op.name)
     inner = [affine(v, made, depth - 1) for v in eqn.operands] if rule is not None else []
@@ -200,13 +206,15 @@ def axis_by_axis(emit: Emit, x: Value, places: Sequence[Affine], axes: Sequence[
 def from_known_starts(to: Rewriter, eqn: Eqn) -> Found:
     """A window that begins at places known beforehand is a slice; one that would leave the array is moved inside."""
     x, *starts = eqn.operands
-    numbers, shape, wanted = [to.number(s) for s in starts], sizes(x), ints(eqn.attrs["sizes"])
-    if not all(isinstance(n, int) for n in numbers):
-        return None
-    places = zip(numbers, shape, wanted, strict=True)
-    first = tuple([min(max(n, 0), whole - size) for n, whole, size in places if isinstance(n, int)])
+    numbers, shape, wanted = [to.number(s) for s in starts], tensor(x).shape, ints(eqn.attrs["sizes"])
+    first: list[int] = []
+    for n, whole, size in zip(numbers, shape, wanted, strict=True):
+        end = whole - size
+        if not isinstance(n, int) or not (n == 0 or isinstance(end, int)):
+            return None  # a size that is a name does not say whether it leaves the array
+        first.append(min(max(n, 0), end) if isinstance(end, int) else 0)
     stops = tuple([f + size for f, size in zip(first, wanted, strict=True)])
-    return to.emit(eqn, "slice", x, starts=first, stops=stops, steps=(1,) * len(shape))
+    return to.emit(eqn, "slice", x, starts=tuple(first), stops=stops, steps=(1,) * len(shape))
 
 
 def on_a_diagonal(to: Rewriter, eqn: Eqn) -> Found:

@@ -71,7 +71,7 @@ class Widener:
 
     def lanes(self, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> Lanes:
         consts, length = eqn.attrs["consts"], eqn.attrs["length"]
-        assert isinstance(consts, int) and isinstance(length, int)
+        assert isinstance(consts, int)
         body = eqn.regions[0]
         same = dict(zip(body.params[:consts], operands[:consts], strict=True))
         wide = dict(zip(body.params[consts:], operands[consts:], strict=True))

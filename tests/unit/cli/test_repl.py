@@ -134,7 +134,7 @@ COMMAND_CALLS = {
     ":mem g": "there is no function `g`",
     ":check f x=f32[3]": "f: right",
     ":time f(x)": "median",
-    ":g f": "error[DL0801]",
+    ":g f": "fn d_f(",
     ":trace f x=[1, 2]": "v2  = reduce_sum(v1)",
     ":trace f": "add `x=…`",
     "?map": "map: a function of the language",

@@ -1,0 +1,374 @@
+"""`difflang derive`: the derivative of a function as a program of the same language.
+
+The derivative is asked for in a line of source, elaborated with names for sizes, taken and made smaller like any other;
+`spell` writes the graph down, and this puts records and a head around it. What was written is checked before anyone
+sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from difflang.ad.differentiate import differentiate
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Source, Span
+from difflang.check.annotations import Binding
+from difflang.check.closures import FnCode, Wrt
+from difflang.check.reports import Undecided, mistake
+from difflang.check.types import ClosureType, FnType, LangType, RecordType, SumType, VariantType, leaf_types, show_type
+from difflang.driver.emit import entries, place
+from difflang.driver.engine import Engine
+from difflang.driver.entry import Argument, Entry, elaborated
+from difflang.driver.program import Checked, loaded
+from difflang.driver.specs import declared_arguments, sizes_of
+from difflang.driver.written import Written
+from difflang.elaborate.context import Session
+from difflang.elaborate.names import nodes
+from difflang.ir import dims
+from difflang.ir.dims import UnknownSize
+from difflang.ir.graph import Graph, inner_first
+from difflang.ir.op import TypeMismatch
+from difflang.ir.types import Tensor
+from difflang.ops.say import printing
+from difflang.passes.abreast import abreast
+from difflang.passes.flatten import flatten
+from difflang.passes.hinted import hinted
+from difflang.passes.optimize import readable, tidied
+from difflang.passes.sized import sized
+from difflang.passes.yielded import as_histories
+from difflang.spell.words import Unspelled
+from difflang.syntax import tree
+from difflang.syntax.parse import parse
+
+Mode = Literal["grad", "jvp", "vjp", "hvp"]
+MODES: tuple[Mode, ...] = ("grad", "jvp", "vjp", "hvp")
+OPEN = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0336", "DL1002", "DL1003"}
+"""What is said of sizes that are names, of a program that checks: told as numbers they may do."""
+MOST = 4  # the highest order: each about triples what there is to read
+USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Which derivative: in what, how, how often; what its arguments are; arguments of the program."""
+
+    wrt: str | None = None
+    mode: Mode = "grad"
+    order: int = 1
+    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    words: tuple[str, ...] = ()
+
+
+def derive(checked: Checked, path: Path | None, entry: str | None, options: Options) -> str:
+    """The derivative of a function of a file, as a program.
+
+    Errors: DL0802 for what has no spelling; as `emit` for what is asked wrongly.
+    """
+    loaded(checked, path, Engine("interpret"), options.words)
+    return derive_of(checked, the_one(checked, entry), options)
+
+
+def the_one(checked: Checked, entry: str | None) -> tree.Fn:
+    """The function that is asked for. Errors: DL0201, DL0401, DL1207."""
+    decls = [d for d in entries(checked, entry) if not d.host or entry is not None]
+    if not decls:
+        raise mistake(
+            "DL0401", "there is no function in this file", help="put what is to be differentiated into a `fn`"
+        )
+    if len(decls) > 1:
+        names = ", ".join(d.name for d in decls)
+        raise mistake("DL1207", "one function is derived at a time", help=f"say `FILE:{decls[0].name}`; it has {names}")
+    return decls[0]
+
+
+def formulas(checked: Checked, path: Path | None, entry: str | None, options: Options, *, latex: bool = False) -> str:
+    """The derivative of a function of numbers as formulas, one a line. Errors: as `derive`."""
+    from difflang.spell import formula
+
+    loaded(checked, path, Engine("interpret"), options.words)
+    decl = the_one(checked, entry)
+    asked = Asked(checked, decl, options)
+    with refusals(asked):
+        graph = simplified(asked.entry().graph, {})
+        texts = formula.formulas(graph, {p: p.hint for p in graph.params})[: len(asked.wanted)]
+        texts = [formula.latex(t) if latex else t for t in texts]
+    heads = [partial_of(decl, w, latex=latex) for w in asked.wanted]
+    return "".join(f"{head} = {text}\n" for head, text in zip(heads, texts, strict=False))
+
+
+def partial_of(decl: tree.Fn, wanted: str, *, latex: bool) -> str:
+    """What stands before the equals sign: `d_x`, or a fraction of differentials."""
+    from difflang.spell.formula import name_in_latex
+
+    if not latex or not wanted.startswith("d_"):
+        return wanted or decl.name
+    return rf"\frac{{\partial {name_in_latex(decl.name)}}}{{\partial {name_in_latex(wanted[2:])}}}"
+
+
+def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
+    """The same of a function whose file has its values. Errors: as `derive`."""
+    if decl.host:
+        raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
+    asked = Asked(checked, decl, options)
+    with refusals(asked):
+        entry = asked.entry()
+        graph = simplified(entry.graph, names_of_lets(checked, entry.graph))
+        return Written(checked, decl, asked.name, asked.arguments, entry, graph, asked.wanted, asked.what).text()
+
+
+@contextmanager
+def refusals(asked: Asked) -> Generator[None, None, None]:
+    """What has no spelling, and what names of sizes leave open, as a diagnostic. Errors: DL0802."""
+    try:
+        yield
+    except (Undecided, TypeMismatch, UnknownSize, DifflangError) as error:
+        wrong = {d.code for d in error.diagnostics} - OPEN if isinstance(error, DifflangError) else set[str]()
+        if not asked.names or wrong:
+            raise
+        what = str(error) if isinstance(error, UnknownSize) else ""
+        raise sizes_decide(asked.decl, asked.names, what) from None
+    except Unspelled as error:
+        raise unspelled(asked.decl, error) from None
+
+
+def sizes_decide(decl: tree.Fn, names: Sequence[str], what: str = "") -> DifflangError:
+    """A derivative that is another one for other sizes."""
+    message = f"how the derivative of `{decl.name}` is computed depends on {what or 'its sizes'}"
+    told = " ".join(f"--arg {n}=3" for n in names) or "--arg x=f32[3]"
+    return mistake("DL0802", message, (decl.name_span, ""), help=f"tell them: `{told}` writes it down for these")
+
+
+def unspelled(decl: tree.Fn, error: Unspelled) -> DifflangError:
+    """What has no spelling, at the user's line."""
+    inside = error.span.source is decl.span.source
+    labels = [Label(error.span, "")] if error.span else []
+    if not inside or not labels:
+        labels.append(Label(decl.name_span, "in the derivative of this function"))
+    way = error.way or f"`grad({decl.name})` computes it all the same"
+    return DifflangError(
+        Diagnostic("DL0802", f"a derivative that is not written down: {error.what}", tuple(labels), (way,))
+    )
+
+
+# ---- What is asked
+
+
+@dataclass(eq=False, slots=True)
+class Asked:
+    """A derivative as a line of source: a function of its own that calls the operator."""
+
+    checked: Checked
+    decl: tree.Fn
+    options: Options
+    arguments: tuple[Argument, ...] = ()
+    names: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()  # what the parts of the result are called
+    inputs: str = ""  # in what it is taken
+
+    def entry(self) -> Entry:
+        """The graph of the derivative. Errors: DL1210, DL0403, DL04."""
+        self.arguments = self.taken()
+        text = self.source()
+        module = self.checked.module
+        parsed = parse(Source("<derivative>", text))
+        (wrapper,) = parsed.module.items
+        assert isinstance(wrapper, tree.Fn)
+        return elaborated(Session(), module, self.name, ClosureType(FnCode(wrapper, module), ()), self.arguments)
+
+    @property
+    def name(self) -> str:
+        """What the derivative is called."""
+        mode, order = self.options.mode, self.options.order
+        head = {"grad": "d" if order == 1 else f"d{order}"}.get(mode, mode)
+        return f"{head}_{self.decl.name}"
+
+    @property
+    def what(self) -> str:
+        """The derivative in words."""
+        order = self.options.order
+        kinds = {
+            "grad": "The gradient" if order == 1 else f"Derivative number {order}",
+            "jvp": "The value and the change along a tangent",
+            "vjp": "The value and the pullback of a cotangent",
+            "hvp": "The product of the Hessian and a tangent",
+        }
+        return f"{kinds[self.options.mode]} of `{self.decl.name}` in {self.inputs}"
+
+    def taken(self) -> tuple[Argument, ...]:
+        """The arguments, with names for the sizes that nobody told."""
+        module, decl, told = self.checked.module, self.decl, self.options.told
+        sizes = sizes_of(module, decl)
+        self.names = tuple([n for n in sizes if n not in told])
+        bound: dict[str, Binding] = {n: dims.name(n) for n in self.names}
+        bound |= dict.fromkeys(any_shapes(decl), ())
+        bound |= {g.name: module.default_float for g in decl.generics if g.name not in told and g.bound is not None}
+        for param in decl.params:
+            if isinstance(param.type, tree.TypeFn) and param.default is None:
+                raise depends_on_function(decl, param)
+        arguments = declared_arguments(module, decl, told, bound)
+        for argument, param in zip(arguments, decl.params, strict=False):
+            refuse(decl, param, argument.type)
+        return arguments
+
+    def source(self) -> str:
+        """The wrapper: `fn d_f(x, y) = grad[x](f)(x, y)`."""
+        decl, options = self.decl, self.options
+        names = [a.name for a in self.arguments]
+        wrt = [w.strip() for w in options.wrt.split(",")] if options.wrt else names[:1]
+        if not wrt:
+            raise mistake("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
+        places = [place(decl, w) for w in wrt]
+        paths = [path_of(decl, p) for p in places]
+        given, which = ", ".join(names), ", ".join(paths)
+        params = ", ".join(f"{a.name}: dim" if a.size is not None else a.name for a in self.arguments)
+        self.wanted = tuple([f"d_{p.replace('.', '_')}" for p in paths])
+        self.inputs = ", ".join([f"`{p}`" for p in paths])
+        if options.order > 1:
+            self.refuse_order(paths)
+        f = decl.name
+        match options.mode:
+            case "grad":
+                for _ in range(options.order):
+                    f = f"grad[{which}]({f})"
+                return f"fn derivative({params}) = {f}({given})"
+            case "jvp" | "hvp":
+                tangents = self.more(paths, [self.type_at(p) for p in paths])
+                return f"fn derivative({params}, {tangents}) = {options.mode}[{which}]({f})({given}, {tangents})"
+            case "vjp":
+                return self.pullback(params, given, paths)
+
+    def refuse_order(self, paths: Sequence[str]) -> None:
+        """Errors: DL0802 for a higher derivative of what is no number, DL1207 for one that is too high."""
+        if self.options.mode != "grad" or not 1 <= self.options.order <= MOST:
+            raise mistake("DL1207", f"`--order` is 1 to {MOST}, with `--mode grad`",
+                          help="derive what was derived once more: it is a program")  # fmt: skip
+        if len(paths) > 1 or leaf_types(self.type_at(paths[0])) != [self.type_at(paths[0])] or self.shaped(paths[0]):
+            raise mistake("DL0802", f"a higher derivative in `{', '.join(paths)}` is no gradient: it is not one number",
+                          (self.decl.name_span, ""), help="`--mode hvp` is its product with a direction")  # fmt: skip
+
+    def shaped(self, path: str) -> bool:
+        return any(t.shape for t in leaf_types(self.type_at(path)))
+
+    def type_at(self, path: str) -> LangType:
+        """The type of a parameter, or of a field in it."""
+        first, *fields = path.split(".")
+        type = next(a.type for a in self.arguments if a.name == first)
+        for name in fields:
+            assert isinstance(type, RecordType)
+            type = type.fields[type.names.index(name)]
+        return type
+
+    def more(self, names: Sequence[str], types: Sequence[LangType]) -> str:
+        """Further arguments: a tangent of each of these types."""
+        from difflang.check.types import tangent_type
+
+        taken = {a.name for a in self.arguments}
+        texts: list[str] = []
+        for name, type in zip(names, types, strict=True):
+            text = f"d_{name.replace('.', '_')}"
+            while text in taken:
+                text += "_"
+            self.arguments += (Argument(text, tangent_type(type)),)
+            texts.append(text)
+        self.wanted = ("", *[f"d_{self.decl.name}"])
+        return ", ".join(texts)
+
+    def pullback(self, params: str, given: str, paths: Sequence[str]) -> str:
+        """The value and the cotangent of the arguments, from a cotangent of the value.
+
+        What is differentiated at once keeps the names of the program's values, so of a real result it is a gradient.
+        """
+        f, module = self.decl.name, self.checked.module
+        function = ClosureType(FnCode(self.decl, module), ())
+        plain = elaborated(Session(), module, f, function, self.arguments).type
+        refuse_sums(self.decl, plain)
+        wanted, which = self.wanted, ", ".join(paths)
+        (ct,) = self.more([f], [plain]).split(", ")
+        self.wanted = ("", *wanted)
+        if isinstance(plain, Tensor) and plain.dtype.is_float:
+            open_ = ", ".join(dict.fromkeys(p.partition(".")[0] for p in paths))
+            inner = f"grad[{which}](|{open_}| sum({f}({given}) * {ct}))({open_})"
+            return f"fn derivative({params}, {ct}) = ({f}({given}), {inner})"
+        call = f"vjp[{which}]({f})({given})"
+        return f"fn derivative({params}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
+
+
+def path_of(decl: tree.Fn, place: Wrt) -> str:
+    """A parameter, or a field in it, by name."""
+    first, *fields = place
+    return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
+
+
+def any_shapes(decl: tree.Fn) -> list[str]:
+    """The names that stand for any number of axes in what a function takes: it is derived for single numbers."""
+    found: list[str] = []
+    todo: list[object] = [p.type for p in decl.params]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, tree.AnyShape):
+            found.append(node.name)
+        elif isinstance(node, tuple):
+            todo += node
+        elif isinstance(node, tree.TypeApply):
+            todo += node.args
+        elif isinstance(node, tree.TypeTuple):
+            todo += node.items
+    return found
+
+
+def refuse(decl: tree.Fn, param: tree.Param, type: LangType) -> None:
+    """Errors: DL0802 for a parameter whose value decides what is computed."""
+    if isinstance(type, (FnType, ClosureType)):
+        raise depends_on_function(decl, param)
+    refuse_sums(decl, type)
+
+
+def depends_on_function(decl: tree.Fn, param: tree.Param) -> DifflangError:
+    message = f"the derivative of `{decl.name}` depends on the function `{param.name}`"
+    return mistake("DL0802", message, (param.span, ""), help="derive a function that calls it with one")
+
+
+def refuse_sums(decl: tree.Fn, type: LangType) -> None:
+    if isinstance(type, (SumType, VariantType)):
+        message = f"`{decl.name}` takes or gives a {show_type(type)}, whose changes are not written out"
+        raise mistake("DL0802", message, (decl.name_span, ""), help="derive a function of what its variants hold")
+    inner = type.fields if isinstance(type, RecordType) else getattr(type, "items", ())
+    for each in inner:
+        refuse_sums(decl, each)
+
+
+# ---- The graph
+
+
+def names_of_lets(checked: Checked, graph: Graph) -> dict[Span, str]:
+    """What the program calls the values of its expressions: the names of `let`s and of what is assigned to."""
+    sources = {e.span.source for g in inner_first(graph)[0] for e in g.eqns if e.span}
+    modules = [*checked.module.reached(), *([checked.module.prelude] if checked.module.prelude else [])]
+    found: dict[Span, str] = {}
+    for module in [m for m in modules if m.source in sources]:
+        for node in [n for decl in module.fns.values() for n in nodes(decl)]:
+            match node:
+                case tree.Let(pattern=tree.NamePattern(name=name), value=value):
+                    found[value.span] = name
+                case tree.Var(pattern=tree.NamePattern(name=name), value=value):
+                    found[value.span] = name
+                case tree.Assign(target=tree.Name(id=name), value=value):
+                    found[value.span] = name
+                case _:
+                    pass
+    return found
+
+
+def simplified(graph: Graph, names: Mapping[Span, str]) -> Graph:
+    """The graph without derivative equations, as it reads best."""
+    graph = printing(graph)
+    freely = as_histories(graph)
+    graph = sized(graph if freely is None else freely, dims.name)
+    return abreast(readable(flatten(differentiate(tidied(hinted(graph, names))))))
+
+
+__all__ = ["MODES", "USAGE", "Options", "derive", "derive_of"]

@@ -1,0 +1,85 @@
+"""How each op is spelled: by its own name where the language has a function of that name, else by a rule here.
+
+An op that has neither is listed in `UNSPELLED` with the reason. A test goes through the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from difflang.ir.graph import Eqn
+from difflang.spell.body import Spelled, Speller
+from difflang.spell.words import Unspelled
+
+Rule = Callable[[Speller, Eqn], Sequence[Spelled]]
+
+SPELLINGS: dict[str, Rule] = {}
+
+RECURSION = "a function that calls itself is compiled to a machine of frames, which no program spells"
+IMAGES = "the derivative of a convolution or a pool is made of steps that the language has no name for"
+UNSPELLED = {
+    "exchange": RECURSION,
+    "binade": "scaling by powers of two has no name in the language",
+    "polygamma": "polygamma functions have no name in the language",
+    "cofactors": "the matrix of cofactors has no name in the language",
+    "last_writes": "which of several writes to one place stays has no name in the language",
+    "first_claims": "which of several writes to one place wins has no name in the language",
+    "scatter_mul": "a product of several writes to one place has no name in the language",
+    "recurrence": "a linear recurrence has no name in the language",
+    "conv": IMAGES,
+    "windows": IMAGES,
+    "fold": IMAGES,
+    "max_pool": IMAGES,
+    "sum_pool": IMAGES,
+    "fold_in": "a random draw of the program is tied to its own key",
+    "random_bits": "a random draw of the program is tied to its own key",
+    "uniform": "a random draw of the program is tied to its own key",
+    "normal": "a random draw of the program is tied to its own key",
+    "permutation": "a random draw of the program is tied to its own key",
+    "say": "what a function prints is not written into its derivative",
+    "add_history": "a sum of what two loops keep step by step has no spelling",
+    "empty_history": "a loop that reads what no loop kept has no spelling",
+    **dict.fromkeys(("jvp", "vjp", "jet"), "a derivative within is taken before anything is spelled"),
+    **dict.fromkeys(
+        ("ruled", "again", "solved", "invertible"), "rules have done their work before anything is spelled"
+    ),
+    "checkpoint": "what is computed again has done its work before anything is spelled",
+    "call": "calls are written out before anything is spelled",
+    **dict.fromkeys(("to_host", "to_device"), "where a number lies is no part of a program"),
+}
+
+
+def spells(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the rule of an op."""
+
+    def register(rule: Rule) -> Rule:
+        SPELLINGS.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+def spelling(eqn: Eqn) -> Rule:
+    """The rule of an equation's op. Errors: Unspelled."""
+    found = SPELLINGS.get(eqn.op.name)
+    if found is None:
+        raise Unspelled(UNSPELLED.get(eqn.op.name, f"`{eqn.op.name}` has no spelling"), eqn.span)
+    return found
+
+
+# They register their rules here.
+from difflang.spell import arrays, control, elementwise, loops, matrices, places, products  # noqa: E402
+
+__all__ = [
+    "SPELLINGS",
+    "UNSPELLED",
+    "arrays",
+    "control",
+    "elementwise",
+    "loops",
+    "matrices",
+    "places",
+    "products",
+    "spelling",
+    "spells",
+]

@@ -1,0 +1,122 @@
+"""Holds derivatives that are written down against the derivatives themselves, at arguments that are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Source
+from difflang.check.closures import FnCode
+from difflang.check.types import ClosureType, leaf_types
+from difflang.driver import program
+from difflang.driver.check_grad import chosen_entry, found_arrays
+from difflang.driver.derive import Asked, Options, derive_of
+from difflang.driver.engine import Engine
+from difflang.driver.entry import Entry, elaborated
+from difflang.driver.guard import NUMBERS
+from difflang.driver.pipeline import finished
+from difflang.driver.program import Checked
+from difflang.driver.specs import sizes_of
+from difflang.elaborate.context import Session
+from difflang.ir.evaluate import evaluate
+from difflang.ir.graph import Graph, inner_first
+from difflang.ir.types import Tensor
+from difflang.syntax import tree
+
+FREE = {"const", "broadcast", "reshape", "transpose", "iota", "convert", "stop"}  # nobody counts these as operations
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A derivative that was written down, and how much it takes beside the function itself."""
+
+    text: str
+    ratio: float
+
+
+def checked_file(path: Path) -> Checked:
+    """A file, its top-level values at hand."""
+    checked = program.check(Source(str(path), path.read_text(encoding="utf-8")), "f64", path)
+    program.loaded(checked, path, Engine("interpret"))
+    return checked
+
+
+def checked_text(text: str, name: str = "derived.dfl") -> Checked:
+    checked = program.check(Source(name, text))
+    assert not checked.errors, (checked.errors[0].message, text)
+    program.loaded(checked, None, Engine("interpret"))
+    return checked
+
+
+def suitable(checked: Checked, decl: tree.Fn) -> Options:
+    """The gradient of a function with one real number for a result, else its pullback, in all that has a tangent."""
+    told = numbers(checked, decl)
+    asked = Asked(checked, decl, Options(told=told))
+    arguments = asked.taken()
+    wrt = [a.name for a in arguments if any(t.tangent for t in leaf_types(a.type))]
+    plain = elaborated(Session(), checked.module, decl.name, ClosureType(FnCode(decl, checked.module), ()), arguments)
+    scalar = isinstance(plain.type, Tensor) and not plain.type.shape and plain.type.dtype.is_float
+    return Options(wrt=",".join(wrt) or None, mode="grad" if scalar else "vjp")
+
+
+def numbers(checked: Checked, decl: tree.Fn) -> dict[str, str]:
+    return {n: str(3 + i % 3) for i, n in enumerate(sizes_of(checked.module, decl))}
+
+
+def held(checked: Checked, decl: tree.Fn, options: Options, seed: int = 0) -> Held:
+    """The derivative as text, which gives at drawn arguments what the derivative itself gives.
+
+    Errors: DifflangError where it is not written down; AssertionError where it differs.
+    """
+    text = derive_of(checked, decl, options)
+    again = checked_text(text)
+    (written,) = again.module.fns.values()
+    told = {n: v for n, v in numbers(checked, decl).items() if n not in options.told}
+    session = Session()
+    sizes = {n: v for n, v in told.items() if n in sizes_of(again.module, written)}
+    entry, arguments = chosen_entry(session, again, written, sizes)
+    arrays = found_arrays(session, written, entry, arguments, [], seed)
+    direct = Asked(checked, decl, replace(options, told={**told, **options.told})).entry()
+    found, due = results(entry, arrays), results(direct, arrays)
+    assert len(found) == len(due), text
+    for a, b in zip(found, due, strict=True):
+        close = 2e-5 if b.dtype.name in ("float32", "complex64") else 1e-9
+        np.testing.assert_allclose(a, b, rtol=close, atol=close * (1.0 + float(np.max(np.abs(b), initial=0.0))))
+    primal, _ = chosen_entry(Session(), checked, decl, {**told, **options.told})
+    return Held(text, operations(finished(entry.graph)) / max(1, operations(finished(primal.graph))))
+
+
+def results(entry: Entry, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    found = [np.asarray(x) for x in evaluate(finished(entry.graph), *arrays)]
+    return found[: -1 - NUMBERS] if entry.fails else found
+
+
+def operations(graph: Graph) -> int:
+    return sum(e.op.name not in FREE for g in inner_first(graph)[0] for e in g.eqns)
+
+
+def twice(found: Held) -> Held:
+    """The derivative of a derivative, both as text. Errors: as `held`."""
+    again = checked_text(found.text)
+    (written,) = again.module.fns.values()
+    return held(again, written, suitable(again, written))
+
+
+def outcome(checked: Checked, decl: tree.Fn, told: dict[str, str] | None = None) -> tuple[str, str]:
+    """What comes of a function: `right`, `refused` or `wrong`, with the text or the reason."""
+    try:
+        options = replace(suitable(checked, decl), told=told or {})
+    except DifflangError as error:
+        return "refused", f"{error.diagnostics[0].code} {error.diagnostics[0].message}"
+    try:
+        found = held(checked, decl, options)
+    except DifflangError as error:
+        if "depends on" in error.diagnostics[0].message and not options.told:
+            return outcome(checked, decl, numbers(checked, decl))
+        return "refused", f"{error.diagnostics[0].code} {error.diagnostics[0].message}"
+    except AssertionError as error:
+        return "wrong", str(error)[:400]
+    return f"right {found.ratio:.1f}{' told' if told else ''}", found.text

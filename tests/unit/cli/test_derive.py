@@ -1,0 +1,83 @@
+"""`difflang derive` and `:g`: a derivative on standard output, and what is said to wrong use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from difflang.cli import main
+
+PROGRAM = "fn f(x: f64, y: f64) -> f64 = sin(x) * y\nfn g(x: f64[n]) -> f64 = sum(x * x)\n"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("derive") / "program.dfl"
+    path.write_text(PROGRAM, encoding="utf-8")
+    return path
+
+
+def derive(*args: object) -> Result:
+    return CliRunner().invoke(main, ["derive", *map(str, args)])
+
+
+def test_what_is_printed_is_a_program(program: Path, tmp_path: Path) -> None:
+    result = derive(f"{program}:f", "--wrt", "y")
+    assert result.exit_code == 0 and result.stderr == ""
+    again = tmp_path / "again.dfl"
+    again.write_text(result.stdout, encoding="utf-8")
+    assert CliRunner().invoke(main, ["check", str(again)]).exit_code == 0
+    assert CliRunner().invoke(main, ["fmt", "--check", str(again)]).exit_code == 0
+    assert derive(again, "--wrt", "x").stdout.count("cos(x)") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ((), 2, "say `FILE:f`"),
+        (("--wrt", "z"), 2, "has no parameter `z`"),
+        (("--wrt", "x,y", "--order", "2"), 1, "is no gradient"),
+        (("--order", "9"), 2, "`--order` is 1 to 4"),
+        (("--arg", "x"), 2, "is not NAME=TYPE"),
+    ],
+)
+def test_wrong_use(program: Path, arguments: tuple[str, ...], code: int, says: str) -> None:
+    result = derive(program if not arguments else f"{program}:f", *arguments)
+    assert result.exit_code == code and says in result.stderr
+
+
+def test_formulas(program: Path) -> None:
+    assert derive(f"{program}:f", "--symbolic").stdout == "d_x = y * cos(x)\n"
+    assert derive(f"{program}:g", "--latex").exit_code == 1
+
+
+def test_in_a_session() -> None:
+    lines = "fn f(x: f64, y: f64) -> f64 = x * x * y\n:g f\n:g f wrt=y mode=jvp\n:g f mode=up\n"
+    result = CliRunner().invoke(main, ["repl", "--engine=interpret"], input=lines)
+    assert "fn d_f(x: f64, y: f64) -> f64 {" in result.output
+    assert "fn jvp_f(x: f64, y: f64, d_y: f64) -> (f64, f64) {" in result.output
+    assert "there is no mode `up`" in result.output
+
+
+FORMULAS = [
+    "exp(-x^2 / 2) / sqrt(x + 1)",
+    "tanh(x)^3 - x / (1 + x^2)",
+    "log(x + sin(x)) * (x - 2)^2",
+    "sqrt(x)^3 + sqrt(x^2) * 3 - 1 / x",
+    "atan(x) / 4 + (x + 1) * (x - 1) - (x + 1) * 2",
+]
+
+
+@pytest.mark.parametrize("body", FORMULAS)
+def test_formulas_say_what_the_derivative_is(body: str, tmp_path: Path) -> None:
+    """To the second order, where much is put in order."""
+    path = tmp_path / "formula.dfl"
+    path.write_text(f"float f64\nfn f(x: f64) -> f64 = {body}\n", encoding="utf-8")
+    first, second = [derive(f"{path}:f", "--symbolic", "--order", k).stdout.partition(" = ")[2] for k in (1, 2)]
+    lines = [f"fn g(x: f64) -> f64 = {first}", f"fn h(x: f64) -> f64 = {second}"]
+    lines += ["print(abs(g(0.7) - f'(0.7)) < 1e-12, abs(h(0.7) - f''(0.7)) < 1e-11)"]
+    path.write_text(path.read_text(encoding="utf-8") + "".join(f"{line}\n" for line in lines), encoding="utf-8")
+    result = CliRunner().invoke(main, ["run", "--engine=interpret", str(path)])
+    assert result.stdout == "true true\n", (first, second, result.stderr)

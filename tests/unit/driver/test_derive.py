@@ -1,0 +1,198 @@
+"""Derivatives as programs: they check, give what the derivative itself gives, and are derived again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from difflang.base.diagnostics import DifflangError
+from difflang.driver.derive import Options, derive_of, formulas
+from difflang.driver.program import Checked
+from support.derived import Held, checked_file, checked_text, held, suitable, twice
+
+ROOT = Path(__file__).parents[3]
+
+PROGRAM = """float f64
+let offsets: f64[2] = [0.5, -0.5]
+record Layer[i, o] { w: f64[i, o], b: f64[o] }
+record Net[d, h] { first: Layer[d, h], last: Layer[h, 1], name: str }
+
+fn book(x1: f64, x2: f64) -> f64 = log(x1) + x1 * x2 - sin(x2)
+fn dense(l: Layer[i, o], x: f64[n, i]) -> f64[n, o] = x @ l.w + l.b
+fn loss(m: Layer[d, 1], x: f64[n, d], y: f64[n]) -> f64 {
+  let z = tanh(dense(m, x))[.., 0]
+  mean((z - y)^2)
+}
+fn nested(m: (f64, (f64[n], f64))) -> f64 {
+  let (a, (b, c)) = m
+  a * sum(b) * c
+}
+fn branch(x: f64, y: f64) -> f64 {
+  let z = if x > y { x * x } else if x > 0.0 { y * y * x } else { sin(x) }
+  z * y
+}
+fn root(a: f64) -> f64 {
+  var x = a
+  while abs(x * x - a) > 1e-9 { x = (x + a / x) / 2 }
+  x
+}
+fn counted(x: f64, n: i32) -> f64 {
+  var (y, z) = (x, 1.0)
+  for i in 0..n { (y, z) = (sin(y) * z, y + f64(i) * x) }
+  y * z
+}
+fn along(x: f64[n], k: f64) -> f64 {
+  var s = k
+  for v in x { s = s * cos(v) + v }
+  s
+}
+fn halting(x: f64, n: i32) -> f64 {
+  var y = x
+  for i in 0..n {
+    y = y * y
+    if y > 2.0 { break }
+  }
+  y
+}
+fn pairs(x: f64[n], w: f64[n]) -> f64 = sum(for i, j if i != j => w[i] * (x[i] - x[j])^2)
+fn filled(x: f64[n], at: i32) -> f64[n] {
+  var y = x
+  y[at] = x[0] * x[1]
+  y[0] += 2.0
+  y
+}
+fn picked(x: f64[n], at: i32[k]) -> f64[k] = x[at]^2
+fn table(x: f64[n], y: f64[m]) -> f64[n, m] = x[.., newaxis] * exp(y)
+fn padded(x: f64[n]) -> f64[n + 2] = pad(x * x, 1, 1)
+fn stacked(x: f64, y: f64) -> f64[3] = [x * y, x, x + y]
+fn normed(x: f64[n]) -> f64 = norm(x) + max(x) + cumsum(x)[n - 1]
+fn solving(a: f64[n, n], b: f64[n]) -> f64[n] = solve(a + 4.0 * eye(n), b)
+fn shifted(x: f64[2]) -> f64 = sum((x - offsets)^2)
+fn checked(x: f64) -> f64 {
+  assert x > -100.0, "small"
+  x * x
+}
+fn powers(x: f64, k: dim) -> f64[k] = [for i in 0..k => x ^ f64(i)]
+fn complexes(z: c128) -> f64 = real(z * z) + imag(z)
+fn wide(x: f64[n, d], w: f64[k, d]) -> f64[n, k] = [for i, j => sum(for a => x[i, a] * w[j, a])]
+"""
+FUNCTIONS = """
+book loss nested branch root counted along halting pairs filled picked table padded stacked normed solving shifted
+checked powers wide
+""".split()  # noqa: SIM905 - a list of words
+MOST = {"powers": 11.0, "wide": 8.0}  # times the operations of the function, which are one or two here
+OFTEN = ("book", "loss", "branch", "root", "counted", "along", "stacked")  # derived a second time
+LIBRARY = [
+    ("losses", "huber"),
+    ("geometry", "cross"),
+    ("math", "gammainc"),
+    ("nn", "layer_norm"),
+    ("signal", "convolve"),
+]
+
+
+@pytest.fixture(scope="module")
+def program() -> Checked:
+    return checked_text(PROGRAM, "program.dfl")
+
+
+@pytest.fixture(scope="module")
+def derivatives() -> dict[str, Held]:
+    return {}
+
+
+def derived(program: Checked, made: dict[str, Held], name: str) -> Held:
+    if name not in made:
+        decl = program.module.fns[name]
+        made[name] = held(program, decl, suitable(program, decl))
+    return made[name]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_it_gives_what_the_derivative_gives(program: Checked, derivatives: dict[str, Held], name: str) -> None:
+    assert derived(program, derivatives, name).ratio <= MOST.get(name, 4.0)
+
+
+@pytest.mark.parametrize("name", OFTEN)
+def test_it_is_derived_again(program: Checked, derivatives: dict[str, Held], name: str) -> None:
+    twice(derived(program, derivatives, name))
+
+
+@pytest.mark.parametrize(("module", "name"), LIBRARY)
+def test_functions_of_the_library(module: str, name: str) -> None:
+    library = checked_file(ROOT / "stdlib" / f"{module}.dfl")
+    decl = library.module.fns[name]
+    held(library, decl, suitable(library, decl))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("book", Options(mode="jvp", wrt="x1,x2")),
+        ("book", Options(mode="hvp")),
+        ("book", Options(order=3)),
+        ("loss", Options(mode="jvp", wrt="m.w")),
+        ("loss", Options(mode="hvp", wrt="m.b")),
+        ("root", Options(mode="jvp")),
+        ("root", Options(order=2)),
+        ("table", Options(mode="jvp", wrt="y")),
+    ],
+)
+def test_every_mode(program: Checked, name: str, options: Options) -> None:
+    held(program, program.module.fns[name], options)
+
+
+def test_it_reads_like_the_original(program: Checked) -> None:
+    text = derive_of(program, program.module.fns["loss"], Options())
+    assert "record Layer[i, o] { w: f64[i, o], b: f64[o] }" in text
+    assert "fn d_loss(m: Layer[d, 1], x: f64[n, d], y: f64[n]) -> D(Layer[d, 1]) {" in text
+    assert "let z = " in text and "let d_z = " in text and "zeros_like(m) with (w = " in text
+    assert "# line 9: tanh(dense(m, x))[.., 0]" in text
+
+
+def test_loops_save_by_yield(program: Checked) -> None:
+    text = derive_of(program, program.module.fns["root"], Options())
+    assert "let saved = while " in text and "yield x" in text and "in reverse(saved)" in text
+
+
+def test_values_of_the_file_become_parameters(program: Checked) -> None:
+    assert "fn d_shifted(x: f64[2], offsets: f64[2])" in derive_of(program, program.module.fns["shifted"], Options())
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "says"),
+    [
+        ("fn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { x * f(x, n - 1) }", 1, "calls itself"),
+        ("fn f(x: f64) -> f64 {\n  let y = normal()\n  x * y\n}", 1, "random"),
+        ("fn f(g: (f64) -> f64, x: f64) -> f64 = g(x)", 1, "depends on the function"),
+        ("enum E { A(x: f64), B }\nfn f(e: E) -> f64 = match e { A(x) => x, B => 0.0 }", 2, "changes are not written"),
+        ("fn f(x: f64[n]) -> f64 {\n  let y = prod(x)\n  y * y\n}", 1, "depends on"),
+        ("fn f(x: f64, k: dim) -> f64 = if k == 0 { 1.0 } else { x * f(x, k // 2) }", 1, "depends on"),
+        ("fn f(x: f64) -> f64 {\n  print(x)\n  x * x\n}", 2, "prints"),
+    ],
+)
+def test_what_is_not_written_down(source: str, line: int, says: str) -> None:
+    program = checked_text(source)
+    with pytest.raises(DifflangError) as found:
+        derive_of(program, program.module.fns["f"], Options())
+    (report,) = found.value.diagnostics
+    assert report.code == "DL0802" and says in report.message
+    assert report.span is not None and report.span.position[0] == line
+
+
+def test_sizes_that_decide_are_told() -> None:
+    program = checked_text("fn f(x: f64[n]) -> f64 = prod(x)")
+    assert "x: f64[3]" in derive_of(program, program.module.fns["f"], Options(told={"n": "3"}))
+    held(program, program.module.fns["f"], Options(told={"n": "3"}))
+
+
+def test_formulas(program: Checked) -> None:
+    options = Options(wrt="x1,x2")
+    assert formulas(program, None, "book", options) == "d_x1 = x2 + 1 / x1\nd_x2 = x1 - cos(x2)\n"
+    first, second = formulas(program, None, "book", options, latex=True).splitlines()
+    assert first == r"\frac{\partial \mathrm{book}}{\partial x_{1}} = x_{2} + \frac{1}{x_{1}}"
+    assert second == r"\frac{\partial \mathrm{book}}{\partial x_{2}} = x_{1} - \cos\left(x_{2}\right)"
+    for name in ("root", "branch", "normed"):
+        with pytest.raises(DifflangError, match="DL0802"):
+            formulas(program, None, name, Options())
