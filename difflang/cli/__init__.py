@@ -259,17 +259,5 @@ def info(
         click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
-<<<<<<< HEAD
-def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
-    """`NAME=...` in its two parts."""
-    pairs = [t.partition("=") for t in told]
-    if wrong := [t for t, (name, _, value) in zip(told, pairs, strict=True) if not name.isidentifier() or not value]:
-        raise click.BadParameter(f"{wrong[0]!r} is not NAME={what}", param_hint=option)
-    return {name: value for name, _, value in pairs}
-
-
-for command in (check, test, bench, fmt, explain, repl, trace, doc, new, doctor, completions, lsp):
-=======
-for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions):
->>>>>>> main
+for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions, lsp):
     main.add_command(command)
