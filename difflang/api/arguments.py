@@ -271,7 +271,7 @@ class Reader:
             raise self.refused(path, shown or "an array", value)
         self.order.append(value.index)
         given = value.value
-        if given.__class__ in (bool, int, float, complex):
+        if values.is_python_number(given):
             return self.number(given, want, path)
         found = trees.array_type(given)
         if found is None:
@@ -368,6 +368,6 @@ def described(value: Any) -> str:
     found = trees.array_type(given)
     if found is not None and found[0] is not None:
         return show_type(Tensor(found[0], found[1]))
-    if given.__class__ in (bool, int, float, complex):
+    if values.is_python_number(given):
         return f"the {given.__class__.__name__} {given}"
     return f"a {type(given).__name__}"

@@ -215,9 +215,10 @@ class Asked:
         return arguments
 
     def source(self) -> str:
-        """The wrapper: `fn d_f(x, y) = grad[x](f)(x, y)`."""
+        """The wrapper: `fn derivative(x, y) = grad[x](f)(x, y)`. Errors: DL0802 as `refuse_hidden`."""
         decl, options = self.decl, self.options
         names = [a.name for a in self.arguments]
+        self.refuse_hidden(names)
         wrt = [w.strip() for w in options.wrt.split(",")] if options.wrt else names[:1]
         if not wrt:
             raise mistake("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
@@ -229,17 +230,39 @@ class Asked:
         self.inputs = ", ".join([f"`{p}`" for p in paths])
         if options.order > 1:
             self.refuse_order(paths)
-        f = decl.name
+        f, head = decl.name, self.head
         match options.mode:
             case "grad":
                 for _ in range(options.order):
                     f = f"grad[{which}]({f})"
-                return f"fn derivative({params}) = {f}({given})"
+                return f"fn {head}({params}) = {f}({given})"
             case "jvp" | "hvp":
                 tangents = self.more(paths, [self.type_at(p) for p in paths])
-                return f"fn derivative({params}, {tangents}) = {options.mode}[{which}]({f})({given}, {tangents})"
+                return f"fn {head}({params}, {tangents}) = {options.mode}[{which}]({f})({given}, {tangents})"
             case "vjp":
                 return self.pullback(params, given, paths)
+
+    @property
+    def head(self) -> str:
+        """What the wrapper is called: nothing that the file knows."""
+        head, module = "derivative", self.checked.module
+        while head in module.declared or head in module.host or head in module.imported:
+            head += "_"
+        return head
+
+    def hidden(self, words: Sequence[str], params: Sequence[str]) -> str:
+        """The first of the language's words that means something else in the wrapper; none if all are themselves."""
+        module = self.checked.module
+        known = {*params, *module.declared, *module.fns, *module.host, *module.imported}
+        return next((w for w in words if w in known), "")
+
+    def refuse_hidden(self, params: Sequence[str]) -> None:
+        """Errors: DL0802 where the wrapper cannot call the function, or the operator."""
+        decl, mode = self.decl, self.options.mode
+        word = decl.name if decl.name in params else self.hidden([mode, "grad"] if mode == "vjp" else [mode], params)
+        if word:
+            message = f"`{word}` means something else here, and a derivative of `{decl.name}` is asked for by this name"
+            raise mistake("DL0802", message, (decl.name_span, ""), help=f"give the other `{word}` another name")
 
     def refuse_order(self, paths: Sequence[str]) -> None:
         """Errors: DL0802 for a higher derivative of what is no number, DL1207 for one that is too high."""
@@ -266,7 +289,7 @@ class Asked:
         """Further arguments: a tangent of each of these types."""
         from difflang.check.types import tangent_type
 
-        taken = {a.name for a in self.arguments}
+        taken = {a.name for a in self.arguments} | {self.decl.name}
         texts: list[str] = []
         for name, type in zip(names, types, strict=True):
             text = f"d_{name.replace('.', '_')}"
@@ -282,19 +305,20 @@ class Asked:
 
         What is differentiated at once keeps the names of the program's values, so of a real result it is a gradient.
         """
-        f, module = self.decl.name, self.checked.module
+        f, module, head = self.decl.name, self.checked.module, self.head
         function = ClosureType(FnCode(self.decl, module), ())
         plain = elaborated(Session(), module, f, function, self.arguments).type
         refuse_sums(self.decl, plain)
         wanted, which = self.wanted, ", ".join(paths)
+        names = [a.name for a in self.arguments]
         (ct,) = self.more([f], [plain]).split(", ")
         self.wanted = ("", *wanted)
-        if isinstance(plain, Tensor) and plain.dtype.is_float:
+        if isinstance(plain, Tensor) and plain.dtype.is_float and not self.hidden(["sum"], names):
             open_ = ", ".join(dict.fromkeys(p.partition(".")[0] for p in paths))
             inner = f"grad[{which}](|{open_}| sum({f}({given}) * {ct}))({open_})"
-            return f"fn derivative({params}, {ct}) = ({f}({given}), {inner})"
+            return f"fn {head}({params}, {ct}) = ({f}({given}), {inner})"
         call = f"vjp[{which}]({f})({given})"
-        return f"fn derivative({params}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
+        return f"fn {head}({params}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
 
 
 def path_of(decl: tree.Fn, place: Wrt) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from difflang.base.source import Source, Span
 from difflang.check.modules import Global
@@ -37,9 +37,11 @@ class Written:
     graph: Graph
     wanted: Sequence[str]  # what the parts of the result are called
     what: str  # a line that says what this is
+    records: list[tuple[str, RecordType]] = field(default_factory=list[tuple[str, RecordType]])  # the program's own
 
     def text(self) -> str:
         """The program. Errors: Unspelled."""
+        self.refuse_numbers()
         result = as_tuple(self.entry.type)
         self.graph, site = self.without_failure()
         speller = Speller(self.names(), self.note, self.hints(result))
@@ -111,6 +113,13 @@ class Written:
         prelude = self.checked.module.prelude
         return Names(used | set(prelude.fns if prelude is not None else ()))
 
+    def refuse_numbers(self) -> None:
+        """Errors: Unspelled for a parameter that hides a number which derivatives are written with."""
+        for given in [*self.arguments, *[g for g, _ in self.known()]]:
+            if given.name in ("nan", "inf"):
+                way = f"rename it: derivatives are written with the number `{given.name}`"
+                raise Unspelled(f"it uses something called `{given.name}`", self.decl.name_span, way)
+
     def know_params(self, speller: Speller) -> None:
         """Arguments are what their names say; of tuples, their parts get names."""
         values = iter(self.graph.params)
@@ -136,6 +145,7 @@ class Written:
                 speller.say(f"let ({', '.join(names)}) = {text}")
             return [p for t, n in zip(type.items, names, strict=True) for p in self.parts(speller, t, n)]
         if isinstance(type, RecordType):
+            self.records.append((text, type))
             fields = zip(type.names, type.fields, strict=True)
             return [p for n, t in fields for p in self.parts(speller, t, f"{text}.{n}")]
         return leaf_hints(type, text)
@@ -155,8 +165,7 @@ class Written:
 
     def value(self, speller: Speller, result: LangType) -> str:
         values = iter(self.graph.results)
-        given = [a for a in self.arguments if a.size is None]
-        return built(result, lambda: speller.exact(next(values)), given)
+        return built(result, lambda: speller.exact(next(values)), self.records)
 
     # ---- checks
 
@@ -181,6 +190,10 @@ class Written:
         laid_out = format(Source(f"<{self.name}>", text))
         wrong = check(Source(f"<{self.name}>", laid_out)).errors
         if wrong:
+            for argument in self.arguments:
+                if argument.name in BUILTINS:
+                    way = f"rename it: derivatives are written with the function `{argument.name}`"
+                    raise Unspelled(f"a parameter is called `{argument.name}`", self.decl.name_span, way)
             raise Unspelled(f"what was written does not check ({wrong[0].message})")
         return laid_out
 
@@ -194,7 +207,7 @@ def as_tuple(type: LangType) -> LangType:
     return type
 
 
-def built(type: LangType, leaf: Callable[[], Words], given: Sequence[Argument], like: str = "") -> str:
+def built(type: LangType, leaf: Callable[[], Words], given: Sequence[tuple[str, RecordType]], like: str = "") -> str:
     """A value of that type: tuples as such, a change of a record by the fields that differ from none.
 
     `like` is a value of the program whose change it is.
@@ -213,15 +226,11 @@ def built(type: LangType, leaf: Callable[[], Words], given: Sequence[Argument], 
             return leaf().text
 
 
-def point_like(type: RecordType, given: Sequence[Argument]) -> str:
-    """An argument, or a part of one, whose change that is."""
-    todo: list[tuple[str, LangType]] = [(a.name, a.type) for a in given]
-    while todo:
-        text, found = todo.pop(0)
-        if isinstance(found, RecordType):
-            if tangent_type(found) == type:
-                return text
-            todo += [(f"{text}.{n}", t) for n, t in zip(found.names, found.fields, strict=True)]
+def point_like(type: RecordType, given: Sequence[tuple[str, RecordType]]) -> str:
+    """A record of the arguments, or of a part of one, whose change that is: the outermost one."""
+    for text, found in sorted(given, key=lambda each: each[0].count(".")):
+        if tangent_type(found) == type:
+            return text
     raise Unspelled(f"a change of a {type.decl.name} that is no argument")
 
 

@@ -54,7 +54,7 @@ def concrete_array() -> type[Any]:
 
 def checked(given: Any, type: Tensor, name: str) -> Array:
     array = given
-    if isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic):
+    if is_python_number(given):
         if not type.shape:
             return number(given, type, name)
         raise other_shape((), type, name)
@@ -71,6 +71,11 @@ def checked(given: Any, type: Tensor, name: str) -> Array:
     if array.shape != type.shape:
         raise other_shape(array.shape, type, name)
     return with_dtype(array, type, name)
+
+
+def is_python_number(given: Any) -> bool:
+    """Whether it is a plain number of Python, or one of the classes that JAX makes of them to pass them on."""
+    return isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic)
 
 
 def other_array(given: Any, type: Tensor, name: str) -> Array:

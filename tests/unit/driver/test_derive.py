@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from difflang.base.diagnostics import DifflangError
-from difflang.driver.derive import Options, derive_of, formulas
+from difflang.driver.derive import Mode, Options, derive_of, formulas
 from difflang.driver.program import Checked
 from support.derived import Held, checked_file, checked_text, held, suitable, twice
 
@@ -179,6 +179,50 @@ def test_what_is_not_written_down(source: str, line: int, says: str) -> None:
     (report,) = found.value.diagnostics
     assert report.code == "DL0802" and says in report.message
     assert report.span is not None and report.span.position[0] == line
+
+
+NAMED_LIKE_OURS = {
+    "sum": ("fn sum(x: f64) -> f64 = x * 100.0\nfn f(x: f64, y: f64) -> f64 = x^2 * y", "f", Options(mode="vjp")),
+    "a parameter": ("fn f(x: f64, sum: f64) -> f64 = sin(x) * sum", "f", Options(mode="vjp")),
+    "derivative": ("fn derivative(x: f64) -> f64 = x^3", "derivative", Options()),
+    "a tangent": ("fn d_x(x: f64) -> f64 = x^3", "d_x", Options(mode="jvp")),
+}
+
+
+@pytest.mark.parametrize("name", NAMED_LIKE_OURS)
+def test_names_of_the_program_are_not_taken_for_ours(name: str) -> None:
+    source, function, options = NAMED_LIKE_OURS[name]
+    program = checked_text(source)
+    decl = program.module.fns[function]
+    assert "100" not in held(program, decl, options).text
+
+
+@pytest.mark.parametrize(
+    ("source", "mode", "says"),
+    [
+        ("fn f(f: f64) -> f64 = f * f", "grad", "`f` means something else here"),
+        ("fn f(x: f64, grad: f64) -> f64 = x * grad", "grad", "`grad` means something else here"),
+        ("fn jvp(x: f64) -> f64 = x\nfn f(x: f64) -> f64 = x * x", "jvp", "`jvp` means something else here"),
+        ("fn f(x: f64, nan: f64) -> f64 = log(x) * nan", "grad", "something called `nan`"),
+        ("let inf = [2.0, 3.0]\nfn f(x: f32) -> f32 = log(x) * sum(inf)", "grad", "something called `inf`"),
+        ("fn f(x: f64, cos: f64) -> f64 = sin(x) * cos", "grad", "a parameter is called `cos`"),
+    ],
+)
+def test_a_name_that_hides_what_a_derivative_needs(source: str, mode: Mode, says: str) -> None:
+    program = checked_text(source)
+    with pytest.raises(DifflangError) as found:
+        derive_of(program, program.module.fns["f"], Options(mode=mode))
+    (report,) = found.value.diagnostics
+    assert report.code == "DL0802" and says in report.message
+    assert report.span is not None and report.span.source is program.module.source
+
+
+def test_a_record_in_a_tuple() -> None:
+    program = checked_text(
+        "record In { a: f64, b: f64[2] }\nrecord Out { i: In, c: f64, tag: i32 }\n"
+        "fn f(p: (Out, f64)) -> f64 {\n  let (o, w) = p\n  o.i.a * sum(o.i.b^2) * w + o.c^3\n}"
+    )
+    held(program, program.module.fns["f"], Options())
 
 
 def test_sizes_that_decide_are_told() -> None:

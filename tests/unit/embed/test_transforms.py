@@ -146,3 +146,13 @@ def expected(f: difflang.Function) -> dict[str, Array]:
 def test_a_transformation_of_jax_goes_by_our_rules(module: Any, name: str, transform: str) -> None:
     found, wanted = measured(module[name])[transform], expected(module[name])[transform]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10), found, wanted)
+
+
+def test_what_jax_makes_of_a_python_number_is_one() -> None:
+    kept = difflang.loads("""
+record Counted { a: f64, n: i32 }
+fn value(p: Counted) -> f64 = p.a^2 * f64(p.n)
+""")
+    with jax.enable_x64(True):
+        gradient = jax.grad(kept.value, allow_int=True)(kept.Counted(a=np.float64(2.0), n=3))
+    assert gradient.a == 12.0
