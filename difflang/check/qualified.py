@@ -68,6 +68,8 @@ def no_variable(module: Module, name: str, span: Span, known: Collection[str], *
         way = "bind a value of your own: `var x = …`"
         return mistake("DL0208", f"`{name}` is imported: what it stands for does not change", (span, ""), help=way)
     way, fixes = meant(name, known, span)
+    if len(re.findall(rf"\b{re.escape(name)}\b", span.source.text)) > 1:
+        fixes = ()  # a name that is read again is another variable, of which only the declaration was forgotten
     if not way and lasting and re.match(r"[ \t]*=(?!=)", span.source.text[span.end : span.end + 99]):
         fixes = tuple(before(span, f"{word} ", f"declare it: `{word} {name} = …`") for word in ("let", "var"))
     way = way or f"declare it with `var {name} = …`"
