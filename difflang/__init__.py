@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from difflang.api import checked as checked
     from difflang.api import load as load
     from difflang.api import loads as loads
+    from difflang.api.brief import compile as compile
+    from difflang.api.brief import define as define
+    from difflang.api.importing import importing as importing
+    from difflang.api.importing import install_import_hook as install_import_hook
     from difflang.base.diagnostics import DifflangError as DifflangError
     from difflang.base.errors import ArgumentError as ArgumentError
     from difflang.base.errors import AssertionFailure as AssertionFailure
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     **dict.fromkeys(("Failure", "Function", "Module", "checked", "load", "loads"), "difflang.api"),
+    **dict.fromkeys(("compile", "define"), "difflang.api.brief"),
+    **dict.fromkeys(("importing", "install_import_hook"), "difflang.api.importing"),
     "DifflangError": "difflang.base.diagnostics",
     **dict.fromkeys(
         (
@@ -47,7 +53,8 @@ _HOMES = {
 __all__ = [
     "ArgumentError", "AssertionFailure", "CheckError", "DTypeError", "DataError", "DifferentiationError",
     "DifflangError", "DifflangWarning", "Failure", "Function", "GradientMismatch", "IndexFailure", "Module",
-    "NonFiniteError", "ParseError", "ShapeError", "checked", "load", "loads",
+    "NonFiniteError", "ParseError", "ShapeError", "checked", "compile", "define", "importing", "install_import_hook",
+    "load", "loads",
 ]  # fmt: skip
 
 

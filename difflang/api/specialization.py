@@ -106,7 +106,20 @@ class Specialization:
         more = self.program.grows(self.loaded.checked.session, number, interpreted=interpreted)
         if more:
             self.rooms[self.type] = self.program.room
+            self.forget()
         return more
+
+    def keep_up(self) -> None:
+        """Another specialization may have needed more room: inside JAX nobody would find out."""
+        room = self.rooms.get(self.type, self.program.room)
+        if room != self.program.room:
+            self.program = Elastic(self.compiled, room)
+            self.forget()
+
+    def forget(self) -> None:
+        """The programs that JAX sees have the room they were made with."""
+        for name in ("whole", "within", "bare"):
+            vars(self).pop(name, None)
 
     def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """What the program takes."""
@@ -129,9 +142,7 @@ class Specialization:
         return self.loaded.next_key()
 
     def run(self, leaves: Sequence[Any], key: Any = None) -> Any:
-        room = self.rooms.get(self.type, self.program.room)
-        if room != self.program.room:  # another specialization needed more: inside JAX nobody would find out
-            self.program = Elastic(self.compiled, room)
+        self.keep_up()
         arrays = self.arrays(leaves, key)
         if trees.traced(arrays):
             return self.make(iter(self.inside(arrays)))
@@ -167,6 +178,7 @@ class Specialization:
 
     def run_checked(self, leaves: Sequence[Any], key: Any) -> tuple[list[Any], Any]:
         """The word of a failure, and the value."""
+        self.keep_up()
         arrays = self.arrays(leaves, key)
         found = apply(self.bare, [c(x) for c, x in zip(self.executable.converters, arrays, strict=True)])
         if not self.entry.fails:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import meant
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations
 from difflang.check.closures import (
     AscribedCode,
     BuiltinCode,
@@ -23,7 +22,7 @@ from difflang.check.closures import (
 )
 from difflang.check.reports import mistake, not_this_type
 from difflang.check.sums import joint
-from difflang.check.types import FnType, LangType, RecordType, VariantType, is_linear_type, show_type
+from difflang.check.types import FnType, LangType, RecordType, is_linear_type, show_type
 from difflang.elaborate.absent import beside_function, called_too_soon
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS, converted
@@ -32,11 +31,12 @@ from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, detached
 from difflang.elaborate.jumps import without_jumps
+from difflang.elaborate.making import construct, construct_variant
 from difflang.elaborate.mismatches import not_this_pattern
 from difflang.elaborate.names import bound_names, free_names
 from difflang.elaborate.qualified import module_of
 from difflang.elaborate.scope import Scope
-from difflang.elaborate.signatures import counted, held_to, matched_arguments
+from difflang.elaborate.signatures import counted
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -46,12 +46,10 @@ from difflang.elaborate.terms import (
     Sum,
     Term,
     Tuple,
-    Variant,
     Zip,
     rebuilt_record,
     type_of,
 )
-from difflang.elaborate.told import told
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
 
@@ -349,50 +347,3 @@ def bind_pattern(cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, 
         raise not_this_pattern(pattern, len(items) if items is not None else None, (span, f"this is {found}"))
     for item, part in zip(pattern.items, items, strict=True):
         bind_pattern(cx, item, part, span, mutable=mutable)
-
-
-def construct(cx: Context, code: RecordCode, args: Args) -> Walk[Term]:
-    """`P(x = 1.0, tag = "a")`: every field by name, or all by position in their order."""
-    decl, home = code.decl, code.module.records.get
-    annotations = Annotations(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
-    fields = yield given_fields(cx, args, decl.name, decl.name_span, decl.fields, annotations)
-    names, types = tuple(f.name for f in decl.fields), tuple(map(type_of, fields))
-    return Record(RecordType(decl, names, types, tuple(annotations.bound.get(g.name) for g in decl.generics)), fields)
-
-
-def construct_variant(cx: Context, code: VariantCode, args: Args) -> Walk[Term]:
-    """`Circle(r = 1.0)`, as a record is made."""
-    decl, variant, home = code.decl, code.decl.variants[code.index], code.module.records.get
-    annotations = Annotations(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
-    fields = yield given_fields(cx, args, variant.name, variant.span, variant.fields, annotations)
-    names, types = tuple(f.name for f in variant.fields), tuple(map(type_of, fields))
-    order = tuple(annotations.bound.get(g.name) for g in decl.generics)
-    return Variant(VariantType(decl, code.index, names, types, order, home=home), fields)
-
-
-def given_fields(
-    cx: Context, args: Args, what: str, declared: Span, fields: tuple[tree.Field, ...], annotations: Annotations
-) -> Walk[tuple[Term, ...]]:
-    """A value for each field, of its declared type; the names of the declaration are bound. Errors: DL0304, DL0319."""
-    from difflang.elaborate import linear
-
-    given = matched_arguments(cx, args, what, [f.name for f in fields], {}, declared)
-    found: list[Term] = []
-    for written in fields:
-        term, span = given[written.name]
-        if not annotations.match(written.type, type_of(term)):
-            raise field_mismatch(annotations, written, type_of(term), span)
-    for written in fields:
-        term, span = given[written.name]
-        if isinstance(written.type, tree.TypeFn):
-            term = held_to(written.type, term, span, annotations, written.name)
-            yield linear.prove_given(cx, [term])
-        found.append(told(annotations, written.type, term))
-    return tuple(found)
-
-
-def field_mismatch(annotations: Annotations, written: tree.Field, found: LangType, span: Span) -> DifflangError:
-    bound = ", ".join(f"{n} = {d}" for n, d in annotations.bound.items())
-    error = not_this_type(written.type, found, span, f"the field `{written.name}`")
-    (report,) = error.diagnostics
-    return DifflangError(replace(report, helps=(f"the other fields give {bound}",) if bound else report.helps))

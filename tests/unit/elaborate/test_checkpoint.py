@@ -96,6 +96,7 @@ def plain() -> dict[str, list[np.ndarray]]:
     return {name: gradient(of, name) for name in CALLS}
 
 
+@pytest.mark.as_users
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_strategy_changes_no_bit_of_a_gradient(strategy: str, plain: dict[str, list[np.ndarray]]) -> None:
     of = module(strategy)
@@ -104,6 +105,7 @@ def test_a_strategy_changes_no_bit_of_a_gradient(strategy: str, plain: dict[str,
             np.testing.assert_array_equal(got, want, err_msg=name)
 
 
+@pytest.mark.as_users
 def test_square_root_of_a_known_length(plain: dict[str, list[np.ndarray]]) -> None:
     text = SOURCE.replace("@STRATEGY\nfn", "@checkpoint(sqrt)\nfn").replace("@STRATEGY", "")
     of = difflang.loads(text, name="turning")

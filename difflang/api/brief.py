@@ -1,0 +1,62 @@
+"""One function from a text: `compile`, and `@define` for a text that stands in a Python file."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from difflang.api import Function, Module, loads
+from difflang.api.loaded import doorway
+from difflang.check.reports import mistake
+
+
+def compile(source: str, entry: str | None = None) -> Function:
+    """A function of a text: its only one, or `entry`.
+
+    Errors: ParseError, CheckError; ArgumentError where there is no such function, or several and none is named.
+    """
+    return function_of(loads(source), entry)
+
+
+def function_of(module: Module, entry: str | None) -> Function:
+    functions = [name for name in module if isinstance(module[name], Function)]
+    if entry is None and len(functions) == 1:
+        (entry,) = functions
+    with doorway():
+        if entry not in functions:
+            has = f"it has {', '.join(functions)}" if functions else "it has none"
+            message = f"there is no function `{entry}` in this text" if entry else "which function is meant is not said"
+            raise mistake("DL1207", message, help=has)
+    found = module[entry]
+    assert isinstance(found, Function)
+    return found
+
+
+def define(function: Callable[..., Any]) -> Function:
+    """A decorator: the function of the same name in the docstring, which is a program. Reports point into the .py file.
+
+    The Python function itself is never called; its parameters are for readers and editors.
+
+    Errors: those of `compile`.
+    """
+    text = function.__doc__ or ""
+    return function_of(loads(*placed(function, text)), function.__name__)
+
+
+def placed(function: Callable[..., Any], text: str) -> tuple[str, str, tuple[str, int] | None]:
+    """A docstring, indented as it stands in its file; the function's name; the file, and the line where it begins."""
+    name = function.__qualname__
+    try:
+        lines, first = inspect.getsourcelines(function)
+        indent = len(lines[0]) - len(lines[0].lstrip())
+        (parsed,) = ast.parse("".join(line[indent:] for line in lines)).body
+    except (OSError, TypeError, ValueError, SyntaxError):  # typed in a session, or made by a program
+        return text, name, None
+    assert isinstance(parsed, (ast.FunctionDef, ast.AsyncFunctionDef))
+    statement = parsed.body[0]
+    assert isinstance(statement, ast.Expr)
+    column = indent + statement.col_offset + len('"""')
+    file = inspect.getsourcefile(function) or "<string>"
+    return " " * column + text, name, (file, first + statement.lineno - 1)

@@ -1,0 +1,69 @@
+"""`import model` finds `model.dfl`, where that is asked for."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from difflang.api import load
+
+
+class DifflangLoader(Loader):
+    """Fills a Python module with the functions and records of a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Read the file, again where it is reloaded. Errors: ParseError and CheckError, which are SyntaxErrors."""
+        found = load(self.path)
+        vars(module).update(__getattr__=found.__getattr__, __dir__=found.__dir__, __difflang__=found)
+
+
+class DifflangFinder(MetaPathFinder):
+    """Finds `name.dfl` where Python looks for `name.py`. It is asked last, so what Python finds itself comes first."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        file = f"{fullname.rpartition('.')[2]}.dfl"
+        for folder in sys.path if path is None else path:
+            place = Path(folder or ".") / file
+            if place.is_file():
+                return spec_from_file_location(fullname, place, loader=DifflangLoader(place))
+        return None
+
+
+FINDER = DifflangFinder()
+LOCK = threading.Lock()
+
+
+def install_import_hook() -> None:
+    """From now on `import model` finds `model.dfl` beside the Python modules, in packages too.
+
+    The module has the functions, records and imports of the file as attributes, as what `load` gives has;
+    `importlib.reload` reads it again. A Python module of the same name comes first.
+    """
+    with LOCK:
+        if FINDER not in sys.meta_path:
+            sys.meta_path.append(FINDER)
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """`with difflang.importing(): import model`: the same, for these imports only."""
+    there = FINDER in sys.meta_path
+    install_import_hook()
+    try:
+        yield
+    finally:
+        with LOCK:
+            if not there and FINDER in sys.meta_path:
+                sys.meta_path.remove(FINDER)
