@@ -93,7 +93,8 @@ MISTAKES = (
     # ---- Operators
     Mistake("DL0109", "x = a && b", "at", "`&&` is written `and`", "", (("AND",),), writes="and"),
     Mistake("DL0109", "x = a || b", "at", "`||` is written `or`", "", (("OR",),), writes="or"),
-    Mistake("DL0109", "x = !a", "at operand", "`!` is written `not`", "", (("NOT",), DROP), r"!(?!=)", writes="not "),
+    Mistake("DL0109", "x = !a", "at operand", "`!` is written `not`", "", (("NOT",), DROP), r"!(?!=)",
+            writes=((r"!(?![^\n&|{}]*[<>=])", "not "),)),  # `not` takes in a comparison, `!` does not
     Mistake("DL0109", "x = a ** b", "before at", "`**` is written `^`", "", (DROP,), r"\*", writes="^", both=True),
     Mistake("DL0109", "x = a === b", "before at", "`===` is written `==`", "", (DROP,), "=", writes="==", both=True),
     Mistake("DL0109", "x = a <> b", "before at", "`<>` is written `!=`", "", (DROP,), ">", writes="!=", both=True),
@@ -204,7 +205,7 @@ MISTAKES = (
             "write `[for x in xs => x^2]`", (("GIVES",),), r"(?=\{)", only_if_mended=True),
     Mistake("DL0114", "for x in 0..3: y = 1", "opener at", _COLON, _BLOCK),
     Mistake("DL0127", "x = a[1:3]", "opener at", "a range of indices is written `a[1..3]`", "", (("RANGE",),),
-            writes=((r":([^\],:\n]*):", r"..\1 by "), (r":", ".."))),
+            writes=((r":([^\],:\n]*):", r"..\1 by "), (r":(?![^\],\n]*:)", ".."))),
     Mistake("DL0127", "x = a[1::2]", "opener at", "a range of indices is written `a[1.. by 2]`", "",
             (("RANGE", "_BY"),), writes=".. by "),
     Mistake("DL0101", "match x { A -> 1 }", "at", "a case is written `pattern => value`", "", (("GIVES",),),

@@ -106,6 +106,8 @@ UNSURE = (
     "fn f(x: vector) -> f32 = 1.0\n",  # of which axes?
     "print([1; 2])\n",
     "let x = 2x\n",
+    "print(!true < false)\n",  # `not` takes in the comparison
+    "let a = [1.0, 2.0]\nprint(a[1:0:-1])\n",
     "let x = r\"a\"\n",
 )  # fmt: skip
 
