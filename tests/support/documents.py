@@ -15,6 +15,7 @@ import io
 import runpy
 import shlex
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -138,10 +139,13 @@ def run_program(text: str, name: str = "example.dfl", engine: str = "xla", folde
     return shown.getvalue()
 
 
-def run_python(block: Block, folder: Path) -> str:
-    """What a Python block prints."""
-    earlier = python_output(block.before, folder) if block.before else ""
-    return python_output(block.before + block.text, folder).removeprefix(earlier).rstrip("\n")
+NEXT = "---- the next block"
+
+
+def run_chain(texts: Sequence[str], folder: Path) -> list[str]:
+    """What each of some Python blocks prints, each of which goes on from the one before: all in one run."""
+    whole = f"print({NEXT!r})\n".join(texts)
+    return [shown.rstrip("\n") for shown in python_output(whole, folder).split(f"{NEXT}\n")]
 
 
 def python_output(text: str, folder: Path) -> str:
@@ -183,7 +187,9 @@ def accepted(path: Path) -> str:
         end = lines.index("```", block.below)
         with tempfile.TemporaryDirectory() as folder:
             place = write_files([b for b in found if b.line < block.line], Path(folder))
-            shown = run_dfl(block, place) if block.language == "dfl" else run_python(block, place)
+            shown = (
+                run_dfl(block, place) if block.language == "dfl" else run_chain([block.before, block.text], place)[1]
+            )
         if not same_text(block.expected, shown):
             lines[block.below : end] = shown.split("\n")
     return "\n".join(lines)
