@@ -140,7 +140,7 @@ class Written:
     def parts(self, speller: Speller, type: LangType, text: str) -> list[str]:
         """What the arrays in an argument are called."""
         if isinstance(type, TupleType):
-            names = [speller.names.fresh(f"{text.replace('.', '_')}_{i + 1}") for i in range(len(type.items))]
+            names = [speller.names.fresh(f"{text.replace('.', '_')}_{i}") for i in range(len(type.items))]
             if names:
                 speller.say(f"let ({', '.join(names)}) = {text}")
             return [p for t, n in zip(type.items, names, strict=True) for p in self.parts(speller, t, n)]
