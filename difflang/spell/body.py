@@ -95,7 +95,6 @@ class Speller:
 
     def graph(self, graph: Graph) -> None:
         """Write all statements of a graph whose params are known. What is used once may be left in `env`."""
-        from difflang.spell.loops import numbered
         from difflang.spell.table import spelling
 
         self.last, self.results = graph.eqns[-1] if graph.eqns else None, graph.results
@@ -193,3 +192,19 @@ def uses_in(graph: Graph) -> Counter[Value]:
 def joined(parts: Sequence[str]) -> str:
     """One text alone, several as a tuple."""
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def numbered(graph: Graph) -> set[Value]:
+    """The numbers of steps that are read by more than loops which go through what was kept in them."""
+    found = set(graph.results)
+    for eqn in graph.eqns:
+        found.update(eqn.operands[1:] if goes_through(eqn) else eqn.operands)
+    return found
+
+
+def goes_through(eqn: Eqn) -> bool:
+    """Whether an equation is a loop that reads something at each step, and not the number of that step."""
+    if eqn.op.name != "loop":
+        return False
+    step, xs = eqn.regions[0], eqn.operands[1 + eqn.attrs["consts"] + eqn.attrs["carry"] :]
+    return bool(xs) and all(isinstance(x.type, History) for x in xs) and not uses_in(step)[step.params[0]]

@@ -320,22 +320,6 @@ def counts(at: Loop) -> bool:
     return at.eqn.results[0] in at.speller.numbered
 
 
-def numbered(graph: Graph) -> set[Value]:
-    """The numbers of steps that are read by more than loops which go through what was kept in them."""
-    found = set(graph.results)
-    for eqn in graph.eqns:
-        found.update(eqn.operands[1:] if goes_through(eqn) else eqn.operands)
-    return found
-
-
-def goes_through(eqn: Eqn) -> bool:
-    """Whether an equation is a loop that reads something at each step, and not the number of that step."""
-    if eqn.op.name != "loop":
-        return False
-    step, xs = eqn.regions[0], eqn.operands[1 + eqn.attrs["consts"] + eqn.attrs["carry"] :]
-    return bool(xs) and all(isinstance(x.type, History) for x in xs) and not uses_in(step)[step.params[0]]
-
-
 def carried_out(at: Loop, variables: Sequence[str]) -> list[Spelled]:
     return [name(v, array(r)) for v, r in zip(variables, at.eqn.results[1:], strict=False)]
 
