@@ -23,6 +23,8 @@ DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
 LENGTH = 1000  # so is a graph of this many equations
 SEGMENT = 100  # what a segment holds: this many equations that are on no long chain
 LINK = 10  # what one on a long chain counts for: compile time is flat from 4 to 12, run time grows with the chain
+MANY = 10_000  # equations of a graph: from here on XLA's passes take longer over the calls than over what is called
+MANY_LINK = 5  # what a link counts for there: a quarter less to compile, a few hundredths of a millisecond more to run
 LARGE_LINK = 25  # the same for large arrays, where evaluating again costs more than writing a value out
 LARGE = 1 << 15  # elements
 SHORT = 16  # an attribute longer than this is data, not worth having twice
@@ -101,10 +103,11 @@ class Chains:
         return found
 
     def cut(self, graph: Graph) -> tuple[Step, ...]:
-        cutter, long, everywhere = Cutter(graph), self.long(graph), len(graph.eqns) > LENGTH
+        cutter, long = Cutter(graph), self.long(graph)
+        everywhere, many = len(graph.eqns) > LENGTH, len(graph.eqns) > MANY
         for eqn in graph.eqns:
             if eqn in long:
-                cutter.gather(eqn, self.weight(eqn) * link(eqn))
+                cutter.gather(eqn, self.weight(eqn) * link(eqn, many))
             elif eqn.operands and not lonely(eqn) and (everywhere if barrier(eqn) else cutter.waits_for(eqn)):
                 cutter.gather(eqn, 1)
             else:
@@ -169,8 +172,10 @@ def lonely(eqn: Eqn) -> bool:
     return eqn.effectful or (bool(eqn.regions) and eqn.op.barrier)
 
 
-def link(eqn: Eqn) -> int:
-    return LARGE_LINK if any(large(r.type) for r in eqn.results) else LINK
+def link(eqn: Eqn, many: bool) -> int:
+    if any(large(r.type) for r in eqn.results):
+        return LARGE_LINK
+    return MANY_LINK if many else LINK
 
 
 def large(type: Type) -> bool:

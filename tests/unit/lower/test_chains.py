@@ -13,7 +13,7 @@ from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import F64, I32, Tensor
-from difflang.lower.chains import DEPTH, LARGE, LARGE_LINK, LENGTH, LINK, SEGMENT, Chains, Segment
+from difflang.lower.chains import DEPTH, LARGE, LARGE_LINK, LENGTH, LINK, MANY, MANY_LINK, SEGMENT, Chains, Segment
 from difflang.lower.regions import census
 from difflang.runtime.compile import compile
 
@@ -46,6 +46,10 @@ def test_a_long_chain_is_cut_whole() -> None:
 
 def test_segments_of_large_arrays_are_shorter() -> None:
     assert {len(s.eqns) for s in segments(chain(60, Tensor(F64, (LARGE,))))} == {SEGMENT // LARGE_LINK}
+
+
+def test_the_segments_of_very_long_chains_are_longer() -> None:
+    assert {len(s.eqns) for s in segments(chain(MANY + SEGMENT // MANY_LINK))} == {SEGMENT // MANY_LINK}
 
 
 def test_many_short_chains_side_by_side_are_left_alone() -> None:
