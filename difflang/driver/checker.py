@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Generator, Hashable, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.check.annotations import Annotations
@@ -36,6 +36,9 @@ from difflang.ir.dims import Dim
 from difflang.ir.types import BOOL, I32, Tensor
 from difflang.syntax import tree
 
+if TYPE_CHECKING:
+    from difflang.driver.imports import File
+
 UNKNOWN = HostValue(TupleType(()), None)  # of what is wrong: whoever needs it says nothing more
 
 
@@ -52,6 +55,14 @@ class Checker(Host):
         super().__init__(session, module, hosts)
         self.known: dict[Hashable, HostValue] = {}  # what calls give, by the function and the types
         self.assumed: set[tree.Fn] = set()  # the functions of which a recursive call was taken to give nothing
+
+    def imported(self, file: File) -> None:
+        """A file that another one needs. What the library declares was checked before it was shipped."""
+        if not file.library:
+            self.check(file.imported)
+            return
+        for item in file.imported:
+            self.statement(item)
 
     def check(self, items: tuple[tree.Item, ...], *, shown: bool = False) -> HostValue:
         """Every item in the order of the file: a function may use the top-level names above it.

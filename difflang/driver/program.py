@@ -63,7 +63,7 @@ def check(
         *imported, file = program_of(source, path, Search(folder, paths), session, default_float)
         hosts: dict[Module, Host] = {}
         for each in imported:
-            Checker(session, each.module, hosts).check(each.imported)
+            Checker(session, each.module, hosts).imported(each)
         checker = Checker(session, file.module, hosts)
         checker.check(file.items)
         found = examples_in(source, file.items) if examples else ()

@@ -186,7 +186,7 @@ class Interactive:
         first = replace_items(self.file, tuple(imports))
         *new, _ = follow(first, self.search, session, None, self.files)
         for file in new:
-            Checker(session, file.module, self.checkers).check(file.imported)
+            Checker(session, file.module, self.checkers).imported(file)
         for file in new:
             file.module.host.clear()
         capture(tuple(new), self.runner)

@@ -14,13 +14,16 @@ from click.testing import CliRunner, Result
 
 import difflang
 from difflang.base.source import Source
+from difflang.check.modules import Module
 from difflang.cli import main
-from difflang.driver import program
+from difflang.driver import checker, program
 from difflang.driver.checker import Checker
 from difflang.driver.rulecheck import compare
 from difflang.driver.values import HostValue
+from difflang.elaborate.context import Session
 from difflang.ir.op import OPS
 from difflang.ir.types import DTYPES, Tensor
+from difflang.syntax import tree
 
 Files = Callable[..., Path]
 
@@ -444,6 +447,22 @@ def test_whoever_imports_the_library_does_not_check_its_tests(files: Files, monk
     assert seen == ["test of m", "test of main"]
 
 
+def test_whoever_imports_the_library_does_not_check_its_functions(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    one = checker.check_definition
+
+    def spied(module: Module, decl: tree.Fn, session: Session) -> None:
+        seen.append(f"{decl.name} of {module.name}")
+        one(module, decl, session)
+
+    monkeypatch.setattr(checker, "check_definition", spied)
+    path = files(main='import ode (dopri5)\nimport "m.dfl" as m (f)\n', m="pub fn f() = 1.0\n")
+    assert command("check", path).exit_code == 0
+    assert seen == ["f of m"]
+
+
 # ---- Doors
 
 
@@ -472,8 +491,9 @@ def test_checking_imports_needs_no_jax(files: Files) -> None:
     script = """
 import sys
 from difflang.base.source import Source
+from difflang.check.modules import Module
 from difflang.cli import main
-from difflang.driver import program
+from difflang.driver import checker, program
 from difflang.driver.checker import Checker
 from difflang.driver.rulecheck import compare
 from difflang.driver.values import HostValue
