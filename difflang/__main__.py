@@ -1,5 +1,23 @@
-"""`python -m difflang`."""
+"""`difflang` and `python -m difflang`: a process of its own, which can be stopped at any moment."""
 
-from difflang.cli import main
+import sys
 
-main()
+from difflang.base.stopping import Stopped, end_on_signals, leave
+
+
+def main() -> None:
+    """Run the command that the process was started with, and end the process with its exit code."""
+    end_on_signals()
+    try:
+        from difflang.cli import main as command
+
+        command()
+    except Stopped as stopped:
+        sys.stderr.write(f"{stopped.said}\n")
+        sys.exit(stopped.code)
+    finally:
+        leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -237,69 +234,6 @@ def test_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("difflang.driver.program.check", interrupted)
     assert call("run", program(tmp_path, "let x = 1")).exit_code == 130
-
-
-@contextmanager
-def begun(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A program that runs, with the signals of a terminal whatever the tests were started under; ended in any case."""
-    command = [sys.executable, "-c", RUN_FROM_A_TERMINAL, "run", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        try:
-            yield running
-        finally:
-            running.kill()
-
-
-RUN_FROM_A_TERMINAL = (
-    "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\nfrom difflang.cli import main\nmain()"
-)
-
-
-@pytest.mark.slow
-def test_control_c_ends_a_loop_of_the_host(tmp_path: Path) -> None:
-    path = program(tmp_path, 'print("begun")\nvar x = 0\nwhile x >= 0 { x = 1 - x }')
-    with begun(path) as running:
-        assert running.stdout is not None and running.stderr is not None
-        assert running.stdout.readline() == "begun\n"
-        running.send_signal(signal.SIGINT)
-        assert running.wait(20) == 130
-        assert "Traceback" not in running.stderr.read()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="a console of Windows ends a process by Ctrl-Break")
-def test_control_c_ends_a_loop_that_is_compiled(tmp_path: Path) -> None:
-    """XLA does not hear it: the process is ended for it."""
-    loop = "fn f(x: f64) -> f64 {\n  var s = x\n  while s > 0.0 { s += 1.0 }\n  s\n}"
-    path = program(tmp_path, f'{loop}\nprint(f(0.0))\nprint("begun")\nprint(f(1.0))')
-    with begun(path) as running:
-        assert running.stdout is not None and running.stderr is not None
-        assert [running.stdout.readline(), running.stdout.readline()] == ["0.0\n", "begun\n"]
-        time.sleep(0.2)  # it is compiled: now it runs
-        running.send_signal(signal.SIGINT)
-        assert running.wait(5) == 130
-        assert running.stderr.read() == "interrupted\n"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such timer")
-@pytest.mark.parametrize("engine", ["xla", "interpret"])
-def test_a_limit_of_time(tmp_path: Path, engine: str) -> None:
-    path = program(tmp_path, "fn f(x: f64) -> f64 {\n  var s = x\n  while s > 0.0 { s += 1.0 }\n  s\n}\nprint(f(1.0))")
-    command = [sys.executable, "-m", "difflang", "run", "--engine", engine, "--timeout", "2", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (124, "stopped: not done after 2 s, as --timeout says\n")
-
-
-@pytest.mark.slow
-def test_nobody_reads_what_is_printed(tmp_path: Path) -> None:
-    path = program(tmp_path, "for i in 0..100000 { print(i) }")
-    with begun(path) as running:
-        assert running.stdout is not None and running.stderr is not None
-        assert running.stdout.readline() == "0\n"
-        running.stdout.close()
-        running.wait(60)
-        assert running.stderr.read() == ""
 
 
 @pytest.mark.slow

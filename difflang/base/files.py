@@ -9,6 +9,7 @@ from pathlib import Path
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
+from difflang.base.stopping import HALF_WRITTEN
 
 MOST_BYTES = 64 * 2**20
 
@@ -66,6 +67,7 @@ def replace(path: Path, data: bytes) -> None:
     """
     path = path.resolve()  # a link goes on leading to its file
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    HALF_WRITTEN.add(str(beside))
     try:
         with beside.open("xb") as file:
             file.write(data)
@@ -76,3 +78,4 @@ def replace(path: Path, data: bytes) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+        HALF_WRITTEN.discard(str(beside))

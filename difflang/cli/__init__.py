@@ -15,6 +15,7 @@ import click
 from difflang.base.backend import prepare_back_end
 from difflang.base.codes import all_nearest
 from difflang.base.crash import crashed
+from difflang.base.stopping import INTERRUPTED, Stopped, end_after
 from difflang.cli.checking import check
 from difflang.cli.checkup import doctor
 from difflang.cli.deriving import derive
@@ -40,7 +41,6 @@ from difflang.cli.shared import (
     search_path,
     source_of,
 )
-from difflang.cli.stopping import INTERRUPTED, Stopped, end_after, end_on_signals
 from difflang.cli.testing import bench, test
 from difflang.cli.tracing import trace
 
@@ -50,11 +50,6 @@ STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "sta
 
 class Commands(click.Group):
     """Proposes the nearest command, and turns a fault of ours into a report, a paragraph and exit code 70."""
-
-    def main(self, args: Any = None, *rest: Any, **options: Any) -> Any:
-        if args is None:  # a process of its own
-            end_on_signals()
-        return super().main(args, *rest, **options)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from difflang.base.stopping import leave_interrupts
 from difflang.cli.shared import ENGINES, FLOATS, full_traceback, no_cache, search_path
-from difflang.cli.stopping import leave_interrupts
 
 
 @click.command()
