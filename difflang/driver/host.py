@@ -152,12 +152,15 @@ class Host(Bindings):
 
         def body(cx: Context) -> Walk[list[Term]]:
             yield walk(cx, decl)
+            if decl.name == "_":
+                return []
             term = cx.scope.names[decl.name].term
             assert not isinstance(term, int)
             return [term]  # type: ignore[list-item]
 
-        (value,), _ = self.unit(decl, body)
-        self.bind(tree.NamePattern(decl.name_span, decl.name), value, False, decl.name_span)
+        values, _ = self.unit(decl, body)
+        for value in values:
+            self.bind(tree.NamePattern(decl.name_span, decl.name), value, False, decl.name_span)
 
     @contextmanager
     def nested(self, span: Span) -> Generator[None, None, None]:

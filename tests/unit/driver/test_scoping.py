@@ -42,6 +42,14 @@ print(area(1.0), pi)
 """,
         ["3.1415927 3.0"],
     ),
+    "a function of a block that is called nothing": (
+        """for i in 0..1 {
+  fn _(x: f32) -> f32 = x
+  print(i)
+}
+""",
+        ["0"],
+    ),
     "a lambda has what stood around it when it was made": (
         """let k = 2.0
 let f = |x: f32| k * x
