@@ -184,7 +184,7 @@ MISTAKES = (
             'write `test "name" { ... }`', writes=((r"\w+", r'"\g<0>"'),)),
     Mistake("DL0101", "bench a { x }", "word at wrapped", "the name of a benchmark is a string",
             'write `bench "name" { ... }`', writes=((r"\w+", r'"\g<0>"'),)),
-    Mistake("DL0130", "x = 1\nfloat f64", "word at", "`float` stands on a file's first line only", "", (("_NL",),),
+    Mistake("DL0130", "x = 1\nfloat f64", "word at", "`float` stands on a file's first line only, with f64, f32, f16 or bf16", "", (("_NL",),),
             r"(?=\w)"),
     Mistake("DL0101", "import a.b", "opener at", "a module is one name, or a path in quotes",
             'write `import "./a/b.dfl" as b`'),

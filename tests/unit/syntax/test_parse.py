@@ -262,3 +262,10 @@ def test_parsing_needs_neither_lark_nor_jax() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("text", ["float f64at f64", "float f65", "float i32"])
+def test_a_default_float_is_a_float_type(text: str) -> None:
+    parsed = parse(Source("test", f"{text}\nlet x = 1.0\n"))
+    assert parsed.diagnostics[0].code == "DL0130"
+    assert parsed.module.default_float == "f32"
