@@ -144,16 +144,15 @@ class Build(Expressions):
     def var(self, span: Span, pattern: tree.Pattern, type: tree.TypeExpr | None, value: tree.Expr) -> tree.Var:
         return tree.Var(span, pattern, type, value)
 
-    def assign(self, span: Span, target: tree.Expr, value: tree.Expr) -> tree.Assign:
-        self.assignable(target, tuples=True)
-        return tree.Assign(span, target, value)
+    def assign(self, span: Span, target: tree.Expr, value: tree.Expr) -> tree.Assign | None:
+        return tree.Assign(span, target, value) if self.assignable(target, tuples=True) else None
 
-    def update(self, span: Span, target: tree.Expr, op: Token, value: tree.Expr) -> tree.Update:
-        self.assignable(target, tuples=False)
-        return tree.Update(span, target, op.text[:-1], value, self.span(op))
+    def update(self, span: Span, target: tree.Expr, op: Token, value: tree.Expr) -> tree.Update | None:
+        places = self.assignable(target, tuples=False)
+        return tree.Update(span, target, op.text[:-1], value, self.span(op)) if places else None
 
-    def assignable(self, target: tree.Expr, tuples: bool) -> None:
-        """Report a target that is no place: a name, fields and indices of it, or a tuple of such."""
+    def assignable(self, target: tree.Expr, tuples: bool) -> bool:
+        """Whether a target is a place: a name, fields and indices of it, or a tuple of such. If not, it is reported."""
         todo = [target]
         while todo:
             part = todo.pop()
@@ -165,7 +164,8 @@ class Build(Expressions):
             if not isinstance(part, tree.Name):
                 help = "the left side is a name, a field `r.x`, an index `a[i]`, or a tuple of these"
                 self.report("DL0112", "this cannot be assigned to", part.span, "not a place", help)
-                return
+                return False
+        return True
 
     def for_(self, span: Span, pattern: tree.Pattern, iterable: tree.Expr, body: tree.Block) -> tree.For:
         return tree.For(span, pattern, iterable, body, ())

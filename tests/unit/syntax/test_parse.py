@@ -269,3 +269,10 @@ def test_a_default_float_is_a_float_type(text: str) -> None:
     parsed = parse(Source("test", f"{text}\nlet x = 1.0\n"))
     assert parsed.diagnostics[0].code == "DL0130"
     assert parsed.module.default_float == "f32"
+
+
+@pytest.mark.parametrize("text", ["f(x) = 1.0", "print(x) += 1.0", "(a, f(x)) = (1.0, 2.0)"])
+def test_what_is_no_place_is_left_out(text: str) -> None:
+    parsed = parse(Source("test", text))
+    assert [d.code for d in parsed.diagnostics] == ["DL0112"]
+    assert parsed.module.items == ()
