@@ -26,7 +26,7 @@ class Case:
     `wrt` is the name of the first parameter: the twins are differentiated in their first argument, not at all where it
     is empty. Of a function that
     gives an array, the gradient is that of its sum of squares, which the program calls `loss`. `target` is the ratio to
-    be met where it is not the table's usual one.
+    be met where it is not the table's usual one. What is not `on_device` is given as it is, call by call.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Case:
     twins: dict[str, Twin]
     loss: str = ""
     target: float | None = None
+    on_device: bool = True
 
     def differentiated(self, twin: Twin) -> Twin:
         """The gradient of a twin."""

@@ -39,6 +39,7 @@ import numpy as np  # noqa: E402
 import budget  # noqa: E402
 import counted  # noqa: E402
 import memory  # noqa: E402
+from calls import CALLS  # noqa: E402
 from cases import CASES, Case, Twin  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
 from notation import CHECKS, NOTATION  # noqa: E402
@@ -58,6 +59,8 @@ class Table:
     cases: dict[str, Callable[[], Case]]
     what: tuple[str, ...]
     x64: bool
+    rounds: int = 40
+    block: float = 0.005  # seconds of one measurement
 
 
 TABLES = {
@@ -65,6 +68,7 @@ TABLES = {
     "gradients": Table(GRADIENTS, ("gradient", "front end"), x64=True),
     "notation": Table(NOTATION, ("value", "gradient"), x64=True),
     "checks": Table(CHECKS, ("value",), x64=True),
+    "calls": Table(CALLS, ("value", "gradient"), x64=False, rounds=400, block=0.0005),
 }
 
 
@@ -184,7 +188,7 @@ def normalized(hlo: str) -> str:
 
 def steady(case: Case, what: str, args: argparse.Namespace) -> Result:
     """The compiled function, called again and again on arrays that are on the device."""
-    arrays = jax.device_put(case.arguments)
+    arrays = jax.device_put(case.arguments) if case.on_device else case.arguments
     through: Callable[[Twin], Twin] = (lambda f: f) if what == "value" else case.differentiated
 
     def jitted(name: str) -> Run:
@@ -279,20 +283,33 @@ def first_call(case: Case, args: argparse.Namespace) -> Result:
 def machine() -> dict[str, Any]:
     versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"python": platform.python_version(), "device": str(jax.devices()[0]), "cores": cores, **versions}
+    return {
+        "python": platform.python_version(),
+        "device": str(jax.devices()[0]),
+        "cores": cores,
+        "load": load(),
+        **versions,
+    }
+
+
+def load() -> str:
+    """How many programs wanted a core, in the last one, five and fifteen minutes."""
+    return ", ".join(f"{x:.1f}" for x in os.getloadavg()) if hasattr(os, "getloadavg") else "unknown"
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="all of the table if none is named")
     parser.add_argument("--table", choices=(*TABLES, "memory", "budget"), default="kernels")
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--block", type=float, default=0.005, help="seconds of one measurement")
+    parser.add_argument("--rounds", type=int, help="how often each is measured")
+    parser.add_argument("--block", type=float, help="seconds of one measurement")
     parser.add_argument("--first-calls", type=int, default=5, help="fresh processes for each way; 0 leaves it out")
     parser.add_argument("--twins-only", action="store_true", help="the twins among themselves")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--first-call-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    usual = TABLES.get(args.table, TABLES["kernels"])
+    args.rounds, args.block = args.rounds or usual.rounds, args.block or usual.block
     memories = (*memory.ROWS, "adaptive", *counted.COUNTED, "schedule")
     others = {"memory": memories, "budget": tuple(budget.PROGRAMS)}
     known = others[args.table] if args.table in others else TABLES[args.table].cases
@@ -335,6 +352,7 @@ def main() -> int:
         results += [measured(case, what, args) for what in chosen.what if wanted(case, what, args)]
     print(table([HEADER, *(r.row() for r in results)]))
     print(means(results))
+    print(f"load of the machine: {load()}")
     if args.json:
         records = [asdict(r) | {"verdict": r.verdict} for r in results]
         args.json.write_text(json.dumps({"machine": machine(), "results": records}, indent=1) + "\n")

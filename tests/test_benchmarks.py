@@ -20,6 +20,7 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
 import memory  # noqa: E402
+from calls import CALLS  # noqa: E402
 from cases import Case  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
 from notation import NOTATION  # noqa: E402
@@ -123,6 +124,17 @@ def test_index_notation_computes_what_its_twins_do(name: str) -> None:
         if case.wrt:
             gradient = jax.jit(case.differentiated(next(iter(case.twins.values()))))(*case.arguments)
             np.testing.assert_allclose(m.loss.grad(case.wrt)(*case.arguments), gradient, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if not name.startswith("million")])
+def test_calls_compute_what_their_twins_do(name: str) -> None:
+    case = CALLS[name]()
+    m = difflang.loads(case.source, name="calls")
+    twin = case.twins["plain"]
+    np.testing.assert_allclose(m[case.entry](*case.arguments), twin(*case.arguments), rtol=1e-6)
+    gradient = jax.tree.leaves(jax.grad(twin)(*case.arguments))
+    for a, b in zip(jax.tree.leaves(m[case.entry].grad(case.wrt)(*case.arguments)), gradient, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
 # ---- memory of long loops

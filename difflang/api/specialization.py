@@ -150,6 +150,12 @@ class Specialization:
         results = self.over_devices(arrays) if trees.over_devices(arrays) else self.executable(*arrays)
         return self.value(results, arrays, met)
 
+    def of_host(self, leaves: Sequence[Any]) -> Any:
+        """The same where the leaves are numbers and NumPy arrays, and all that the program takes."""
+        met, executable = self.voice.met, self.program.made.executable
+        arrays = [convert(x) for convert, x in zip(executable.converters, leaves, strict=True)]
+        return self.value(executable.on_arrays(arrays), arrays, met)
+
     def inside(self, arrays: Sequence[Any]) -> list[Any]:
         """The results as a part of a program of JAX, whose transformations go by our rules."""
         converted = [c(x) for c, x in zip(self.executable.converters, arrays, strict=True)]
@@ -270,12 +276,13 @@ class Table:
     program compares the types of arrays itself, faster than anything written here.
     """
 
-    __slots__ = ("concrete", "found", "known", "last")
+    __slots__ = ("concrete", "found", "hosted", "known", "last")
 
     def __init__(self) -> None:
         self.found: dict[Any, Specialization] = {}
         self.last: dict[Any, Specialization] = {}  # by structure
         self.known: dict[Any, Specialization] = {}  # by structure and types
+        self.hosted = set[Any]()  # those keys of Python numbers and NumPy arrays only, before which nothing stands
         self.concrete: frozenset[type] = frozenset()  # the class of JAX's concrete arrays
 
     def call(self, args: tuple[Any, ...]) -> Any:
@@ -297,11 +304,12 @@ class Table:
                 pass
             else:
                 return last.value(results, leaves, met)
-        known = self.known.get(trees.quick(leaves, structure))
+        key = trees.quick(leaves, structure)
+        known = self.known.get(key)
         if known is None:
             return UNKNOWN
         self.last[structure] = known
-        return known.run(leaves)
+        return known.of_host(leaves) if key in self.hosted else known.run(leaves)
 
     def learn(self, found: Specialization, args: tuple[Any, ...]) -> None:
         """Let the next call with such arguments take a short way."""
@@ -311,6 +319,8 @@ class Table:
         quick = trees.quick(leaves, structure)
         if quick is not None and not trees.traced(leaves):
             self.known[quick] = self.last[structure] = found
+            if found.direct and trees.from_host(leaves):
+                self.hosted.add(quick)
 
 
 def to_stdout(text: str) -> None:

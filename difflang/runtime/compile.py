@@ -42,7 +42,7 @@ class Executable:
     the program says: all of it, by the time that a call outside of traces is over.
     """
 
-    __slots__ = ("compiled", "converters", "device", "graph", "in_order", "lock", "made", "plain", "says")
+    __slots__ = ("compiled", "converters", "device", "graph", "in_order", "lock", "made", "plain", "says", "wide")
 
     def __init__(
         self, graph: Graph, device: Device | None = None, says: Says = nobody, *, in_order: bool = False
@@ -52,6 +52,7 @@ class Executable:
         self.says = says
         self.device = device
         self.converters = tuple([converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)])
+        self.wide = any([numpy_dtype(p.type.dtype).itemsize > 4 for p in graph.params if isinstance(p.type, Tensor)])
         self.compiled: Callable[..., list[Array]] | None = None
         self.made: Any = None  # what XLA made, which `compiled` calls
         self.lock = threading.Lock()
@@ -77,7 +78,13 @@ class Executable:
                 return self.inline(arrays)
         if self.device is not None:
             arrays = [jax.device_put(x, self.device) if isinstance(x, jax.Array) else x for x in arrays]
+        return self.on_arrays(arrays)
+
+    def on_arrays(self, arrays: Sequence[Any]) -> list[Array]:
+        """The results for NumPy and JAX arrays of the types that are due."""
         compiled = self.compiled or self.build()
+        if not self.wide:  # JAX takes nothing here for narrower than it is
+            return compiled(*arrays)
         with jax.enable_x64(True):
             return compiled(*arrays)
 

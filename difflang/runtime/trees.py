@@ -80,6 +80,11 @@ def traced(leaves: Sequence[Any]) -> bool:
     return any(isinstance(x, Tracer) for x in leaves)
 
 
+def from_host(leaves: Sequence[Any]) -> bool:
+    """Whether none of these is in JAX."""
+    return not any(isinstance(x, jax.Array) for x in leaves)
+
+
 def over_devices(leaves: Sequence[Any]) -> bool:
     """Whether any of these lies on several devices."""
     return any(isinstance(x, jax.Array) and len(x.sharding.device_set) > 1 for x in leaves)

@@ -15,6 +15,7 @@ import difflang
 SOURCE = """
 record P[n] { a: f32[n], b: f32 }
 fn f(x: f32[n], i: i32) -> f32 = x[i] * f32(n)
+fn h(x: f32, y: f64) -> f64 = f64(x) + y
 fn g(p: P[n]) -> f32 = sum(p.a) * p.b
 """
 MODULE = difflang.loads(SOURCE, name="short")
@@ -59,3 +60,30 @@ def test_records_of_several_kinds() -> None:
             assert float(MODULE.g(given)) == 4.0
         with pytest.raises(difflang.ArgumentError):
             MODULE.g(Pair(jnp.ones(2, jnp.int32), jnp.float32(2)))
+
+
+def test_numbers_of_the_host_take_a_short_way_that_keeps_types() -> None:
+    """f64 stays f64 in JAX's setting of 32 bits, and what does not fit is refused, call after call."""
+    for _ in range(3):
+        found = MODULE.h(0.5, 1e-12)
+        assert found.dtype == np.float64 and float(found) == 0.5 + 1e-12
+        assert float(MODULE.h(np.float32(0.5), np.float64(1e-12))) == 0.5 + 1e-12
+        with pytest.raises(difflang.ArgumentError, match="does not hold 1e"):
+            MODULE.h(1e300, 1.0)
+        with pytest.raises(difflang.ArgumentError, match="f64 was given"):
+            MODULE.h(np.float64(0.5), 1.0)
+        assert float(MODULE.f(np.ones(2, np.float32), 1)) == 2.0
+        with pytest.raises(difflang.IndexFailure, match="index 5 is out of range"):
+            MODULE.f(np.ones(2, np.float32), 5)
+
+
+def test_what_is_in_jax_is_not_copied() -> None:
+    """Not even by a transfer that is asked for; of the host's numbers the guard takes note."""
+    x, i = ones(2), jnp.int32(1)
+    own = MODULE.P(a=x, b=jnp.float32(2))
+    slope = MODULE.f.grad()
+    MODULE.g(own), slope(x, i)
+    with jax.transfer_guard_device_to_host("disallow_explicit"), jax.transfer_guard_host_to_device("disallow_explicit"):
+        assert isinstance(MODULE.g(own), jax.Array) and isinstance(slope(x, i), jax.Array)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed host-to-device"):
+            MODULE.g(MODULE.P(a=np.ones(2, np.float32), b=2.0))
