@@ -1,6 +1,7 @@
 """difflang beside the libraries around JAX: modules of flax, training with optax, parameters in files.
 
-Each is imported when it is first asked for: `difflang.bridge.flax`, `difflang.bridge.train`, `difflang.bridge.files`.
+Each is imported when it is first asked for: `difflang.bridge.flax`, `difflang.bridge.train`, `difflang.bridge.files`,
+`difflang.bridge.orbax`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-PARTS = ("files", "flax", "nested", "train")
+PARTS = ("files", "flax", "nested", "orbax", "train")
 
 
 def __getattr__(name: str) -> ModuleType:

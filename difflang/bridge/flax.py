@@ -12,42 +12,59 @@ from typing import Any
 import jax
 from flax import linen as flax_linen
 from flax import nnx as flax_nnx
+from flax.core import unfreeze
 
 from difflang.api.function import Function
 from difflang.base.codes import nearest
 from difflang.base.errors import classified
-from difflang.bridge.nested import Shape, nested, shape_of
+from difflang.bridge.nested import Shape, is_smooth, nested, shape_of
 from difflang.check.reports import mistake
 
 
-def nnx(f: Function, params: str = "params", *, state: str = "", stream: str = "") -> type[flax_nnx.Module]:
+class Fixed(flax_nnx.Variable[Any]):
+    """A part of a record that has no derivative: integers, truths."""
+
+
+def nnx(
+    f: Function, params: str = "params", *, state: str = "", stream: str = "", training: str = ""
+) -> type[flax_nnx.Module]:
     """A class of nnx modules that call `f`. `Net(record)` has the record's arrays as `nnx.Param`, in `net.record`.
 
-    `Net(init, rngs=nnx.Rngs(0))` takes a function that draws the record, with a key of the stream `params`. A `state`
-    parameter is given as the second argument and kept in `nnx.BatchStat`; `f` gives its result and the next state. Of a
-    function that draws, `stream` says which of the `rngs` its keys come from.
+    `Net(init, rngs=nnx.Rngs(0))` takes a function that draws the record, with a key of the stream `params`. What has no
+    derivative is `Fixed`. A `state` is given as the second argument and kept in `nnx.BatchStat`; `f` gives its
+    result and the next state. Of a function that draws, `stream` says which of the `rngs` its keys come from. A
+    parameter `training` is true until `net.eval()` and after `net.train()`.
 
-    Errors: ArgumentError where `f` has no such parameter.
+    Errors: ArgumentError where `f` has no such parameter; where a module is made without what it needs; where `f` gives
+    no next state.
     """
-    known_parameters(f, params, state)
+    known_parameters(f, params, state, training)
 
     class Module(flax_nnx.Module):
         def __init__(self, initial: Any, initial_state: Any = None, *, rngs: flax_nnx.Rngs | None = None) -> None:
             initial = drawn(initial, lambda: rngs.params() if rngs is not None else None)
+            if stream and rngs is None:
+                raise mistake_of("a module that draws needs `rngs`", f"write `Net(…, rngs=nnx.Rngs({stream}=0))`")
+            needed_state(f, state, initial_state)
             self.shape = flax_nnx.static(shape_of(initial))
-            self.record = variables(initial, flax_nnx.Param)
+            self.record = variables(initial, lambda x: (flax_nnx.Param if is_smooth(x) else Fixed)(x))
             if state:
                 self.state_shape = flax_nnx.static(shape_of(initial_state))
                 self.state = variables(initial_state, flax_nnx.BatchStat)
             self.keys = flax_nnx.data(rngs[stream].fork() if stream and rngs is not None else None)
+            self.deterministic = False
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            given = {params: self.shape.whole(self.record, value_of), **by_name(f, (params, state), args), **kwargs}
-            if stream and self.keys is not None:
+            given = {**by_name(f, (params, state, training), args), **kwargs}
+            given[params] = self.shape.whole(self.record, value_of)
+            if training:
+                given.setdefault(training, not self.deterministic)
+            if self.keys is not None:
                 given["key"] = self.keys()
             if not state:
                 return f(**given)
-            result, after = f(**given, **{state: self.state_shape.whole(self.state, value_of)})
+            given[state] = self.state_shape.whole(self.state, value_of)
+            result, after = with_next(f, state, self.state_shape, f(**given))
             put(self.state, nested(after))
             return result
 
@@ -57,10 +74,11 @@ def nnx(f: Function, params: str = "params", *, state: str = "", stream: str = "
 def linen(f: Function, params: str = "params", *, state: str = "", stream: str = "") -> Any:
     """A class of linen modules that call `f`. `Net(record)` begins with that record, `Net(init)` with one it draws.
 
-    The arrays are in the collection `params`, in `record`, in dicts under the names of the fields; a `state` is in
-    `batch_stats`, and begins with `initial_state`. Keys of a function that draws come from the `stream`.
+    The arrays are in the collection `params`, in `record`, in dicts under the names of the fields, those without a
+    derivative in `fixed`; a `state` is in `batch_stats`, and begins with `initial_state`. Keys of a function that draws
+    come from the `stream`.
 
-    Errors: ArgumentError where `f` has no such parameter.
+    Errors: as of `nnx`.
     """
     known_parameters(f, params, state)
 
@@ -70,27 +88,77 @@ def linen(f: Function, params: str = "params", *, state: str = "", stream: str =
 
         @flax_linen.compact
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            first = unfreeze(self.initial_state)
+            needed_state(f, state, first)
             given = {**by_name(f, (params, state), args), **kwargs}
-            shape = self.shape()
-            held = self.param("record", lambda key: nested(drawn(self.initial, lambda: key)))
-            given[params] = shape.whole(held)
+            given[params] = self.held()
             if stream:
                 given["key"] = self.make_rng(stream)
             if not state:
                 return f(**given)
-            kept = self.variable("batch_stats", state, lambda: nested(self.initial_state))
-            result, after = f(**given, **{state: shape_of(self.initial_state).whole(kept.value)})
+            kept = self.variable("batch_stats", state, lambda: nested(without_texts(first)))
+            shape = shape_of(first)
+            result, after = with_next(f, state, shape, f(**given, **{state: shape.whole(kept.value)}))
             if self.is_mutable_collection("batch_stats") and not self.is_initializing():
                 kept.value = nested(after)
             return result
 
-        def shape(self) -> Shape:
-            """That of the record, which is drawn for it in no more than its shape."""
-            if not callable(self.initial):
-                return shape_of(self.initial)
-            return shape_of(jax.eval_shape(lambda key: drawn(self.initial, lambda: key), jax.random.key(0)))
+        def held(self) -> Any:
+            """The record, out of its collections."""
+            first: list[Any] = []
+
+            def begun(key: Any) -> Any:
+                first.append(self.begin(key))
+                return nested(chosen(first[0], smooth=True))
+
+            like = self.like()
+            held = self.param("record", begun)
+            if jax.tree_util.tree_leaves(rest := chosen(like, smooth=False)):
+                later = lambda: nested(chosen(first[0] if first else rest, smooth=False))  # noqa: E731
+                held = merged(held, self.variable("fixed", "record", later).value)
+            return shape_of(like).whole(held)
+
+        def like(self) -> Any:
+            """The record, or one of its shape, where it is drawn."""
+            return jax.eval_shape(self.begin, jax.random.key(0)) if callable(self.initial) else self.begin(None)
+
+        def begin(self, key: Any) -> Any:
+            """The record before training. Linen has frozen a dict that it was given."""
+            return drawn(unfreeze(self.initial), lambda: key)
 
     return called(Module, f)
+
+
+def chosen(tree: Any, *, smooth: bool) -> Any:
+    """The leaves that have a derivative, or those that have none and are no texts; nothing in the place of others."""
+    return jax.tree_util.tree_map(lambda x: x if is_smooth(x) is smooth and not isinstance(x, str) else None, tree)
+
+
+def without_texts(tree: Any) -> Any:
+    return jax.tree_util.tree_map(lambda x: None if isinstance(x, str) else x, tree)
+
+
+def merged(some: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Nested dicts in one."""
+    both = {k: merged(some[k], others[k]) for k in some.keys() & others.keys()}
+    return {**some, **others, **both}
+
+
+def needed_state(f: Function, state: str, initial: Any) -> None:
+    if state and initial is None:
+        raise mistake_of(
+            f"a module of `{f.__name__}` begins with a state", f"give the first `{state}` after the record"
+        )
+    if initial is not None and not state:
+        raise mistake_of(f"a module of `{f.__name__}` has no state", 'say which parameter it is: `state="stats"`')
+
+
+def with_next(f: Function, state: str, shape: Shape, found: Any) -> tuple[Any, Any]:
+    """A result and the next state. Errors: DL1207 where a function gives something else."""
+    if not isinstance(found, tuple) or len(found) != 2 or shape_of(found[1]).paths != shape.paths:
+        help = f"it gives both: `fn {f.__name__}(…) -> (f32[n], Stats)`"
+        raise mistake_of(f"`{f.__name__}` does not give its result and the next `{state}`", help)
+    return found
 
 
 def called(module: Any, f: Function) -> Any:
@@ -100,9 +168,9 @@ def called(module: Any, f: Function) -> Any:
     return module
 
 
-def known_parameters(f: Function, params: str, state: str) -> None:
+def known_parameters(f: Function, *wanted: str) -> None:
     names = f.signature.names
-    for name in filter(None, (params, state)):
+    for name in filter(None, wanted):
         if name not in names:
             near = nearest(name, names)
             help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
@@ -133,7 +201,7 @@ def drawn(initial: Any, key: Callable[[], Any]) -> Any:
 
 def variables(tree: Any, kind: Callable[[Any], Any]) -> Any:
     """A structure as dicts of nnx, each array in a variable of that kind."""
-    return as_nnx(nested(tree, kind))
+    return as_nnx(nested(without_texts(tree), kind))
 
 
 def as_nnx(found: Any) -> Any:

@@ -7,30 +7,38 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 
+from difflang.api.loaded import doorway
+from difflang.base.codes import nearest
 from difflang.check.reports import mistake
 from difflang.driver.formats import ALONE
 
 Path = tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, slots=True)
 class Shape:
-    """How a structure of arrays is put together: the path of each leaf, and what JAX knows of the rest."""
+    """How a structure is put together: the path of each leaf, what JAX knows of the rest, and the texts in it."""
 
     paths: tuple[Path, ...]
     structure: Any
+    texts: tuple[tuple[Path, str], ...]
 
     def whole(self, nested: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> Any:
         """The structure, its leaves read out of nested dicts."""
-        return jax.tree_util.tree_unflatten(self.structure, [read(found(nested, p)) for p in self.paths])
+        texts = dict(self.texts)
+        leaves = [texts[p] if p in texts else read(found(nested, p)) for p in self.paths]
+        return jax.tree_util.tree_unflatten(self.structure, leaves)
 
 
 def shape_of(tree: Any) -> Shape:
     """The shape of a record, or of any structure that JAX knows."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
-    return Shape(tuple([tuple(map(name_of, path)) for path, _ in leaves]), structure)
+    named = [(tuple(map(name_of, path)), leaf) for path, leaf in leaves]
+    texts = [(path, leaf) for path, leaf in named if isinstance(leaf, str)]
+    return Shape(tuple([path for path, _ in named]), structure, tuple(texts))
 
 
 def nested(tree: Any, make: Callable[[Any], Any] = lambda leaf: leaf) -> dict[str, Any]:
@@ -75,12 +83,19 @@ def masked(tree: Any, *patterns: str) -> Any:
     """A truth for each leaf: whether its path begins with one of these, as `"layer1"` or `"layer1.w"`, or ends with it
     as `"*.b"`. It is the mask that optax asks for.
 
-    Errors: DL1207 for a pattern that no leaf has.
+    Errors: ArgumentError for a pattern that no leaf has.
     """
+    with doorway():
+        return mask(tree, patterns)
+
+
+def mask(tree: Any, patterns: tuple[str, ...]) -> Any:
     paths = [name for name, _ in named(tree)]
     for pattern in patterns:
         if not any(fits(path, pattern) for path in paths):
-            raise mistake("DL1207", f"no parameter is called `{pattern}`", help=f"there are {', '.join(paths)}")
+            near = nearest(pattern, paths)
+            help = f"did you mean `{near}`?" if near else f"there are {', '.join(paths) or 'none'}"
+            raise mistake("DL1207", f"no parameter is called `{pattern}`", help=help)
     truths = [any(fits(path, pattern) for pattern in patterns) for path in paths]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(tree), truths)
 
@@ -89,3 +104,7 @@ def fits(path: str, pattern: str) -> bool:
     if pattern.startswith("*."):
         return f".{path}".endswith(pattern[1:])
     return path == pattern or path.startswith(f"{pattern}.")
+
+
+def is_smooth(x: Any) -> bool:
+    return isinstance(x, float) or (hasattr(x, "dtype") and bool(jax.numpy.issubdtype(x.dtype, np.inexact)))

@@ -7,11 +7,12 @@ finite nothing is updated any more, and the loop ends with an error that says wh
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from itertools import count
+from errno import ENOENT
+from itertools import islice
+from operator import index
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,14 +20,20 @@ import jax
 import numpy as np
 import optax
 
+from difflang.api.function import article
 from difflang.api.loaded import doorway
 from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.files import unwritable
 from difflang.bridge import files
-from difflang.bridge.nested import named
+from difflang.bridge.nested import is_smooth, named
+from difflang.bridge.orbax import Checkpoints
+from difflang.check.reports import mistake
 from difflang.driver.progress import progress
+from difflang.runtime import trees
 
 Loss = Callable[..., Any]
 Batches = Iterable[Any] | Callable[[int], Any]
+FLOATING, REAL = ("float",), ("float", "int", "uint", "bool")  # kinds of numbers
 
 
 @jax.tree_util.register_dataclass
@@ -55,17 +62,35 @@ class Fitted:
 
 
 def start(params: Any, optimizer: optax.GradientTransformation, *, key: Any = None) -> State:
-    """The state before the first step. A loss that draws needs a `key`, a number or a key; each step has its own."""
-    moving, _ = parted(params)
-    words = (
-        np.asarray(jax.random.key_data(jax.random.key(key) if isinstance(key, int) else key))
-        if key is not None
-        else None
-    )
-    with precision(params):
+    """The state before the first step. A loss that draws needs a `key`, a number or a key; each step has its own.
+
+    Errors: ArgumentError for what is no optimizer or key, and for parameters that have no derivative.
+    """
+    with doorway(), precision(params):
+        if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+            way = "give one of optax, such as `optax.adam(1e-3)`"
+            raise mistake("DL1207", f"{article(optimizer)} is no optimizer", help=way)
+        moving, _ = parted(params)
+        leaves = jax.tree_util.tree_leaves(moving)
+        if not leaves:
+            raise mistake("DL1207", "nothing in these parameters has a derivative", help="give floats, f32[n] or so")
         loss = np.asarray(np.nan, jax.numpy.result_type(float))
-        nothing = [np.bool_(False) for _ in (0, *jax.tree_util.tree_leaves(moving))]
-        return State(params, optimizer.init(moving), np.int32(0), words, loss, nothing)
+        nothing = [np.bool_(False) for _ in (0, *leaves)]
+        return State(params, optimizer.init(moving), np.int32(0), words_of(key), loss, nothing)
+
+
+def words_of(key: Any) -> Any:
+    """The words of a random key, given as such or as a number; none of none."""
+    if key is None:
+        return None
+    try:
+        return np.asarray(
+            jax.random.key_data(key if hasattr(key, "shape") and key.shape else jax.random.key(index(key)))
+        )
+    except (TypeError, ValueError, OverflowError):
+        if isinstance(key, jax.Array):  # a typed key has no axes of its own
+            return np.asarray(jax.random.key_data(key))
+        raise mistake("DL1207", f"{key!r} is no random key", help="give a number, or `jax.random.key(0)`") from None
 
 
 def precision(params: Any) -> Any:
@@ -82,18 +107,25 @@ def keyed(state: State) -> dict[str, Any]:
 
 
 def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., State]:
-    """A compiled function from a state and a batch to the next state."""
+    """A compiled function from a state and a batch to the next state.
+
+    Errors: ArgumentError where the loss is not one real number.
+    """
+    optimize = optax.with_extra_args_support(optimizer)
 
     def advanced(state: State, *batch: Any) -> State:
         moving, fixed = parted(state.params)
         more = keyed(state)
 
         def of(moving: Any) -> Any:
-            return loss(joined(moving, fixed), *batch, **more)
+            return one_number("the loss", loss(joined(moving, fixed), *batch, **more), FLOATING)
 
         value, slope = jax.value_and_grad(of)(moving)
+        slope = jax.tree_util.tree_map(
+            jax.numpy.conj, slope
+        )  # of a complex number it leads up, as JAX has it, mirrored
         bad = [~jax.numpy.isfinite(value), *[~jax.numpy.isfinite(g).all() for g in jax.tree_util.tree_leaves(slope)]]
-        updates, after = optimizer.update(slope, state.optimizer, moving)
+        updates, after = optimize.update(slope, state.optimizer, moving, value=value, grad=slope, value_fn=of)
         proposed = (optax.apply_updates(moving, updates), after)
         stopped = jax.numpy.stack(bad).any()
         kept = jax.tree_util.tree_map(lambda a, b: jax.numpy.where(stopped, a, b), (moving, state.optimizer), proposed)
@@ -102,10 +134,22 @@ def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., S
     compiled = jax.jit(advanced)
 
     def called(state: State, *batch: Any) -> State:
-        with precision(state.params):
+        with doorway(), precision(state.params):
             return compiled(state, *batch)
 
     return called
+
+
+def one_number(what: str, found: Any, kinds: tuple[str, ...] = REAL) -> Any:
+    """It, if it is one real number of these kinds. Errors: DL1207."""
+    if isinstance(found, (int, float)):
+        found = jax.numpy.asarray(found)
+    dtype, shape = trees.array_type(found) or (None, None)
+    if shape == () and dtype is not None and dtype.kind in kinds:
+        return found
+    given = article(found) if shape is None else f"{dtype}[{', '.join(map(str, shape))}]" if shape else f"one {dtype}"
+    way = "`mean` or `sum` makes one of an array" if shape else "what has a derivative is a float" if dtype else ""
+    raise mistake("DL1207", f"{what} is {given}, and one real number is needed", help=way)
 
 
 def fit(
@@ -119,25 +163,78 @@ def fit(
     metrics: Mapping[str, Loss] | None = None,
     every: int = 100,
     report: Callable[[dict[str, float]], object] | None = None,
-    checkpoint: str | Path | None = None,
+    checkpoint: str | Path | Checkpoints | None = None,
 ) -> Fitted:
     """Train for so many steps, or until the batches end.
 
     `batches` gives tuples of what `loss` takes after the parameters, or is a function from the number of a step to one.
     Each `every` steps, and at the end, there is a row with step, loss and the `metrics` of the batch; `report` is told
-    it. With a `checkpoint`, an npz file, the state is written then, and a training that finds the file goes on from it
-    as if it had not been interrupted.
+    it. With a `checkpoint` the state is written then, and a training that finds one goes on from it as if it had not
+    been interrupted: a file `.npz` or `.safetensors`, or a folder, in which orbax keeps the last three; see `orbax`.
 
     Errors: NonFiniteError where the loss or a gradient is not finite, naming the step and the parameter; or the error
-    of the check that failed in the loss.
+    of the check that failed in the loss. ArgumentError where there is no batch at all, and for what does not fit;
+    DataError for the checkpoint of another training.
     """
     with doorway():
+        known(every, int, "`every`", "give 1 or more")
+        if every < 1:
+            raise mistake("DL1207", f"`every` is {every}: a row is made each so many steps", help="give 1 or more")
+        if steps is None and callable(batches):
+            way = "give `steps`, or batches that end"
+            raise mistake("DL1207", "how many steps are taken is not said", help=way)
+        if not callable(batches):
+            known(
+                batches, Iterable, "`batches`", "give a list or an iterator of tuples, or a function from a step to one"
+            )
         state = start(params, optimizer, key=key)
-        if checkpoint is not None and os.path.exists(checkpoint):
-            state = files.load(checkpoint, state)
-        return Loop(loss, step(loss, optimizer), dict(metrics or {}), every, report, checkpoint).run(
-            state, batches, steps
-        )
+        with keeping(checkpoint) as kept:
+            if kept is not None and kept.steps:
+                state = kept.load(state)
+            loop = Loop(loss, step(loss, optimizer), dict(metrics or {}), every, report, kept)
+            return loop.run(state, batches, steps)
+
+
+def known(given: object, kind: type, what: str, way: str) -> None:
+    """Errors: DL1207 where something is of another kind."""
+    if not isinstance(given, kind):
+        raise mistake("DL1207", f"{article(given)} is no {what}", help=way)
+
+
+@contextmanager
+def keeping(checkpoint: str | Path | Checkpoints | None) -> Generator[Archive | Checkpoints | None]:
+    """What keeps states there. Errors: DL1207 for another kind of file, DL0709 without orbax, DL0710."""
+    if checkpoint is None or isinstance(checkpoint, Checkpoints):
+        yield checkpoint
+    elif Path(checkpoint).suffix:
+        yield Archive(Path(checkpoint))
+    else:
+        opened = Checkpoints(checkpoint)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+class Archive:
+    """A file with the last state."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        files.format_of(path)
+        if not path.parent.is_dir():
+            raise unwritable(str(path), FileNotFoundError(ENOENT, "there is no such folder"))
+
+    @property
+    def steps(self) -> list[int]:
+        """One, if there is a state: which is written in it."""
+        return [0] if self.path.exists() else []
+
+    def save(self, step: int, state: State) -> None:
+        files.save(self.path, state)
+
+    def load(self, like: State) -> State:
+        return files.load(self.path, like, whole=True)
 
 
 @dataclass(eq=False)
@@ -149,7 +246,7 @@ class Loop:
     metrics: dict[str, Loss]
     every: int
     report: Callable[[dict[str, float]], object] | None
-    checkpoint: str | Path | None
+    checkpoint: Archive | Checkpoints | None
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
 
     def run(self, state: State, batches: Batches, steps: int | None) -> Fitted:
@@ -162,6 +259,10 @@ class Loop:
             before, state = (state, batch), after
         if before is not None:
             self.look(state, *before, last=True)
+        elif not first and steps != 0:
+            raise mistake(
+                "DL1207", "there is no batch", help="an iterator that was gone through once is empty afterwards"
+            )
         return Fitted(state.params, state, self.history)
 
     def look(self, state: State, before: State, batch: tuple[Any, ...], *, last: bool = False) -> None:
@@ -171,17 +272,18 @@ class Loop:
         if last or int(state.step) % self.every == 0:
             row = {"step": int(state.step), "loss": float(state.loss)}
             with precision(state.params):
-                row |= {name: float(f(state.params, *batch)) for name, f in self.metrics.items()}
+                row |= {n: float(one_number(f"`{n}`", f(state.params, *batch))) for n, f in self.metrics.items()}
             self.history.append(row)
             if self.report is not None:
                 self.report(row)
             if self.checkpoint is not None:
-                files.save(self.checkpoint, state)
+                self.checkpoint.save(int(state.step), state)
 
     def stopped(self, before: State, after: State, batch: tuple[Any, ...]) -> DifflangError:
         """Why the state is not one to go on from: the check that failed, or what is not finite."""
         try:
-            self.loss(before.params, *batch, **keyed(before))
+            with precision(before.params):
+                self.loss(before.params, *batch, **keyed(before))
         except DifflangError as error:
             return error
         names = [name for name, _ in named(parted(before.params)[0])]
@@ -192,12 +294,11 @@ class Loop:
 
 
 def given(batches: Batches, first: int, steps: int | None) -> Iterator[tuple[Any, ...]]:
-    """The batches from a step on."""
+    """The batches from a step on; of an iterator no more are taken than are used."""
     if callable(batches):
-        numbers = count(first) if steps is None else range(first, steps)
-        found: Iterator[Any] = (batches(k) for k in numbers)
+        found: Iterator[Any] = (batches(k) for k in range(first, steps or 0))
     else:
-        found = (batch for k, batch in enumerate(batches) if k >= first and (steps is None or k < steps))
+        found = islice(iter(batches), first, None if steps is None else max(steps, first))
     return (cast("tuple[Any, ...]", b) if isinstance(b, tuple) else (b,) for b in found)
 
 
@@ -209,7 +310,3 @@ def parted(params: Any) -> tuple[Any, Any]:
 
 def joined(moving: Any, fixed: Any) -> Any:
     return jax.tree_util.tree_map(lambda a, b: b if a is None else a, moving, fixed, is_leaf=lambda x: x is None)
-
-
-def is_smooth(x: Any) -> bool:
-    return isinstance(x, float) or (hasattr(x, "dtype") and bool(jax.numpy.issubdtype(x.dtype, np.inexact)))

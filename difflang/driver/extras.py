@@ -11,7 +11,7 @@ from difflang.base.source import Span
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
 
-EXTRAS = {"matplotlib": "plot", "safetensors": "safetensors", "pygls": "lsp"}
+EXTRAS = {"matplotlib": "plot", "safetensors": "safetensors", "pygls": "lsp", "orbax-checkpoint": "orbax"}
 
 
 def needs(module: Module, package: str, span: Span) -> None:
@@ -34,6 +34,7 @@ def needed(name: str, span: Span) -> Any:
         raise lacking(name.partition(".")[0], span) from None
 
 
-def lacking(package: str, span: Span) -> DifflangError:
+def lacking(package: str, span: Span | None = None) -> DifflangError:
     way = f"install it: `pip install 'difflang[{EXTRAS[package]}]'`"
-    return mistake("DL0709", f"this needs the package {package}, which is not installed", (span, ""), help=way)
+    places = ((span, ""),) if span is not None else ()
+    return mistake("DL0709", f"this needs the package {package}, which is not installed", *places, help=way)

@@ -192,3 +192,80 @@ def test_it_stops_where_something_is_not_finite(m: Any) -> None:
 def test_a_check_that_fails_in_the_loss_is_told(m: Any) -> None:
     with pytest.raises(difflang.IndexFailure, match="index 2 is out of range"):
         train.fit(m.picked, wide(m), lambda k: (np.int32(2 * k),), optax.sgd(0.1), steps=9)
+
+
+# ---- What is refused, and what is taken after all
+
+
+def test_a_complex_parameter_goes_down(m: Any) -> None:
+    """JAX's gradient of one is mirrored: against it, the imaginary part climbs."""
+    far = difflang.loads("fn far(z: c64[2]) -> f32 = sum(abs(z - 1j)^2)").far
+    fitted = train.fit(far, np.array([0.5 + 0.2j, -1], np.complex64), lambda k: (), optax.sgd(0.1), steps=60)
+    np.testing.assert_allclose(fitted.params, [1j, 1j], atol=1e-4)
+
+
+def test_batches_without_an_end_are_taken_as_far_as_asked(m: Any) -> None:
+    taken: list[int] = []
+
+    def endless() -> Any:
+        for k in range(10**9):
+            taken.append(k)
+            yield (np.float64(0.5),)
+
+    assert int(train.fit(m.bowl, wide(m), endless(), optax.sgd(0.01), steps=3).state.step) == 3
+    assert taken == [0, 1, 2]
+
+
+def test_optimizers_that_look_along_a_line(m: Any) -> None:
+    hill = difflang.loads("fn hill(x: f32[2]) -> f32 = 100 * (x[1] - x[0]^2)^2 + (1 - x[0])^2").hill
+    fitted = train.fit(hill, np.array([-1.0, 1.0], np.float32), lambda k: (), optax.lbfgs(), steps=40)
+    np.testing.assert_allclose(fitted.params, 1.0, atol=1e-2)
+
+
+def test_an_optimizer_that_is_no_tuple(m: Any) -> None:
+    """`optax.MultiSteps` only has its functions: two steps of half the batch are one."""
+    halves = [(np.float64(0.0),), (np.float64(1.0),)]
+    found = train.fit(m.bowl, wide(m), halves, optax.MultiSteps(optax.sgd(0.1), 2)).params
+    slopes = [np.asarray(m.bowl.grad()(wide(m), x).a) for (x,) in halves]
+    np.testing.assert_allclose(found.a, wide(m).a - 0.05 * (slopes[0] + slopes[1]), rtol=1e-12)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "rows at no step": ({"every": 0}, "`every` is 0"),
+    "no batch": ({"batches": []}, "there is no batch"),
+    "a generator that is empty": ({"batches": iter(())}, "there is no batch"),
+    "no end": ({"steps": None}, "how many steps are taken is not said"),
+    "no batches": ({"batches": 3.0}, "a float is no `batches`"),
+    "no optimizer": ({"optimizer": None}, "a NoneType is no optimizer"),
+    "an array": ({"loss": lambda p, x: p.a - x}, r"the loss is f64\[2\], and one real number is needed"),
+    "an integer": ({"loss": lambda p, x: 3}, "the loss is one i"),
+    "a text": ({"loss": lambda p, x: "low"}, "the loss is a str"),
+    "a complex loss": ({"loss": lambda p, x: p.b * 1j}, "the loss is one c128"),
+    "a metric": ({"metrics": {"a": lambda p, x: p.a}}, r"`a` is f64\[2\], and one real number"),
+    "a key": ({"key": "seed"}, "'seed' is no random key"),
+    "no floats": ({"params": {"n": np.int32(1)}}, "nothing in these parameters has a derivative"),
+    "batches of another type": ({"batches": [(np.float32(1),)]}, "f32 was given"),
+    "too much in a batch": ({"batches": [(np.float64(1), 2.0)]}, "takes 2 arguments, not 3"),
+    "a mask": (
+        {"optimizer": optax.add_decayed_weights(0.1, lambda p: nested.masked(p, "aa"))}, "no parameter is called `aa`",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_fit_is_refused(m: Any, name: str) -> None:
+    given, why = REFUSED[name]
+    usual = {"loss": m.bowl, "params": wide(m), "batches": lambda k: (np.float64(0.5),), "optimizer": optax.sgd(0.1)}
+    with pytest.raises(difflang.ArgumentError, match=why):
+        train.fit(**{**usual, "steps": 2, **given})
+
+
+@pytest.mark.parametrize("key", [3, np.int64(3), jax.random.key(3), jax.random.PRNGKey(3)], ids=str)
+def test_keys_of_every_kind(m: Any, key: Any) -> None:
+    np.testing.assert_array_equal(train.start(wide(m), optax.sgd(0.1), key=key).key, [0, 3])
+
+
+def test_an_empty_batch_is_no_number(m: Any) -> None:
+    line = difflang.loads("fn line(w: f32, x: f32[n]) -> f32 = mean((w * x)^2)").line
+    with pytest.raises(difflang.NonFiniteError, match="the loss is nan in step 1"):
+        train.fit(line, np.float32(1), [np.zeros(0, np.float32)], optax.sgd(0.1))

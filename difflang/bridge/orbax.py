@@ -1,0 +1,96 @@
+"""Checkpoints of a training by orbax: a folder with the last few states, each written as a whole.
+
+orbax is imported when a folder is opened. What it keeps has the paths and element types of `files`, bit for bit.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from difflang.api.loaded import doorway
+from difflang.base.files import unreadable, unwritable
+from difflang.bridge.files import restored, stored
+from difflang.check.reports import mistake
+from difflang.driver.extras import lacking
+
+
+class Checkpoints:
+    """A folder of states by their steps, of which the last `keep` stay.
+
+    Errors: DataError where orbax is not installed, or the folder cannot be made.
+    """
+
+    def __init__(self, folder: str | Path, *, keep: int = 3) -> None:
+        with doorway():
+            if keep < 1:
+                raise mistake("DL1207", f"`keep` is {keep}: at least one state is kept")
+            self.folder, self.library = Path(folder).absolute(), imported()
+            options = self.library.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False)
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self.manager = self.library.CheckpointManager(self.folder, options=options)
+            except OSError as error:
+                raise unwritable(str(folder), error) from None
+
+    @property
+    def steps(self) -> list[int]:
+        """Those of which there is a state."""
+        return sorted(self.manager.all_steps())
+
+    def save(self, step: int, state: Any) -> None:
+        """Write a state; once this is over it is there. One of the same step is replaced."""
+        with doorway():
+            arrays, notes = parted(stored(state))
+            save = self.library.args
+            if step in self.steps:
+                self.manager.delete(step)
+            try:
+                both = save.Composite(arrays=save.StandardSave(arrays), notes=save.JsonSave(notes))
+                self.manager.save(step, args=both, force=True)
+            except OSError as error:
+                raise unwritable(str(self.folder), error) from None
+
+    def load(self, like: Any, step: int | None = None) -> Any:
+        """The last state, or that of a step, in the structure of `like`. Errors: DataError where it is another one."""
+        with doorway():
+            steps = self.steps
+            wanted = step if step is not None else steps[-1] if steps else 0
+            if wanted not in steps:
+                has = f"there are {', '.join(map(str, steps))}" if steps else "there is none"
+                raise unreadable(str(self.folder), f"it has no state of step {wanted}", has)
+            return restored(str(self.folder), self.kept(wanted), like, whole=True)
+
+    def kept(self, step: int) -> dict[str, Any]:
+        """What was stored of a step. Errors: DL0701."""
+        read = self.library.args
+        try:
+            both = self.manager.restore(
+                step, args=read.Composite(arrays=read.StandardRestore(), notes=read.JsonRestore())
+            )
+            empty = {name: np.zeros(shape, dtype) for name, (dtype, shape) in both.notes["empty"].items()}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            why = str(error).splitlines() or [type(error).__name__]
+            raise unreadable(str(self.folder), f"the state of step {step}: {why[0]}") from None
+        return {**both.arrays, **both.notes["texts"], **empty}
+
+    def close(self) -> None:
+        self.manager.close()
+
+
+def imported() -> Any:
+    try:
+        return import_module("orbax.checkpoint")
+    except ImportError:
+        raise lacking("orbax-checkpoint") from None
+
+
+def parted(state: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays, and notes of what orbax does not keep: texts, and arrays without elements."""
+    texts = {name: leaf for name, leaf in state.items() if isinstance(leaf, str)}
+    empty = {name: a for name, a in state.items() if name not in texts and not a.size}
+    arrays = {name: a for name, a in state.items() if name not in texts and name not in empty}
+    return arrays, {"texts": texts, "empty": {n: (a.dtype.name, a.shape) for n, a in empty.items()}}
