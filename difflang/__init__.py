@@ -69,5 +69,19 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOMES[name]), name)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext difflang`."""
+    from difflang.notebook import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """`%unload_ext difflang`."""
+    from difflang.notebook import unload
+
+    unload(shell)
+
+
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])

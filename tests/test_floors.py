@@ -126,7 +126,7 @@ def test_the_picture_is_read_as_drawn() -> None:
     drawn = rooms()
     assert set(drawn) == {
         *("cli", "repl", "lsp", "plugin", "pygments", "api", "bridge", "driver", "check", "elaborate", "lower"),
-        "spell",
+        *("spell", "notebook"),
         *("__main__", "runtime", "embed", "audit", "passes", "ad", "ops", "syntax", "ir", "base"),
     }
     allowed = {(a, b) for a in drawn for b in drawn if a != b and drawn[a].may_use(drawn[b])}
@@ -137,6 +137,7 @@ def test_the_picture_is_read_as_drawn() -> None:
     assert ("ir", "syntax") not in allowed and ("syntax", "ir") not in allowed
     assert ("ops", "ir") in allowed and ("ir", "ops") not in allowed
     assert ("bridge", "api") in allowed and ("api", "bridge") not in allowed and ("repl", "api") not in allowed
+    assert ("notebook", "cli") in allowed and ("notebook", "api") in allowed and ("cli", "notebook") not in allowed
     assert all(("driver", room) in allowed for room, place in drawn.items() if place.floor < 5)
 
 

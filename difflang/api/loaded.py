@@ -10,7 +10,7 @@ from collections.abc import Generator, Hashable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from difflang.base.collection import paused
 from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import classified
 from difflang.check.annotations import Annotations
+from difflang.check.modules import Global
 from difflang.check.reports import mistake
 from difflang.check.types import UNIT, ClosureType, LangType, RecordType, settled_type, tangent_type
 from difflang.check.unify import Unifier
@@ -70,18 +71,29 @@ class Typed:
     keys: tuple[int, ...]  # which of the leaves taken are random keys
 
 
-class Loaded:
-    """A checked file and everything made from it."""
+class Values(Protocol):
+    """Top-level values that functions read."""
 
-    def __init__(self, checked: Checked, name: str, path: Path | None, seed: int) -> None:
+    def leaves(self, name: Global) -> tuple[Any, ...]: ...
+
+
+class Loaded:
+    """A checked file and everything made from it. If no `values` are given they are evaluated when they are needed."""
+
+    def __init__(self, checked: Checked, name: str, path: Path | None, seed: int, values: Any = None) -> None:
         self.checked, self.name = checked, name
         self.module = checked.module
-        self.captured = loaded(checked, path, seed=seed)
+        self.captured = values or loaded(checked, path, seed=seed)
         self.records = Records(checked.module, name)
         self.lock = threading.RLock()
         self.tables: dict[ClosureType, Any] = {}
         self.rooms: dict[ClosureType, Room] = {}  # of functions that needed more than a little
         self.draws = draws_from(seed)
+
+    def follow(self, before: Loaded) -> None:
+        """Go on where another one is: draws come after its draws, and records that both declare have one class."""
+        self.draws = before.draws
+        self.records.join(before.records)
 
     def next_key(self) -> np.ndarray:
         """The key of the next random call of this session."""

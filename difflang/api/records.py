@@ -66,6 +66,10 @@ class Records:
         self.known: dict[Any, type] = {}
         self.enums = Enums(name)
 
+    def join(self, other: Records) -> None:
+        """Have the classes of another one: declarations that both know stand for the same class."""
+        self.known, self.enums = other.known, other.enums
+
     def of(self, type: RecordType) -> type:
         """The class for values of this type. Tangents have the fields that have a tangent."""
         decl = type.decl if type.decl in self.module.records.homes else None

@@ -5,6 +5,7 @@ Reports as text, as one line, and as data. What a code means lives in `codes`, w
 
 from __future__ import annotations
 
+import html
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -72,6 +73,10 @@ class DifflangError(Exception):
         """The reports as data; see `to_json`."""
         return to_json(self.diagnostics)
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """The reports for a notebook, which shows the first of these that it can."""
+        return {"text/html": render_html(self.diagnostics), "text/plain": self.render()}
+
 
 class InternalError(Exception):
     """A fault of ours. Carries the pass and the graph around the equation where it was noticed."""
@@ -83,11 +88,24 @@ WIDTH = 110  # cells of source shown in a line; longer ones are cut around what 
 _TAB = 4
 _STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "mark": "\x1b[1;34m", "bold": "\x1b[1m"}
 _RESET = "\x1b[0m"
+_COLORS = {"error": "#c62828", "warning": "#b26a00", "mark": "#1565c0", "bold": "inherit"}
+_HTML = {
+    **{_STYLES[name]: f'<span style="color: {color}; font-weight: bold">' for name, color in _COLORS.items()},
+    _RESET: "</span>",
+}
 
 
 def render(diagnostics: Iterable[Diagnostic], color: bool = False, width: int = WIDTH) -> str:
     """Reports with the lines they are about, as a person reads them, a blank line between two."""
     return "\n\n".join("\n".join(_report(diagnostic, color, width)) for diagnostic in diagnostics)
+
+
+def render_html(diagnostics: Iterable[Diagnostic], width: int = WIDTH) -> str:
+    """The same for a browser: its own colours stand where a terminal has its codes."""
+    pieces: list[str] = []
+    for text, code in re.findall("([^\x1b]*)(\x1b\\[[0-9;]*m)?", render(diagnostics, True, width)):
+        pieces += [html.escape(text), _HTML.get(code, "")]
+    return f'<pre class="difflang-report">{"".join(pieces)}</pre>'
 
 
 def concise(diagnostics: Iterable[Diagnostic]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePath
 
 from difflang.base.source import Source, Span
@@ -128,6 +128,14 @@ class Module:
         if var is None or inner is None or var is inner or var.broken or known:
             return var
         raise bound_again(name, inner.span, place, var.span)
+
+    def copied(self) -> Module:
+        """What it declares now, as a module that stays as it is."""
+        tables = {f.name: dict(t) for f in fields(self) if type(t := getattr(self, f.name)) is dict}
+        copy = replace(self, records=Records(), **tables)
+        copy.records.update(self.records)
+        copy.records.homes.update({r: copy if home is self else home for r, home in self.records.homes.items()})
+        return copy
 
     def home(self, record: tree.Record | tree.Enum) -> Module:
         """The module that declares a record or an enum."""

@@ -22,6 +22,7 @@ from difflang.cli.deriving import derive
 from difflang.cli.documenting import doc
 from difflang.cli.explaining import explain
 from difflang.cli.formatting import fmt
+from difflang.cli.kernel_command import kernel
 from difflang.cli.output import data_text
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
@@ -254,5 +255,5 @@ def info(
         click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
-for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions, lsp):
+for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions, lsp, kernel):
     main.add_command(command)

@@ -135,7 +135,7 @@ def mem(talk: Talk, text: str) -> None:
     from difflang.driver.memory import Options, memory_of
 
     decl, told = function(talk.session, text)
-    talk.say(str(memory_of(talk.session.program, decl, Options(told))))
+    talk.show(memory_of(talk.session.program, decl, Options(told)))
 
 
 @register(":check FUNCTION", "whether the derivative of a function is right")
@@ -148,7 +148,7 @@ def check(talk: Talk, text: str) -> None:
     runner = talk.session.runner
     options = Options(told=told, compiled=compiled)
     found = check_grad_of(talk.session.program, decl, options, lambda name: runner.read(name).leaves or ())
-    talk.say(str(found))
+    talk.show(found)
     if not found.right:
         raise DifflangError(*found.diagnostics())
 
@@ -195,7 +195,7 @@ def trace(talk: Talk, text: str) -> None:
 
     decl, given = function(talk.session, text)
     runner = talk.session.runner
-    talk.say(str(trace_of(talk.session.program, decl, Options(given), lambda name: runner.read(name).leaves or ())))
+    talk.show(trace_of(talk.session.program, decl, Options(given), lambda name: runner.read(name).leaves or ()))
 
 
 # ---- Files and what was typed
@@ -228,6 +228,8 @@ def edit(talk: Talk, text: str) -> None:
     from difflang.driver.asked import source_of
 
     session = talk.session
+    if not talk.terminal:
+        raise wrong(f":edit {text}", "there is no terminal for an editor here", "change the cell, and run it again")
     before = source_of(session, text) if text else (session.inputs[-1] if session.inputs else "")
     if before is None:
         raise wrong(f":edit {text}", f"`{text}` was not declared here", code="DL0201")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.driver.completion import Names
 from difflang.syntax.inputs import inputs, is_command, typed
 
 if TYPE_CHECKING:
@@ -27,9 +29,16 @@ class Loading:
     """The compiler, and JAX after it, read in the background while a person types."""
 
     def __init__(
-        self, engine: Any, device: str | None, seed: int, default_float: str, folders: tuple[Path, ...]
+        self,
+        engine: Any,
+        device: str | None,
+        seed: int,
+        default_float: str,
+        folders: tuple[Path, ...],
+        echo: Callable[..., None] = click.echo,
     ) -> None:
         self.options = (engine, device, seed, default_float, folders)
+        self.echo = echo  # a line to stdout, or with `err` to stderr
         self.thread: threading.Thread | None = None
         self.ready = threading.Event()  # the compiler is read; JAX may not be yet
 
@@ -61,11 +70,11 @@ class Loading:
 
         engine, device, seed, default_float, folders = self.options
         made = Engine(engine, device)
-        return Interactive(made, access_to(None, folders), seed, click.echo, self.warn, default_float, folders)
+        return Interactive(made, access_to(None, folders), seed, self.echo, self.warn, default_float, folders)
 
     def warn(self, diagnostics: list[Diagnostic]) -> None:
         if diagnostics:
-            click.echo(render(diagnostics, sys.stderr.isatty()), err=True)
+            self.echo(render(diagnostics, sys.stderr.isatty()), err=True)
 
 
 @dataclass(eq=False, slots=True)
@@ -78,6 +87,7 @@ class Talk:
     last_code: str = ""  # of the last report
     loaded: str = ""  # the file that was loaded last
     interrupted: bool = False  # ever
+    terminal: bool = True  # whether other programs can talk to the person
     made: Interactive | None = field(default=None, init=False)
 
     @property
@@ -118,13 +128,37 @@ class Talk:
         """Whether something of the session has this name."""
         return self.made is not None and name in self.made.module.declared
 
+    def names(self) -> Names:
+        """What can be proposed: before the compiler is read, the words of the language."""
+        if self.loading.reading:
+            return Names({}, lambda name: {}, lambda name: ())
+        from difflang.driver import asked
+
+        def plain(found: dict[str, asked.Known]) -> dict[str, tuple[str, str]]:
+            return {name: (known.kind, known.text) for name, known in found.items()}
+
+        made = self.session
+        return Names(
+            plain(asked.names(made)),
+            lambda name: plain(asked.fields(made, name)),
+            lambda name: asked.parameter_types(made, name),
+        )
+
     def run(self, text: str, name: str = "") -> None:
         """Carry out a text; with `;` at its end nothing is shown."""
         text = text.rstrip()
         quiet = text.endswith(";")
         value = self.session.feed(text.rstrip("; \t"), name)
         if value is not None and not quiet:
-            self.say(self.shown(value))
+            self.result(self.shown(value))
+
+    def result(self, text: str) -> None:
+        """Show the value of an input."""
+        self.say(text)
+
+    def show(self, found: object) -> None:
+        """Show a report: what a command has found."""
+        self.say(str(found))
 
     def shown(self, value: HostValue) -> str:
         """A value and its type."""
@@ -140,7 +174,7 @@ class Talk:
         return f"\x1b[2m{text}\x1b[0m" if self.colored else text
 
     def say(self, text: str) -> None:
-        click.echo(text)
+        self.loading.echo(text)
 
     def report(self, error: DifflangError) -> None:
         """What went wrong, on stderr; the first time it decides the exit code."""

@@ -19,8 +19,8 @@ from prompt_toolkit.styles import Style
 from difflang.base.resources import state_folder
 from difflang.base.source import Source
 from difflang.cli.repl_session import Talk
-from difflang.driver.completion import Names, complete
-from difflang.syntax.inputs import MORE, PROMPT, is_command, is_complete, typed
+from difflang.driver.completion import complete
+from difflang.syntax.inputs import MORE, PROMPT, indentation, is_command, is_complete, typed
 from difflang.syntax.tables import tables
 from difflang.syntax.tokens import tokenize
 
@@ -102,12 +102,6 @@ def keys() -> KeyBindings:
     return bindings
 
 
-def indentation(line: str) -> str:
-    """The spaces that the line after this one begins with."""
-    deeper = line.rstrip().endswith(("{", "(", "["))
-    return " " * (len(line) - len(line.lstrip()) + 2 * deeper)
-
-
 class Highlighting(Lexer):
     """Colours by the kinds of tokens."""
 
@@ -144,20 +138,5 @@ class Proposing(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         text = document.text_before_cursor
-        for found in complete(text, self.names()):
+        for found in complete(text, self.talk.names()):
             yield Completion(found.word, found.start - len(text), display_meta=found.beside)
-
-    def names(self) -> Names:
-        if self.talk.loading.reading:
-            return Names({}, lambda name: {}, lambda name: ())
-        from difflang.driver import asked
-
-        def plain(found: dict[str, asked.Known]) -> dict[str, tuple[str, str]]:
-            return {name: (known.kind, known.text) for name, known in found.items()}
-
-        made = self.talk.session
-        return Names(
-            plain(asked.names(made)),
-            lambda name: plain(asked.fields(made, name)),
-            lambda name: asked.parameter_types(made, name),
-        )

@@ -90,6 +90,7 @@ def picture(name: str, usage: str, check: Callable[[Bindings, Given], LangType])
             library = needed("matplotlib", given.span)
             arrays = [numbers(value.array) for value, _ in given.items]
             write(path, drawn(library, draw, given, arrays, path.suffix), file, given.span)
+            host.pictures.append(path)
             return UNIT_VALUE
 
         hosted(name, usage, check)(run)

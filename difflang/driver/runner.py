@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -66,6 +67,7 @@ class Runner(Host):
         super().__init__(session, module, hosts)
         self.access, self.write, self.warn = access, write, warn
         self.units = Units(session, engine, Voice(self.printed))
+        self.pictures: list[Path] = []  # that were drawn, for who shows them
         self.told = told  # the arguments of the program, as the command line spells them
         self.started = time.perf_counter()
         self.draws = self.own_draws = draws_from(seed)  # one key a random unit
@@ -82,7 +84,7 @@ class Runner(Host):
         """Carries out what is asked of a module that is not run, and draws from a key of its own."""
         engine = self.units.engine
         other = Runner(self.session, module, engine, access, 0, self.write, self.warn, self.told, self.hosts)
-        other.units, other.started = self.units, self.started
+        other.units, other.started, other.pictures = self.units, self.started, self.pictures
         other.draws = other.own_draws = self.own_draws.apart(number)
         return other
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.check.modules import Module
+from difflang.check.modules import Global, Module
 from difflang.check.types import UNIT
 from difflang.driver.captured import capture
 from difflang.driver.checker import UNKNOWN, Checker
@@ -51,6 +51,18 @@ class State:
     values: dict[str, HostValue]
     drawn: int
     inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Kept:
+    """What inputs had made at some time, for functions that are called from elsewhere: later inputs leave it alone."""
+
+    checked: Checked
+    runner: Runner
+
+    def leaves(self, name: Global) -> tuple[Any, ...]:
+        """The arrays of a top-level value."""
+        return self.runner.read(name).leaves or ()
 
 
 class Interactive:
@@ -95,7 +107,7 @@ class Interactive:
             self.restore(before)
             raise
         self.past.append(before)
-        self.inputs += (text,)
+        self.inputs += (text.lstrip("\n"),)
         self.runner.session.warned |= self.checked.warned  # that was said
         try:
             return self.carry_out(items)
@@ -232,6 +244,15 @@ class Interactive:
     def program(self) -> Checked:
         """What there is, as what looks at programs takes it."""
         return Checked(self.module, (), self.checked)
+
+    def kept(self) -> Kept:
+        """All that stands now."""
+        module, session, host = self.module.copied(), Session(), self.runner
+        session.warned |= host.session.warned
+        engine = host.units.engine
+        runner = Runner(session, module, engine, host.access, 0, host.write, self.warn, hosts=dict(host.hosts))
+        runner.values.update(host.values)
+        return Kept(Checked(module, (), session), runner)
 
 
 def replace_items(file: File, items: tuple[tree.Item, ...]) -> File:

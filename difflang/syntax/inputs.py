@@ -16,6 +16,12 @@ def is_complete(text: str) -> bool:
     return not parse(Source("<input>", text)).incomplete
 
 
+def indentation(line: str) -> str:
+    """The spaces that the line after this one begins with."""
+    deeper = line.rstrip().endswith(("{", "(", "["))
+    return " " * (len(line) - len(line.lstrip()) + 2 * deeper)
+
+
 def is_input(text: str) -> bool:
     """Whether a text is complete and more than comments, which may be about what comes below."""
     found = parse(Source("<input>", text))

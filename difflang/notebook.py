@@ -1,0 +1,139 @@
+"""`%load_ext difflang`: cells of the language in IPython, whose functions are then Python's to call.
+
+A notebook has one session, as at `difflang repl`: cells see what those before them have declared. IPython is not
+imported here: it is what calls.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+from difflang.api import Module
+from difflang.api.loaded import Loaded
+from difflang.base.diagnostics import DifflangError, render_html
+from difflang.base.errors import classified
+from difflang.base.source import Source, Span
+from difflang.check.reports import mistake
+from difflang.cli.repl_cells import Bundle, Cells
+from difflang.driver.session import Kept
+
+OWN = ("difflang", "IPython", "ipykernel", "contextlib")  # whose frames nobody wants to see
+HELD = "_difflang_session"
+
+
+def load(shell: Any) -> None:
+    """Give a shell `%%difflang` and `%difflang`, and let it show reports as they are meant to be seen."""
+    session = Notebook(shell)
+    setattr(shell, HELD, session)
+    shell.register_magic_function(session.cell, "cell", "difflang")
+    shell.register_magic_function(session.line, "line", "difflang")
+    shell.set_custom_exc((DifflangError,), reported)
+
+
+def unload(shell: Any) -> None:
+    """Take them away. Functions that were defined stay."""
+    for kind in ("cell", "line"):
+        shell.magics_manager.magics[kind].pop("difflang", None)
+    shell.set_custom_exc((), None)
+    vars(shell).pop(HELD, None)
+
+
+class Notebook:
+    """The session of a shell, and what of it stands in the shell's namespace."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self.cells = Cells(publish=self.publish)
+        self.known: dict[str, Any] = {}  # what each name stood for when it was given last
+        self.given: dict[str, Any] = {}
+        self.loaded: Loaded | None = None  # the last one
+
+    def publish(self, data: Bundle) -> None:
+        self.shell.display_pub.publish(data=data)
+
+    def cell(self, line: str, cell: str) -> None:
+        """Declare functions and carry out statements; functions, records and variants become names of Python.
+
+        A cell sees what cells before it declared. What it declares again replaces what had the name, also for the
+        functions that use it.
+        """
+        if line.strip():
+            raise misplaced(f"%%difflang {line}", len("%%difflang "))
+        self.tell(cell, 2)
+
+    def line(self, line: str) -> None:
+        """An expression, a declaration, or a command such as `:t f`, `:g f`, `:doc f`; `:help` lists them."""
+        self.tell(line, 1)
+
+    def tell(self, text: str, line: int) -> None:
+        try:
+            self.cells.carry_out(text, f"In[{len(self.shell.history_manager.input_hist_parsed) - 1}]", line)
+        except DifflangError as error:
+            self.cells.last_code = error.diagnostics[0].code
+            raise classified(error) from None
+        finally:
+            if self.cells.made is not None:
+                self.give(self.cells.made.kept())
+
+    def give(self, kept: Kept) -> None:
+        """Let Python have what is declared. Where something was replaced, all functions are made anew.
+
+        A name that Python uses for something else by now is left to it, until a cell declares it again.
+        """
+        module, names = kept.checked.module, self.shell.user_ns
+        values = {n: v for n, v in kept.runner.values.items() if n in module.used}
+        now: dict[str, Any] = {
+            **values,
+            **module.fns,
+            **module.records,
+            **{n: e[0] for n, e in module.variants.items()},
+        }
+        new = {n for n, what in now.items() if n not in self.known or self.known[n] is not what}
+        replaced = any(now.get(n) is not what for n, what in self.known.items())
+        for name in [n for n in self.given if n not in now]:
+            if names.get(name) is self.given.pop(name):
+                del names[name]
+        if new or replaced:
+            loaded = Loaded(kept.checked, "notebook", None, 0, kept)
+            loaded.follow(self.loaded or loaded)
+            self.loaded = loaded
+            made = Module(loaded, module, "notebook", None)
+            for name in made:
+                ours = name in self.given and names.get(name) is self.given[name]
+                if name in new or (replaced and ours):
+                    self.given[name] = names[name] = made[name]
+        self.known = now
+
+
+def misplaced(text: str, start: int) -> DifflangError:
+    span = Span(Source("<cell>", text), start, len(text))
+    help = "the program begins on the line below"
+    return classified(mistake("DL0101", "`%%difflang` takes nothing beside it", (span, ""), help=help))
+
+
+def reported(shell: Any, kind: type[BaseException], error: DifflangError, trace: Any, tb_offset: Any = None) -> None:
+    """Show a report, and below it where Python was; frames of ours and of IPython are left out."""
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace  # where `%debug` looks
+    found = classified(error)
+    shell.display_pub.publish(data={"text/html": render_html(found.diagnostics), "text/plain": found.render()})
+    brief = type(type(found).__name__, (Exception,), {})(found.args[0])
+    lines = shell.InteractiveTB.structured_traceback(type(brief), brief, of_the_user(trace), tb_offset=0)
+    shell._showtraceback(type(brief), brief, lines)
+
+
+def of_the_user(trace: TracebackType | None) -> TracebackType | None:
+    """The frames of a traceback that belong to what a person has written, without a cell that is no Python."""
+    frames: list[TracebackType] = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    found: TracebackType | None = None
+    called = ""  # where the frame after this one belongs
+    for each in reversed(frames):
+        home = each.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+        if home not in OWN and called != "IPython":
+            found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
+        called = home
+    return found
