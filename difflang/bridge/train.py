@@ -83,13 +83,14 @@ def words_of(key: Any) -> Any:
     """The words of a random key, given as such or as a number; none of none."""
     if key is None:
         return None
+    typed = trees.key_data(key)
+    if typed is not key:
+        return np.asarray(typed)
+    if getattr(key, "shape", ()) and key.dtype == np.uint32:  # as `jax.random.PRNGKey` makes them
+        return np.asarray(key)
     try:
-        return np.asarray(
-            jax.random.key_data(key if hasattr(key, "shape") and key.shape else jax.random.key(index(key)))
-        )
-    except (TypeError, ValueError, OverflowError):
-        if isinstance(key, jax.Array):  # a typed key has no axes of its own
-            return np.asarray(jax.random.key_data(key))
+        return np.asarray(jax.random.key_data(jax.random.key(index(key))))
+    except (TypeError, OverflowError):
         raise mistake("DL1207", f"{key!r} is no random key", help="give a number, or `jax.random.key(0)`") from None
 
 
@@ -121,9 +122,7 @@ def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., S
             return one_number("the loss", loss(joined(moving, fixed), *batch, **more), FLOATING)
 
         value, slope = jax.value_and_grad(of)(moving)
-        slope = jax.tree_util.tree_map(
-            jax.numpy.conj, slope
-        )  # of a complex number it leads up, as JAX has it, mirrored
+        slope = jax.tree_util.tree_map(jax.numpy.conj, slope)  # JAX's leads up in a mirrored complex plane
         bad = [~jax.numpy.isfinite(value), *[~jax.numpy.isfinite(g).all() for g in jax.tree_util.tree_leaves(slope)]]
         updates, after = optimize.update(slope, state.optimizer, moving, value=value, grad=slope, value_fn=of)
         proposed = (optax.apply_updates(moving, updates), after)

@@ -243,6 +243,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a complex loss": ({"loss": lambda p, x: p.b * 1j}, "the loss is one c128"),
     "a metric": ({"metrics": {"a": lambda p, x: p.a}}, r"`a` is f64\[2\], and one real number"),
     "a key": ({"key": "seed"}, "'seed' is no random key"),
+    "a float for a key": ({"key": 1.5}, "1.5 is no random key"),
     "no floats": ({"params": {"n": np.int32(1)}}, "nothing in these parameters has a derivative"),
     "batches of another type": ({"batches": [(np.float32(1),)]}, "f32 was given"),
     "too much in a batch": ({"batches": [(np.float64(1), 2.0)]}, "takes 2 arguments, not 3"),
