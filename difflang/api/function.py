@@ -27,6 +27,7 @@ from difflang.driver.guard import guarded
 from difflang.driver.memory import Report as Memory
 from difflang.driver.memory import reported
 from difflang.driver.pipeline import staged
+from difflang.driver.running import ready
 from difflang.driver.specs import declared_arguments
 from difflang.elaborate.context import Session
 from difflang.ir.text import to_text
@@ -301,7 +302,7 @@ class Function:
         """
         with doorway():
             entry = self._entry(specs, named)
-            graph = self.loaded.finished(entry.graph)
+            graph = ready(entry.graph)
             graph = guarded(graph) if entry.fails else graph
             return Lowered(graph, lower(graph, platform), entry)
 
@@ -326,7 +327,7 @@ class Function:
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX's primitives."""
         with doorway():
-            return jaxpr_text(self.loaded.finished(self._entry(specs, named).graph))
+            return jaxpr_text(ready(self._entry(specs, named).graph))
 
     def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
         """The program as XLA reads it."""

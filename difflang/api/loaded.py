@@ -27,12 +27,9 @@ from difflang.check.types import UNIT, ClosureType, LangType, RecordType, settle
 from difflang.check.unify import Unifier
 from difflang.driver.draws import draws_from
 from difflang.driver.entry import Argument, Entry, elaborated
-from difflang.driver.pipeline import finished
-from difflang.driver.planning import limit_of, planned
 from difflang.driver.program import Checked, loaded
-from difflang.driver.room import LITTLE, Room
+from difflang.driver.running import Surroundings
 from difflang.elaborate.context import Session
-from difflang.ir.graph import Graph
 from difflang.runtime import trees
 
 Dims = tuple[tuple[str, int], ...]
@@ -87,7 +84,7 @@ class Loaded:
         self.records = Records(checked.module, name)
         self.lock = threading.RLock()
         self.tables: dict[ClosureType, Any] = {}
-        self.rooms: dict[ClosureType, Room] = {}  # of functions that needed more than a little
+        self.around = Surroundings(checked.session, self.lock, {})
         self.draws = draws_from(seed)
 
     def follow(self, before: Loaded) -> None:
@@ -123,15 +120,6 @@ class Loaded:
         """The graph of a call, and what it needs of the file's values."""
         with self.lock, paused():
             return elaborated(session or self.checked.session, self.module, name, type, arguments)
-
-    def finished(self, graph: Graph, room: Room = LITTLE, *, explained: bool = False) -> Graph:
-        """The graph as it is lowered: under a limit on memory, with what its loops keep chosen by prediction.
-
-        What is to be `explained` of a failure is so without a limit.
-        """
-        with paused():
-            limit = 0 if explained else limit_of(graph)
-            return planned(graph, limit, room).graph if limit else finished(graph, room, explained=explained)
 
     def constants(self, entry: Entry) -> tuple[Any, ...]:
         """The file's own values that a graph reads."""

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.check.reports import mistake
-from difflang.elaborate.context import Session
-from difflang.elaborate.failure import FIRST, LAST, Site
+from difflang.base.sites import FIRST, LAST, Checks, Site
 from difflang.ir.evaluate import Says
 from difflang.ir.graph import Graph
 from difflang.passes.dce import dce
@@ -32,7 +30,7 @@ def without_proved(graph: Graph) -> Graph | None:
     return dce(graph.with_results(graph.results[:-WORD]))
 
 
-def explain(session: Session, site: int, full: Callable[[Says], Program], arrays: Sequence[Any]) -> DifflangError:
+def explain(checks: Checks, site: int, full: Callable[[Says], Program], arrays: Sequence[Any]) -> DifflangError:
     """The error that a failure is: the `full` program is run again for the numbers in it, and for its messages."""
     heard: dict[int, str] = {}
 
@@ -40,7 +38,7 @@ def explain(session: Session, site: int, full: Callable[[Says], Program], arrays
         heard.setdefault(number, text)
 
     first, second = [int(n) for n in list(full(says)(*arrays))[-NUMBERS:]]
-    return error_of(session.sites[site - 1], first, second, heard.get(site))
+    return error_of(checks.sites[site - 1], first, second, heard.get(site))
 
 
 def error_of(found: Site, first: int, second: int, said: str | None = None) -> DifflangError:
@@ -67,13 +65,12 @@ def untold(site: Site) -> Diagnostic:
 def too_deep(site: Site, reached: int) -> DifflangError:
     """The error that a recursion without end is, or what would keep too much."""
     if site.room == "frames":
-        message = f"{site.message} goes more than {reached:,} calls deep"
+        code, message = "DL1007", f"{site.message} goes more than {reached:,} calls deep"
         way = "it must reach a case that does not call itself; a call that comes last takes no room"
-        return mistake("DL1007", message, (site.span, ""), help=way)
-    if site.room == "items":
-        message = "there is not enough memory for all that this loop yields"
+    elif site.room == "items":
+        code, message = "DL1006", "there is not enough memory for all that this loop yields"
         way = "each item is kept where a derivative reads them in a branch, or in a loop further in"
-        return mistake("DL1006", message, (site.span, ""), help=way)
-    what = f"what the derivative of {site.message} keeps of more than {reached:,} steps"
-    message = f"there is not enough memory for {what}"
-    return mistake("DL1006", message, (site.span, ""), help="`jvp` keeps nothing")
+    else:
+        what = f"what the derivative of {site.message} keeps of more than {reached:,} steps"
+        code, message, way = "DL1006", f"there is not enough memory for {what}", "`jvp` keeps nothing"
+    return DifflangError(Diagnostic(code, message, (Label(site.span),), (way,)))

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Generic, TypeVar
 
-from difflang.elaborate.context import Session
-from difflang.elaborate.failure import Site
+from difflang.base.sites import Checks, Site
 from difflang.ir.graph import Graph, inner_first
 from difflang.ir.types import History, Type
 from difflang.passes.repeated import endless_where_repeated
@@ -50,9 +49,9 @@ class Elastic(Generic[T]):
         self.make, self.room = make, room
         self.made = make(room)
 
-    def grows(self, session: Session, number: int, *, interpreted: bool = False) -> bool:
+    def grows(self, checks: Checks, number: int, *, interpreted: bool = False) -> bool:
         """Whether the check with that number failed for want of room, and there is more now."""
-        more = self.room.more(session.sites[number - 1], interpreted=interpreted)
+        more = self.room.more(checks.sites[number - 1], interpreted=interpreted)
         if more is not None:
             self.room, self.made = more, self.make(more)
         return more is not None

@@ -9,8 +9,8 @@ the number of the check only; the other two are asked for when it is not zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from difflang.base.sites import FIRST, LAST, Site
 from difflang.base.source import Span
 from difflang.check.dtypes import pruned
 from difflang.check.reports import Undecided
@@ -22,18 +22,6 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Graph, Value
 from difflang.ir.types import BOOL, I32, I64, U32, U64, Tensor
 from difflang.ops.families import tensor
-
-FIRST, LAST = -(1 << 31), (1 << 31) - 1
-"""A failure speaks of an index in an i32. These stand for what is beyond them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A check in the program: where it stands, and what failing it means."""
-
-    span: Span
-    message: str = ""  # none for an index: the numbers in the word are what is said of it
-    room: str = ""  # what there were too few of: `frames` and `steps` of the functions in the message, or `items`
 
 
 def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from difflang.base.sites import Site
 from difflang.base.source import Span
 from difflang.check.reports import mistake
 from difflang.check.sums import holds
 from difflang.check.types import KeyType, LangType, RangeType, TupleType, leaf_types, mapped, show_type
 from difflang.elaborate.context import Context
-from difflang.elaborate.failure import Site, fail
+from difflang.elaborate.failure import fail
 from difflang.elaborate.jumps import Until
 from difflang.elaborate.sums import nothing
 from difflang.elaborate.terms import Array, Past, Steps, Term, Tuple, rebuild, type_of

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from difflang.base.diagnostics import DifflangError
+from difflang.base.sites import Site
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
@@ -20,7 +21,7 @@ from difflang.check.sums import holds, whole
 from difflang.check.types import ClosureType, FnType, LangType, TextType, leaf_types, settled_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.context import Context, Instance, Session
-from difflang.elaborate.failure import Site, is_fresh
+from difflang.elaborate.failure import is_fresh
 from difflang.elaborate.instances import Key, key_of
 from difflang.elaborate.settle import settle
 from difflang.elaborate.sums import held_as

@@ -1,0 +1,34 @@
+"""Checks of a program as its host knows them: where each stands, and what failing it means.
+
+A running program says of a failed check its number, which counts from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from difflang.base.source import Span
+
+FIRST, LAST = -(1 << 31), (1 << 31) - 1
+"""A failure speaks of an index in an i32. These stand for what is beyond them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A check in the program: where it stands, and what failing it means."""
+
+    span: Span
+    message: str = ""  # none for an index: the numbers in the word are what is said of it
+    room: str = ""  # what there were too few of: `frames` and `steps` of the functions in the message, or `items`
+
+
+class Checks(Protocol):
+    """Who knows the checks of a program, by their numbers, and whether it asks to be added up in one order."""
+
+    @property
+    def sites(self) -> Sequence[Site]: ...
+
+    @property
+    def in_order(self) -> bool: ...

@@ -1,0 +1,249 @@
+"""A graph as a function of Python calls it: compiled, as a part of JAX's programs, interpreted, and told of failures.
+
+What reads arguments and makes values of results is lent by the doors.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from difflang.base.collection import paused
+from difflang.base.diagnostics import Diagnostic, DifflangError, printable, render
+from difflang.base.sites import Checks
+from difflang.driver.draws import seed_words
+from difflang.driver.guard import WORD, explain, guarded, untold, without_proved
+from difflang.driver.guard import Program as Runs
+from difflang.driver.pipeline import finished
+from difflang.driver.planning import fitted, limit_of, planned
+from difflang.driver.room import LITTLE, Elastic, Room
+from difflang.embed.primitive import apply
+from difflang.embed.program import Program, Road, poisoned
+from difflang.ir.evaluate import Says, evaluate
+from difflang.ir.graph import Graph
+from difflang.ops.say import printing
+from difflang.ops.voice import Voice
+from difflang.passes.dce import dce
+from difflang.runtime import trees
+from difflang.runtime.compile import Executable, compile
+from difflang.runtime.waiting import Waiter
+
+
+def ready(graph: Graph, room: Room = LITTLE, *, explained: bool = False) -> Graph:
+    """The graph as it is lowered: under a limit on memory, with what its loops keep chosen by prediction.
+
+    What is to be `explained` of a failure is so without a limit.
+    """
+    with paused():
+        limit = 0 if explained else limit_of(graph)
+        return planned(graph, limit, room).graph if limit else finished(graph, room, explained=explained)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A finished graph, and what runs it."""
+
+    graph: Graph
+    executable: Executable
+
+    @property
+    def bytes(self) -> int:
+        return self.executable.bytes
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Surroundings:
+    """What programs of one file have in common. `rooms` are those of functions that needed more than a little."""
+
+    checks: Checks
+    lock: AbstractContextManager[Any]
+    rooms: MutableMapping[Any, Room]
+
+
+class Running:
+    """An elaborated graph on its way to run. If it can fail, its last three results are a failure.
+
+    `of` is what it shares its room with; `make` makes the value that the leaves of a result are.
+    """
+
+    make: Callable[[Iterator[Any]], Any]
+
+    def __init__(self, around: Surroundings, graph: Graph, can_fail: bool, of: Hashable) -> None:
+        self.around, self.elaborated, self.can_fail, self.of = around, graph, can_fail, of
+        self.voice = Voice(to_stdout)
+        self.program = Elastic(self.compiled, around.rooms.get(of, LITTLE))
+        self.waiter = Waiter()
+
+    def compiled(self, room: Room) -> Made:
+        """The finished graph, and what runs it without the numbers of a failure."""
+        with self.around.lock:
+            if limit := limit_of(self.elaborated):
+                return fitted(self.elaborated, limit, room, self.made)[1]
+            graph = ready(self.elaborated, room)
+        return self.made(graph)
+
+    def made(self, graph: Graph) -> Made:
+        proved = without_proved(graph) if self.can_fail else None
+        self.fails = self.can_fail and proved is None
+        graph = graph if proved is None else proved
+        runs = guarded(graph) if self.fails else graph
+        return Made(graph, compile(runs, says=self.voice, in_order=self.around.checks.in_order))
+
+    @property
+    def graph(self) -> Graph:
+        return self.program.made.graph
+
+    @property
+    def executable(self) -> Executable:
+        return self.program.made.executable
+
+    def grows(self, number: int, *, interpreted: bool = False) -> bool:
+        """Whether a check failed for want of room that there is now."""
+        more = self.program.grows(self.around.checks, number, interpreted=interpreted)
+        if more:
+            self.around.rooms[self.of] = self.program.room
+            self.forget()
+        return more
+
+    def keep_up(self) -> None:
+        """Another program of the function may have needed more room: inside JAX nobody would find out."""
+        room = self.around.rooms.get(self.of, self.program.room)
+        if room != self.program.room:
+            self.program = Elastic(self.compiled, room)
+            self.forget()
+
+    def forget(self) -> None:
+        """The programs that JAX sees have the room they were made with."""
+        for name in ("whole", "within", "bare"):
+            vars(self).pop(name, None)
+
+    def converted(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arrays at the door, of the types that the program takes."""
+        return [c(x) for c, x in zip(self.executable.converters, arrays, strict=True)]
+
+    # ---- calls
+
+    def called(self, arrays: Sequence[Any]) -> Any:
+        """The value for such arrays, wherever they are."""
+        if trees.traced(arrays):
+            return self.make(iter(self.inside(arrays)))
+        met = self.voice.met
+        results = self.over_devices(arrays) if trees.over_devices(arrays) else self.executable(*arrays)
+        return self.value(results, arrays, met)
+
+    def of_host(self, leaves: Sequence[Any]) -> Any:
+        """The same where the leaves are numbers and NumPy arrays, and all that the program takes."""
+        met, executable = self.voice.met, self.program.made.executable
+        arrays = [convert(x) for convert, x in zip(executable.converters, leaves, strict=True)]
+        return self.value(executable.on_arrays(arrays), arrays, met)
+
+    def value(self, results: list[Any], arrays: Sequence[Any], met: int) -> Any:
+        """The value that the program's results are, JAX's concrete arrays, if no check failed.
+
+        When it began, `met` texts had been printed.
+        """
+        while self.fails and (number := self.waiter.item(results.pop())):
+            if not self.grows(number):
+                here = trees.on_host(arrays) if trees.over_devices(arrays) else arrays
+                raise explain(self.around.checks, number, self.explaining(Executable), here)
+            self.voice.again(met)
+            results = self.executable(*arrays)
+        self.voice.settle()
+        return self.make(iter(results))
+
+    def explaining(self, runs: Callable[[Graph, None, Says], Runs]) -> Callable[[Says], Runs]:
+        """What runs the program once more, for the whole failure and the messages of checks."""
+        with self.around.lock:
+            graph = ready(self.elaborated, self.program.room, explained=True)
+        return lambda says: runs(graph, None, says)
+
+    def interpreted(self, arrays: Sequence[Any]) -> Any:
+        """The value in NumPy, by the reference of each op."""
+        converted = self.concrete(arrays, "the interpreter")
+        met = self.voice.met
+        results = self.evaluated(converted)
+        while self.fails and (site := results[-3].item()):
+            if not self.grows(site, interpreted=True):
+                full = self.explaining(lambda graph, _, says: partial(evaluate, graph, says=says))
+                raise explain(self.around.checks, site, full, converted)
+            self.voice.again(met)
+            results = self.evaluated(converted)
+        return self.make(iter(results))
+
+    def evaluated(self, arrays: Sequence[Any]) -> list[Any]:
+        results = [np.asarray(x) for x in evaluate(self.graph, *arrays, says=self.voice)]
+        self.voice.settle()
+        return results
+
+    def concrete(self, arrays: Sequence[Any], who: str) -> list[Any]:
+        """The arrays in NumPy. Errors: DL1206 for values inside a JAX transformation."""
+        if trees.traced(arrays):
+            message = f"{who} takes arrays, not values inside a JAX transformation"
+            raise DifflangError(Diagnostic("DL1206", message))
+        return [np.asarray(x) for x in self.converted(arrays)]
+
+    # ---- inside JAX
+
+    def inside(self, arrays: Sequence[Any]) -> list[Any]:
+        """The results as a part of a program of JAX, whose transformations go by our rules."""
+        results = apply(self.within, self.converted(arrays))
+        return results[:-1] if self.fails else results
+
+    def over_devices(self, arrays: Sequence[Any]) -> list[Any]:
+        """The results of arrays that lie on several devices: XLA splits the program as the arrays are split."""
+        return apply(self.whole, self.converted(arrays))
+
+    @cached_property
+    def whole(self) -> Program:
+        """What `executable` runs, for wherever its arguments are."""
+        graph = printing(self.elaborated)
+        if not self.fails:
+            return Program(dce(graph.with_results(graph.results[:-WORD])) if self.can_fail else graph, self.road)
+        return Program(guarded(graph), self.road)
+
+    @cached_property
+    def within(self) -> Program:
+        """The program that JAX's transformations see. A check that fails makes its floats and their derivatives NaN."""
+        if not self.fails:
+            return self.whole
+        graph, last = self.whole.graph, len(self.whole.graph.results) - 1
+        return Program(poisoned(graph, last), self.road, last)
+
+    def checked(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
+        """The word of a failure, and the value."""
+        found = apply(self.bare, self.converted(arrays))
+        if not self.can_fail:
+            return [np.int32(0)] * WORD, self.make(iter(found))
+        return found[-WORD:], self.make(iter(found[:-WORD]))
+
+    @cached_property
+    def bare(self) -> Program:
+        """The program with the whole word of a failure, nothing of which is told otherwise."""
+        return Program(printing(self.elaborated), self.road)
+
+    @cached_property
+    def road(self) -> Road:
+        return Road(lambda graph: ready(graph, self.program.room), self.voice, self.told)
+
+    def told(self, number: int) -> None:
+        """Say on the error stream that a check failed where nothing can be raised."""
+        site = self.around.checks.sites[number - 1]
+        sys.stderr.write(f"{printable(render([untold(site)]))}\n")
+
+
+def to_stdout(text: str) -> None:
+    """Write what a program prints where Python's `print` would."""
+    sys.stdout.write(f"{printable(text)}\n")
+
+
+def key_words(key: Any) -> Any:
+    """A random key from what was given: a seed, or a key."""
+    if isinstance(key, int) and not isinstance(key, bool):
+        return seed_words(key)
+    return trees.key_data(key)
