@@ -9,7 +9,6 @@ from typing import Any
 from difflang.api.checked import Failure, checked
 from difflang.api.function import Function
 from difflang.api.loaded import Loaded, doorway
-from difflang.api.warned import warn
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.files import read
@@ -19,6 +18,7 @@ from difflang.check.modules import Module as Declarations
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import program
+from difflang.driver.warned import warn
 from difflang.syntax import tree
 
 __all__ = ["Failure", "Function", "Module", "checked", "load", "loads"]

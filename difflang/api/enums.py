@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, make_dataclass
 from typing import TYPE_CHECKING, Any
 
 from difflang.check.annotations import Annotations
 from difflang.check.types import LangType, SumType, VariantType, show_type
 from difflang.check.unify import Unifier
 from difflang.ir.types import I32, Tensor
+from difflang.runtime.records import Choice, Shape, dataclass_of
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -18,36 +17,13 @@ if TYPE_CHECKING:
 MARK = "_difflang_variant_"
 
 
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """One of several values, where a JAX transformation is going on or of every place of an array.
-
-    `options[i]` is what the value is where `tag` is `marks[i]`.
-    """
-
-    tag: Any
-    options: tuple[Any, ...]
-    marks: tuple[int, ...]
-
-    def known(self) -> Any:
-        """The value itself, outside of JAX transformations."""
-        return self.options[self.marks.index(int(self.tag))]
-
-
 class Enums:
     """The classes of a module's enums and of their tangents."""
 
     def __init__(self, name: str) -> None:
-        from difflang.runtime.trees import register_node
-
         self.name = name
         self.known: dict[Any, type] = {}
         self.bases: dict[tree.Enum, type] = {}
-        if not hasattr(Choice, MARK):
-            register_node(
-                Choice, lambda c: ((c.tag, c.options), c.marks), lambda marks, parts: Choice(parts[0], parts[1], marks)
-            )
-            setattr(Choice, MARK, None)
 
     def of(self, type: VariantType) -> type:
         """The class for values of this type. Tangents have the fields that have a tangent."""
@@ -72,30 +48,14 @@ class Enums:
 
     def make(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
         from difflang.api.records import is_text
-        from difflang.runtime.trees import register_record
 
         variant = decl.variants[index]
         written = {f.name: f for f in variant.fields}
         shown = f"D_{variant.name}" if tangent else variant.name
         bases = () if tangent else (self.base(decl),)
         space = {MARK: (decl, index, tangent)}
-        cls = make_dataclass(shown, [(n, Any) for n in names], bases=bases, frozen=True, eq=False, namespace=space)
-        cls.__module__ = self.name
-        static = [n for n in names if is_text(written[n].type)]
-        register_record(cls, [n for n in names if n not in static], static)
-        return cls
-
-
-def made(marks: Sequence[int], options: Sequence[Callable[[Any], Any]], shape: tuple[Any, ...]) -> Callable[[Any], Any]:
-    """A function from leaves to the value that the tag chooses, or to the choice where nobody can tell yet."""
-    from difflang.runtime.trees import Tracer
-
-    def make(leaves: Any) -> Any:
-        tag = next(leaves)
-        values = tuple([option(leaves) for option in options])
-        return Choice(tag, values, tuple(marks)) if shape or isinstance(tag, Tracer) else values[marks.index(int(tag))]
-
-    return make
+        static = tuple([n for n in names if is_text(written[n].type)])
+        return dataclass_of(Shape(self.name, shown, names, static), space, bases)
 
 
 # ---- Reading

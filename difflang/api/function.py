@@ -11,7 +11,6 @@ from difflang.api.loaded import Given, Loaded, doorway
 from difflang.api.lowered import Lowered
 from difflang.api.signature import Parameter, Signature, signature_of
 from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
-from difflang.api.warned import warn
 from difflang.audit.report import Report
 from difflang.base.amounts import amount
 from difflang.base.codes import nearest
@@ -29,6 +28,7 @@ from difflang.driver.memory import reported
 from difflang.driver.pipeline import staged
 from difflang.driver.running import ready
 from difflang.driver.specs import declared_arguments
+from difflang.driver.warned import warn
 from difflang.elaborate.context import Session
 from difflang.ir.text import to_text
 from difflang.runtime import trees

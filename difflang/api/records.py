@@ -2,60 +2,15 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from dataclasses import make_dataclass
-from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from typing import Any
 
 from difflang.api.enums import Enums
 from difflang.check.modules import Module
 from difflang.check.types import RecordType
+from difflang.runtime.records import Shape, record_class
 from difflang.syntax import tree
 
 MARK = "_difflang_"
-
-
-class Shape(NamedTuple):
-    """What a pickled record says of its class."""
-
-    module: str
-    name: str
-    fields: tuple[str, ...]
-    static: tuple[str, ...]
-
-
-CLASSES: WeakValueDictionary[Shape, type] = WeakValueDictionary()
-"""The latest class of each shape."""
-
-
-def record_class(shape: Shape, space: dict[str, Any]) -> type:
-    """A frozen dataclass that JAX takes apart, and that pickles by its shape, as NumPy arrays: JAX may narrow f64."""
-    from difflang.runtime.trees import on_host, register_record
-
-    def values(record: Any) -> tuple[Any, ...]:
-        return tuple([getattr(record, name) for name in shape.fields])
-
-    ways = {
-        "__reduce__": lambda record: (restored, (shape, on_host(values(record)))),
-        "__copy__": lambda record: type(record)(*values(record)),
-        "__deepcopy__": lambda record, memo: type(record)(*deepcopy(values(record), memo)),
-    }
-    fields = [(n, Any) for n in shape.fields]
-    cls = make_dataclass(shape.name, fields, frozen=True, eq=False, namespace={**space, **ways})
-    cls.__module__ = shape.module
-    register_record(cls, [n for n in shape.fields if n not in shape.static], shape.static)
-    CLASSES[shape] = cls
-    return cls
-
-
-def restored(shape: Shape, values: tuple[Any, ...]) -> Any:
-    """A record out of a pickle: of the class of a loaded module, or of one that only has its fields."""
-    cls = CLASSES.get(shape) or UNLOADED.setdefault(shape, record_class(shape, {}))
-    return cls(*values)
-
-
-UNLOADED: dict[Shape, type] = {}
-"""Classes of pickled records whose modules are not loaded."""
 
 
 class Records:

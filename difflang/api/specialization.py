@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from difflang.api.loaded import Given, Loaded
-from difflang.api.results import field_of, maker
+from difflang.api.results import maker
 from difflang.api.signature import Signature
 from difflang.audit.report import Report
 from difflang.check.closures import DerivativeCode
@@ -19,6 +19,7 @@ from difflang.driver.entry import Entry
 from difflang.driver.running import Running, key_words
 from difflang.runtime import trees
 from difflang.runtime.compile import compile
+from difflang.runtime.layouts import field_of
 
 UNKNOWN = object()
 

@@ -1,0 +1,238 @@
+"""What values are in Python, as data: which leaves an argument or a result has, and the value that leaves make up.
+
+A layout knows neither declarations nor source, so it can be written to a file. A leaf is an array of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.ir.types import Tensor
+from difflang.ops.texts import Template, written
+from difflang.runtime import trees
+from difflang.runtime.records import Shape, chosen
+
+Make = Callable[[Iterator[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """An array; a random key is one too."""
+
+    type: Tensor
+    key: bool = False
+
+    def __str__(self) -> str:
+        return "key" if self.key else str(self.type) if self.type.shape else str(self.type.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A tuple."""
+
+    parts: tuple[Layout, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.parts))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A record, or a variant of an enum: then `enum` is the enum's name and `mark` the variant's number in it.
+
+    `of` is the type that it was read off, where there is one; it goes into no file.
+    """
+
+    shape: Shape
+    parts: tuple[Layout, ...]
+    enum: str = ""
+    mark: int = 0
+    of: Any = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.shape.name
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """One of several, which a tag chooses."""
+
+    marks: tuple[int, ...]
+    parts: tuple[Layout, ...]
+    tag: Tensor
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(map(str, self.parts))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What is known beforehand and takes no leaves: a text, or a size."""
+
+    value: str | int
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A text that the run fills in, of so many leaves."""
+
+    template: Template
+    leaves: int
+
+    def __str__(self) -> str:
+        return "str"
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """A range of two or three ends."""
+
+    leaves: int
+
+    def __str__(self) -> str:
+        return "range"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Called:
+    """A function, by whatever `of` says of it, and so many leaves that it holds. It goes into no file."""
+
+    of: Any
+    leaves: int
+
+    def __str__(self) -> str:
+        return "function"
+
+
+Layout = Leaf | Items | Fields | Either | Fixed | Filled | Ends | Called
+UNIT = Items(())
+
+
+def count(layout: Layout) -> int:
+    """How many leaves there are."""
+    match layout:
+        case Leaf():
+            return 1
+        case Fixed():
+            return 0
+        case Filled(leaves=leaves) | Ends(leaves=leaves) | Called(leaves=leaves):
+            return leaves
+        case Either():
+            return 1 + sum(map(count, layout.parts))
+        case _:
+            return sum(map(count, layout.parts))
+
+
+def tangent(layout: Layout) -> Layout:
+    """That of a small change of such a value: fields that cannot change are not there."""
+    match layout:
+        case Leaf(type=type, key=key):
+            return UNIT if key or type.tangent is None else layout
+        case Items(parts=parts):
+            return Items(tuple(map(tangent, parts)))
+        case Fields(shape=shape, parts=parts):
+            pairs = [(n, tangent(p)) for n, p in zip(shape.fields, parts, strict=True)]
+            kept = [(n, p) for n, p in pairs if p != UNIT]
+            names = tuple([n for n, _ in kept])
+            if names != shape.fields:
+                shape = Shape(shape.module, f"D_{shape.name}", names, ())
+            return replace(layout, shape=shape, parts=tuple([p for _, p in kept]))
+        case Either():
+            return replace(layout, parts=tuple(map(tangent, layout.parts)))
+        case _:
+            return UNIT
+
+
+def mapped(layout: Layout, change: Callable[[Leaf], Layout]) -> Layout:
+    """The same with each of its leaves, but for tags, changed."""
+    match layout:
+        case Leaf():
+            return change(layout)
+        case Items() | Fields() | Either():
+            return replace(layout, parts=tuple([mapped(p, change) for p in layout.parts]))
+        case _:
+            return layout
+
+
+def changes(layout: Layout) -> list[tuple[int, bool]]:
+    """For each leaf of its tangent: which leaf of a value that belongs to, and whether it changes or is a tag."""
+    return list(walked(layout, iter(range(count(layout)))))
+
+
+def walked(layout: Layout, places: Iterator[int]) -> Iterator[tuple[int, bool]]:
+    match layout:
+        case Leaf(type=type, key=key):
+            place = next(places)
+            if not key and type.tangent is not None:
+                yield place, True
+        case Items(parts=parts) | Fields(parts=parts):
+            for part in parts:
+                yield from walked(part, places)
+        case Either(parts=parts):
+            yield next(places), False
+            for part in parts:
+                yield from walked(part, places)
+        case _:
+            for _ in range(count(layout)):
+                next(places)
+
+
+# ---- Values of leaves
+
+Classes = Callable[[Fields], type]
+Functions = Callable[[Any, tuple[Any, ...]], Any]
+
+
+def maker(layout: Layout, classes: Classes, function: Functions, like: Any = None) -> Make:
+    """A function from leaves, in order, to a value, where it can be one of the kind of `like`.
+
+    `classes` gives the class of a record, `function` the function that holds some leaves.
+    """
+
+    def inner(part: Layout, like: Any = None) -> Make:
+        return maker(part, classes, function, like)
+
+    match layout:
+        case Leaf():
+            return next
+        case Items(parts=parts):
+            fits = isinstance(like, (tuple, list)) and len(like) == len(parts)
+            likes: Sequence[Any] = like if fits else [None] * len(parts)
+            makers = [inner(p, x) for p, x in zip(parts, likes, strict=True)]
+            return lambda leaves: tuple([make(leaves) for make in makers])
+        case Fields(shape=shape, parts=parts):
+            makers = [inner(p, field_of(like, n)) for n, p in zip(shape.fields, parts, strict=True)]
+            if like.__class__ is dict and not layout.enum:
+                return lambda leaves: {n: make(leaves) for n, make in zip(shape.fields, makers, strict=True)}
+            cls = classes(layout)
+            return lambda leaves: cls(*[make(leaves) for make in makers])
+        case Either(marks=marks, parts=parts, tag=tag):
+            return chosen(marks, [inner(p) for p in parts], tag.shape)
+        case Fixed(value=value):
+            return lambda leaves: value
+        case Filled(template=said, leaves=n):
+            return lambda leaves: text_of(said, [next(leaves) for _ in range(n)])
+        case Ends(leaves=n):
+            return lambda leaves: range(*[int(next(leaves)) for _ in range(n)])
+        case Called(of=of, leaves=n):
+            return lambda leaves: function(of, tuple([next(leaves) for _ in range(n)]))
+
+
+def text_of(said: Template, leaves: list[Any]) -> str:
+    """A text that the run filled in. Errors: DL1206 inside a JAX transformation, where its numbers are not there."""
+    if trees.traced(leaves):
+        message = "this gives a text that the run fills in, which a value inside a JAX transformation cannot be"
+        way = "give the numbers, and make the text of them outside"
+        raise DifflangError(Diagnostic("DL1206", message, helps=(way,)))
+    return written(said, leaves)
+
+
+def field_of(value: Any, name: str) -> Any:
+    """A field of what was given for a record; nothing where nothing was."""
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

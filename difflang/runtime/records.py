@@ -1,0 +1,95 @@
+"""Classes for records and variants of enums: frozen dataclasses, which JAX knows as structures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, make_dataclass
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from difflang.runtime.trees import Tracer, on_host, register_node, register_record
+
+
+class Shape(NamedTuple):
+    """What a pickled record says of its class."""
+
+    module: str
+    name: str
+    fields: tuple[str, ...]
+    static: tuple[str, ...]
+
+
+CLASSES: WeakValueDictionary[Shape, type] = WeakValueDictionary()
+"""The latest class of each shape."""
+
+
+def record_class(shape: Shape, space: dict[str, Any]) -> type:
+    """A frozen dataclass that JAX takes apart, and that pickles by its shape, as NumPy arrays: JAX may narrow f64."""
+
+    def values(record: Any) -> tuple[Any, ...]:
+        return tuple([getattr(record, name) for name in shape.fields])
+
+    ways = {
+        "__reduce__": lambda record: (restored, (shape, on_host(values(record)))),
+        "__copy__": lambda record: type(record)(*values(record)),
+        "__deepcopy__": lambda record, memo: type(record)(*deepcopy(values(record), memo)),
+    }
+    cls = dataclass_of(shape, {**space, **ways})
+    CLASSES[shape] = cls
+    return cls
+
+
+def dataclass_of(shape: Shape, space: dict[str, Any], bases: tuple[type, ...] = ()) -> type:
+    """A frozen dataclass whose fields are the leaves of a structure, but for its static ones."""
+    fields = [(n, Any) for n in shape.fields]
+    cls = make_dataclass(shape.name, fields, bases=bases, frozen=True, eq=False, namespace=space)
+    cls.__module__ = shape.module
+    register_record(cls, [n for n in shape.fields if n not in shape.static], shape.static)
+    return cls
+
+
+def restored(shape: Shape, values: tuple[Any, ...]) -> Any:
+    """A record out of a pickle: of the class of a loaded module, or of one that only has its fields."""
+    return known_class(shape)(*values)
+
+
+def known_class(shape: Shape) -> type:
+    """The class of that shape of a module that is loaded; else one that only has its fields."""
+    return CLASSES.get(shape) or UNLOADED.setdefault(shape, record_class(shape, {}))
+
+
+UNLOADED: dict[Shape, type] = {}
+"""Classes of records whose modules are not loaded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """One of several values, where a JAX transformation is going on or of every place of an array.
+
+    `options[i]` is what the value is where `tag` is `marks[i]`.
+    """
+
+    tag: Any
+    options: tuple[Any, ...]
+    marks: tuple[int, ...]
+
+    def known(self) -> Any:
+        """The value itself, outside of JAX transformations."""
+        return self.options[self.marks.index(int(self.tag))]
+
+
+register_node(Choice, lambda c: ((c.tag, c.options), c.marks), lambda marks, parts: Choice(parts[0], parts[1], marks))
+
+
+def chosen(
+    marks: Sequence[int], options: Sequence[Callable[[Any], Any]], shape: tuple[Any, ...]
+) -> Callable[[Any], Any]:
+    """A function from leaves to the value that the tag chooses, or to the choice where nobody can tell yet."""
+
+    def make(leaves: Any) -> Any:
+        tag = next(leaves)
+        values = tuple([option(leaves) for option in options])
+        return Choice(tag, values, tuple(marks)) if shape or isinstance(tag, Tracer) else values[marks.index(int(tag))]
+
+    return make
