@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from difflang.api.importing import install_import_hook as install_import_hook
     from difflang.base.diagnostics import DifflangError as DifflangError
     from difflang.base.errors import ArgumentError as ArgumentError
+    from difflang.base.errors import ArtifactError as ArtifactError
     from difflang.base.errors import AssertionFailure as AssertionFailure
     from difflang.base.errors import CheckError as CheckError
     from difflang.base.errors import DataError as DataError
@@ -39,6 +40,7 @@ _HOMES = {
             *("ParseError", "CheckError", "ShapeError", "DTypeError", "DifferentiationError", "DataError"),
             *(
                 "ArgumentError",
+                "ArtifactError",
                 "IndexFailure",
                 "AssertionFailure",
                 "GradientMismatch",
@@ -51,10 +53,10 @@ _HOMES = {
 }
 
 __all__ = [
-    "ArgumentError", "AssertionFailure", "CheckError", "DTypeError", "DataError", "DifferentiationError",
-    "DifflangError", "DifflangWarning", "Failure", "Function", "GradientMismatch", "IndexFailure", "Module",
-    "NonFiniteError", "ParseError", "ShapeError", "checked", "compile", "define", "importing", "install_import_hook",
-    "load", "loads",
+    "ArgumentError", "ArtifactError", "AssertionFailure", "CheckError", "DTypeError", "DataError",
+    "DifferentiationError", "DifflangError", "DifflangWarning", "Failure", "Function", "GradientMismatch",
+    "IndexFailure", "Module", "NonFiniteError", "ParseError", "ShapeError", "checked", "compile", "define",
+    "importing", "install_import_hook", "load", "loads",
 ]  # fmt: skip
 
 
@@ -62,8 +64,8 @@ def __getattr__(name: str) -> Any:
     """What the package offers, imported when it is asked for."""
     from importlib import import_module
 
-    if name == "bridge":
-        return import_module("difflang.bridge")
+    if name in ("bridge", "runtime"):
+        return import_module(f"difflang.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'difflang' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

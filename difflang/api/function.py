@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from difflang.api.given import article, bytes_in, size_of
 from difflang.api.loaded import Given, Loaded, doorway
 from difflang.api.lowered import Lowered
-from difflang.api.signature import Parameter, Signature, signature_of
+from difflang.api.signature import Parameter, Signature, innermost, name_of, signature_of
 from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
 from difflang.audit.report import Report
-from difflang.base.amounts import amount
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import GradientMismatch, classified
@@ -20,8 +20,9 @@ from difflang.check.closures import DerivativeCode, FnCode, MapCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import trace as tracing
+from difflang.driver.artifact.write import PLATFORMS, save
 from difflang.driver.check_grad import Options
-from difflang.driver.entry import Entry
+from difflang.driver.entry import Argument, Entry
 from difflang.driver.guard import guarded
 from difflang.driver.memory import Report as Memory
 from difflang.driver.memory import reported
@@ -280,19 +281,18 @@ class Function:
     # ---- the levels below
 
     def _entry(self, specs: tuple[Any, ...], named: dict[str, Any]) -> Entry:
-        """The graph for arguments described by specs, made anew; without any, for those that the declaration says."""
-        loaded, base = self.loaded, innermost(self.function_type)
-        if (
-            not specs
-            and not named
-            and isinstance(base.code, FnCode)
-            and self.signature.names == signature_of(base).names
-        ):
-            arguments = declared_arguments(loaded.module, base.code.decl, {})
-        else:
-            given, _ = self._given(specs, dict(named))
-            arguments = loaded.typed(self.__name__, self.signature, given, specs=True).arguments
-        return loaded.entry(self.__name__, self.function_type, arguments, Session())
+        """The graph for arguments described by specs, made anew."""
+        return self.loaded.entry(self.__name__, self.function_type, self._arguments(specs, named), Session())
+
+    def _arguments(self, specs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Argument, ...]:
+        """The arguments described by specs; without any, those that the declaration says."""
+        base = innermost(self.function_type).code
+        if not specs and not named and isinstance(base, FnCode):
+            names = tuple([p.name for p in base.decl.params])
+            if self.signature.names == names:
+                return declared_arguments(self.loaded.module, base.decl, {})
+        given, _ = self._given(specs, dict(named))
+        return self.loaded.typed(self.__name__, self.signature, given, specs=True).arguments
 
     def lower(self, *specs: Any, platform: str | None = None, **named: Any) -> Lowered:
         """The program for such arguments, lowered for XLA: made anew from the checked source each time.
@@ -333,6 +333,23 @@ class Function:
         """The program as XLA reads it."""
         return self.lower(*specs, platform=platform, **named).as_text()
 
+    def export(
+        self, path: str | Path, *specs: Any, platforms: Sequence[str] = PLATFORMS, source: bool = True, **named: Any
+    ) -> None:
+        """Write it to a file that `difflang.runtime.load` reads, for arguments that are told as `lower` takes them.
+
+        Beside the program that loads everywhere the file holds StableHLO for the `platforms`, which need not be here,
+        and the text of the program, for its reports, unless `source` is false.
+
+        Errors: ArtifactError for a function that prints, or takes or gives functions; DL1210 where a size is not told.
+        """
+        with doorway():
+            session = Session()
+            arguments = self._arguments(specs, named)
+            entry = self.loaded.entry(self.__name__, self.function_type, arguments, session)
+            made = self.loaded.made(self, entry, arguments, session)
+            save(Path(path), made, platforms, source=source)
+
 
 def wrong_arguments(function: Function, what: str, help: str = "") -> DifflangError:
     shown = f"it is {function.__name__}{function.signature.python}"
@@ -345,47 +362,6 @@ def may_miss(signature: Signature, parameter: Parameter, named: dict[str, Any]) 
         return True
     after = signature.parameters[signature.parameters.index(parameter) + 1 :]
     return not any(p.name in named and p.tangent_of is None for p in after)
-
-
-def article(value: object) -> str:
-    """What a value is, in words."""
-    return f"{'an' if (name := type(value).__name__)[:1] in 'aeiouAEIOU' else 'a'} {name}"
-
-
-def bytes_in(budget: str | int) -> int:
-    """`"64 MiB"`, or so many bytes."""
-    if (found := budget if isinstance(budget, int) else amount(budget)) is None:
-        raise mistake("DL1207", f"{budget!r} is no amount of memory", help='write `"64 MiB"`, or a number of bytes')
-    return found
-
-
-def size_of(name: str, value: Any) -> int:
-    """The value of a `dim`."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise mistake(
-            "DL1206", f"`{name}` is a dim: a Python integer is needed, known before the program runs"
-        ) from None
-
-
-def innermost(type: ClosureType) -> ClosureType:
-    """The function that derivatives are of."""
-    while isinstance(type.code, DerivativeCode) and isinstance(type.captures[0], ClosureType):
-        type = type.captures[0]
-    return type
-
-
-def name_of(type: ClosureType) -> str:
-    """`loss`, `grad_loss`; a lambda has no name."""
-    prefix = ""
-    while isinstance(type.code, DerivativeCode) and isinstance(type.captures[0], ClosureType):
-        prefix += f"{type.code.operator}_"
-        type = type.captures[0]
-    text = str(type.code)
-    return prefix + (text if text.isidentifier() else "function")
 
 
 def taken_apart(f: Function) -> tuple[tuple[Any, ...], Any]:

@@ -102,3 +102,20 @@ def tangent(inner: Signature, wrt: Wrt) -> Parameter:
     return Parameter(
         "d_" + "_".join([base.name, *map(str, path)]), None, base.span, tangent_of=(position, tuple(map(str, path)))
     )
+
+
+def innermost(type: ClosureType) -> ClosureType:
+    """The function that derivatives are of."""
+    while isinstance(type.code, DerivativeCode) and isinstance(type.captures[0], ClosureType):
+        type = type.captures[0]
+    return type
+
+
+def name_of(type: ClosureType) -> str:
+    """`loss`, `grad_loss`; a lambda has no name."""
+    prefix = ""
+    while isinstance(type.code, DerivativeCode) and isinstance(type.captures[0], ClosureType):
+        prefix += f"{type.code.operator}_"
+        type = type.captures[0]
+    text = str(type.code)
+    return prefix + (text if text.isidentifier() else "function")

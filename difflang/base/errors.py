@@ -70,6 +70,10 @@ class GradientMismatch(_Rendered, AssertionError):
     report: object = None
 
 
+class ArtifactError(_Rendered, ValueError):
+    """A function that cannot be exported, or a file that is no artifact, is damaged, or of a newer format."""
+
+
 class DataError(_Rendered, OSError):
     """A file that cannot be read, or holds something else."""
 
@@ -99,6 +103,9 @@ CLASSES: dict[str, type[DifflangError]] = {
     "DL12": ArgumentError,
     "DL1203": ParseError,
     "DL1204": ParseError,
+    "DL1230": ArtifactError,
+    "DL1231": ArtifactError,
+    "DL1232": ArtifactError,
 }
 
 

@@ -21,6 +21,7 @@ from difflang.cli.checkup import doctor
 from difflang.cli.deriving import derive
 from difflang.cli.documenting import doc
 from difflang.cli.explaining import explain
+from difflang.cli.exporting import export
 from difflang.cli.formatting import fmt
 from difflang.cli.kernel_command import kernel
 from difflang.cli.output import data_text
@@ -255,5 +256,7 @@ def info(
         click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
-for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions, lsp, kernel):
+for command in (
+    check, test, bench, fmt, explain, repl, derive, trace, export, doc, new, doctor, completions, lsp, kernel,
+):  # fmt: skip
     main.add_command(command)

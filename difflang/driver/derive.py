@@ -81,7 +81,7 @@ def the_one(checked: Checked, entry: str | None) -> tree.Fn:
         )
     if len(decls) > 1:
         names = ", ".join(d.name for d in decls)
-        raise mistake("DL1207", "one function is derived at a time", help=f"say `FILE:{decls[0].name}`; it has {names}")
+        raise mistake("DL1207", "one function is taken at a time", help=f"say `FILE:{decls[0].name}`; it has {names}")
     return decls[0]
 
 

@@ -11,7 +11,10 @@ from difflang.base.source import Span
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
 
-EXTRAS = {"matplotlib": "plot", "safetensors": "safetensors", "pygls": "lsp", "orbax-checkpoint": "orbax"}
+EXTRAS = {
+    "matplotlib": "plot", "safetensors": "safetensors", "pygls": "lsp", "flatbuffers": "export",
+    "orbax-checkpoint": "orbax",
+}  # fmt: skip
 
 
 def needs(module: Module, package: str, span: Span) -> None:

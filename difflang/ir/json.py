@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NoReturn, cast
 
@@ -27,18 +28,24 @@ MAX_DEPTH = 200
 Json = Any
 
 
-def to_json(graph: Graph) -> str:
-    """The graph as one line of JSON. Cost: linear; graphs used many times are written once."""
-    return json.dumps(Writer().whole(graph), separators=(",", ":"), allow_nan=False)
+def to_json(graph: Graph, sources: dict[Source, int] | None = None) -> str:
+    """The graph as one line of JSON. Cost: linear; graphs used many times are written once.
+
+    The texts that it comes from are numbered in `sources`, after those that are there already.
+    """
+    return json.dumps(Writer(sources).whole(graph), separators=(",", ":"), allow_nan=False)
 
 
-def from_json(text: str) -> Graph:
-    """The graph that was written. Errors: DifflangError for anything that `to_json` does not write."""
+def from_json(text: str, sources: Sequence[Source] | None = None) -> Graph:
+    """The graph that was written, from the texts of these `sources` if they are at hand.
+
+    Errors: DifflangError for anything that `to_json` does not write.
+    """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
         damaged("it is not JSON")
-    return Reader().whole(data)
+    return Reader(sources).whole(data)
 
 
 def damaged(what: str) -> NoReturn:
@@ -46,14 +53,14 @@ def damaged(what: str) -> NoReturn:
 
 
 class Writer:
-    def __init__(self) -> None:
+    def __init__(self, sources: dict[Source, int] | None = None) -> None:
         self.numbers: dict[Graph, int] = {}
         self.graphs: list[Json] = []
-        self.sources: dict[str, int] = {}
+        self.sources: dict[Source, int] = {} if sources is None else sources
 
     def whole(self, graph: Graph) -> Json:
         self.graph(graph)
-        return {"format": FORMAT, "version": VERSION, "sources": list(self.sources), "graphs": self.graphs}
+        return {"format": FORMAT, "version": VERSION, "sources": [s.name for s in self.sources], "graphs": self.graphs}
 
     def graph(self, graph: Graph) -> int:
         if graph in self.numbers:
@@ -77,7 +84,7 @@ class Writer:
     def span(self, span: Span) -> Json:
         if span.source is BUILTIN:
             return None
-        return [self.sources.setdefault(span.source.name, len(self.sources)), span.start, span.end]
+        return [self.sources.setdefault(span.source, len(self.sources)), span.start, span.end]
 
 
 def definitions(values: Values) -> Json:
@@ -111,7 +118,8 @@ type_of = cache(type_from_text)
 class Reader:
     """Builds graphs from JSON that may hold anything at all."""
 
-    def __init__(self) -> None:
+    def __init__(self, sources: Sequence[Source] | None = None) -> None:
+        self.given = sources
         self.sources: list[Source] = []
         self.graphs: list[Graph] = []
 
@@ -121,7 +129,10 @@ class Reader:
         data = cast(dict[str, Json], data)
         if data.get("version") != VERSION:
             damaged(f"its version is {data.get('version')!r:.20}, and this is difflang's version {VERSION}")
-        self.sources = [Source(string(name), "") for name in items(data.get("sources"))]
+        names = [string(name) for name in items(data.get("sources"))]
+        if self.given is not None and names != [s.name for s in self.given[: len(names)]]:
+            damaged("it comes from other texts")
+        self.sources = [Source(name, "") for name in names] if self.given is None else list(self.given)
         for graph in items(data.get("graphs")):
             self.graphs.append(self.graph(graph))
         if not self.graphs:
@@ -165,7 +176,10 @@ class Reader:
         source, start, end = items(data, 3)
         if type(start) is not int or type(end) is not int or not 0 <= start <= end:
             damaged("a span is no range")
-        return Span(item(self.sources, source), start, end)
+        found = item(self.sources, source)
+        if self.given is not None and end > len(found.text):
+            damaged("a span lies outside of its text")
+        return Span(found, start, end)
 
 
 def items(data: Json, count: int | None = None) -> list[Json]:

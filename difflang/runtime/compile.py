@@ -169,14 +169,18 @@ def lowered(
 
 def traced(graph: Graph, platform: str, sharding: SingleDeviceSharding | None = None, says: Says = nobody) -> Any:
     """The program in JAX's own form, before it is lowered. 64-bit types must be switched on."""
+    return jitted(graph, platform, says).trace(*[spec(p.type, sharding) for p in graph.params])
+
+
+def jitted(graph: Graph, platform: str, says: Says = nobody) -> Any:
+    """The program as a function of JAX's that is still to be traced."""
     lowering = Lowering(jax, platform, says)
 
     def program(*arrays: Array) -> list[Array]:
         return lowering.graph(graph, *arrays)
 
     program.__name__ = program.__qualname__ = graph.name or "program"
-    specs = [spec(p.type, sharding) for p in graph.params]
-    return jax.jit(program, keep_unused=True).trace(*specs)
+    return jax.jit(program, keep_unused=True)
 
 
 def spec(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeDtypeStruct:

@@ -114,19 +114,36 @@ Layout = Leaf | Items | Fields | Either | Fixed | Filled | Ends | Called
 UNIT = Items(())
 
 
-def count(layout: Layout) -> int:
-    """How many leaves there are."""
+def each(layout: Layout) -> Iterator[Leaf | Tensor | None]:
+    """Its leaves in order: an array, the type of a tag, or nothing for one of which no more is known."""
     match layout:
         case Leaf():
-            return 1
-        case Fixed():
-            return 0
-        case Filled(leaves=leaves) | Ends(leaves=leaves) | Called(leaves=leaves):
-            return leaves
+            yield layout
+        case Items() | Fields():
+            for part in layout.parts:
+                yield from each(part)
         case Either():
-            return 1 + sum(map(count, layout.parts))
+            yield layout.tag
+            for part in layout.parts:
+                yield from each(part)
+        case Fixed():
+            return
         case _:
-            return sum(map(count, layout.parts))
+            yield from [None] * layout.leaves
+
+
+def count(layout: Layout) -> int:
+    """How many leaves there are."""
+    return sum(1 for _ in each(layout))
+
+
+def changes(layout: Layout) -> list[tuple[int, bool]]:
+    """For each leaf of its tangent: which leaf of a value that belongs to, and whether it changes or is a tag."""
+    found: list[tuple[int, bool]] = []
+    for i, leaf in enumerate(each(layout)):
+        if isinstance(leaf, Tensor) or (leaf is not None and not leaf.key and leaf.type.tangent is not None):
+            found.append((i, isinstance(leaf, Leaf)))
+    return found
 
 
 def tangent(layout: Layout) -> Layout:
@@ -158,29 +175,6 @@ def mapped(layout: Layout, change: Callable[[Leaf], Layout]) -> Layout:
             return replace(layout, parts=tuple([mapped(p, change) for p in layout.parts]))
         case _:
             return layout
-
-
-def changes(layout: Layout) -> list[tuple[int, bool]]:
-    """For each leaf of its tangent: which leaf of a value that belongs to, and whether it changes or is a tag."""
-    return list(walked(layout, iter(range(count(layout)))))
-
-
-def walked(layout: Layout, places: Iterator[int]) -> Iterator[tuple[int, bool]]:
-    match layout:
-        case Leaf(type=type, key=key):
-            place = next(places)
-            if not key and type.tangent is not None:
-                yield place, True
-        case Items(parts=parts) | Fields(parts=parts):
-            for part in parts:
-                yield from walked(part, places)
-        case Either(parts=parts):
-            yield next(places), False
-            for part in parts:
-                yield from walked(part, places)
-        case _:
-            for _ in range(count(layout)):
-                next(places)
 
 
 # ---- Values of leaves

@@ -1,0 +1,114 @@
+"""A function out of an artifact as a graph and what its arrays are, and how it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from difflang.artifact.reading import read
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import NOWHERE
+from difflang.driver.artifact.contents import Contents, Param
+from difflang.driver.guard import WORD
+from difflang.driver.running import Running, Surroundings, key_words
+from difflang.ir.graph import Graph
+from difflang.runtime import trees
+from difflang.runtime.layouts import Fields, Functions, Layout, count, maker
+from difflang.runtime.records import dataclass_of, known_class
+
+
+class Surface:
+    """What all functions of one artifact share: its checks, arrays and classes."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self.around = Surroundings(contents, threading.RLock(), {})
+        self.constants = tuple(map(trees.on_device, contents.constants))
+        self.enums: dict[str, type] = {}
+        self.variants: dict[Any, type] = {}
+
+    def class_of(self, layout: Fields) -> type:
+        """The class of a record: that of the module which it is of, if that is loaded, else one with its fields."""
+        if not layout.enum:
+            return known_class(layout.shape)
+        key = (layout.enum, layout.mark, layout.shape)
+        with self.around.lock:
+            if key not in self.variants:
+                bases = () if layout.shape.name.startswith("D_") else (self.enum(layout),)
+                self.variants[key] = dataclass_of(layout.shape, {}, bases)
+            return self.variants[key]
+
+    def enum(self, layout: Fields) -> type:
+        """The class that the variants of an enum are of."""
+        if layout.enum not in self.enums:
+            self.enums[layout.enum] = type(layout.enum, (), {"__module__": layout.shape.module})
+        return self.enums[layout.enum]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Body:
+    """A graph of the leaves of params, of a key if it is `random`, and of `held` arrays.
+
+    It gives the leaves of the result and, if it `fails`, a failure.
+    """
+
+    name: str
+    graph: Graph
+    params: tuple[Param, ...]
+    result: Layout
+    random: bool = False
+    fails: bool = False
+    limit: int = 0
+
+    @staticmethod
+    def of(contents: Contents) -> Body:
+        of = contents
+        return Body(of.name, of.graph, of.params, of.result, of.random, of.fails, of.limit)
+
+    @property
+    def word(self) -> int:
+        """How many of the last results are a failure."""
+        return WORD if self.fails else 0
+
+    @property
+    def leaves(self) -> int:
+        """How many params of the graph are leaves of arguments."""
+        return sum([count(p.layout) for p in self.params])
+
+
+class Program(Running):
+    """A body that runs; `function` makes what is given back where a result is a function."""
+
+    def __init__(self, surface: Surface, body: Body, function: Functions) -> None:
+        super().__init__(surface.around, body.graph, body.fails, body.graph)
+        self.body = body
+        self.make = maker(body.result, surface.class_of, function)
+
+    def arrays(self, given: Sequence[Any], key: Any, held: Sequence[Any]) -> list[Any]:
+        """What the program takes. Errors: DL1206, DL1207, DL1208."""
+        found: list[Any] = []
+        for param, value in zip(self.body.params, given, strict=True):
+            try:
+                found += read(param.layout, value, param.name)
+            except DifflangError as error:
+                raise declared(error, param) from None
+        if self.body.random:
+            found.append(self.key(key))
+        elif key is not None:
+            raise DifflangError(Diagnostic("DL1207", "a key is given, and this function draws nothing"))
+        return [*found, *held]
+
+    def key(self, key: Any) -> Any:
+        if key is not None:
+            return key_words(key)
+        message = f"`{self.body.name}` draws random numbers: a function out of a file needs a key"
+        raise DifflangError(Diagnostic("DL1208", message, helps=("give it one: `key=key`",)))
+
+
+def declared(error: DifflangError, param: Param) -> DifflangError:
+    """The same report, at the declaration of the parameter."""
+    (found,) = error.diagnostics
+    labels = (Label(param.span, "declared here"),) if param.span != NOWHERE else ()
+    return DifflangError(Diagnostic(found.code, found.message, labels, found.helps))

@@ -1,0 +1,101 @@
+"""The file of an artifact: a ZIP archive of stored members, of which each byte is determined by what they hold.
+
+So any tool opens it, and a byte that was changed anywhere is seen: who reads packs again and compares.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from difflang.base.amounts import human
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.files import unreadable
+
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")  # for which StableHLO can be in it
+MOST_BYTES = 2**31 - 1  # of a file: beyond it ZIP needs fields of another form
+MOST_MEMBERS = 10_000
+DAY = 0x21  # 1 January 1980, the first day that ZIP knows
+
+# Source: PKWARE, APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12 and 4.3.16.
+LOCAL = struct.Struct("<4s5H3I2H")
+CENTRAL = struct.Struct("<4s6H3I5H2I")
+END = struct.Struct("<4s4H2IH")
+UTF8 = 0x800
+
+UNREADABLE = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, struct.error)  # what `zipfile` may raise
+
+
+def damaged(what: str) -> NoReturn:
+    message = f"this is no artifact of difflang, or it is damaged: {what}"
+    raise DifflangError(Diagnostic("DL1231", message, helps=("export it again, or copy it again",)))
+
+
+def packed(members: Mapping[str, bytes]) -> bytes:
+    """The bytes of a file with these members, in this order. Errors: DL1230 where it would be too large."""
+    whole = sum(len(name) * 2 + len(data) + 100 for name, data in members.items())
+    if whole > MOST_BYTES:
+        message = f"an artifact holds at most {human(MOST_BYTES)}, and this would take {human(whole)}"
+        raise DifflangError(Diagnostic("DL1230", message, helps=("pass large arrays as arguments",)))
+    parts: list[bytes] = []
+    directory: list[bytes] = []
+    offset = 0
+    for name, data in members.items():
+        title, sum32, size = name.encode(), zlib.crc32(data), len(data)
+        common = (20, UTF8, 0, 0, DAY, sum32, size, size, len(title), 0)
+        parts += [LOCAL.pack(b"PK\3\4", *common), title, data]
+        directory += [CENTRAL.pack(b"PK\1\2", 20, *common, 0, 0, 0, 0, offset), title]
+        offset += LOCAL.size + len(title) + size
+    size = sum(map(len, directory))
+    count = len(members)
+    return b"".join([*parts, *directory, END.pack(b"PK\5\6", 0, 0, count, count, size, offset, 0)])
+
+
+def unpacked(data: bytes) -> dict[str, bytes]:
+    """The members of a file. Errors: DL1231 where they cannot be read; whether all is as written, see `intact`."""
+    found: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            if len(members) > MOST_MEMBERS:
+                damaged("it has too many members")
+            for member in members:
+                if member.compress_type != zipfile.ZIP_STORED or member.file_size > len(data):
+                    damaged("a member is compressed")
+                if member.filename in found:
+                    damaged("two members have one name")
+                found[member.filename] = archive.read(member)
+    except (
+        zipfile.BadZipFile,
+        OSError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        NotImplementedError,
+        struct.error,
+    ) as error:
+        damaged(str(error).splitlines()[0] if str(error) else "it is no ZIP archive")
+    return found
+
+
+def intact(data: bytes, members: Mapping[str, bytes]) -> None:
+    """Errors: DL1231 where a file of these members has other bytes."""
+    if packed(members) != data:
+        damaged("there are bytes in it that do not belong to it")
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a file. Errors: DL0701 where it cannot be read, DL1231 for one that is too large."""
+    try:
+        if path.is_dir():
+            raise unreadable(str(path), "this is a directory", "name a file in it")
+        if path.stat().st_size > MOST_BYTES:
+            damaged(f"it takes more than {human(MOST_BYTES)}")
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(str(path), (error.strerror or "it cannot be read").lower()) from None

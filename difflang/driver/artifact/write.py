@@ -1,0 +1,180 @@
+"""Functions written to files: what a call of them needs, made once, with the program for each platform beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from difflang.base.codes import nearest
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.files import replace as write_file
+from difflang.base.files import unwritable
+from difflang.base.source import NOWHERE, Source, Span
+from difflang.check.closures import DerivativeCode, FnCode
+from difflang.check.modules import Module
+from difflang.check.types import ClosureType
+from difflang.driver.artifact.container import PLATFORMS as KNOWN
+from difflang.driver.artifact.contents import Contents, Param, to_bytes
+from difflang.driver.described import described
+from difflang.driver.entry import Argument, Entry, undemanded
+from difflang.driver.extras import needed
+from difflang.driver.guard import guarded
+from difflang.driver.units import context
+from difflang.elaborate.attributes import limit_of
+from difflang.elaborate.context import Session
+from difflang.ir.graph import Graph, inner_first
+from difflang.ops.say import printing
+from difflang.runtime.layouts import Called, Either, Fields, Fixed, Items, Layout
+
+PLATFORMS = ("cpu", "cuda", "tpu")  # those that are exported for where nothing is said
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Made:
+    """A function that was elaborated to be exported: its graph, for which arguments, and what the file lends."""
+
+    name: str
+    doc: str
+    module: str
+    type: ClosureType
+    entry: Entry
+    arguments: Sequence[Argument]
+    declared: Mapping[str, tuple[str, Span | None]]  # how each parameter is written, and where
+    session: Session  # in which it was elaborated, and nothing else
+    home: Module
+    in_order: bool
+    constants: Sequence[Any]
+
+
+def contents_of(made: Made) -> Contents:
+    """What is written of a function. Errors: DL1230 for what cannot be."""
+    entry = made.entry
+    refuse_printing(made.name, entry.graph)
+    params = tuple([param(made, argument) for argument in made.arguments])
+    result = described(entry.type, made.module)
+    refuse_functions(made.name, [*[p.layout for p in params], result])
+    return Contents(
+        made.name, made.doc, made.module, entry.graph, params, result, entry.random, entry.fails, limit(made),
+        made.in_order, tuple(made.session.sites), tuple([np.ascontiguousarray(c) for c in made.constants]),
+    )  # fmt: skip
+
+
+def param(made: Made, argument: Argument) -> Param:
+    shown, span = made.declared.get(argument.name, ("", None))
+    if isinstance(argument.size, int):
+        layout: Layout = Fixed(argument.size)
+    else:
+        layout = described(argument.type, made.module)
+    return Param(argument.name, shown, layout, span or NOWHERE)
+
+
+def limit(made: Made) -> int:
+    """What the function that is exported, or is a derivative of that, says of memory."""
+    type = made.type
+    while isinstance(type.code, DerivativeCode) and isinstance(type.captures[0], ClosureType):
+        type = type.captures[0]
+    if not isinstance(type.code, FnCode):
+        return 0
+    return limit_of(context(made.session, made.home, undemanded, None, definition=False), type.code.decl)
+
+
+def refuse_printing(name: str, graph: Graph) -> None:
+    said = [e for g in inner_first(printing(graph))[0] for e in g.eqns if e.op.effect]
+    if said:
+        message = f"`{name}` prints, and what it prints goes to the process that compiled it: it cannot be exported"
+        raise refused(message, "leave out what it prints, or give it back as a result", Label(said[0].span, "here"))
+
+
+def refuse_functions(name: str, layouts: Sequence[Layout]) -> None:
+    todo = list(layouts)
+    while todo:
+        layout = todo.pop()
+        if isinstance(layout, Called):
+            way = "export a function of arrays; of an exported `f`, `f.vjp()` and `f.linearize()` give functions"
+            raise refused(f"`{name}` takes or gives a function, which is code and no data: it cannot be exported", way)
+        todo += layout.parts if isinstance(layout, (Items, Fields, Either)) else ()
+
+
+def refused(message: str, way: str, *labels: Label) -> DifflangError:
+    return DifflangError(Diagnostic("DL1230", message, labels, (way,)))
+
+
+# ---- For platforms
+
+
+def with_platforms(contents: Contents, platforms: Sequence[str]) -> Contents:
+    """With StableHLO for each platform, as `jax.export` serializes it. Errors: DL0709, DL0801."""
+    if not platforms:
+        return contents
+    needed("flatbuffers", NOWHERE)
+    graph = lowered_graph(contents)
+    from difflang.runtime.exported import exported
+
+    data = {platform: bytes(exported(graph, platform).serialize()) for platform in dict.fromkeys(platforms)}
+    return replace(contents, exported=data)
+
+
+def known(platforms: Sequence[str]) -> None:
+    for name in [platforms] if isinstance(platforms, str) else platforms:
+        if name not in KNOWN or isinstance(platforms, str):
+            near = nearest(name, KNOWN) if name not in KNOWN else None
+            ways = (f"did you mean `{near}`?" if near else f"write some of {KNOWN}",)
+            raise DifflangError(Diagnostic("DL0601", f"`{name}` is no list of platforms to export for", (), ways))
+
+
+def lowered_graph(contents: Contents) -> Graph:
+    """The program that is lowered: its last result is the number of a check that failed, or zero, if one can."""
+    from difflang.driver.running import ready
+
+    graph = ready(contents.graph)
+    return guarded(graph) if contents.fails else graph
+
+
+def without_sources(contents: Contents) -> Contents:
+    """The same, with nothing but spaces in place of the texts that it comes from: lines and columns stay right."""
+    from difflang.ir.json import from_json, to_json
+
+    sources: dict[Source, int] = {}
+    text = to_json(contents.graph, sources)
+    for site in contents.sites:
+        sources.setdefault(site.span.source, len(sources))
+    for each in contents.params:
+        sources.setdefault(each.span.source, len(sources))
+    blank = {s: Source(s.name, "".join([c if c == "\n" else " " for c in s.text])) for s in sources}
+
+    def moved(span: Span) -> Span:
+        return span if span == NOWHERE else Span(blank[span.source], span.start, span.end)
+
+    return replace(
+        contents,
+        graph=from_json(text, list(blank.values())),
+        sites=tuple([replace(s, span=moved(s.span)) for s in contents.sites]),
+        params=tuple([replace(p, span=moved(p.span)) for p in contents.params]),
+    )
+
+
+def save(path: Path, made: Made, platforms: Sequence[str] = PLATFORMS, *, source: bool = True) -> None:
+    """Write a function to a file, as a whole or not at all. Errors: DL0601, DL0709, DL0710, DL0801, DL1230."""
+    known(platforms)
+    contents = contents_of(made)
+    write(path, to_bytes(with_platforms(contents if source else without_sources(contents), platforms)))
+
+
+def write(path: Path, data: bytes) -> None:
+    try:
+        write_file(path, data)
+    except OSError as error:
+        raise unwritable(str(path), error) from None
+
+
+def stablehlo(contents: Contents, platform: str, *, as_text: bool) -> bytes:
+    """The program alone, as text or as bytecode that later versions of StableHLO read. Errors: DL0601, DL0801."""
+    known((platform,))
+    from difflang.runtime.exported import exported
+
+    made = exported(lowered_graph(contents), platform)
+    return made.mlir_module().encode() if as_text else bytes(made.mlir_module_serialized)
