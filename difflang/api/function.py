@@ -20,7 +20,7 @@ from difflang.check.closures import DerivativeCode, FnCode, MapCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import trace as tracing
-from difflang.driver.artifact.write import PLATFORMS, save
+from difflang.driver.artifact.write import PLATFORMS, refused, save
 from difflang.driver.check_grad import Options
 from difflang.driver.entry import Argument, Entry
 from difflang.driver.guard import guarded
@@ -344,6 +344,8 @@ class Function:
         Errors: ArtifactError for a function that prints, or takes or gives functions; DL1210 where a size is not told.
         """
         with doorway():
+            if self.captured:
+                raise refused(f"`{self.__name__}` holds values of this process", "export the function that made it")
             session = Session()
             arguments = self._arguments(specs, named)
             entry = self.loaded.entry(self.__name__, self.function_type, arguments, session)

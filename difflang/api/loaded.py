@@ -25,7 +25,7 @@ from difflang.check.modules import Global
 from difflang.check.reports import mistake
 from difflang.check.types import UNIT, ClosureType, LangType, RecordType, settled_type, tangent_type
 from difflang.check.unify import Unifier
-from difflang.driver.artifact.write import Made, refused
+from difflang.driver.artifact.write import Made
 from difflang.driver.draws import draws_from
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.program import Checked, loaded
@@ -123,10 +123,8 @@ class Loaded:
             return elaborated(session or self.checked.session, self.module, name, type, arguments)
 
     def made(self, function: Any, entry: Entry, arguments: Sequence[Argument], session: Session) -> Made:
-        """A function that was elaborated in a `session` of its own, for a file. Errors: DL1230."""
+        """A function that was elaborated in a `session` of its own, for a file."""
         name: str = function.__name__
-        if function.captured:
-            raise refused(f"`{name}` holds values of this process", "export the function that made it")
         declared = {p.name: (p.shown, p.span) for p in function.signature.parameters}
         home = function.signature.module or self.module
         constants = [np.asarray(c) for c in self.constants(entry)]

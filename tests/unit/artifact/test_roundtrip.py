@@ -1,0 +1,326 @@
+"""Functions written to a file and loaded again: they give what they gave, bit for bit, and so do their derivatives."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import difflang
+import difflang.runtime
+
+SOURCE = """
+record Layer[d] { w: f32[d], b: f32 }
+record Net[d] { first: Layer[d], steps: i32, name: str }
+enum Shape { Circle(r: f32), Box(w: f32, h: f32) }
+let table = [0.5, 1.5, 2.5]
+
+fn score(m: Layer[d], x: f32[n, d]) -> f32[n] = tanh(x @ m.w + m.b)
+fn loss(m: Layer[d], x: f32[n, d], y: f32[n]) -> f32 = mean((score(m, x) - y)^2)
+fn deep(m: Net[d], x: f32[d]) -> f32 { assert m.steps > 0, "{m.name} takes {m.steps} steps"
+  m.first.w @ x * f32(m.steps) }
+fn same(m: Net[d]) -> (Net[d], i32) = (m, 3)
+fn looked(x: f32[3], i: i32) -> f32 = x[i] * table[i]
+fn powers(x: f64, n: dim) -> f64[n] = [for i in 0..n => x * f64(i)]
+fn heron(a: f64) -> f64 {
+  var x = a
+  while abs(x * x - a) > 1e-12 { x = 0.5 * (x + a / x) }
+  x
+}
+fn down(x: f64) -> f64 = if x < 1 { x } else { x + down(x - 1) }
+fn area(s: Shape) -> f32 = match s { Circle(r) => pi * r^2, Box(w, h) => w * h }
+fn rolled(s: Shape, by: f32) -> Shape = if area(s) > by { s } else { Box(by, by) }
+fn told(x: f64) -> (f64, str) = (x * x, "x is {x:.2f}")
+fn draws(x: f32[3]) -> f32 = sum(x * normal(3))
+fn waves(z: c128[n]) -> f64 = sum(abs(fft(z)))
+fn halves(x: bf16[n], y: f16) -> bf16 = sum(x * x)
+fn solved(a: f64[n, n], b: f64[n]) -> f64[n] = solve(a, b)
+@memory(200 KiB)
+fn long(x: f64[1000]) -> f64 {
+  var y = x
+  for _ in 0..1000 { y = sin(y) }
+  sum(y)
+}
+fn by_default(x: f64, scale: f64 = 3.0, shift: f64 = 1.0) -> f64 = scale * x + shift
+"""
+M: Any = difflang.loads(SOURCE, name="artifacts")
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((3, 2)).astype(np.float32)
+Y = np.ones(3, np.float32)
+LAYER = M.Layer(w=np.array([0.5, -1.0], np.float32), b=np.float32(0.25))
+NET = M.Net(first=LAYER, steps=np.int32(2), name="ann")
+A = RNG.standard_normal((3, 3))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function at arguments, and in what it is differentiated if its result is one real number."""
+
+    name: str
+    args: tuple[Any, ...]
+    wrt: Any = None
+    key: Any = None
+
+
+CASES = [
+    Case("score", (LAYER, X)),
+    Case("loss", (LAYER, X, Y), ("x", "m.w")),
+    Case("deep", (NET, X[0]), "m"),
+    Case("same", (NET,)),
+    Case("looked", (Y, np.int32(2)), "x"),
+    Case("powers", (1.5, 4)),
+    Case("heron", (2.0,), 0),
+    Case("down", (200.5,), 0),
+    Case("area", (M.Box(np.float32(2.0), np.float32(3.0)),), "s"),
+    Case("rolled", (M.Circle(np.float32(1.0)), np.float32(4.0))),
+    Case("told", (1.25,)),
+    Case("draws", (Y,), "x", np.array([1, 2], np.uint32)),
+    Case("waves", (A[0] + 1j * A[1],), "z"),
+    Case("halves", (Y.astype("bfloat16"), np.float16(1.0))),
+    Case("solved", (A, A[0])),
+    Case("long", (RNG.standard_normal(1000),), "x"),
+    Case("by_default", (2.0,), "x"),
+]
+
+
+def artifact(folder: Path, f: Any, *specs: Any, **options: Any) -> Any:
+    """A function through a file, without StableHLO unless it is asked for."""
+    path = folder / "f.dflx"
+    f.export(path, *specs, **{"platforms": (), **options})
+    return difflang.runtime.load(path)
+
+
+def described(value: Any) -> Any:
+    """What must be the same of two values: classes by name, the fields, the bytes of arrays."""
+    if hasattr(value, "__dataclass_fields__"):
+        return type(value).__name__, [(n, described(getattr(value, n))) for n in value.__dataclass_fields__]
+    if isinstance(value, (tuple, list)):
+        return [described(v) for v in value]
+    if isinstance(value, (str, dict)):
+        return value
+    array = np.asarray(value)
+    return array.dtype.name, array.shape, array.tobytes()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_value_and_gradient_are_the_same_bits(case: Case, tmp_path: Path) -> None:
+    f, key = M[case.name], {} if case.key is None else {"key": case.key}
+    loaded = artifact(tmp_path, f, *case.args)
+    assert described(loaded(*case.args, **key)) == described(f(*case.args, **key))
+    if case.wrt is not None:
+        found = loaded.value_and_grad(case.wrt)(*case.args, **key)
+        assert described(found) == described(f.value_and_grad(case.wrt)(*case.args, **key))
+
+
+OPERATORS = ["jvp", "hvp", "hessian", "jacobian", "jacfwd", "jacrev"]
+
+
+@pytest.fixture(scope="module")
+def loss(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return artifact(tmp_path_factory.mktemp("loss"), M.loss, LAYER, X, Y)
+
+
+@pytest.mark.parametrize("wrt", ["m", "m.w", "x"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_operator_gives_what_the_original_gives(operator: str, wrt: str, loss: Any) -> None:
+    args: tuple[Any, ...] = (LAYER, X, Y)
+    if operator in ("jvp", "hvp"):
+        args = (*args, {"m": LAYER, "m.w": LAYER.w, "x": X}[wrt])
+    found, wanted = (getattr(f, operator)(wrt)(*args) for f in (loss, M.loss))
+    assert described(found) == described(wanted)
+
+
+def test_pullbacks_and_linear_maps(loss: Any) -> None:
+    for wrt in (("x", "m"), "m.b"):
+        value, pull = loss.vjp(wrt)(LAYER, X, Y)
+        wanted, theirs = M.loss.vjp(wrt)(LAYER, X, Y)
+        assert described(value) == described(wanted)
+        assert described(pull(np.float32(2))) == described(theirs(np.float32(2)))
+    moved = {"x": X, "w": LAYER.w}
+    assert described(loss.linearize("x", "m.w")(LAYER, X, Y)[1](moved)) == described(
+        M.loss.linearize("x", "m.w")(LAYER, X, Y)[1](moved)
+    )
+
+
+def test_derivatives_of_derivatives(loss: Any) -> None:
+    found = loss.grad("m.w").jacfwd("x")(LAYER, X, Y)
+    assert described(found) == described(M.loss.grad("m.w").jacfwd("x")(LAYER, X, Y))
+    assert described(loss.grad("m.b").deriv("m.b")(LAYER, X, Y)) == described(
+        M.loss.grad("m.b").deriv("m.b")(LAYER, X, Y)
+    )
+
+
+TRANSFORMED = {
+    "jit": lambda f: jax.jit(f)(LAYER, X, Y),
+    "grad": lambda f: jax.grad(f)(LAYER, X, Y),
+    "vmap": lambda f: jax.jit(jax.vmap(f, in_axes=(None, None, 0)))(LAYER, X, np.stack([Y, Y + 1])),
+    "hessian": lambda f: jax.hessian(f, argnums=1)(LAYER, X, Y),
+    "jvp": lambda f: jax.jvp(lambda x: f(LAYER, x, Y), (X,), (X,)),
+    "linearize": lambda f: jax.linearize(lambda x: f(LAYER, x, Y), X)[1](X),
+    "checkpoint": lambda f: jax.grad(jax.checkpoint(lambda x: f(LAYER, x, Y)))(X),
+    "scan": lambda f: jax.lax.scan(lambda y, _: (y + f(LAYER, X, y), None), Y, None, length=3)[0],
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_it_is_a_part_of_programs_of_jax(name: str, loss: Any) -> None:
+    assert described(jax.tree.leaves(TRANSFORMED[name](loss))) == described(jax.tree.leaves(TRANSFORMED[name](M.loss)))
+
+
+def test_a_while_of_unknown_length_goes_through_jax(tmp_path: Path) -> None:
+    heron = artifact(tmp_path, M.heron)
+    with jax.enable_x64(True):
+        assert float(jax.grad(heron)(2.0)) == pytest.approx(0.5 / 2.0**0.5, rel=1e-12)
+
+
+def test_an_exported_derivative_is_a_function_too(tmp_path: Path) -> None:
+    loaded = artifact(tmp_path, M.loss.grad("m"), LAYER, X, Y)
+    assert described(loaded(LAYER, X, Y)) == described(M.loss.grad("m")(LAYER, X, Y))
+
+
+def test_the_gradient_of_a_loaded_record_is_of_its_class(loss: Any) -> None:
+    gradient = loss.grad("m")(LAYER, X, Y)
+    assert type(gradient) is loss.classes["Layer"]
+    assert jax.tree.structure(gradient) == jax.tree.structure(loss.classes["Layer"](LAYER.w, LAYER.b))
+
+
+def test_variants_are_of_the_class_of_their_enum(tmp_path: Path) -> None:
+    rolled = artifact(tmp_path, M.rolled, M.Circle(np.float32(1.0)), "f32")
+    found = rolled(M.Circle(np.float32(1.0)), 4.0)
+    assert type(found) is rolled.classes["Box"] and type(found).__mro__[1].__name__ == "Shape"
+    inside = jax.jit(rolled)(M.Circle(np.float32(1.0)), 4.0)
+    assert described(inside.known()) == described(found)
+
+
+def test_signatures_documentation_and_interpretation(loss: Any) -> None:
+    assert repr(loss) == "<difflang function loss(m: 'Layer', x: 'f32[3, 2]', y: 'f32[3]') -> 'f32' out of an artifact>"
+    assert described(loss.interpret(LAYER, X, Y)) == described(M.loss.interpret(LAYER, X, Y))
+    assert described(loss(y=Y, x=X, m={"w": LAYER.w, "b": 0.25})) == described(loss(LAYER, X, Y))
+
+
+# ---- Failures
+
+
+def reports(f: Any, *args: Any) -> str:
+    with pytest.raises(difflang.DifflangError) as caught:
+        f(*args)
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
+def test_failing_checks_are_reported_as_by_the_original(tmp_path: Path) -> None:
+    deep, looked = artifact(tmp_path, M.deep, NET, X[0]), artifact(tmp_path, M.looked, Y, np.int32(0))
+    bad = M.Net(first=LAYER, steps=np.int32(0), name="ann")
+    for f, original, args in [(deep, M.deep, (bad, X[0])), (looked, M.looked, (Y, 3)), (deep, M.deep, (bad, X[0]))]:
+        wanted = reports(original, *args)
+        assert "artifacts:" in wanted and "^" in wanted
+        assert reports(f, *args) == wanted
+        assert reports(f.interpret, *args) == wanted
+        assert reports(f.grad(1 if f is deep else 0), *args) == wanted
+    assert "ann takes 0 steps" in reports(deep.hessian("x"), bad, X[0])
+    assert np.isnan(jax.jit(looked)(Y, 3))
+
+
+def test_a_recursion_without_end_is_told(tmp_path: Path) -> None:
+    endless = difflang.loads("fn f(x: f64) -> f64 = 1 + f(x)").f
+    assert reports(artifact(tmp_path, endless), 1.0) == reports(endless, 1.0)
+
+
+def test_without_the_text_the_place_is_still_told(tmp_path: Path) -> None:
+    looked = artifact(tmp_path, M.looked, Y, np.int32(0), source=False)
+    said = reports(looked, Y, 3)
+    assert "x[i]" not in said and "index 3 is out of range" in said
+    assert next(line for line in said.splitlines() if "-->" in line) in reports(M.looked, Y, 3)
+    assert b"x[i]" not in (tmp_path / "f.dflx").read_bytes()
+
+
+# ---- What is refused
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((LAYER, X), "`loss` needs `y` too"),
+        ((LAYER, X, Y, Y), "takes 3 arguments, not 4"),
+        ((LAYER, X[:2], Y), "`x` is a f32[3, 2]"),
+        ((LAYER, X.astype(np.float64), Y), "write `x.astype(np.float32)`"),
+        (({"w": LAYER.w}, X, Y), "needs the field `b` too"),
+        (({"w": LAYER.w, "b": 0.0, "c": 0}, X, Y), "has no field `c`"),
+        ((3.0, X, Y), "`m` is Layer, and a float was given"),
+        ((LAYER, "x", Y), "`x` is a f32[3, 2]"),
+    ],
+    ids=str,
+)
+def test_arguments_that_do_not_fit(args: tuple[Any, ...], said: str, loss: Any) -> None:
+    with pytest.raises(difflang.ArgumentError) as caught:
+        loss(*args)
+    assert said in str(caught.value)
+
+
+def test_names_that_are_not_there(loss: Any) -> None:
+    with pytest.raises(difflang.ArgumentError, match="has no parameter `xs`"):
+        loss(LAYER, y=Y, xs=X)
+    for wrt in ("w", "m.v", "x.y", 3, ("m", "m.w")):
+        with pytest.raises(difflang.DifferentiationError, match="DL0403"):
+            loss.grad(wrt)
+
+
+def test_what_has_no_derivative(tmp_path: Path) -> None:
+    score = artifact(tmp_path, M.score, LAYER, X)
+    with pytest.raises(difflang.DifferentiationError, match="DL0402"):
+        score.grad()
+    with pytest.raises(difflang.DifferentiationError, match="DL0401"):
+        artifact(tmp_path, M.looked, Y, np.int32(0)).grad("i")
+    waves = artifact(tmp_path, M.waves, A[0] + 0j)
+    with pytest.raises(difflang.CheckError, match="DL0801"):
+        waves.jacobian()
+    long = artifact(tmp_path, M.long)
+    with pytest.raises(difflang.DifflangError, match="DL1014"):
+        long.vjp()
+
+
+def test_a_random_function_asks_for_its_key(tmp_path: Path) -> None:
+    draws = artifact(tmp_path, M.draws)
+    with pytest.raises(difflang.ArgumentError, match="DL1208"):
+        draws(Y)
+    assert described(draws(Y, key=jax.random.key(3))) == described(M.draws(Y, key=jax.random.key(3)))
+    assert "key" in str(draws.__signature__)
+    with pytest.raises(difflang.ArgumentError, match="draws nothing"):
+        artifact(tmp_path, M.heron)(2.0, key=1)
+
+
+def test_sizes_are_fixed(tmp_path: Path) -> None:
+    powers = artifact(tmp_path, M.powers, "f64", 4)
+    assert described(powers(1.5)) == described(powers(1.5, 4))
+    with pytest.raises(difflang.ArgumentError, match="export it for this one too"):
+        powers(1.5, 5)
+    with pytest.raises(difflang.ArgumentError, match="DL1210"):
+        M.score.export(tmp_path / "none.dflx")
+    assert not (tmp_path / "none.dflx").exists()
+
+
+REFUSED = {
+    "prints": 'fn f(x: f32) -> f32 {\n  print("x is {x}")\n  x\n}',
+    "prints in a function that it calls": "fn g(x: f32) -> f32 {\n  print(x)\n  x\n}\nfn f(x: f32) -> f32 = g(x) + 1",
+    "gives a function": "fn f(x: f32) -> (f32) -> f32 = |y| x * y",
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_cannot_be_exported(why: str, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", difflang.DifflangWarning)
+        f = difflang.loads(REFUSED[why]).f
+    with pytest.raises(difflang.ArtifactError, match="DL1230"):
+        f.export(tmp_path / "f.dflx", "f32")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pullback_is_not_exported(tmp_path: Path) -> None:
+    _, pull = M.heron.vjp()(2.0)
+    with pytest.raises(difflang.ArtifactError, match="DL1230"):
+        pull.export(tmp_path / "f.dflx", "f64")
