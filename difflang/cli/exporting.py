@@ -52,7 +52,5 @@ def export(
         made = exporting.made_of(checked, path, entry, options)
         target = out or Path(f"{made.name}.dflx")
         exporting.export(made, target, options)
-        what = (
-            f"as StableHLO for {stablehlo}" if stablehlo else f"with StableHLO for {', '.join(chosen) or 'no platform'}"
-        )
+        what = "StableHLO alone" if stablehlo else f"with StableHLO for {', '.join(chosen) or 'no platform'}"
         click.echo(f"{target}: {made.name}, {what}", err=True)

@@ -62,6 +62,7 @@ print(json.dumps([{n: np.asarray(v).tobytes().hex() for n, v in found.items()}, 
 ROOMS = ("syntax", "check", "elaborate", "api", "cli", "lsp", "spell", "audit", "plugin", "bridge")
 
 
+@pytest.mark.as_users
 def test_all_of_it_works_there(tmp_path: Path) -> None:
     module: Any = difflang.loads(SOURCE, name="absent")
     f, path = module.loss, tmp_path / "loss.dflx"
