@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.driver.running import key_words
 from difflang.runtime.layouts import Either, Fields, Fixed, Items, Layout, Leaf
@@ -29,11 +31,17 @@ def read(layout: Layout, value: Any, path: str) -> list[Any]:
         case Either():
             return choice(layout, value, path)
         case Fixed(value=wanted):
-            if value != wanted:
+            if not is_the_same(value, wanted):
                 raise refused(f"`{path}` is {wanted!r} in this artifact, and {value!r:.40} was given", FIXED)
             return []
         case _:
             raise refused(f"`{path}`: {described(value)} cannot be given")
+
+
+def is_the_same(value: Any, wanted: str | int) -> bool:
+    """Whether that text, or that number, is given."""
+    kinds = str if isinstance(wanted, str) else (int, np.integer)
+    return isinstance(value, kinds) and not isinstance(value, bool) and bool(value == wanted)
 
 
 FIXED = "sizes and texts are fixed when a function is exported: export it for this one too"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, make_dataclass
+from keyword import iskeyword
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.runtime.trees import Tracer, on_host, register_node, register_record
 
 
@@ -41,7 +43,14 @@ def record_class(shape: Shape, space: dict[str, Any]) -> type:
 
 
 def dataclass_of(shape: Shape, space: dict[str, Any], bases: tuple[type, ...] = ()) -> type:
-    """A frozen dataclass whose fields are the leaves of a structure, but for its static ones."""
+    """A frozen dataclass whose fields are the leaves of a structure, but for its static ones.
+
+    Errors: DL0801 for a field that is called as a word of Python's is.
+    """
+    if words := [n for n in shape.fields if iskeyword(n)]:
+        message = f"the field `{words[0]}` of `{shape.name}` is a word of Python: there is no class for such a record"
+        way = "give it another name; a dict with that field is taken as an argument"
+        raise DifflangError(Diagnostic("DL0801", message, helps=(way,)))
     fields = [(n, Any) for n in shape.fields]
     cls = make_dataclass(shape.name, fields, bases=bases, frozen=True, eq=False, namespace=space)
     cls.__module__ = shape.module

@@ -57,7 +57,7 @@ def packed(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpacked(data: bytes) -> dict[str, bytes]:
-    """The members of a file. Errors: DL1231 where they cannot be read; whether all is as written, see `intact`."""
+    """The members of a file. Errors: DL1231 where they cannot be read; see `refuse_changed`."""
     found: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -83,7 +83,7 @@ def unpacked(data: bytes) -> dict[str, bytes]:
     return found
 
 
-def intact(data: bytes, members: Mapping[str, bytes]) -> None:
+def refuse_changed(data: bytes, members: Mapping[str, bytes]) -> None:
     """Errors: DL1231 where a file of these members has other bytes."""
     if packed(members) != data:
         damaged("there are bytes in it that do not belong to it")

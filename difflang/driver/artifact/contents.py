@@ -134,7 +134,7 @@ def from_bytes(data: bytes) -> Contents:
     if not isinstance(about, dict) or cast(Json, about).get("format") != FORMAT:
         damaged("it has no manifest")
     refuse_newer(cast(dict[str, Json], about))
-    container.intact(data, members)
+    container.refuse_changed(data, members)
     try:
         return Reader(cast(dict[str, Json], about), members).contents()
     except FAULTS as error:

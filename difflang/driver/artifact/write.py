@@ -59,7 +59,7 @@ def contents_of(made: Made) -> Contents:
     refuse_functions(made.name, [*[p.layout for p in params], result])
     return Contents(
         made.name, made.doc, made.module, entry.graph, params, result, entry.random, entry.fails, limit(made),
-        made.in_order, tuple(made.session.sites), tuple([np.ascontiguousarray(c) for c in made.constants]),
+        made.in_order, tuple(made.session.sites), tuple([np.asarray(c) for c in made.constants]),
     )  # fmt: skip
 
 

@@ -71,9 +71,14 @@ def read_record(about: Json, inside: tuple[Layout, ...]) -> Fields:
     words = (about["module"], about["name"], about.get("enum", ""), *names)
     if any(not isinstance(w, str) for w in words) or not {*static} <= {*names} or len(names) != len({*names}):
         damaged("a record has other fields")
-    if not all(n.isidentifier() for n in (about["name"], *names)) or len(names) != len(inside):
+    if not all(is_name(n) for n in (about["name"], *names)) or len(names) != len(inside):
         damaged("a record has other fields")
     return Fields(Shape(words[0], words[1], names, static), inside, words[2], whole(about.get("mark", 0)))
+
+
+def is_name(name: str) -> bool:
+    """Whether a class or a field may be called so, and nothing of Python's own is."""
+    return name.isidentifier() and not (name.startswith("__") and name.endswith("__"))
 
 
 def parts(data: Json, depth: int) -> tuple[Layout, ...]:

@@ -324,3 +324,45 @@ def test_a_pullback_is_not_exported(tmp_path: Path) -> None:
     _, pull = M.heron.vjp()(2.0)
     with pytest.raises(difflang.ArtifactError, match="DL1230"):
         pull.export(tmp_path / "f.dflx", "f64")
+
+
+def test_a_field_that_is_a_word_of_python_is_told(tmp_path: Path) -> None:
+    source = "record R { lambda: f32 }\nfn f(r: R) -> f32 = 2 * r.lambda\nfn same(r: R) -> R = r"
+    m: Any = difflang.loads(source)
+    given = {"lambda": np.float32(1.5)}
+    assert artifact(tmp_path, m.f, given)(given) == m.f(given) == 3.0
+    for made in (lambda: m.R, lambda: m.same(given), lambda: artifact(tmp_path, m.same, given)(given)):
+        with pytest.raises(difflang.DifflangError, match="DL0801"):
+            made()
+
+
+def test_what_is_given_for_a_size_or_a_text(tmp_path: Path) -> None:
+    powers = artifact(tmp_path, M.powers, "f64", 4)
+    assert described(powers(1.5, np.int64(4))) == described(powers(1.5))
+    deep = artifact(tmp_path, M.deep, NET, X[0])
+    for name in (np.zeros(2), 3, "bob"):
+        with pytest.raises(difflang.ArgumentError, match=r"`m\.name` is 'ann' in this artifact"):
+            deep({"first": LAYER, "steps": NET.steps, "name": name}, X[0])
+
+
+def test_a_library_that_nobody_promises_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jax import export
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ValueError("Cannot serialize code with custom calls whose targets have no compatibility guarantees: x")
+
+    monkeypatch.setattr(export, "export", refuse)
+    with pytest.raises(difflang.CheckError, match=r"DL0801.*for `tpu`.*no compatibility guarantees"):
+        M.heron.export(tmp_path / "f.dflx", platforms=("tpu",))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(difflang.DifflangError, match="did you mean `tpu`"):
+        M.heron.export(tmp_path / "f.dflx", platforms=("tpus",))
+    with pytest.raises(difflang.DifflangError, match="DL0601"):
+        M.heron.export(tmp_path / "f.dflx", platforms="cpu")
+
+
+def test_nothing_of_the_machine_is_in_the_file(tmp_path: Path) -> None:
+    artifact(tmp_path, M.heron, platforms=("cpu",))
+    data = (tmp_path / "f.dflx").read_bytes()
+    assert b"artifacts" in data
+    assert not any(str(path).encode() in data for path in (Path.cwd(), Path(__file__).parent, tmp_path))
