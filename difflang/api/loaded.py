@@ -6,8 +6,7 @@ A call finds its specialization by a cheap key and runs it; here one is made, on
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Hashable, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,8 +17,7 @@ from difflang.api.arguments import Reader
 from difflang.api.records import Records
 from difflang.api.signature import Parameter, Signature
 from difflang.base.collection import paused
-from difflang.base.diagnostics import DifflangError
-from difflang.base.errors import classified
+from difflang.base.errors import doorway as doorway
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global
 from difflang.check.reports import mistake
@@ -34,15 +32,6 @@ from difflang.elaborate.context import Session
 from difflang.runtime import trees
 
 Dims = tuple[tuple[str, int], ...]
-
-
-@contextmanager
-def doorway() -> Generator[None]:
-    """Errors leave as the class that their code stands for."""
-    try:
-        yield
-    except DifflangError as error:
-        raise classified(error) from error.__cause__
 
 
 @dataclass(frozen=True, eq=False, slots=True)

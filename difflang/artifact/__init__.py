@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from difflang.artifact.function import Function, doorway
+from difflang.artifact.function import Function
 from difflang.artifact.program import Body, Surface
+from difflang.base.errors import doorway
 from difflang.driver.artifact.contents import load as read
 
 __all__ = ["Function", "load"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,20 +12,11 @@ from difflang.artifact.derivatives import Place, located
 from difflang.artifact.program import Body, Program, Surface
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.errors import classified
+from difflang.base.errors import doorway
 from difflang.driver.warned import warn
 from difflang.runtime.layouts import Fields, Fixed
 
 WrtGiven = int | str | Sequence[int | str]
-
-
-@contextmanager
-def doorway() -> Generator[None]:
-    """Errors leave as the class that their code stands for."""
-    try:
-        yield
-    except DifflangError as error:
-        raise classified(error) from error.__cause__
 
 
 class Function:

@@ -5,6 +5,9 @@ A room raises `DifflangError` with diagnostics; the doors turn it into the class
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from difflang.base.diagnostics import Diagnostic, DifflangError
 
 
@@ -118,3 +121,12 @@ def classified(error: DifflangError) -> DifflangError:
     found = kind(*error.diagnostics)
     found.__cause__ = error.__cause__
     return found
+
+
+@contextmanager
+def doorway() -> Generator[None]:
+    """Errors leave as the class that their code stands for."""
+    try:
+        yield
+    except DifflangError as error:
+        raise classified(error) from error.__cause__

@@ -62,10 +62,10 @@ def unpacked(data: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
-            if len(members) > MOST_MEMBERS:
-                damaged("it has too many members")
+            if len(members) > MOST_MEMBERS or sum([m.file_size for m in members]) > len(data):
+                damaged("it says that it holds more than there is")
             for member in members:
-                if member.compress_type != zipfile.ZIP_STORED or member.file_size > len(data):
+                if member.compress_type != zipfile.ZIP_STORED:
                     damaged("a member is compressed")
                 if member.filename in found:
                     damaged("two members have one name")

@@ -207,6 +207,7 @@ OTHER = {
     "a text": b"fn f(x: f32) -> f32 = x",
     "a pickle": b"\x80\x04\x95\x0f\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins.",
     "an empty archive": b"PK\5\6" + bytes(18),
+    "too many members": container.packed({str(i): b"" for i in range(container.MOST_MEMBERS + 1)}),
     "an archive that says it is large": b"PK\5\6" + struct.pack("<4H2IH", 0, 0, 65535, 65535, 2**32 - 1, 0, 0),
 }
 
