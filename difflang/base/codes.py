@@ -206,9 +206,9 @@ CODES: dict[str, str] = {
     "DL1220": "an argument of a program that does not fit",
     "DL1221": "a program that prints, for another platform",
     "DL1222": "a trace with too many steps",
-    "DL1230": "a function that cannot be exported",
-    "DL1231": "a file that is no artifact, or is damaged",
-    "DL1232": "an artifact of a newer format",
+    "DL1240": "a function that cannot be exported",
+    "DL1241": "a file that is no artifact, or is damaged",
+    "DL1242": "an artifact of a newer format",
 }
 
 

@@ -106,9 +106,9 @@ CLASSES: dict[str, type[DifflangError]] = {
     "DL12": ArgumentError,
     "DL1203": ParseError,
     "DL1204": ParseError,
-    "DL1230": ArtifactError,
-    "DL1231": ArtifactError,
-    "DL1232": ArtifactError,
+    "DL1240": ArtifactError,
+    "DL1241": ArtifactError,
+    "DL1242": ArtifactError,
 }
 
 

@@ -35,13 +35,13 @@ class Options:
 
 
 def export(made: Made, out: Path, options: Options) -> None:
-    """Write a function, as a whole or not at all. Errors: DL0710, DL0801, DL1230."""
+    """Write a function, as a whole or not at all. Errors: DL0710, DL0801, DL1240."""
     if options.stablehlo is None:
         return save(out, made, options.platforms, source=options.source)
     contents = contents_of(made)
     if contents.constants:
         message = f"`{made.name}` reads values of the file, which StableHLO alone does not hold"
-        raise mistake("DL1230", message, help="make them parameters, or export an artifact, which holds them")
+        raise mistake("DL1240", message, help="make them parameters, or export an artifact, which holds them")
     return write(out, stablehlo(contents, options.stablehlo, as_text=out.suffix == ".mlir"))
 
 

@@ -55,9 +55,9 @@ def not_there(graph: Graph, platform: str, error: Exception) -> DifflangError:
 
 
 def loaded(data: bytes) -> Any:
-    """What was written by `serialize` of it. Errors: DL1231."""
+    """What was written by `serialize` of it. Errors: DL1241."""
     try:
         return export.deserialize(bytearray(data))
     except Exception as error:
         message = "this is no artifact of difflang, or it is damaged: JAX does not read its StableHLO"
-        raise DifflangError(Diagnostic("DL1231", message)) from error
+        raise DifflangError(Diagnostic("DL1241", message)) from error

@@ -33,15 +33,15 @@ UNREADABLE = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, s
 
 def damaged(what: str) -> NoReturn:
     message = f"this is no artifact of difflang, or it is damaged: {what}"
-    raise DifflangError(Diagnostic("DL1231", message, helps=("export it again, or copy it again",)))
+    raise DifflangError(Diagnostic("DL1241", message, helps=("export it again, or copy it again",)))
 
 
 def packed(members: Mapping[str, bytes]) -> bytes:
-    """The bytes of a file with these members, in this order. Errors: DL1230 where it would be too large."""
+    """The bytes of a file with these members, in this order. Errors: DL1240 where it would be too large."""
     whole = sum(len(name) * 2 + len(data) + 100 for name, data in members.items())
     if whole > MOST_BYTES:
         message = f"an artifact holds at most {human(MOST_BYTES)}, and this would take {human(whole)}"
-        raise DifflangError(Diagnostic("DL1230", message, helps=("pass large arrays as arguments",)))
+        raise DifflangError(Diagnostic("DL1240", message, helps=("pass large arrays as arguments",)))
     parts: list[bytes] = []
     directory: list[bytes] = []
     offset = 0
@@ -57,7 +57,7 @@ def packed(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpacked(data: bytes) -> dict[str, bytes]:
-    """The members of a file. Errors: DL1231 where they cannot be read; see `refuse_changed`."""
+    """The members of a file. Errors: DL1241 where they cannot be read; see `refuse_changed`."""
     found: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -84,13 +84,13 @@ def unpacked(data: bytes) -> dict[str, bytes]:
 
 
 def refuse_changed(data: bytes, members: Mapping[str, bytes]) -> None:
-    """Errors: DL1231 where a file of these members has other bytes."""
+    """Errors: DL1241 where a file of these members has other bytes."""
     if packed(members) != data:
         damaged("there are bytes in it that do not belong to it")
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file. Errors: DL0701 where it cannot be read, DL1231 for one that is too large."""
+    """The bytes of a file. Errors: DL0701 where it cannot be read, DL1241 for one that is too large."""
     try:
         if path.is_dir():
             raise unreadable(str(path), "this is a directory", "name a file in it")

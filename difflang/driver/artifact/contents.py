@@ -72,7 +72,7 @@ class Contents:
 
 
 def to_bytes(contents: Contents) -> bytes:
-    """The file. Errors: DL1230 where it would be too large."""
+    """The file. Errors: DL1240 where it would be too large."""
     sources: dict[Source, int] = {}
     graph = to_json(contents.graph, sources)
     about = manifest(contents, sources)
@@ -128,7 +128,7 @@ FAULTS = (
 
 
 def from_bytes(data: bytes) -> Contents:
-    """What a file holds. Errors: DL1231 for anything that was not written as such, DL1232 for a newer format."""
+    """What a file holds. Errors: DL1241 for anything that was not written as such, DL1242 for a newer format."""
     members = container.unpacked(data)
     about = parsed(members.get("manifest.json", b""))
     if not isinstance(about, dict) or cast(Json, about).get("format") != FORMAT:
@@ -138,13 +138,13 @@ def from_bytes(data: bytes) -> Contents:
     try:
         return Reader(cast(dict[str, Json], about), members).contents()
     except FAULTS as error:
-        if isinstance(error, DifflangError) and error.diagnostics[0].code == "DL1231":
+        if isinstance(error, DifflangError) and error.diagnostics[0].code == "DL1241":
             raise
         damaged(error.diagnostics[0].message if isinstance(error, DifflangError) else "its parts do not fit together")
 
 
 def load(path: Path) -> Contents:
-    """What a file holds. Errors: DL0701, DL1231, DL1232."""
+    """What a file holds. Errors: DL0701, DL1241, DL1242."""
     return from_bytes(container.read(path))
 
 
@@ -156,7 +156,7 @@ def refuse_newer(about: dict[str, Json]) -> None:
         by = about.get("difflang")
         message = f"this artifact has format {version}, and this difflang reads formats up to {VERSION}"
         way = f"it was written by difflang {by:.20}: install that or a later one" if isinstance(by, str) else ""
-        raise DifflangError(Diagnostic("DL1232", message, helps=(way,) if way else ()))
+        raise DifflangError(Diagnostic("DL1242", message, helps=(way,) if way else ()))
 
 
 def parsed(data: bytes) -> Json:
@@ -226,7 +226,7 @@ class Reader:
 
 
 def refuse_misfits(found: Contents) -> None:
-    """Errors: DL1231 where the graph takes or gives other arrays than is said."""
+    """Errors: DL1241 where the graph takes or gives other arrays than is said."""
     wanted = [*leaf_types([p.layout for p in found.params]), *[None] * found.random]
     params = [p.type for p in found.graph.params]
     constants = len(params) - len(found.constants)

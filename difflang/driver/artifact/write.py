@@ -51,7 +51,7 @@ class Made:
 
 
 def contents_of(made: Made) -> Contents:
-    """What is written of a function. Errors: DL1230 for what cannot be."""
+    """What is written of a function. Errors: DL1240 for what cannot be."""
     entry = made.entry
     refuse_printing(made.name, entry.graph)
     params = tuple([param(made, argument) for argument in made.arguments])
@@ -100,7 +100,7 @@ def refuse_functions(name: str, layouts: Sequence[Layout]) -> None:
 
 
 def refused(message: str, way: str, *labels: Label) -> DifflangError:
-    return DifflangError(Diagnostic("DL1230", message, labels, (way,)))
+    return DifflangError(Diagnostic("DL1240", message, labels, (way,)))
 
 
 # ---- For platforms
@@ -158,7 +158,7 @@ def without_sources(contents: Contents) -> Contents:
 
 
 def save(path: Path, made: Made, platforms: Sequence[str] = PLATFORMS, *, source: bool = True) -> None:
-    """Write a function to a file, as a whole or not at all. Errors: DL0601, DL0709, DL0710, DL0801, DL1230."""
+    """Write a function to a file, as a whole or not at all. Errors: DL0601, DL0709, DL0710, DL0801, DL1240."""
     known(platforms)
     contents = contents_of(made)
     write(path, to_bytes(with_platforms(contents if source else without_sources(contents), platforms)))

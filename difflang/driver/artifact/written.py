@@ -39,7 +39,7 @@ def layout_json(layout: Layout) -> Json:
 
 
 def read_layout(data: Json, depth: int = 0) -> Layout:
-    """The layout that was written. Errors: DL1231, and what Python makes of data of another form."""
+    """The layout that was written. Errors: DL1241, and what Python makes of data of another form."""
     if depth > MOST_DEPTH:
         damaged("a layout is nested too deep")
     word, *rest = data

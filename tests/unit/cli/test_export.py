@@ -54,7 +54,7 @@ def test_stablehlo_alone(file: Path, tmp_path: Path) -> None:
     assert "stablehlo.multiply" in text.read_text() and str(Path.cwd()) not in text.read_text()
     assert code.read_bytes().startswith(b"ML\xefR")
     refused = export(file, ":f", "--arg", "n=2", "--stablehlo", "cpu", "-o", tmp_path / "f.mlir")
-    assert refused.exit_code == 1 and "DL1230" in refused.output and not (tmp_path / "f.mlir").exists()
+    assert refused.exit_code == 1 and "DL1240" in refused.output and not (tmp_path / "f.mlir").exists()
 
 
 WRONG = [
@@ -65,7 +65,7 @@ WRONG = [
     (":g", ["--platform", "cpus"], 2, "Did you mean 'cpu'"),
     (":g", ["--platform", "none", "--platform", "cpu"], 2, "stands alone"),
     (":g", ["--stablehlo", "cpu", "--no-source"], 2, "--stablehlo takes"),
-    (":says", [], 1, "DL1230"),
+    (":says", [], 1, "DL1240"),
     (":h", [], 1, "DL0322"),
 ]
 
