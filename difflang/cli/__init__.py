@@ -24,6 +24,7 @@ from difflang.cli.explaining import explain
 from difflang.cli.formatting import fmt
 from difflang.cli.kernel_command import kernel
 from difflang.cli.output import data_text
+from difflang.cli.picturing import viz
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
 from difflang.cli.serving import lsp
@@ -255,5 +256,5 @@ def info(
         click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
-for command in (check, test, bench, fmt, explain, repl, derive, trace, doc, new, doctor, completions, lsp, kernel):
+for command in (check, test, bench, fmt, explain, repl, derive, trace, viz, doc, new, doctor, completions, lsp, kernel):
     main.add_command(command)

@@ -200,16 +200,11 @@ class Asked:
 
     def taken(self) -> tuple[Argument, ...]:
         """The arguments, with names for the sizes that nobody told."""
-        module, decl, told = self.checked.module, self.decl, self.options.told
-        sizes = sizes_of(module, decl)
-        self.names = tuple([n for n in sizes if n not in told])
-        bound: dict[str, Binding] = {n: dims.name(n) for n in self.names}
-        bound |= dict.fromkeys(any_shapes(decl), ())
-        bound |= {g.name: module.default_float for g in decl.generics if g.name not in told and g.bound is not None}
+        decl = self.decl
         for param in decl.params:
             if isinstance(param.type, tree.TypeFn) and param.default is None:
                 raise depends_on_function(decl, param)
-        arguments = declared_arguments(module, decl, told, bound)
+        arguments, self.names = open_arguments(self.checked, decl, self.options.told)
         for argument, param in zip(arguments, decl.params, strict=False):
             refuse(decl, param, argument.type)
         return arguments
@@ -327,6 +322,18 @@ def path_of(decl: tree.Fn, place: Wrt) -> str:
     return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
 
 
+def open_arguments(
+    checked: Checked, decl: tree.Fn, told: Mapping[str, str]
+) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
+    """The arguments of a function, and the sizes that nobody told: those keep their names. Errors: DL1207, DL1210."""
+    module = checked.module
+    names = tuple([n for n in sizes_of(module, decl) if n not in told])
+    bound: dict[str, Binding] = {n: dims.name(n) for n in names}
+    bound |= dict.fromkeys(any_shapes(decl), ())
+    bound |= {g.name: module.default_float for g in decl.generics if g.name not in told and g.bound is not None}
+    return declared_arguments(module, decl, told, bound), names
+
+
 def any_shapes(decl: tree.Fn) -> list[str]:
     """The names that stand for any number of axes in what a function takes: it is derived for single numbers."""
     found: list[str] = []
@@ -389,10 +396,19 @@ def names_of_lets(checked: Checked, graph: Graph) -> dict[Span, str]:
 
 def simplified(graph: Graph, names: Mapping[Span, str]) -> Graph:
     """The graph without derivative equations, as it reads best."""
+    return abreast(readable(derived_by_name(graph, names)))
+
+
+def derived_by_name(graph: Graph, names: Mapping[Span, str]) -> Graph:
+    """The graph without derivative equations, its values called as in the program; sizes may be names."""
+    return flatten(differentiate(tidied(hinted(with_names(graph), names))))
+
+
+def with_names(graph: Graph) -> Graph:
+    """The graph with sizes that may be names: none is asked for while it runs."""
     graph = printing(graph)
     freely = as_histories(graph)
-    graph = sized(graph if freely is None else freely, dims.name)
-    return abreast(readable(flatten(differentiate(tidied(hinted(graph, names))))))
+    return sized(graph if freely is None else freely, dims.name)
 
 
 __all__ = ["MODES", "USAGE", "Options", "derive", "derive_of"]
