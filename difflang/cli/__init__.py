@@ -25,11 +25,13 @@ from difflang.cli.formatting import fmt
 from difflang.cli.kernel_command import kernel
 from difflang.cli.output import data_text
 from difflang.cli.picturing import viz
+from difflang.cli.profiling import profiled
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
 from difflang.cli.serving import lsp
 from difflang.cli.shared import (
     ENGINES,
+    FILE,
     FLOATS,
     FULL,
     OneOf,
@@ -101,13 +103,16 @@ def main() -> None:
 @click.option(
     "--check-nans", is_flag=True, help="A NaN or infinity that reaches a result is an error, where it was made."
 )
+@click.option("--profile", is_flag=True, help="Then say on which lines the time was spent.")
+@click.option("--profile-out", "kept", type=FILE, help="Write that as JSON.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End with 124 after that.")
 @no_cache
 @search_path
 @full_traceback
 def run(
     file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
-    budget: int, allow: tuple[Path, ...], check_nans: bool, timeout: float | None, folders: tuple[Path, ...],
+    budget: int, allow: tuple[Path, ...], check_nans: bool, profile: bool, kept: Path | None, timeout: float | None,
+    folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input).
 
@@ -128,7 +133,9 @@ def run(
             click.echo(arguments.usage(checked.module, file))
             return
         access = program.access_to(path, allow)
-        program.run(checked, Engine(engine, device, budget, watch=check_nans), access, seed, click.echo, report, words)
+        with profiled(profile, kept) as clock:
+            how = Engine(engine, device, budget, watch=check_nans, profile=clock)
+            program.run(checked, how, access, seed, click.echo, report, words)
 
 
 @main.command()

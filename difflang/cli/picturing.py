@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from difflang.cli.output import data_text
-from difflang.cli.shared import FLOATS, OneOf, checked_program, full_traceback, pairs_of, reported, search_path
+from difflang.cli.shared import (
+    FILE,
+    FLOATS,
+    OneOf,
+    checked_program,
+    full_traceback,
+    pairs_of,
+    reported,
+    save,
+    search_path,
+)
 
 if TYPE_CHECKING:
     from difflang.driver.viz import Drawn
@@ -26,7 +36,7 @@ words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF T
 @click.option("--wrt", help="Beside it the gradient in this parameter, `w`, `m.w` or `w,v`.")
 @click.option("--format", "form", type=OneOf(FORMATS), help="What is written; the suffix of `--out` says it too, and "
               "without both it is svg.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A file; else it goes to stdout.")
+@click.option("--out", type=FILE, help="A file; else it goes to stdout.")
 @click.option("--stage", type=OneOf(STAGES), help="How far the program has come.  [default: optimized]")
 @click.option("--diff", "change", type=OneOf(PASSES), metavar="PASS", help="What this pass changes: "
               f"{', '.join(PASSES)}.")  # fmt: skip
@@ -73,16 +83,6 @@ def format_of(out: Path | None) -> str:
             f"`{out.suffix}` says no format: write --format {'|'.join(FORMATS)}", param_hint="--out"
         )
     return suffix
-
-
-def save(out: Path, text: str) -> None:
-    """Errors: DL0710."""
-    from difflang.base.files import replace, unwritable
-
-    try:
-        replace(out, text.encode())
-    except OSError as error:
-        raise unwritable(str(out), error) from None
 
 
 def written(found: Drawn, form: str) -> str:

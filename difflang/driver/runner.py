@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, printable
+from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostNumber, Module
 from difflang.check.reports import mistake
@@ -26,6 +27,7 @@ from difflang.driver.frames import Frame
 from difflang.driver.host import Host
 from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
 from difflang.driver.loops import Over, item_type, stacked, yielded_type
+from difflang.driver.profile import Profile
 from difflang.driver.progress import progress
 from difflang.driver.units import Unit, Units
 from difflang.driver.values import HostValue, show
@@ -102,6 +104,18 @@ class Runner(Host):
         for item in items:
             self.statement(item)
 
+    @property
+    def profile(self) -> Profile | None:
+        return self.units.engine.profile
+
+    def do(self, stmt: tree.Node, *, last: bool = False, wanted: Wanted | None = None) -> Walk[HostValue]:
+        walk = super().do(stmt, last=last, wanted=wanted)
+        return walk if self.profile is None else self.timed(self.profile, stmt.span, walk)
+
+    def timed(self, profile: Profile, span: Span, walk: Walk[HostValue]) -> Walk[HostValue]:
+        with profile.at(span):
+            return (yield walk)
+
     # ---- units
 
     def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]:
@@ -116,15 +130,21 @@ class Runner(Host):
     def carried_out(self, node: tree.Node, body: Any, key: Hashable) -> tuple[list[HostValue], Unit]:
         unit = self.units.find(node, key, self.module, self.demand)
         if unit is None:
-            said = len(self.session.diagnostics)
-            unit = self.staged(node, body)
-            self.warn(self.session.diagnostics[said:])
-            del self.session.diagnostics[said:]
-            unit = replace(unit, program=self.units.program(unit))
-            self.warn(self.units.notes(unit))
-            self.units.keep(node, key, unit)
+            with self.profile.doing("compile") if self.profile is not None else nullcontext():
+                unit = self.made(node, body, key)
         arguments = [leaf for name in unit.reads for leaf in self.read(name).leaves or ()]
         return self.units.execute(unit, arguments, self.draws.next() if unit.random else None), unit
+
+    def made(self, node: tree.Node, body: Any, key: Hashable) -> Unit:
+        """A unit that is walked and compiled now, and what is to be said of it."""
+        said = len(self.session.diagnostics)
+        unit = self.staged(node, body)
+        self.warn(self.session.diagnostics[said:])
+        del self.session.diagnostics[said:]
+        unit = replace(unit, program=self.units.program(unit))
+        self.warn(self.units.notes(unit))
+        self.units.keep(node, key, unit)
+        return unit
 
     def demand(self, number: HostNumber) -> Dim:
         value = self.read(number.of)
