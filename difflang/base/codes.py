@@ -170,6 +170,7 @@ CODES: dict[str, str] = {
     "DL0902": "an index was out of range",
     "DL0907": "an example that gives something else than it shows",
     "DL0908": "a number that is not finite",
+    "DL0909": "a loop of more steps than allowed",
     # ---- 10: limits and memory
     "DL1001": "too many mistakes to go on",
     "DL1002": "nested too deep",

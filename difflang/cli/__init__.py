@@ -49,6 +49,7 @@ from difflang.cli.testing import bench, test
 from difflang.cli.tracing import trace
 
 words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
+MOST_STEPS = 2**31 - 2  # steps are counted in an i32
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "stablehlo", "json")
 
 
@@ -103,6 +104,8 @@ def main() -> None:
 @click.option(
     "--check-nans", is_flag=True, help="A NaN or infinity that reaches a result is an error, where it was made."
 )
+@click.option("--max-steps", type=click.IntRange(1, MOST_STEPS), metavar="N", help="More steps of one loop "
+              "are an error.")  # fmt: skip
 @click.option("--profile", is_flag=True, help="Then say on which lines the time was spent.")
 @click.option("--profile-out", "kept", type=FILE, help="Write that as JSON.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End with 124 after that.")
@@ -111,8 +114,8 @@ def main() -> None:
 @full_traceback
 def run(
     file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
-    budget: int, allow: tuple[Path, ...], check_nans: bool, profile: bool, kept: Path | None, timeout: float | None,
-    folders: tuple[Path, ...],
+    budget: int, allow: tuple[Path, ...], check_nans: bool, max_steps: int | None, profile: bool, kept: Path | None,
+    timeout: float | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input).
 
@@ -125,7 +128,7 @@ def run(
         end_after(timeout)
     with reported(usage=("DL1220",)):
         source, path = source_of(file)
-        checked = program.check(source, default_float, path, folders)
+        checked = program.check(source, default_float, path, folders, most_steps=max_steps or 0)
         report(checked.diagnostics)
         if checked.errors:
             sys.exit(1)

@@ -51,13 +51,15 @@ def check(
     paths: tuple[Path, ...] = (),
     *,
     examples: bool = False,
+    most_steps: int = 0,
 ) -> Checked:
     """Check a whole program, host statements included, before any of it runs. What is wrong is reported, never raised.
 
     Imports lead below the folder of `path`, the file that the text is from, or the current one, and into `paths`. With
-    `examples` those in its doc comments are checked too: a mistake in a comment keeps no program from running.
+    `examples` those in its doc comments are checked too: a mistake in a comment keeps no program from running. A loop
+    without end may take `most_steps`, if these are not 0.
     """
-    session = Session()
+    session = Session(most_steps=most_steps)
     folder = path.parent if path is not None else Path.cwd()
     with paused():
         *imported, file = program_of(source, path, Search(folder, paths), session, default_float)

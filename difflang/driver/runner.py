@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager, nullcontext
@@ -24,6 +25,7 @@ from difflang.driver.draws import draws_from
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access
 from difflang.driver.frames import Frame
+from difflang.driver.guard import too_many_steps
 from difflang.driver.host import Host
 from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
 from difflang.driver.loops import Over, item_type, stacked, yielded_type
@@ -194,18 +196,27 @@ class Runner(Host):
         return left if bool(left.number) is (e.op == "or") else (yield self.condition(e.rhs))
 
     def repeat(self, e: tree.While) -> Walk[None]:
-        while (yield self.condition(e.condition)).number:
+        for count in itertools.count():
+            if not (yield self.condition(e.condition)).number:
+                break
+            self.counted(count, e)
             if not (yield self.step(e)):
                 break
 
     def go_through(self, e: tree.For, over: Over, shown: bool) -> Walk[None]:
         length = over.length
         assert isinstance(length, int)
-        for item in progress(over.items(), length) if shown else over.items():
+        for count, item in enumerate(progress(over.items(), length) if shown else over.items()):
+            self.counted(count, e)
             with self.scope(e.span):
                 self.bind(e.pattern, item, False, e.iterable.span)
                 if not (yield self.step(e)):
                     break
+
+    def counted(self, steps: int, e: tree.For | tree.While) -> None:
+        """Another step of a loop. Errors: DL0909 where so many are allowed."""
+        if self.session.most_steps and steps >= self.session.most_steps:
+            raise too_many_steps(e.span, self.session.most_steps)
 
     def step(self, e: tree.For | tree.While) -> Walk[bool]:
         """One step of a loop; whether it goes on."""

@@ -34,6 +34,7 @@ class Site:
     span: Span
     message: str = ""  # none for an index: the numbers in the word are what is said of it
     room: str = ""  # what there were too few of: `frames` and `steps` of the functions in the message, or `items`
+    most: int = 0  # more steps than these were taken: of a loop, or of the functions in the message
 
 
 def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
@@ -87,6 +88,15 @@ def check(cx: Context, condition: Array, message: str, span: Span) -> tuple[Valu
         holds = cx.emit("reduce_all", span, holds, axes=tuple(range(condition.tensor.rank)))
     bad = cx.emit("logical_not", span, holds)
     return bad, fail(cx, bad, Site(span, message), span)
+
+
+def check_steps(cx: Context, count: Value, span: Span) -> None:
+    """The failure of a loop that took more steps than are allowed, if anybody asked for a limit."""
+    most = cx.session.most_steps
+    if most and not cx.root.definition:
+        cx.root.effects.add("fail")
+        over = cx.emit("gt", span, count, cx.emit("const", span, value=most, type=count.type))
+        fail(cx, over, Site(span, most=most), span)
 
 
 def checked_before(cx: Context, index: Array, size: Dim) -> bool:
