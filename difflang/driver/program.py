@@ -18,6 +18,7 @@ from difflang.driver.engine import Engine
 from difflang.driver.examples import Examples, examples_in
 from difflang.driver.extras import all_there
 from difflang.driver.files import Access
+from difflang.driver.fitting import Read
 from difflang.driver.host import Host
 from difflang.driver.imports import File, Search, program_of
 from difflang.driver.runner import Runner
@@ -38,6 +39,11 @@ class Checked:
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         return tuple(self.session.diagnostics)
+
+    @property
+    def reads(self) -> Sequence[Read]:
+        """Where it reads files."""
+        return self.session.reads
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:

@@ -97,6 +97,7 @@ class Session:
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
     wide: set[Any] = field(default_factory=set[Any])  # the keys of instances that are better made for every variant
 
+    reads: list[Any] = field(default_factory=list[Any])  # where checking met a file that is read: `driver.fitting.Read`
     most_steps: int = 0  # that a loop without end may take; 0 for any number
     notes: Notes | None = None  # where types are noted, if anybody asks for them
 
