@@ -28,6 +28,7 @@ from difflang.cli.picturing import viz
 from difflang.cli.profiling import profiled
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
+from difflang.cli.running import Asked, carry_out
 from difflang.cli.serving import lsp
 from difflang.cli.shared import (
     ENGINES,
@@ -91,8 +92,10 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("file")
+@click.argument("program", metavar="FILE[:ENTRY]")
 @words_of_program
+@click.option("--arg", "files", multiple=True, metavar="NAME=@FILE[:ARRAY]", help="An argument of ENTRY from a file.")
+@click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="An argument of ENTRY or of the program.")
 @click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy, slow and exact.")
 @click.option("--device", help="Where functions run: cpu, gpu, tpu.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
@@ -113,32 +116,24 @@ def main() -> None:
 @search_path
 @full_traceback
 def run(
-    file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
-    budget: int, allow: tuple[Path, ...], check_nans: bool, max_steps: int | None, profile: bool, kept: Path | None,
-    timeout: float | None, folders: tuple[Path, ...],
+    program: str, words: tuple[str, ...], files: tuple[str, ...], values: tuple[str, ...], engine: Any,
+    device: str | None, seed: int, default_float: str | None, budget: int, allow: tuple[Path, ...], check_nans: bool,
+    max_steps: int | None, profile: bool, kept: Path | None, timeout: float | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Check FILE as a whole, then run its statements (`-` reads standard input).
+    """Check FILE as a whole, then run its statements (`-` reads standard input), or call ENTRY and print the result.
 
+    `difflang run model.dfl:loss --arg x=@train.npz:images --set rate=0.1` reads npy, npz, csv, safetensors and json.
     What follows `--` are the program's own arguments; `-- --help` lists them.
     """
-    from difflang.driver import arguments, program
     from difflang.driver.engine import Engine
 
     if timeout is not None:
         end_after(timeout)
-    with reported(usage=("DL1220",)):
-        source, path = source_of(file)
-        checked = program.check(source, default_float, path, folders, most_steps=max_steps or 0)
-        report(checked.diagnostics)
-        if checked.errors:
-            sys.exit(1)
-        if "--help" in words:
-            click.echo(arguments.usage(checked.module, file))
-            return
-        access = program.access_to(path, allow)
+    with reported(usage=("DL0201", "DL1207", "DL1210", "DL1220")):
+        asked = Asked(program, words, pairs_of(files, "--arg", "@FILE"), pairs_of(values, "--set", "VALUE"))
         with profiled(profile, kept) as clock:
             how = Engine(engine, device, budget, watch=check_nans, profile=clock)
-            program.run(checked, how, access, seed, click.echo, report, words)
+            carry_out(asked, how, default_float, folders, allow, seed, max_steps or 0)
 
 
 @main.command()

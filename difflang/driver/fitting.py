@@ -24,9 +24,10 @@ from difflang.driver.entry import elaborated
 from difflang.driver.headers import headers
 from difflang.driver.hosted import Given
 from difflang.driver.reading import BROKEN, Reading
-from difflang.driver.specs import declared_arguments, known_names
+from difflang.driver.specs import declared_arguments, parsed_type
 from difflang.driver.structure import Loading, held
 from difflang.elaborate.context import Session
+from difflang.elaborate.names import nodes
 from difflang.elaborate.signatures import is_dim
 from difflang.syntax import tree
 
@@ -130,6 +131,10 @@ def against(checked: Checked, decl: tree.Fn, holds: Mapping[str, Any], name: str
         if not inside or param.type is None or is_dim(param.type):
             continue
         try:
+            array = inside.get(param.name)
+            if is_generic(param.type, names):
+                told |= {param.name: held(array)} if isinstance(array, np.ndarray) else {}
+                continue
             told[param.name] = show_type(loaded_type(param, module, names, inside, name))
         except Undecided:
             continue
@@ -137,17 +142,22 @@ def against(checked: Checked, decl: tree.Fn, holds: Mapping[str, Any], name: str
             errors.append(error)
     if not errors and len(told) == len([p for p in decl.params if p.default is None]) and not decl.host:
         try:
-            arguments = declared_arguments(module, decl, {n: t for n, t in told.items() if n in known_names(decl)})
+            for text in told.values():
+                parsed_type(text, module)
+        except DifflangError:  # a text or a variant: no type that can be told
+            return errors
+        try:
+            arguments = declared_arguments(module, decl, told)
             elaborated(Session(), module, decl.name, ClosureType(FnCode(decl, module), ()), arguments)
         except DifflangError as error:
-            if not told_by_the_file(error):
-                errors.append(error)
+            errors.append(error)
     return errors
 
 
-def told_by_the_file(error: DifflangError) -> bool:
-    """Whether only what is told on the command line is missing, such as a type that has no spelling there."""
-    return all(d.code == "DL1210" for d in error.diagnostics)
+def is_generic(written: tree.TypeExpr, names: Annotations) -> bool:
+    """Whether a type speaks of element types that a call decides."""
+    applied = [n.path[0] for n in nodes(written) if isinstance(n, (tree.TypeApply, tree.TypeName))]
+    return not names.generics.keys().isdisjoint(applied)
 
 
 def loaded_type(param: tree.Param, module: Module, names: Annotations, inside: Mapping[str, Any], name: str) -> Any:

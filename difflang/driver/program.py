@@ -87,6 +87,24 @@ def check(
     return Checked(file.module, file.items, session, tuple(imported), found)
 
 
+def check_beside(checked: Checked, block: tree.Block) -> None:
+    """Check a block as if it stood at the end of a file that was checked. Errors: what is wrong with the block."""
+    session, before = checked.session, len(checked.session.diagnostics)
+    hosts: dict[Module, Host] = {}
+    with paused():
+        for each in checked.imported:
+            Checker(session, each.module, hosts).check(each.items)
+        checker = Checker(session, checked.module, hosts)
+        checker.check(tuple([item for item in checked.items if isinstance(item, (tree.Let, tree.Var))]))
+        checker.apart(checked.items, block, "call", shown=True)
+    for module in hosts:
+        module.host.clear()
+    found = session.diagnostics[before:]
+    del session.diagnostics[before:]
+    if any(d.severity == "error" for d in found):
+        raise DifflangError(*[d for d in found if d.severity == "error"])
+
+
 def independent(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:
     """What checking found that does not follow from a mistake in the syntax of the same line, or of a name's own."""
     lines = {(m.span.source, m.span.position[0]) for d in broken for m in d.labels}

@@ -92,6 +92,16 @@ def test_what_a_function_computes_is_part_of_the_proof(file: Path) -> None:
     assert result.exit_code == 1 and "DL0315" in result.stderr
 
 
+def test_what_a_call_decides_is_as_the_file_has_it(tmp_path: Path) -> None:
+    program = tmp_path / "p.dfl"
+    program.write_text("fn f[T: float](x: T[n], y: T[n]) -> T = sum(x * y)\n")
+    for arrays, code in [
+        ({"x": np.ones(3), "y": np.ones(3)}, 0), ({"x": np.ones(3, F32), "y": np.ones(3)}, 1),
+        ({"x": np.ones(3), "y": np.ones(4)}, 1), ({"x": np.ones(3)}, 0),
+    ]:  # fmt: skip
+        assert fits(program, arrays, ":f").exit_code == code
+
+
 def test_without_a_read_or_an_entry_every_function_is_tried(file: Path) -> None:
     assert fits(file, {"images": np.ones((8, 3), F32)}, name="other.npz").exit_code == 1
     result = fits(file, {"pictures": np.ones(3)}, name="other.npz")
@@ -143,10 +153,10 @@ def test_four_gigabytes_take_no_time_and_no_memory(suffix: str, tmp_path: Path) 
     code = (
         "import sys, resource, time; from difflang.cli import main\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))\n"
-        "start = time.monotonic()\n"
+        "start = time.process_time()\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit as e: code = e.code\n"
-        "print(code, time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "print(code, time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
         "assert 'jax' not in sys.modules\n"
     )
     ran = subprocess.run(
