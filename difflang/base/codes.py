@@ -179,6 +179,7 @@ CODES: dict[str, str] = {
     "DL1005": "an array with too many axes",
     "DL1006": "not enough memory",
     "DL1007": "a recursion that goes too deep",
+    "DL1008": "a value of too many parts",
     "DL1010": "more equations than the back end takes at once",
     "DL1011": "the back end gave up",
     "DL1012": "a limit on memory that cannot be kept",

@@ -16,7 +16,6 @@ from typing import Literal
 from difflang.ad.differentiate import differentiate
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
-from difflang.check.annotations import Binding
 from difflang.check.closures import FnCode, Wrt
 from difflang.check.reports import Undecided, mistake
 from difflang.check.types import ClosureType, FnType, LangType, RecordType, SumType, VariantType, leaf_types, show_type
@@ -24,7 +23,7 @@ from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.program import Checked, loaded
-from difflang.driver.specs import declared_arguments, sizes_of
+from difflang.driver.specs import open_arguments
 from difflang.driver.written import Written
 from difflang.elaborate.context import Session
 from difflang.elaborate.names import nodes
@@ -204,7 +203,7 @@ class Asked:
         for param in decl.params:
             if isinstance(param.type, tree.TypeFn) and param.default is None:
                 raise depends_on_function(decl, param)
-        arguments, self.names = open_arguments(self.checked, decl, self.options.told)
+        arguments, self.names = open_arguments(self.checked.module, decl, self.options.told)
         for argument, param in zip(arguments, decl.params, strict=False):
             refuse(decl, param, argument.type)
         return arguments
@@ -320,35 +319,6 @@ def path_of(decl: tree.Fn, place: Wrt) -> str:
     """A parameter, or a field in it, by name."""
     first, *fields = place
     return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
-
-
-def open_arguments(
-    checked: Checked, decl: tree.Fn, told: Mapping[str, str]
-) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
-    """The arguments of a function, and the sizes that nobody told: those keep their names. Errors: DL1207, DL1210."""
-    module = checked.module
-    names = tuple([n for n in sizes_of(module, decl) if n not in told])
-    bound: dict[str, Binding] = {n: dims.name(n) for n in names}
-    bound |= dict.fromkeys(any_shapes(decl), ())
-    bound |= {g.name: module.default_float for g in decl.generics if g.name not in told and g.bound is not None}
-    return declared_arguments(module, decl, told, bound), names
-
-
-def any_shapes(decl: tree.Fn) -> list[str]:
-    """The names that stand for any number of axes in what a function takes: it is derived for single numbers."""
-    found: list[str] = []
-    todo: list[object] = [p.type for p in decl.params]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, tree.AnyShape):
-            found.append(node.name)
-        elif isinstance(node, tuple):
-            todo += node
-        elif isinstance(node, tree.TypeApply):
-            todo += node.args
-        elif isinstance(node, tree.TypeTuple):
-            todo += node.items
-    return found
 
 
 def refuse(decl: tree.Fn, param: tree.Param, type: LangType) -> None:

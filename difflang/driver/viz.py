@@ -12,7 +12,7 @@ from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.reports import Undecided, mistake
 from difflang.check.types import ClosureType
 from difflang.driver.counterparts import alike, shared
-from difflang.driver.derive import OPEN, derived_by_name, names_of_lets, open_arguments, the_one, with_names
+from difflang.driver.derive import OPEN, derived_by_name, names_of_lets, the_one, with_names
 from difflang.driver.emit import place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, elaborated
@@ -20,6 +20,7 @@ from difflang.driver.picture import FEW, Picture, picture
 from difflang.driver.pipeline import STAGES, derived, finished
 from difflang.driver.program import Checked, loaded
 from difflang.driver.room import LITTLE, with_room
+from difflang.driver.specs import open_arguments
 from difflang.elaborate.context import Session
 from difflang.ir.dims import UnknownSize
 from difflang.ir.graph import Eqn, Graph, inner_first
@@ -64,7 +65,7 @@ def viz(checked: Checked, path: Path | None, entry: str | None, options: Options
     decl = the_one(checked, entry)
     if decl.host:
         raise mistake("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
-    arguments, names = open_arguments(checked, decl, options.told)
+    arguments, names = open_arguments(checked.module, decl, options.told)
     road = Road(checked, decl, arguments, named=bool(names))
     notes: list[str] = []
     with told_sizes(decl, names):

@@ -136,6 +136,7 @@ class Root:
     host_numbers: dict[Value, HostNumber] = field(default_factory=dict[Value, HostNumber])
     key: Value | None = None
     draws: int = 0
+    lambdas: int = 0  # calls that were written out
     called_with: Value | None = None  # in a rule: the key with which its function was called
     called: bool = False  # it is the graph of a function, to which a call can say whether all was well before
     well: Value | None = None  # that, where it is asked for
