@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,7 +117,9 @@ pre i { opacity: .45; font-style: normal; user-select: none; } pre span:target {
 
 
 def page(found: Drawn) -> str:
-    """The picture above the program. A box leads to its line; there is no script, and nothing is loaded."""
+    """The program beside its picture. A box leads to its line; there is no script, and nothing is loaded."""
+    from html import escape
+
     from difflang.driver.svg import svg
 
     source = found.decl.span.source
