@@ -46,6 +46,7 @@ from difflang.cli.shared import (
     search_path,
     source_of,
 )
+from difflang.cli.stubbing import stubs
 from difflang.cli.testing import bench, test
 from difflang.cli.tracing import trace
 
@@ -261,5 +262,9 @@ def info(
         click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
-for command in (check, test, bench, fmt, explain, repl, derive, trace, viz, doc, new, doctor, completions, lsp, kernel):
+COMMANDS = (
+    check, test, bench, fmt, explain, repl, derive, trace, viz, doc, stubs, new, doctor, completions, lsp, kernel,
+)  # fmt: skip
+
+for command in COMMANDS:
     main.add_command(command)
