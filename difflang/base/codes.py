@@ -111,6 +111,7 @@ CODES: dict[str, str] = {
     "DL0340": "a function that calls itself without a declared result",
     "DL0341": "recursion that gives a function",
     "DL0342": "recursion that decides by its own text",
+    "DL0343": "a type that no Python function takes or gives",
     "DL0350": "a `match` that leaves values out",
     "DL0351": "a variant that is not there",
     "DL0352": "a case that no value gets to",
@@ -129,6 +130,7 @@ CODES: dict[str, str] = {
     "DL0410": "a derivative of an order that only the run knows",
     "DL0411": "a Jacobian of an array of enums",
     "DL0412": "an operation without a series",
+    "DL0413": "a derivative of a Python function without a rule",
     # ---- 05: control flow
     "DL0501": "`yield`, `break` or `continue` outside a loop",
     "DL0502": "a second `yield`",
@@ -208,6 +210,10 @@ CODES: dict[str, str] = {
     "DL1220": "an argument of a program that does not fit",
     "DL1221": "a program that prints, for another platform",
     "DL1222": "a trace with too many steps",
+    "DL1230": "a Python function of another type than declared",
+    "DL1231": "a declared Python function that nothing is bound to",
+    "DL1232": "a Python function that cannot be called",
+    "DL1233": "a Python function in a program that is written down",
 }
 
 

@@ -36,7 +36,7 @@ from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
 MOST_NESTED = 100  # loops and branches inside one another
-DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Extern, tree.Test, tree.Bench, tree.Import)
+DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Test, tree.Bench, tree.Import)
 
 
 class Host(Bindings):

@@ -58,17 +58,20 @@ def check(
     *,
     examples: bool = False,
     most_steps: int = 0,
+    bind: Callable[[Module], None] = lambda _: None,
 ) -> Checked:
     """Check a whole program, host statements included, before any of it runs. What is wrong is reported, never raised.
 
     Imports lead below the folder of `path`, the file that the text is from, or the current one, and into `paths`. With
     `examples` those in its doc comments are checked too: a mistake in a comment keeps no program from running. A loop
-    without end may take `most_steps`, if these are not 0.
+    without end may take `most_steps`, if these are not 0. `bind` is handed the file's declarations, to bind its `extern
+    fn`s before they are used; what it raises is raised.
     """
     session = Session(most_steps=most_steps)
     folder = path.parent if path is not None else Path.cwd()
     with paused():
         *imported, file = program_of(source, path, Search(folder, paths), session, default_float)
+        bind(file.module)
         hosts: dict[Module, Host] = {}
         for each in imported:
             Checker(session, each.module, hosts).imported(each)
