@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from difflang.api import Extern as Extern
     from difflang.api import Failure as Failure
     from difflang.api import Function as Function
     from difflang.api import Module as Module
     from difflang.api import checked as checked
+    from difflang.api import extern as extern
     from difflang.api import load as load
     from difflang.api import loads as loads
     from difflang.api.brief import compile as compile
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from difflang.base.errors import ShapeError as ShapeError
 
 _HOMES = {
-    **dict.fromkeys(("Failure", "Function", "Module", "checked", "load", "loads"), "difflang.api"),
+    **dict.fromkeys(("Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"), "difflang.api"),
     **dict.fromkeys(("compile", "define"), "difflang.api.brief"),
     **dict.fromkeys(("importing", "install_import_hook"), "difflang.api.importing"),
     "DifflangError": "difflang.base.diagnostics",
@@ -54,8 +56,8 @@ _HOMES = {
 
 __all__ = [
     "ArgumentError", "ArtifactError", "AssertionFailure", "CheckError", "DTypeError", "DataError",
-    "DifferentiationError", "DifflangError", "DifflangWarning", "Failure", "Function", "GradientMismatch",
-    "IndexFailure", "Module", "NonFiniteError", "ParseError", "ShapeError", "checked", "compile", "define",
+    "DifferentiationError", "DifflangError", "DifflangWarning", "Extern", "Failure", "Function", "GradientMismatch",
+    "IndexFailure", "Module", "NonFiniteError", "ParseError", "ShapeError", "checked", "compile", "define", "extern",
     "importing", "install_import_hook", "load", "loads",
 ]  # fmt: skip
 

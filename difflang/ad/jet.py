@@ -115,6 +115,8 @@ class Jets:
 def no_series(eqn: Eqn) -> DifflangError:
     name = eqn.op.declared(eqn) if eqn.op.declared is not None else eqn.op
     way = ("nest `jvp` or `f'`, whose derivatives of it are there to any order",)
+    if eqn.op.declared is not None and not eqn.regions:  # Python gave it: whether it has one derivative is not said
+        way = (f"write `{name}` in the language, or its rule and nest `f'`",)
     return DifflangError(Diagnostic("DL0412", f"`jet` knows no series of `{name}`", (Label(eqn.span),), way))
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from difflang.api.checked import Failure, checked
+from difflang.api.externs import Extern, extern, verify
+from difflang.api.externs import bind as bind_externs
 from difflang.api.function import Function
 from difflang.api.loaded import Loaded, doorway
+from difflang.api.records import Records
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.files import read
@@ -21,7 +24,9 @@ from difflang.driver import program
 from difflang.driver.warned import warn
 from difflang.syntax import tree
 
-__all__ = ["Failure", "Function", "Module", "checked", "load", "loads"]
+__all__ = ["Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"]
+
+Externs = Mapping[str, Callable[..., Any] | Extern]
 
 
 class Module:
@@ -84,21 +89,25 @@ class Module:
         return f"<difflang module {self.__name__}: {', '.join(self)}>"
 
 
-def load(path: str | Path, *, seed: int = 0, paths: Sequence[str | Path] = ()) -> Module:
+def load(
+    path: str | Path, *, seed: int = 0, paths: Sequence[str | Path] = (), externs: Externs | None = None
+) -> Module:
     """The functions of a file, checked. Its statements are not run.
 
     A top-level `let` that a function uses is evaluated when it is first needed, in silence; it may read files in the
     folder of the program. What depends on a `var` is had only by running the file. `seed` is where random calls start,
-    `paths` are further folders that imports lead into.
+    `paths` are further folders that imports lead into. `externs` are Python's functions for its `extern fn`s by name,
+    or by `model.name` those of a module that it imports: functions that JAX can trace, or what `extern` makes.
 
-    Errors: ParseError, CheckError; DataError where there is no such file.
+    Errors: ParseError, CheckError; DataError where there is no such file; ArgumentError for a function of Python that
+    is not of its declared type.
     """
     with doorway():
         place = Path(path)
         if "\n" in str(path) or "{" in str(path) or str(path).startswith("fn "):
             way = "`difflang.loads(…)` takes the text of a program"
             raise mistake("DL0701", "`load` takes the name of a file", help=way)
-        return module_of(read(place, str(path)), place.stem, place, seed, paths)
+        return module_of(read(place, str(path)), place.stem, place, seed, paths, externs)
 
 
 def loads(
@@ -108,6 +117,7 @@ def loads(
     *,
     seed: int = 0,
     paths: Sequence[str | Path] = (),
+    externs: Externs | None = None,
 ) -> Module:
     """The functions of a text, checked, as `load` does. Files are read and imported from the current folder.
 
@@ -116,19 +126,28 @@ def loads(
     with doorway():
         if origin is not None:
             file, line = origin
-            return module_of(Source(file, "\n" * (line - 1) + source), name, None, seed, paths)
+            return module_of(Source(file, "\n" * (line - 1) + source), name, None, seed, paths, externs)
         if source.endswith(".dfl") and "\n" not in source:
             raise mistake("DL0102", f"`loads` takes a text: `{source}` is the name of a file",
                           help=f'write `difflang.load("{source}")`')  # fmt: skip
-        return module_of(Source(name, source), name, None, seed, paths)
+        return module_of(Source(name, source), name, None, seed, paths, externs)
 
 
-def module_of(source: Source, name: str, path: Path | None, seed: int, paths: Sequence[str | Path]) -> Module:
-    checked = program.check(source, path=path, paths=tuple(map(Path, paths)))
+def module_of(
+    source: Source, name: str, path: Path | None, seed: int, paths: Sequence[str | Path], externs: Externs | None = None
+) -> Module:
+    classes: list[Records] = []
+
+    def bind(module: Declarations) -> None:
+        classes.append(Records(module, name))
+        bind_externs(module, classes[0], externs or {})
+
+    checked = program.check(source, path=path, paths=tuple(map(Path, paths)), bind=bind)
     if checked.errors:
         raise DifflangError(*checked.diagnostics)
     if checked.diagnostics:
         warn(checked.diagnostics)
         checked.session.diagnostics.clear()
+    verify(checked.module)
     file = str(path) if path is not None else None
-    return Module(Loaded(checked, name, path, seed), checked.module, name, file)
+    return Module(Loaded(checked, name, path, seed, records=classes[0]), checked.module, name, file)

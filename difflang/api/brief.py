@@ -7,21 +7,22 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from difflang.api import Function, Module, loads
+from difflang.api import Externs, Function, Module, loads
+from difflang.api.externs import is_foreign
 from difflang.api.loaded import doorway
 from difflang.check.reports import mistake
 
 
-def compile(source: str, entry: str | None = None) -> Function:
-    """A function of a text: its only one, or `entry`.
+def compile(source: str, entry: str | None = None, *, externs: Externs | None = None) -> Function:
+    """A function of a text: its only one, or `entry`. `externs` are as for `load`.
 
     Errors: ParseError, CheckError; ArgumentError where there is no such function, or several and none is named.
     """
-    return function_of(loads(source), entry)
+    return function_of(loads(source, externs=externs), entry)
 
 
 def function_of(module: Module, entry: str | None) -> Function:
-    functions = [name for name in module if isinstance(module[name], Function)]
+    functions = [name for name in module if isinstance(f := module[name], Function) and not is_foreign(f.function_type)]
     if entry is None and len(functions) == 1:
         (entry,) = functions
     with doorway():

@@ -65,13 +65,24 @@ class Values(Protocol):
 
 
 class Loaded:
-    """A checked file and everything made from it. If no `values` are given they are evaluated when they are needed."""
+    """A checked file and everything made from it. If no `values` are given they are evaluated when they are needed.
 
-    def __init__(self, checked: Checked, name: str, path: Path | None, seed: int, values: Any = None) -> None:
+    `records` are the classes of its records where some were made before, for functions of Python that it calls.
+    """
+
+    def __init__(
+        self,
+        checked: Checked,
+        name: str,
+        path: Path | None,
+        seed: int,
+        values: Any = None,
+        records: Records | None = None,
+    ) -> None:
         self.checked, self.name = checked, name
         self.module = checked.module
         self.captured = values or loaded(checked, path, seed=seed)
-        self.records = Records(checked.module, name)
+        self.records = records or Records(checked.module, name)
         self.lock = threading.RLock()
         self.tables: dict[ClosureType, Any] = {}
         self.around = Surroundings(checked.session, self.lock, {})

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from difflang.ad.differentiate import expanded
 from difflang.audit.locate import Search, first_wrong, modes, value
 from difflang.audit.programs import Programs, Roads, by_rounding
 from difflang.audit.report import Comparison, Fault, Kink, Report, unplaced
@@ -139,11 +140,12 @@ class Audit:
         """The pullback and the push as functions of the arguments, differentiated again."""
         n = len(subject.graph.results)
         for mode, program, more in (
-            ("reverse", subject.pull, direction.cotangents),
-            ("forward", subject.push, direction.tangents),
+            ("reverse", pulled(subject.graph, subject.wrt), direction.cotangents),
+            ("forward", pushed(subject.graph, subject.wrt), direction.tangents),
         ):
             wrt = (*subject.wrt, *(False for _ in more))
-            derivative = program.with_results(program.results[n:])
+            whole = expanded(program)  # rules are kept, as they are where a program takes further derivatives
+            derivative = whole.with_results(whole.results[n:])
             fault = self.of(derivative, [*subject.exact, *more], wrt, order - 1, f" over {mode}{over}")
             if fault is not None:
                 return fault

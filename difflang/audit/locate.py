@@ -14,7 +14,7 @@ import numpy as np
 
 from difflang.audit.differences import Row, slopes
 from difflang.audit.report import Comparison, Fault, Kink, compared
-from difflang.audit.runs import DOUBLE, precision_of
+from difflang.audit.runs import precision_of
 from difflang.audit.subject import ROUNDING, Direction, Mask, Subject, Wide, active, alone
 from difflang.audit.wide import EPSILON, Array, cast, flat, wide_type
 from difflang.ir.graph import Eqn, Graph
@@ -40,7 +40,7 @@ def modes(direction: Direction) -> tuple[Comparison, Comparison]:
 def value(direction: Direction) -> Comparison:
     """The value that both modes give beside the derivative against that of the function by itself."""
     d = direction
-    allowed = ROUNDING * DOUBLE * d.value_size
+    allowed = d.rounding * d.value_size
     forward, reverse = (compared(VALUE, found, d.values, allowed, d.value_size) for found in d.beside)
     return forward.joined(reverse)
 
@@ -57,7 +57,7 @@ def adjoint(direction: Direction) -> Comparison:
     """<ct, J dx> = <Jᵀ ct, dx>."""
     forward, reverse, bound = direction.product
     got, want = np.array([reverse]), np.array([forward])
-    size = np.array([bound / (ROUNDING * DOUBLE)])
+    size = np.array([bound / direction.rounding])
     return compared(REVERSE, got, want, np.array([bound]), size)
 
 

@@ -79,10 +79,10 @@ class Run:
             return self.inner(differentiate(Graph(eqn.operands, (eqn,), eqn.results)), *operands)
         try:
             found = results_of(eqn, operands, self.inner)
-        except TypeError:
+        except TypeError as error:
             if eqn.regions:
                 raise
-            self.epsilon = DOUBLE
+            self.epsilon = max(self.epsilon, DOUBLE, getattr(error, "epsilon", 0.0))
             narrow = [x.astype(np.float64) if x.dtype == np.longdouble else x for x in operands]
             found = results_of(eqn, narrow)
         return [cast(x, r.type) for x, r in zip(found, eqn.results, strict=True)]

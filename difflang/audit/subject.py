@@ -137,7 +137,12 @@ class Direction:
         ct, dx = flat(self.cotangents), flat(self.tangents)
         with np.errstate(all="ignore"):
             size = np.sum(np.abs(ct) * self.forward_size) + np.sum(np.abs(dx) * self.reverse_size)
-            return float(np.sum(ct * self.forward)), float(np.sum(self.reverse * dx)), ROUNDING * DOUBLE * float(size)
+            return float(np.sum(ct * self.forward)), float(np.sum(self.reverse * dx)), self.rounding * float(size)
+
+    @property
+    def rounding(self) -> float:
+        """What is allowed per size of terms: for f64, or for the coarser numbers of what computes in its own."""
+        return ROUNDING * max(DOUBLE, self.push.epsilon, self.pull.epsilon)
 
     @property
     def turning(self) -> bool:
@@ -153,7 +158,7 @@ class Direction:
     @property
     def allowed(self) -> Row:
         """How far forward mode may be from differences: their error, and rounding of f64 constants in the rules."""
-        return 16 * self.slopes.errors + ROUNDING * DOUBLE * self.forward_size
+        return 16 * self.slopes.errors + self.rounding * self.forward_size
 
 
 class Subject:

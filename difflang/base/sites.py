@@ -22,6 +22,7 @@ class Site:
     span: Span
     message: str = ""  # none for an index: the numbers in the word are what is said of it
     room: str = ""  # what there were too few of: `frames` and `steps` of the functions in the message, or `items`
+    most: int = 0  # more steps than these were taken: of a loop, or of the functions in the message
 
 
 class Checks(Protocol):

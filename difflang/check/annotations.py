@@ -23,7 +23,7 @@ from difflang.check.reports import (
     unknown_type,
     untold,
 )
-from difflang.check.sizes import arithmetic, free_names
+from difflang.check.sizes import arithmetic, free_names, within_parts
 from difflang.check.sums import is_stacked, joint
 from difflang.check.types import (
     KEY,
@@ -69,6 +69,7 @@ class Annotations:
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
     within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
+    parts: list[int] = field(default_factory=lambda: [0])  # how many fields the outermost of these has by now
     untold: dict[str, tuple[Span, Span]] = field(default_factory=dict[str, Any])  # by the argument and its parameter
 
     # ---- evaluation: every name is bound, or becomes rigid
@@ -241,6 +242,7 @@ class Annotations:
         """The record applied to its arguments."""
         inner = self.inside(record, args)
         fields = tuple(inner.type(f.type) for f in record.fields)
+        within_parts(inner.parts, len(fields), record.name_span)
         order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in record.generics)
         return RecordType(record, tuple(f.name for f in record.fields), fields, order)
 
@@ -251,8 +253,8 @@ class Annotations:
 
     def inside(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> Annotations:
         """For the types of a declaration's fields."""
-        home, within = self.at_home(decl), (*self.within, decl)
-        return replace(self, records=home, bound=dict(args), generics=generics_of(decl), within=within)
+        home, within, parts = self.at_home(decl), (*self.within, decl), self.parts if self.within else [0]
+        return replace(self, records=home, bound=dict(args), generics=generics_of(decl), within=within, parts=parts)
 
     # ---- matching: a written type against the type of a value; new names are bound
 

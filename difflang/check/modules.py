@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePath
+from typing import Protocol
 
 from difflang.base.source import Source, Span
 from difflang.check.reports import bound_again
 from difflang.check.types import LangType
 from difflang.ir.dims import Dim
 from difflang.ir.types import F32, DType
+from difflang.ops.extern import Foreign
 from difflang.syntax import tree
 
 Static = float | bool | Dim | None  # what specialization may know of a number
@@ -55,6 +57,17 @@ class Declared:
     public: bool
 
 
+class Binding(Protocol):
+    """What a door bound to an `extern fn`."""
+
+    def at(self, decl: tree.Fn, module: Module, arguments: tuple[LangType | int, ...], result: LangType) -> Foreign:
+        """The function for arguments of these types, and of these numbers for its dims.
+
+        Errors: DL1230 where it gives something else; DL1232 where it cannot be called with such.
+        """
+        ...
+
+
 class Records(dict[str, "tree.Record | tree.Enum"]):
     """The records and enums that a module can name: its own, `Net` that it imports by name, and `model.Net`.
 
@@ -76,6 +89,7 @@ class Module:
     fns: dict[str, tree.Fn] = field(default_factory=dict[str, tree.Fn])
     records: Records = field(default_factory=Records)
     variants: dict[str, tuple[tree.Enum, int]] = field(default_factory=dict[str, "tuple[tree.Enum, int]"])
+    externs: dict[str, Binding] = field(default_factory=dict[str, "Binding"])  # what `extern fn`s are bound to
     rules: dict[str, tree.Rule] = field(default_factory=dict[str, tree.Rule])  # by the function they are for
     later: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])  # declared, and of no use: that was said
     host: dict[str, HostVar] = field(default_factory=dict[str, HostVar])

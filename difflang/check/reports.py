@@ -35,6 +35,15 @@ def too_deep(span: Span) -> DifflangError:
     return mistake("DL1002", "this is nested too deep", (line, ""), help=way)
 
 
+MOST_PARTS = 65_536  # arrays in one value: each is an argument of what is compiled
+
+
+def too_many_parts(span: Span) -> DifflangError:
+    """A value of more arrays than anybody writes down: each step of a few lines can double them."""
+    message = f"a value has at most {MOST_PARTS:,} parts"
+    return mistake("DL1008", message, (span, "this has more"), help="put what is alike into an array")
+
+
 def unbound_size(span: Span, name: str) -> DifflangError:
     way = f"a size is bound where a parameter's type first names it, or is a parameter itself: `{name}: dim`"
     return mistake("DL0203", f"the size `{name}` is not bound here", (span, ""), help=way)

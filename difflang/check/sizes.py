@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.check.reports import mistake, unbound_size
+from difflang.check.reports import MOST_PARTS, mistake, too_many_parts, unbound_size
 from difflang.ir import dims
 from difflang.ir.dims import Dim
 from difflang.ir.types import DTYPES
@@ -66,3 +66,10 @@ def no_new_sizes(
                         raise unbound(arg.span, name)
             case _:
                 pass
+
+
+def within_parts(so_far: list[int], more: int, span: Span) -> None:
+    """Count the fields of a type while it is put together. Errors: DL1008 for too many."""
+    so_far[0] += more
+    if so_far[0] > MOST_PARTS:
+        raise too_many_parts(span)

@@ -25,11 +25,15 @@ from difflang.cli.exporting import export
 from difflang.cli.formatting import fmt
 from difflang.cli.kernel_command import kernel
 from difflang.cli.output import data_text
+from difflang.cli.picturing import viz
+from difflang.cli.profiling import profiled
 from difflang.cli.projects import completions, new
 from difflang.cli.repl_command import repl
+from difflang.cli.running import Asked, carry_out
 from difflang.cli.serving import lsp
 from difflang.cli.shared import (
     ENGINES,
+    FILE,
     FLOATS,
     FULL,
     OneOf,
@@ -43,10 +47,12 @@ from difflang.cli.shared import (
     search_path,
     source_of,
 )
+from difflang.cli.stubbing import stubs
 from difflang.cli.testing import bench, test
 from difflang.cli.tracing import trace
 
 words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
+MOST_STEPS = 2**31 - 2  # steps are counted in an i32
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "stablehlo", "json")
 
 
@@ -88,8 +94,10 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("file")
+@click.argument("program", metavar="FILE[:ENTRY]")
 @words_of_program
+@click.option("--arg", "files", multiple=True, metavar="NAME=@FILE[:ARRAY]", help="An argument of ENTRY from a file.")
+@click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="An argument of ENTRY or of the program.")
 @click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy, slow and exact.")
 @click.option("--device", help="Where functions run: cpu, gpu, tpu.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
@@ -101,34 +109,33 @@ def main() -> None:
 @click.option(
     "--check-nans", is_flag=True, help="A NaN or infinity that reaches a result is an error, where it was made."
 )
+@click.option("--max-steps", type=click.IntRange(1, MOST_STEPS), metavar="N", help="More steps of one loop "
+              "are an error.")  # fmt: skip
+@click.option("--profile", is_flag=True, help="Then say on which lines the time was spent.")
+@click.option("--profile-out", "kept", type=FILE, help="Write that as JSON.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End with 124 after that.")
 @no_cache
 @search_path
 @full_traceback
 def run(
-    file: str, words: tuple[str, ...], engine: Any, device: str | None, seed: int, default_float: str | None,
-    budget: int, allow: tuple[Path, ...], check_nans: bool, timeout: float | None, folders: tuple[Path, ...],
+    program: str, words: tuple[str, ...], files: tuple[str, ...], values: tuple[str, ...], engine: Any,
+    device: str | None, seed: int, default_float: str | None, budget: int, allow: tuple[Path, ...], check_nans: bool,
+    max_steps: int | None, profile: bool, kept: Path | None, timeout: float | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Check FILE as a whole, then run its statements (`-` reads standard input).
+    """Check FILE as a whole, then run its statements (`-` reads standard input), or call ENTRY and print the result.
 
+    `difflang run model.dfl:loss --arg x=@train.npz:images --set rate=0.1` reads npy, npz, csv, safetensors and json.
     What follows `--` are the program's own arguments; `-- --help` lists them.
     """
-    from difflang.driver import arguments, program
     from difflang.driver.engine import Engine
 
     if timeout is not None:
         end_after(timeout)
-    with reported(usage=("DL1220",)):
-        source, path = source_of(file)
-        checked = program.check(source, default_float, path, folders)
-        report(checked.diagnostics)
-        if checked.errors:
-            sys.exit(1)
-        if "--help" in words:
-            click.echo(arguments.usage(checked.module, file))
-            return
-        access = program.access_to(path, allow)
-        program.run(checked, Engine(engine, device, budget, watch=check_nans), access, seed, click.echo, report, words)
+    with reported(usage=("DL0201", "DL1207", "DL1210", "DL1220")):
+        asked = Asked(program, words, pairs_of(files, "--arg", "@FILE"), pairs_of(values, "--set", "VALUE"))
+        with profiled(profile, kept) as clock:
+            how = Engine(engine, device, budget, watch=check_nans, profile=clock)
+            carry_out(asked, how, default_float, folders, allow, seed, max_steps or 0)
 
 
 @main.command()
@@ -256,7 +263,10 @@ def info(
         click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
-for command in (
-    check, test, bench, fmt, explain, repl, derive, trace, export, doc, new, doctor, completions, lsp, kernel,
-):  # fmt: skip
+COMMANDS = (
+    check, test, bench, fmt, explain, repl, derive, trace, viz, export, doc, stubs, new, doctor, completions,
+    lsp, kernel,
+)  # fmt: skip
+
+for command in COMMANDS:
     main.add_command(command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,13 @@ import click
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.files import replace, unwritable
 from difflang.base.source import Source
+from difflang.cli.formatting import named
 from difflang.cli.output import output_format, written
-from difflang.cli.shared import FLOATS, full_traceback, report, search_path, source_of
+from difflang.cli.shared import FILE, FLOATS, full_traceback, report, search_path, source_of
 
 if TYPE_CHECKING:
     from difflang.driver.fixes import Again, Mended
+    from difflang.driver.program import Checked
 
 SHOWN = ("human", "json", "sarif")  # the forms that have fixes
 BOM = b"\xef\xbb\xbf"
@@ -25,24 +27,43 @@ BOM = b"\xef\xbb\xbf"
 @click.command()
 @click.argument("files", nargs=-1, required=True)
 @click.option("--fix", is_flag=True, help="Mend what has one sure repair, then report the rest.")
+@click.option("--data", multiple=True, type=FILE, help="Whether this data fits, by its headers alone.")
 @output_format
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @search_path
 @full_traceback
-def check(files: tuple[str, ...], fix: bool, form: str, default_float: str | None, folders: tuple[Path, ...]) -> None:
-    """Check FILES without running them. Reports for people go to stderr, those for programs to stdout.
+def check(
+    files: tuple[str, ...], fix: bool, data: tuple[Path, ...], form: str, default_float: str | None,
+    folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Check FILES without running them, of folders all programs below. Reports for people go to stderr, those for
+    programs to stdout.
 
     A report may name a fix: it was tried, and with it the error is gone and no other one comes. `--fix` makes these, of
     `-` to standard output.
+
+    `--data train.npz` proves that a file fits where the program reads it, or `MODEL.dfl:loss` where it has the names of
+    the function's parameters.
     """
     from difflang.driver import fixes, program
+    from difflang.driver.emit import split_entry
 
     if fix and form != "human" and "-" in files:
         raise click.UsageError("`--fix -` writes the program to standard output: leave --output-format out")
     found: list[Diagnostic] = []
-    for file in files:
+    for file in files_in(files, found):
+        entry = None
+        if data:
+            file, entry = split_entry(file)
         try:
             source, path = source_of(file)
+
+            if data:
+                reports = not_fitting(program.check(source, default_float, path, folders), path, entry, data)
+                found += reports
+                if not reports and form == "human":
+                    click.echo(f"{', '.join(map(str, data))}: fits {file}", err=True)
+                continue
 
             def again(text: Source, path: Path | None = path) -> Sequence[Diagnostic]:
                 return program.check(text, default_float, path, folders, examples=True).diagnostics
@@ -57,6 +78,25 @@ def check(files: tuple[str, ...], fix: bool, form: str, default_float: str | Non
     tell(found, form)
     if any(d.severity == "error" for d in found):
         sys.exit(1)
+
+
+def files_in(files: Sequence[str], found: list[Diagnostic]) -> Iterator[str]:
+    """The files that are named, and those in folders. Reports are `found`: DL0701 for a folder without programs."""
+    for file in files:
+        inside = list(named((file,)))
+        if not inside:
+            found.append(Diagnostic("DL0701", f"there is no program in `{file}`", (), ("its name ends with `.dfl`",)))
+        yield from inside
+
+
+def not_fitting(checked: Checked, path: Path | None, entry: str | None, data: Sequence[Path]) -> Sequence[Diagnostic]:
+    """What is wrong with a program; of one that is right, what does not fit of the data."""
+    from difflang.driver.fitting import fits
+
+    if checked.errors:
+        return checked.diagnostics
+    found = [error for each in data for error in fits(checked, path, entry, each, str(each))]
+    return [*checked.diagnostics, *[d for error in found for d in error.diagnostics]]
 
 
 def tell(found: Sequence[Diagnostic], form: str) -> None:

@@ -38,6 +38,7 @@ class OneOf(click.Choice[str]):
 ENGINES = OneOf(["xla", "interpret"])
 FLOATS = OneOf(["f16", "bf16", "f32", "f64"])
 FULL = "difflang.full_traceback"
+FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help="Another folder for imports.")
 
@@ -102,6 +103,16 @@ def checked_program(
     if checked.errors:
         sys.exit(1)
     return checked, path, entry
+
+
+def save(path: Path, text: str) -> None:
+    """Write a file as a whole. Errors: DL0710."""
+    from difflang.base.files import replace, unwritable
+
+    try:
+        replace(path, text.encode())
+    except OSError as error:
+        raise unwritable(str(path), error) from None
 
 
 def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:

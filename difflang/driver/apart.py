@@ -6,10 +6,11 @@ seed. So what a block does depends on nothing that ran before it. What is compil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 
-from difflang.base.diagnostics import DifflangError
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.driver.assertions import reached_from
 from difflang.driver.captured import capture
 from difflang.driver.engine import Engine
@@ -27,8 +28,17 @@ from difflang.syntax import tree
 class Apart:
     """Runs blocks of one checked file."""
 
-    def __init__(self, checked: Checked, engine: Engine, access: Access, seed: int) -> None:
+    def __init__(
+        self,
+        checked: Checked,
+        engine: Engine,
+        access: Access,
+        seed: int,
+        told: Mapping[str, str] = MappingProxyType({}),
+        warn: Callable[[list[Diagnostic]], None] = lambda _: None,
+    ) -> None:
         self.checked, self.engine, self.access, self.seed = checked, engine, access, seed
+        self.told, self.warn = told, warn  # the arguments of the program, and who hears of what only a run brings up
         self.units = Units(checked.session, engine, Voice(lambda _: None))
 
     @contextmanager
@@ -39,7 +49,7 @@ class Apart:
         module, session = self.checked.module, self.checked.session
         said, errors = len(session.diagnostics), session.errors
         module.host = {}
-        runner = Runner(session, module, self.engine, self.access, self.seed, write)
+        runner = Runner(session, module, self.engine, self.access, self.seed, write, self.warn, self.told)
         runner.take_over(self.units)
         capture(self.checked.imported, runner)
         try:

@@ -13,6 +13,7 @@ from difflang.audit.audit import audit
 from difflang.audit.programs import Roads
 from difflang.audit.report import Report
 from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.source import Span
 from difflang.check.closures import FnCode
 from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
@@ -180,8 +181,17 @@ def audited(
     return audit(
         graph, arrays, wrt, name=name, roads=roads(options.compiled), order=options.order,
         directions=options.directions, seed=options.seed, drawn=text,
-        rules={f: rule.name_span for m in reversed(module.reached()) for f, rule in m.rules.items()},
+        rules=declared_derivatives(module),
     )  # fmt: skip
+
+
+def declared_derivatives(module: Module) -> dict[str, Span]:
+    """Where the program declares derivatives, by function: its rules, and functions of Python that came with theirs."""
+    found: dict[str, Span] = {}
+    for m in reversed(module.reached()):
+        found |= {name: m.fns[name].name_span for name in m.externs}
+        found |= {name: rule.name_span for name, rule in m.rules.items()}
+    return found
 
 
 def wanted(hint: str, wrt: str | None) -> bool:

@@ -17,6 +17,7 @@ from difflang.check.texts import check_format
 from difflang.check.types import UNIT, TextType, TupleType, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.choices import bind, cases_of, fitting
+from difflang.driver.fitting import READERS, Read
 from difflang.driver.frames import Frame
 from difflang.driver.host import Host
 from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
@@ -158,6 +159,10 @@ class Checker(Host):
         return list(map(with_texts_said, found)), unit
 
     def perform(self, function: Hosted, given: Given) -> HostValue:
+        if function.name in READERS and given.wanted is not None:
+            bound = (given.wanted.names or self.here().annotations).bound
+            sizes = {n: size for n, size in bound.items() if isinstance(size, int)}
+            self.session.reads.append(Read(given, self.module, self.frames[-1].decl, sizes))
         return HostValue(function.check(self, given), None)
 
     def text(self, e: tree.Str) -> Walk[HostValue]:

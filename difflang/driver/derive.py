@@ -16,7 +16,6 @@ from typing import Literal
 from difflang.ad.differentiate import differentiate
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
-from difflang.check.annotations import Binding
 from difflang.check.closures import FnCode, Wrt
 from difflang.check.reports import Undecided, mistake
 from difflang.check.types import ClosureType, FnType, LangType, RecordType, SumType, VariantType, leaf_types, show_type
@@ -24,7 +23,7 @@ from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.program import Checked, loaded
-from difflang.driver.specs import declared_arguments, sizes_of
+from difflang.driver.specs import open_arguments
 from difflang.driver.written import Written
 from difflang.elaborate.context import Session
 from difflang.elaborate.names import nodes
@@ -200,16 +199,11 @@ class Asked:
 
     def taken(self) -> tuple[Argument, ...]:
         """The arguments, with names for the sizes that nobody told."""
-        module, decl, told = self.checked.module, self.decl, self.options.told
-        sizes = sizes_of(module, decl)
-        self.names = tuple([n for n in sizes if n not in told])
-        bound: dict[str, Binding] = {n: dims.name(n) for n in self.names}
-        bound |= dict.fromkeys(any_shapes(decl), ())
-        bound |= {g.name: module.default_float for g in decl.generics if g.name not in told and g.bound is not None}
+        decl = self.decl
         for param in decl.params:
             if isinstance(param.type, tree.TypeFn) and param.default is None:
                 raise depends_on_function(decl, param)
-        arguments = declared_arguments(module, decl, told, bound)
+        arguments, self.names = open_arguments(self.checked.module, decl, self.options.told)
         for argument, param in zip(arguments, decl.params, strict=False):
             refuse(decl, param, argument.type)
         return arguments
@@ -327,23 +321,6 @@ def path_of(decl: tree.Fn, place: Wrt) -> str:
     return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
 
 
-def any_shapes(decl: tree.Fn) -> list[str]:
-    """The names that stand for any number of axes in what a function takes: it is derived for single numbers."""
-    found: list[str] = []
-    todo: list[object] = [p.type for p in decl.params]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, tree.AnyShape):
-            found.append(node.name)
-        elif isinstance(node, tuple):
-            todo += node
-        elif isinstance(node, tree.TypeApply):
-            todo += node.args
-        elif isinstance(node, tree.TypeTuple):
-            todo += node.items
-    return found
-
-
 def refuse(decl: tree.Fn, param: tree.Param, type: LangType) -> None:
     """Errors: DL0802 for a parameter whose value decides what is computed."""
     if isinstance(type, (FnType, ClosureType)):
@@ -389,10 +366,19 @@ def names_of_lets(checked: Checked, graph: Graph) -> dict[Span, str]:
 
 def simplified(graph: Graph, names: Mapping[Span, str]) -> Graph:
     """The graph without derivative equations, as it reads best."""
+    return abreast(readable(derived_by_name(graph, names)))
+
+
+def derived_by_name(graph: Graph, names: Mapping[Span, str]) -> Graph:
+    """The graph without derivative equations, its values called as in the program; sizes may be names."""
+    return flatten(differentiate(tidied(hinted(with_names(graph), names))))
+
+
+def with_names(graph: Graph) -> Graph:
+    """The graph with sizes that may be names: none is asked for while it runs."""
     graph = printing(graph)
     freely = as_histories(graph)
-    graph = sized(graph if freely is None else freely, dims.name)
-    return abreast(readable(flatten(differentiate(tidied(hinted(graph, names))))))
+    return sized(graph if freely is None else freely, dims.name)
 
 
 __all__ = ["MODES", "USAGE", "Options", "derive", "derive_of"]

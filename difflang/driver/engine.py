@@ -16,6 +16,7 @@ from difflang.ir.graph import Graph
 from difflang.ir.types import Tensor
 
 if TYPE_CHECKING:
+    from difflang.driver.profile import Profile, Timed
     from difflang.runtime.compile import Executable
 
 SMALL = 24  # equations of a host expression on numbers that are not worth a compilation
@@ -27,6 +28,7 @@ class Engine:
 
     A compiled program with a derivative takes at most `budget` bytes, if it is not 0. With `in_order` it adds up what
     is scattered to one place in one order. With `watch`, a NaN or infinity in a result is an error where it was made.
+    A `profile` is told how long everything takes.
     """
 
     name: Literal["xla", "interpret"] = "xla"
@@ -34,6 +36,7 @@ class Engine:
     budget: int = 0
     in_order: bool = False
     watch: bool = False
+    profile: Profile | None = None
 
     def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
@@ -53,14 +56,18 @@ class Engine:
 
     def runs(self, ready: Graph, says: Says) -> Program:
         if self.name == "interpret" or small(ready):
+            if self.profile is not None and self.name == "interpret" and not small(ready):
+                return self.profile.interpreted(ready, says)
             return interpreted(ready, says)
         return self.compiled(ready, says)
 
-    def compiled(self, ready: Graph, says: Says) -> Executable:
+    def compiled(self, ready: Graph, says: Says) -> Executable | Timed:
         from difflang.runtime.compile import compile
         from difflang.runtime.devices import find
 
         device = find(self.device) if self.device is not None else None
+        if self.profile is not None:
+            return self.profile.timed(ready, lambda graph: compile(graph, device, says, in_order=self.in_order))
         return compile(ready, device, says, in_order=self.in_order)
 
 

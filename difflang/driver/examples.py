@@ -19,7 +19,7 @@ from difflang.syntax.parse import parse_within
 
 DOC = re.compile(r"[ \t]*## ?(.*?)[ \t]*\r?$")
 MARK = "> "
-DOCUMENTED = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Extern, tree.Let, tree.Import)
+DOCUMENTED = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Let, tree.Import)
 WITH_FIELDS = (tree.Record, tree.Enum)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.sites import FIRST, LAST, Checks, Site
+from difflang.base.source import Span
 from difflang.ir.evaluate import Says
 from difflang.ir.graph import Graph
 from difflang.passes.dce import dce
@@ -45,6 +47,8 @@ def error_of(found: Site, first: int, second: int, said: str | None = None) -> D
     """The error that a failed check is, by the numbers that it was about, and its message if it was filled in."""
     if found.room:
         return too_deep(found, first)
+    if found.most:
+        return too_many_steps(found.span, found.most, found.message)
     if found.message:
         message = said or found.message
         return DifflangError(Diagnostic("DL0901", message, (Label(found.span, "this does not hold"),)))
@@ -53,11 +57,23 @@ def error_of(found: Site, first: int, second: int, said: str | None = None) -> D
     return DifflangError(Diagnostic("DL0902", f"index {first}{beyond} is out of range", (Label(found.span, room),)))
 
 
+def too_many_steps(span: Span, most: int, calls: str = "") -> DifflangError:
+    """The error that a loop is which takes more steps than are allowed, or what calls itself as often."""
+    what = f"{calls} calls itself more than {most:,} times" if calls else f"this loop takes more than {most:,} steps"
+    first = Span(span.source, span.start, span.start + len(span.text.split("\n")[0]))
+    label = Label(first, f"step {most + 1:,} was next")
+    return DifflangError(
+        Diagnostic("DL0909", what, (label,), ("allow more with `--max-steps`, or see why it ends late",))
+    )
+
+
 def untold(site: Site) -> Diagnostic:
     """The report of a check that failed where nothing can be raised: what it was about is not known any more."""
     what = site.message if not site.room else f"there is too little room for {site.message or 'what a loop yields'}"
     help = "`difflang.checked(f)` gives the failure beside the result"
     label = Label(site.span, "this does not hold" if site.message else "the index is beyond this axis")
+    if site.most:
+        return replace(too_many_steps(site.span, site.most, site.message).diagnostics[0], severity="warning")
     code = "DL1007" if site.room else "DL0901" if site.message else "DL0902"
     return Diagnostic(code, what or "an index is out of range", (label,), (help,), severity="warning")
 

@@ -35,7 +35,8 @@ from difflang.ir.dims import Poly
 from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
-DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Extern, tree.Test, tree.Bench, tree.Import)
+MOST_NESTED = 100  # loops and branches inside one another
+DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Test, tree.Bench, tree.Import)
 
 
 class Host(Bindings):
@@ -164,13 +165,12 @@ class Host(Bindings):
 
     @contextmanager
     def nested(self, span: Span) -> Generator[None, None, None]:
-        if self.depth >= 100:
-            raise mistake(
-                "DL1002",
-                "control flow is nested deeper than 100 levels",
-                (span, ""),
-                help="move an inner part into a function",
+        if self.depth >= MOST_NESTED:
+            message, way = (
+                f"control flow is nested deeper than {MOST_NESTED} levels",
+                "move an inner part into a function",
             )
+            raise mistake("DL1002", message, (span, ""), help=way)
         self.depth += 1
         try:
             yield

@@ -122,7 +122,10 @@ def offer(checked: Checked, decl: tree.Fn, sizes: Mapping[str, int]) -> Offer:
     wrt = tuple([p.name for p in decl.params if has_gradient(checked, decl, told, p.name)])
     if not wrt:
         return Offer(*head, dtypes, moving(decl, plain), (), {}, None, None)
-    formula, why = formula_of(checked, decl, told, wrt)
+    try:
+        formula, why = formula_of(checked, decl, told, wrt)
+    except DifflangError as error:  # a derivative that is not there, as of a function of Python
+        return Offer(*head, dtypes, (), (), {}, None, error.diagnostics[0].message)
     return Offer(*head, dtypes, wrt, wrt, told, formula, why)
 
 

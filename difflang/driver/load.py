@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from difflang.base import resources
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import meant
 from difflang.base.source import Source, Span
 from difflang.check.annotations import ALL_BOUNDS, Annotations, generics_of
@@ -18,6 +18,7 @@ from difflang.elaborate import (
     comprehension,
     control,
     expressions,
+    extern,
     folds,
     functions,
     indexing,
@@ -36,7 +37,8 @@ from difflang.syntax.parse import parse
 
 # Importing these registers how each kind of syntax is walked.
 WALKERS = (
-    calls, checkpoints, comprehension, control, expressions, folds, indexing, loops, matching, operators, statements,
+    calls, checkpoints, comprehension, control, expressions, extern, folds, indexing, loops, matching, operators,
+    statements,
 )  # fmt: skip
 
 
@@ -64,7 +66,7 @@ def declare(
 
 
 def enter(module: Module, item: tree.Item, session: Session) -> None:
-    """One declaration. Errors are reported: a name declared twice, a kind of declaration that is not there yet."""
+    """One declaration. Errors are reported: a name declared twice, a bound that is unknown."""
     match item:
         case tree.Fn() | tree.Record():
             name, taken = item.name, place_of(module, item.name)
@@ -78,13 +80,12 @@ def enter(module: Module, item: tree.Item, session: Session) -> None:
                 module.records.homes[item] = module
             module.declared[name] = Declared(item.name_span, item.pub)
             known_bounds(item.generics, session)
+            if isinstance(item, tree.Fn) and isinstance(item.body, tree.Foreign):
+                typed(item, session)
             parts = item.params if isinstance(item, tree.Fn) else item.fields
             no_doubles([(p.name, p.span) for p in parts], session)
         case tree.Enum():
             enter_enum(module, item, session)
-        case tree.Extern(name=name):
-            module.later[name] = item
-            session.report(not_yet("`extern fn` is", item))
         case tree.Rule(name=name):
             if name in module.rules:
                 first, again = module.rules[name].name_span, item.name_span
@@ -139,6 +140,15 @@ def known_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:
             session.report(mistake("DL0202", f"there is no bound `{generic.bound}`", label, help=way, fixes=fixes))
 
 
+def typed(decl: tree.Fn, session: Session) -> None:
+    """The parameters of a function of Python all have a type. Errors are reported: DL0343."""
+    for param in decl.params:
+        if param.type is None:
+            message = f"`{decl.name}` is a function of Python: what it takes is declared"
+            way = f"write its type: `{param.name}: f32[n]`"
+            session.report(mistake("DL0343", message, (param.span, "this has no type"), help=way))
+
+
 def no_doubles(names: list[tuple[str, Span]], session: Session) -> None:
     """Parameters and fields of one list have different names. Errors are reported: DL0210."""
     first: dict[str, Span] = {}
@@ -160,13 +170,6 @@ def names_once(items: tuple[tree.Item, ...], session: Session) -> None:
                 labels = ((item.name_span, "here again"), (first[key], "here first"))
                 session.report(mistake("DL0210", f"two {what} have the name {item.name_span.text}", *labels))
             first.setdefault(key, item.name_span)
-
-
-def not_yet(what: str, where: tree.Node | object, way: str = "") -> DifflangError:
-    span = where.span if isinstance(where, tree.Node) else where
-    assert isinstance(span, Span)
-    first = Span(span.source, span.start, min(span.end, span.start + len(span.text.split("\n")[0])))
-    return DifflangError(Diagnostic("DL0801", f"{what} not there yet", (Label(first),), (way,) if way else ()))
 
 
 @lru_cache(maxsize=1)

@@ -18,6 +18,7 @@ from difflang.driver.engine import Engine
 from difflang.driver.examples import Examples, examples_in
 from difflang.driver.extras import all_there
 from difflang.driver.files import Access
+from difflang.driver.fitting import Read
 from difflang.driver.host import Host
 from difflang.driver.imports import File, Search, program_of
 from difflang.driver.runner import Runner
@@ -40,6 +41,11 @@ class Checked:
         return tuple(self.session.diagnostics)
 
     @property
+    def reads(self) -> Sequence[Read]:
+        """Where it reads files."""
+        return self.session.reads
+
+    @property
     def errors(self) -> tuple[Diagnostic, ...]:
         return tuple(d for d in self.diagnostics if d.severity == "error")
 
@@ -51,16 +57,21 @@ def check(
     paths: tuple[Path, ...] = (),
     *,
     examples: bool = False,
+    most_steps: int = 0,
+    bind: Callable[[Module], None] = lambda _: None,
 ) -> Checked:
     """Check a whole program, host statements included, before any of it runs. What is wrong is reported, never raised.
 
     Imports lead below the folder of `path`, the file that the text is from, or the current one, and into `paths`. With
-    `examples` those in its doc comments are checked too: a mistake in a comment keeps no program from running.
+    `examples` those in its doc comments are checked too: a mistake in a comment keeps no program from running. A loop
+    without end may take `most_steps`, if these are not 0. `bind` is handed the file's declarations, to bind its `extern
+    fn`s before they are used; what it raises is raised.
     """
-    session = Session()
+    session = Session(most_steps=most_steps)
     folder = path.parent if path is not None else Path.cwd()
     with paused():
         *imported, file = program_of(source, path, Search(folder, paths), session, default_float)
+        bind(file.module)
         hosts: dict[Module, Host] = {}
         for each in imported:
             Checker(session, each.module, hosts).imported(each)
@@ -77,6 +88,24 @@ def check(
     for each in (*imported, file):
         each.module.host.clear()
     return Checked(file.module, file.items, session, tuple(imported), found)
+
+
+def check_beside(checked: Checked, block: tree.Block) -> None:
+    """Check a block as if it stood at the end of a file that was checked. Errors: what is wrong with the block."""
+    session, before = checked.session, len(checked.session.diagnostics)
+    hosts: dict[Module, Host] = {}
+    with paused():
+        for each in checked.imported:
+            Checker(session, each.module, hosts).check(each.items)
+        checker = Checker(session, checked.module, hosts)
+        checker.check(tuple([item for item in checked.items if isinstance(item, (tree.Let, tree.Var))]))
+        checker.apart(checked.items, block, "call", shown=True)
+    for module in hosts:
+        module.host.clear()
+    found = session.diagnostics[before:]
+    del session.diagnostics[before:]
+    if any(d.severity == "error" for d in found):
+        raise DifflangError(*[d for d in found if d.severity == "error"])
 
 
 def independent(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:

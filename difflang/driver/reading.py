@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from difflang.check.annotations import Annotations
 from difflang.check.reports import mistake, not_told
 from difflang.check.types import KeyType, LangType, SumType, TextType, VariantType, show_type
 from difflang.driver import documents
@@ -24,6 +25,9 @@ from difflang.driver.structure import Loading, NotHeld, parts
 from difflang.driver.tables import read_csv
 from difflang.driver.values import HostValue
 from difflang.ir.types import Tensor
+from difflang.syntax import tree
+
+Records = Callable[[str], tree.Record | tree.Enum | None]
 
 if TYPE_CHECKING:
     from difflang.driver.bindings import Bindings
@@ -117,15 +121,17 @@ class Reading:
 
     def value(self, host: Bindings, holds: Stored, member: str | None) -> HostValue:
         """Errors: DL0704 to DL0706."""
+        names = self.wanted.names or host.here().annotations
+        return self.value_in(names, host.module.records.get, holds, member)
+
+    def value_in(self, names: Annotations, records: Records, holds: Stored, member: str | None) -> HostValue:
+        """The same, where sizes and element types have these names."""
         alone = isinstance(self.type, (Tensor, TextType, KeyType))
         if member is not None or (alone and "" not in holds):
             holds = {"": self.member(holds, member)} if alone else self.below(holds, member or "")
         elif isinstance(self.type, (SumType, VariantType)) and "" not in holds:
             holds = {"" if n == ALONE else n: holds[n] for n in holds}
-        found = Loading(self.name, holds, self.wanted.written.span, self.given.span).value(
-            self.type, host.module.records.get
-        )
-        names = self.wanted.names or host.here().annotations
+        found = Loading(self.name, holds, self.wanted.written.span, self.given.span).value(self.type, records)
         if not names.match(self.wanted.written, found.type):
             raise mistake(
                 "DL0705",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, printable
+from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostNumber, Module
 from difflang.check.reports import mistake
@@ -23,9 +25,11 @@ from difflang.driver.draws import draws_from
 from difflang.driver.engine import Engine
 from difflang.driver.files import Access
 from difflang.driver.frames import Frame
+from difflang.driver.guard import too_many_steps
 from difflang.driver.host import Host
 from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
 from difflang.driver.loops import Over, item_type, stacked, yielded_type
+from difflang.driver.profile import Profile
 from difflang.driver.progress import progress
 from difflang.driver.units import Unit, Units
 from difflang.driver.values import HostValue, show
@@ -102,6 +106,18 @@ class Runner(Host):
         for item in items:
             self.statement(item)
 
+    @property
+    def profile(self) -> Profile | None:
+        return self.units.engine.profile
+
+    def do(self, stmt: tree.Node, *, last: bool = False, wanted: Wanted | None = None) -> Walk[HostValue]:
+        walk = super().do(stmt, last=last, wanted=wanted)
+        return walk if self.profile is None else self.timed(self.profile, stmt.span, walk)
+
+    def timed(self, profile: Profile, span: Span, walk: Walk[HostValue]) -> Walk[HostValue]:
+        with profile.at(span):
+            return (yield walk)
+
     # ---- units
 
     def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]:
@@ -116,15 +132,21 @@ class Runner(Host):
     def carried_out(self, node: tree.Node, body: Any, key: Hashable) -> tuple[list[HostValue], Unit]:
         unit = self.units.find(node, key, self.module, self.demand)
         if unit is None:
-            said = len(self.session.diagnostics)
-            unit = self.staged(node, body)
-            self.warn(self.session.diagnostics[said:])
-            del self.session.diagnostics[said:]
-            unit = replace(unit, program=self.units.program(unit))
-            self.warn(self.units.notes(unit))
-            self.units.keep(node, key, unit)
+            with self.profile.doing("compile") if self.profile is not None else nullcontext():
+                unit = self.made(node, body, key)
         arguments = [leaf for name in unit.reads for leaf in self.read(name).leaves or ()]
         return self.units.execute(unit, arguments, self.draws.next() if unit.random else None), unit
+
+    def made(self, node: tree.Node, body: Any, key: Hashable) -> Unit:
+        """A unit that is walked and compiled now, and what is to be said of it."""
+        said = len(self.session.diagnostics)
+        unit = self.staged(node, body)
+        self.warn(self.session.diagnostics[said:])
+        del self.session.diagnostics[said:]
+        unit = replace(unit, program=self.units.program(unit))
+        self.warn(self.units.notes(unit))
+        self.units.keep(node, key, unit)
+        return unit
 
     def demand(self, number: HostNumber) -> Dim:
         value = self.read(number.of)
@@ -174,18 +196,27 @@ class Runner(Host):
         return left if bool(left.number) is (e.op == "or") else (yield self.condition(e.rhs))
 
     def repeat(self, e: tree.While) -> Walk[None]:
-        while (yield self.condition(e.condition)).number:
+        for count in itertools.count():
+            if not (yield self.condition(e.condition)).number:
+                break
+            self.counted(count, e)
             if not (yield self.step(e)):
                 break
 
     def go_through(self, e: tree.For, over: Over, shown: bool) -> Walk[None]:
         length = over.length
         assert isinstance(length, int)
-        for item in progress(over.items(), length) if shown else over.items():
+        for count, item in enumerate(progress(over.items(), length) if shown else over.items()):
+            self.counted(count, e)
             with self.scope(e.span):
                 self.bind(e.pattern, item, False, e.iterable.span)
                 if not (yield self.step(e)):
                     break
+
+    def counted(self, steps: int, e: tree.For | tree.While) -> None:
+        """Another step of a loop. Errors: DL0909 where so many are allowed."""
+        if self.session.most_steps and steps >= self.session.most_steps:
+            raise too_many_steps(e.span, self.session.most_steps)
 
     def step(self, e: tree.For | tree.While) -> Walk[bool]:
         """One step of a loop; whether it goes on."""

@@ -36,7 +36,7 @@ from difflang.syntax.parse import parse
 
 STRETCH = 0.1  # seconds between two looks at whether Ctrl-C was pressed, where joining a thread is not woken by it
 LAST = "_"  # the name of the last value
-DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Extern, tree.Rule)
+DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule)
 TABLES = (
     "fns", "records", "variants", "rules", "later", "host", "used", "yielded", "arguments", "needs", "declared",
     "modules", "imported",

@@ -16,6 +16,7 @@ from difflang.check.unify import Unifier
 from difflang.driver.entry import Argument
 from difflang.elaborate.names import free_names
 from difflang.elaborate.signatures import is_dim
+from difflang.ir import dims
 from difflang.ir.dims import Poly
 from difflang.ir.types import DTYPES, Tensor
 from difflang.syntax import tree
@@ -162,3 +163,31 @@ def sizes_of(module: Module, decl: tree.Fn) -> tuple[str, ...]:
 def known_names(decl: tree.Fn) -> set[str]:
     """The parameters of a function, and the names in their types."""
     return {n for p in decl.params for n in (p.name, *(free_names(p.type) if p.type is not None else ()))}
+
+
+def open_arguments(
+    module: Module, decl: tree.Fn, told: Mapping[str, str]
+) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
+    """The arguments of a function, and the sizes that nobody told: those keep their names. Errors: DL1207, DL1210."""
+    names = tuple([n for n in sizes_of(module, decl) if n not in told])
+    bound: dict[str, Binding] = {n: dims.name(n) for n in names}
+    bound |= dict.fromkeys(any_shapes(decl), ())
+    bound |= {g.name: module.default_float for g in decl.generics if g.name not in told and g.bound is not None}
+    return declared_arguments(module, decl, told, bound), names
+
+
+def any_shapes(decl: tree.Fn) -> list[str]:
+    """The names that stand for any number of axes in what a function takes: it is derived for single numbers."""
+    found: list[str] = []
+    todo: list[object] = [p.type for p in decl.params]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, tree.AnyShape):
+            found.append(node.name)
+        elif isinstance(node, tuple):
+            todo += node
+        elif isinstance(node, tree.TypeApply):
+            todo += node.args
+        elif isinstance(node, tree.TypeTuple):
+            todo += node.items
+    return found

@@ -38,7 +38,10 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
     for line, row in rows:
         if len(row) != width:
             raise mistake(
-                "DL0703", f"{name}:{line}: this row has {len(row)} columns, the others {width}", (span, "read here")
+                "DL0703",
+                f"{name}:{line}: this row has {len(row)} columns, the others {width}",
+                (span, "read here"),
+                help=way_of(",".join(row)),
             )
     try:
         table = np.array([row for _, row in rows], dtype=np.float64).reshape(len(rows), width)
@@ -61,8 +64,19 @@ def bad_cell(name: str, rows: list[tuple[int, list[str]]], span: Span) -> Diffla
             if not is_number(cell):
                 shown = cell.strip()[:40]
                 what = f"`{shown}` is not a number" if shown else "this cell is empty"
-                return mistake("DL0703", f"{name}:{line}: column {place}: {what}", (span, "read here"))
+                return mistake(
+                    "DL0703", f"{name}:{line}: column {place}: {what}", (span, "read here"), help=way_of(cell)
+                )
     return mistake("DL0703", f"{name} is not a table of numbers", (span, "read here"))
+
+
+def way_of(cell: str) -> str:
+    """What can be done about a cell that holds several."""
+    for mark, called in ((";", "semicolons"), ("\t", "tabs")):
+        if mark in cell:
+            decimal = ", and decimal commas as points" if mark == ";" else ""
+            return f"this table separates its columns by {called}: write commas{decimal}"
+    return ""
 
 
 def column(table: np.ndarray, rank: int, name: str, span: Span) -> np.ndarray:

@@ -301,6 +301,9 @@ def held(cx: Context, code: AscribedCode, f: Term, args: Args) -> Walk[Term]:
     return result
 
 
+MOST_LAMBDAS = 50_000  # calls of lambdas in one graph
+
+
 def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
     params = code.decl.params
     if len(args.items) != len(params) or args.named:
@@ -313,6 +316,11 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
     if cx.lambdas >= 100:
         way = "move an inner part into a function of its own"
         raise cx.error("DL1002", "lambdas call each other deeper than 100 levels", args.span, "", way)
+    cx.root.lambdas += 1
+    if cx.root.lambdas > MOST_LAMBDAS:
+        way = "make functions of lambdas that call others: a `fn` is compiled once"
+        message = f"calls of lambdas are written out here more than {MOST_LAMBDAS:,} times"
+        raise cx.error("DL1010", message, args.span, "", way)
     outer, module, result = cx.scope, cx.module, cx.root.result
     scope = Scope()
     for name, term in zip(code.names, captures, strict=True):

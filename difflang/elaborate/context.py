@@ -97,6 +97,8 @@ class Session:
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
     wide: set[Any] = field(default_factory=set[Any])  # the keys of instances that are better made for every variant
 
+    reads: list[Any] = field(default_factory=list[Any])  # where checking met a file that is read: `driver.fitting.Read`
+    most_steps: int = 0  # that a loop without end may take; 0 for any number
     notes: Notes | None = None  # where types are noted, if anybody asks for them
 
     def site(self, site: Any) -> int:
@@ -134,6 +136,7 @@ class Root:
     host_numbers: dict[Value, HostNumber] = field(default_factory=dict[Value, HostNumber])
     key: Value | None = None
     draws: int = 0
+    lambdas: int = 0  # calls that were written out
     called_with: Value | None = None  # in a rule: the key with which its function was called
     called: bool = False  # it is the graph of a function, to which a call can say whether all was well before
     well: Value | None = None  # that, where it is asked for

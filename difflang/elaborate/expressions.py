@@ -19,6 +19,7 @@ from difflang.elaborate.absent import CONSTANTS, unknown_name
 from difflang.elaborate.builtins import BUILTINS
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.literals import literal_rows
+from difflang.elaborate.making import within_parts
 from difflang.elaborate.names import bound_names, free_names
 from difflang.elaborate.operators import array
 from difflang.elaborate.scope import Binding, Scope
@@ -216,7 +217,7 @@ def tuple_(cx: Context, e: tree.TupleExpr) -> Walk[Term]:
     items: list[Term] = []
     for item in e.items:
         items.append((yield walk(cx, item)))
-    return Tuple(tuple(items))
+    return within_parts(Tuple(tuple(items)), e.span)
 
 
 @walks(tree.ArrayExpr)

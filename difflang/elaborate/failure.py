@@ -77,6 +77,15 @@ def check(cx: Context, condition: Array, message: str, span: Span) -> tuple[Valu
     return bad, fail(cx, bad, Site(span, message), span)
 
 
+def check_steps(cx: Context, count: Value, span: Span) -> None:
+    """The failure of a loop that took more steps than are allowed, if anybody asked for a limit."""
+    most = cx.session.most_steps
+    if most and not cx.root.definition:
+        cx.root.effects.add("fail")
+        over = cx.emit("gt", span, count, cx.emit("const", span, value=most, type=count.type))
+        fail(cx, over, Site(span, most=most), span)
+
+
 def checked_before(cx: Context, index: Array, size: Dim) -> bool:
     """Whether this check has been made on every way here; it has from now on."""
     around: Builder | None = cx.builder

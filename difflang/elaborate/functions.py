@@ -138,8 +138,9 @@ def specialized(
     cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
 ) -> Walk[Term]:
     """A call of the instance for these types and sizes, with its rule if it has one."""
-    from difflang.elaborate import recursion, rules
+    from difflang.elaborate import extern, recursion, rules
 
+    decl = code.decl
     terms = recursion.of_any_variant(cx, code, captures, terms, annotations)
     given = [*captures, *terms.values()]
     making = cx.session.under_way.find(key_of(cx, code, captures, terms, annotations))
@@ -150,6 +151,8 @@ def specialized(
     rule = rules.declared(code)
     if rule is not None and (not cx.root.definition or cx.root.opened):
         return (yield rules.call(cx, code, rule, terms, annotations, span))
+    if isinstance(decl.body, tree.Foreign):
+        return extern.call(cx, decl, code.module, terms, annotations, span)
     instance = yield instantiate(cx, code, captures, terms, annotations, span)
     if recursion.of_any_variant(cx, code, captures, terms, annotations) is not terms:  # as has turned out meanwhile
         return (yield specialized(cx, code, captures, terms, annotations, span))

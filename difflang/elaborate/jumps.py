@@ -24,6 +24,7 @@ from difflang.elaborate.leaving import (
     bound_in,
     ends,
     going_on,
+    jumps_inside,
     leaving,
     named_after,
     sides,
@@ -72,6 +73,8 @@ def without_jumps(body: tree.Expr) -> tree.Expr:
 @lru_cache(maxsize=4096)
 def loop_without_jumps(loop: tree.For | tree.While) -> tree.Block | None:
     """A loop in the middle of an expression, which no `return` leaves, without its jumps; nothing where it has none."""
+    if not jumps_inside(loop):
+        return None
     found = leaving(loop)
     if found.get(loop) or not any(isinstance(n, (tree.Break, tree.Continue)) for n in found):
         return None

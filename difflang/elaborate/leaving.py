@@ -12,6 +12,25 @@ JUMPS = (tree.Break, tree.Continue, tree.Return)
 LOOPS = (tree.For, tree.While)
 
 
+_jumping: dict[tree.Node, bool] = {}
+
+
+def jumps_inside(loop: tree.For | tree.While) -> bool:
+    """Whether there is any jump in a loop, those of nested functions left out. Answered for all loops in it at once."""
+    if loop not in _jumping:
+        if len(_jumping) > 200_000:
+            _jumping.clear()
+        order: list[tree.Node] = [loop]
+        for node in order:
+            order += [c for c in children(node) if not isinstance(c, (tree.Fn, tree.Lambda))]
+        found: set[tree.Node] = set()
+        for node in reversed(order):
+            if isinstance(node, JUMPS) or any(c in found for c in children(node)):
+                found.add(node)
+        _jumping.update({node: node in found for node in order if isinstance(node, LOOPS)})
+    return _jumping[loop]
+
+
 def leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
     """For each node the jumps in it that leave it; those of nested functions are their own."""
     order: list[tree.Node] = []

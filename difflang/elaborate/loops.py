@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from difflang.base.source import Span
 from difflang.check.sums import tagged
 from difflang.check.types import leaf_types, show_type
 from difflang.elaborate.attributes import kept, obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Context, walk, walks
 from difflang.elaborate.control import again, carried, closed
-from difflang.elaborate.failure import still_well
+from difflang.elaborate.failure import check_steps, still_well
 from difflang.elaborate.histories import NUMBER, Yielded, check_room, collected, over_steps, within_room
 from difflang.elaborate.jumps import Until
 from difflang.elaborate.operators import array
@@ -196,7 +197,8 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
     failing = cx.word in body.variables
     before = [b.term for b in variables]
     with cx.region(e.condition.span) as builder:
-        cx.keys.append((builder, builder.param(INDEX, "step")))
+        index = builder.param(INDEX, "step")
+        cx.keys.append((builder, index))
         enter(builder, body.variables)
         outer, since = cx.failure, cx.before
         fresh = cx.word.term = cx.word.term if failing else cx.no_failure()
@@ -206,6 +208,7 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
                 condition = array(cx, (yield walk(cx, e.condition)), e.condition.span, "a condition")
             checked = cx.word.term is not fresh
             go = still_well(cx, condition, e.condition.span) if failing or checked else condition.value
+            go = within_most(cx, go, index, e.condition.span)
         finally:
             cx.keys.pop()
             for binding, term in zip(variables, before, strict=True):
@@ -217,6 +220,7 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
     consts, graphs = closed([body.builder, builder], [body.results, [go]], [body.params, builder.params], [1, 1])
     over = Source(None, cx.integer(FOREVER, e.span), [], lambda i, _: i)
     result, count = emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
+    check_steps(cx, count, e.span)
     if checked:  # once more after the loop, with what it drew last, for the failure that ended it
         cx.root.draws = draws
         cx.keys.append((cx.builder, count))
@@ -224,6 +228,15 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
             yield walk(cx, e.condition)
         cx.keys.pop()
     return result
+
+
+def within_most(cx: Context, go: Value, index: Value, span: Span) -> Value:
+    """Whether a loop goes on, one step beyond what is allowed at most."""
+    most = cx.session.most_steps
+    if not most:
+        return go
+    room = cx.emit("le", span, index, cx.emit("const", span, value=most, type=INDEX))
+    return cx.emit("logical_and", span, go, room)
 
 
 def emit_loop(

@@ -8,12 +8,12 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import RecordCode, VariantCode
-from difflang.check.reports import not_this_type
+from difflang.check.reports import MOST_PARTS, not_this_type, too_many_parts
 from difflang.check.types import LangType, RecordType, VariantType
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context
 from difflang.elaborate.signatures import held_to, matched_arguments
-from difflang.elaborate.terms import Record, Term, Variant, type_of
+from difflang.elaborate.terms import Record, Term, Tuple, Variant, leaves, type_of
 from difflang.elaborate.told import told
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
@@ -25,7 +25,16 @@ def construct(cx: Context, code: RecordCode, args: Args) -> Walk[Term]:
     annotations = Annotations(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
     fields = yield given_fields(cx, args, decl.name, decl.name_span, decl.fields, annotations)
     names, types = tuple(f.name for f in decl.fields), tuple(map(type_of, fields))
-    return Record(RecordType(decl, names, types, tuple(annotations.bound.get(g.name) for g in decl.generics)), fields)
+    type = RecordType(decl, names, types, tuple(annotations.bound.get(g.name) for g in decl.generics))
+    return within_parts(Record(type, fields), args.span)
+
+
+def within_parts(whole: Tuple | Record, span: Span) -> Tuple | Record:
+    """A value that is put together of others. Errors: DL1008 for one of too many parts."""
+    inside = whole.items if isinstance(whole, Tuple) else whole.fields
+    if any(isinstance(part, (Tuple, Record)) for part in inside) and len(leaves(whole)) > MOST_PARTS:
+        raise too_many_parts(span)
+    return whole
 
 
 def construct_variant(cx: Context, code: VariantCode, args: Args) -> Walk[Term]:

@@ -159,7 +159,9 @@ def joined(session: Session, group: Sequence[Making]) -> Instance:
     chain = f"{names} → `{decl.name}`"
     frames, steps = [session.site(Site(decl.name_span, chain, room)) for room in ("frames", "steps")]
     members = {number: member(instance) for number, instance in made.items()}
-    graph, shared = machine(members, first.number, (frames, steps), first.span, decl.name)
+    allowed = session.most_steps
+    most = (allowed, session.site(Site(decl.name_span, chain, most=allowed))) if allowed else None
+    graph, shared = machine(members, first.number, (frames, steps), first.span, decl.name, most)
     instance = made[first.number]
     fails = len(graph.results) > len(leaf_types(instance.type))
     types = {n: t for i in made.values() for n, t in i.globals}

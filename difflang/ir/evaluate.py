@@ -61,6 +61,21 @@ def evaluate_within(most: int, graph: Graph, *arrays: Array) -> list[Array]:
         return counted(graph, *arrays)
 
 
+def evaluate_each(
+    graph: Graph, arrays: Sequence[Array], around: Callable[[Eqn, Callable[[], list[Array]]], list[Array]], says: Says
+) -> list[Array]:
+    """The same results, each equation computed by a call that `around` it is given, those in regions too."""
+
+    def step(eqn: Eqn, operands: list[Array]) -> list[Array]:
+        return around(eqn, partial(results_of, eqn, operands, run=each, says=says))
+
+    def each(graph: Graph, *arrays: Array) -> list[Array]:
+        return walk(graph, arrays, step)
+
+    with np.errstate(all="ignore"):
+        return each(graph, *arrays)
+
+
 def nobody(site: int, text: str) -> None:
     """Is told, and does nothing."""
 

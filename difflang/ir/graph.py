@@ -81,6 +81,16 @@ def operator(name: str, *operands: Operand) -> Value:
     return OPS[name].one(*[x if isinstance(x, Value) else like.home.const(x, like.type) for x in operands])
 
 
+class Outside:
+    """An attribute that stands for something outside the program, which no text can hold. Compared by identity."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"outside({self.name})"
+
+
 # An attribute: hashable data known at compile time. Dtypes, dims and nested tuples are attributes too.
 Attr = Any
 Attrs = Mapping[str, Attr]

@@ -16,7 +16,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.base.source import BUILTIN, NOWHERE, Source, Span
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Poly
-from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
+from difflang.ir.graph import Attr, Eqn, Graph, Outside, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.parse import dim_from_text, type_from_text
 from difflang.ir.types import DTYPES, DType, History, Tensor, Type
@@ -108,6 +108,10 @@ def attr_json(value: Attr) -> Json:
             return {"dim": str(value)}
         case tuple():
             return [attr_json(v) for v in cast(tuple[Attr, ...], value)]
+        case Outside(name=name):
+            message = f"a program that calls `{name}`, a function of Python, cannot be written down"
+            way = "what reads it back would not have that function: write it in the language"
+            raise DifflangError(Diagnostic("DL1233", message, helps=(way,)))
         case _:
             raise InternalError(f"{value!r} cannot be an attribute")
 

@@ -7,14 +7,14 @@ from collections.abc import Hashable
 from typing import cast
 
 from difflang.ir.dims import Poly
-from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Value
+from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Outside, Value
 from difflang.ir.types import DType, History, Tensor
 
 
 def is_attr(value: object) -> bool:
     if type(value) is tuple:
         return all(map(is_attr, cast(tuple[object, ...], value)))
-    return value is None or isinstance(value, (bool, int, float, complex, str, DType, Tensor, History, Poly))
+    return value is None or isinstance(value, (bool, int, float, complex, str, DType, Tensor, History, Poly, Outside))
 
 
 def attr_key(value: Attr) -> Hashable:

@@ -20,7 +20,7 @@ from typing import cast
 from difflang.base.diagnostics import InternalError
 from difflang.base.source import NOWHERE
 from difflang.ir.dims import Poly
-from difflang.ir.graph import Attr, Eqn, Graph, Value, inner_first
+from difflang.ir.graph import Attr, Eqn, Graph, Outside, Value, inner_first
 from difflang.ir.same import is_attr
 from difflang.ir.types import DType, History, Tensor
 
@@ -59,6 +59,8 @@ def attr_text(value: Attr) -> str:
             return str(value)
         case Poly():
             return f"dim({value})"
+        case Outside():
+            return f"outside({json.dumps(value.name)})"
         case tuple():
             items = cast(tuple[Attr, ...], value)
             return f"({', '.join(map(attr_text, items))}{',' if len(items) == 1 else ''})"

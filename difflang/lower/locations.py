@@ -21,6 +21,7 @@ from difflang.ir.graph import Eqn
 
 Frame = Callable[[Callable[..., Any], Any, Sequence[Any], Mapping[str, Any]], Any]
 
+CALLED = "<difflang>"  # what such a function is called
 PACKAGE = Path(__file__).resolve().parents[1]
 FRAMED_BY = ("ad", "driver", "elaborate", "embed", "ir", "lower", "ops", "passes", "runtime")
 
@@ -66,8 +67,8 @@ def framed(span: Span) -> Frame:
         co_filename=span.source.name,
         co_firstlineno=line,
         co_linetable=one_place(last - line, column, end),
-        co_name="<difflang>",
-        co_qualname="<difflang>",
+        co_name=CALLED,
+        co_qualname=CALLED,
     )
     return FunctionType(code, {})
 

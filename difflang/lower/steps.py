@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from jax.extend.core import Literal as Constant
 
+from difflang.lower.locations import CALLED
+
 Kind = Literal["alias", "made", "fused", "costly", "sum", "product", "array", "update", "while", "scan", "cond", "call"]
 Place = tuple[str, int]  # the name of a source, and a line of it
 
@@ -235,7 +237,7 @@ def place_of(eqn: Any) -> Place | None:
     """The line of the program that an equation stands for: see `locations`."""
     trace = eqn.source_info.traceback
     for frame in trace.frames if trace is not None else ():
-        if frame.function_name == "<difflang>":
+        if frame.function_name == CALLED:
             return frame.file_name, frame.line_num
     return None
 

@@ -163,8 +163,6 @@ class Finder:
             case tree.Test() | tree.Bench():
                 self.bind(top, item.name, item.name_span, "test", item)
                 run(self.walk(item.body, top))
-            case tree.Extern():
-                pass
             case _:
                 run(self.walk(item, top))
 

@@ -119,7 +119,7 @@ def shown(found: re.Match[str]) -> str:
 def declared(item: tree.Item) -> Iterator[str]:
     """The names that an item declares, or gives another value."""
     match item:
-        case tree.Record() | tree.Enum() | tree.Rule() | tree.Extern():
+        case tree.Record() | tree.Enum() | tree.Rule():
             yield item.name
             if isinstance(item, tree.Enum):
                 yield from (v.name for v in item.variants)

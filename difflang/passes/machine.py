@@ -35,12 +35,18 @@ FOREVER = -1  # the limit of a loop that only its condition ends
 
 
 def machine(
-    members: Mapping[int, Member], first: int, overflow: tuple[int, int], span: Span, name: str
+    members: Mapping[int, Member],
+    first: int,
+    overflow: tuple[int, int],
+    span: Span,
+    name: str,
+    most: tuple[int, int] | None = None,
 ) -> tuple[Graph, tuple[object, ...]]:
     """The graph of the `first` function of a group, without calls within the group, and the names of what all share.
 
     Shapes: takes what a call of it gives, then what the group shares; gives its results and a failure, which is
-            `overflow` where there were too few frames, or too few steps.
+            `overflow` where there were too few frames, or too few steps, and the second of `most` where calls that keep
+            no frame are more than the first.
     Errors: DL0410 for a call that stands in a derivative, DL1108 in a rule.
     Cost:   linear in the equations of the group.
     """
@@ -57,18 +63,21 @@ def machine(
     blocks = Blocks(members, constants)
     for number in members:
         blocks.function(number)
-    results = Machine(blocks, (*given, *shared.values()), overflow).run(builder, first, given)
+    results = Machine(blocks, (*given, *shared.values()), overflow, most).run(builder, first, given)
     return builder.finish(results, name=name), tuple(shared)
 
 
 class Machine:
     """The blocks of a group, with the places where values wait from one step to the next."""
 
-    def __init__(self, blocks: Blocks, params: Values, overflow: tuple[int, int]) -> None:
+    def __init__(
+        self, blocks: Blocks, params: Values, overflow: tuple[int, int], most: tuple[int, int] | None = None
+    ) -> None:
         self.blocks, self.params, self.overflow = blocks, params, overflow
         after = [b for b in blocks.all if b.after_call]
         self.deep = bool(after)
-        self.word = WORD * (self.deep or any(m.fails for m in blocks.members.values()))
+        self.most = None if self.deep else most
+        self.word = WORD * (self.deep or self.most is not None or any(m.fails for m in blocks.members.values()))
         self.frame = Slots.enough([types_of(b.live) for b in after])
         demands = [types_of(b.received if b.after_call else (*b.received, *b.live)) for b in blocks.all]
         demands += [types_of(m.results) for m in blocks.members.values()]
@@ -84,7 +93,8 @@ class Machine:
         places = self.registers.places(types_of(passed))
         for place, value in zip(places, passed, strict=True):
             start.registers[place] = value
-        operands = [number(builder, STEPS if self.deep else FOREVER), *self.params, *start.values]
+        limit = STEPS if self.deep else self.most[0] + 1 if self.most is not None else FOREVER
+        operands = [number(builder, limit), *self.params, *start.values]
         step, go = self.step(), self.goes_on()
         outs = builder.emit(
             OPS["loop"], operands, (step, go), consts=len(self.params), carry=len(start.values),
@@ -92,13 +102,13 @@ class Machine:
         )  # fmt: skip
         end = self.taken_apart(outs[1:])
         results = types_of(self.blocks.members[first].results)
-        word = self.unless_stopped(builder, end) if self.deep else end.word
+        word = self.unless_stopped(builder, end) if self.deep or self.most is not None else end.word
         return [*[end.registers[i] for i in self.registers.places(results)], *word]
 
     def unless_stopped(self, builder: Builder, end: State) -> list[Value]:
         """The failure; where the machine ran out of steps, that."""
         on = self.running(builder, end)
-        stopped = (self.overflow[1], STEPS, 0)
+        stopped = (self.overflow[1], STEPS, 0) if self.most is None else (self.most[1], 0, 0)
         return [OPS["select"].one(on, number(builder, n), w) for n, w in zip(stopped, end.word, strict=True)]
 
     def state(self, builder: Builder, at: Value) -> State:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from difflang.ir.graph import Graph
 from difflang.ir.verify import verified
@@ -22,6 +22,7 @@ ROUND: tuple[Pass, ...] = (inline, simplify, cse, fuse, cse, hoist, dce)
 WHOLE: tuple[Pass, ...] = (widen, inline, simplify, window_sums, contract, dce, defer, cse, fuse, cse, hoist, dce)
 READ: tuple[Pass, ...] = (widen, inline, simplify, cse, fuse, cse, hoist, dce)
 ROUNDS = 3
+PASSES = tuple(dict.fromkeys(p.__name__ for p in (*WHOLE, *ROUND)))
 AT_ONCE: set[Pass] = {cse, dce}  # run again at once they change nothing
 BLIND: set[Pass] = {cse, simplify}  # they see no dead equation, so one dropped gives them nothing to do
 
@@ -53,12 +54,12 @@ def optimized_whole(graph: Graph) -> Graph:
 
     Sums are added in another order.
     """
-    return settled(graph, dce, *WHOLE, *ROUND * (ROUNDS - 1))
+    return last(graph, whole_steps(graph))
 
 
 def readable(graph: Graph) -> Graph:
     """The same, to be read: sizes may be names, and sums of products stay what they are."""
-    return settled(graph, dce, *READ * ROUNDS)
+    return last(graph, whole_steps(graph, read=True))
 
 
 def after(graph: Graph, *passes: Pass) -> Graph:
@@ -69,6 +70,17 @@ def after(graph: Graph, *passes: Pass) -> Graph:
 
 def settled(graph: Graph, *passes: Pass) -> Graph:
     """The graph after all passes, but for those that are known to change nothing."""
+    return last(graph, steps(graph, *passes))
+
+
+def last(graph: Graph, taken: Iterator[tuple[str, Graph, Graph]]) -> Graph:
+    for _, _, changed in taken:
+        graph = changed
+    return graph
+
+
+def steps(graph: Graph, *passes: Pass) -> Iterator[tuple[str, Graph, Graph]]:
+    """What each pass that is run is called, the graph before it, and after it."""
     known: dict[Pass, Graph] = {}  # what each pass would give back as it is
     for rewrite in passes:
         if known.get(rewrite) is graph:
@@ -78,4 +90,9 @@ def settled(graph: Graph, *passes: Pass) -> Graph:
             known[rewrite] = graph
         if rewrite is dce:
             known |= {other: graph for other in BLIND if known.get(other) is before}
-    return graph
+        yield rewrite.__name__, before, graph
+
+
+def whole_steps(graph: Graph, *, read: bool = False) -> Iterator[tuple[str, Graph, Graph]]:
+    """The steps of `optimized_whole`, or if it is to be read those of `readable`."""
+    return steps(graph, dce, *(READ * ROUNDS if read else (*WHOLE, *ROUND * (ROUNDS - 1))))

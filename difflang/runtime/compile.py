@@ -20,6 +20,7 @@ from difflang.ir.graph import Eqn, Graph, inner_first
 from difflang.ir.types import Tensor
 from difflang.lower.jax import Lowering
 from difflang.lower.moves import without_moves_in_lanes
+from difflang.ops.extern import Foreign, extern
 from difflang.runtime.values import concrete_array, converter
 
 Array = Any
@@ -122,6 +123,8 @@ class Executable:
                 program = lowered(self.graph, platform_of(self.device), sharding, says=self.says)
                 self.made = made = compiled(program, self.graph, IN_ORDER if self.in_order else None)
                 self.compiled = said_out(made) if self.graph.effectful else made
+                if hosts := called_back(self.graph):
+                    self.compiled = over(self.compiled, hosts)
         return self.compiled
 
 
@@ -137,6 +140,29 @@ def said_out(program: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
         found = program(*arrays)
         jax.effects_barrier()
         return found
+
+    return called
+
+
+def called_back(graph: Graph) -> list[Foreign]:
+    """The functions of Python that run while the program does."""
+    called = [eqn.attrs["function"] for g in inner_first(graph)[0] for eqn in g.eqns if eqn.op is extern]
+    return [function for function in called if function.host]
+
+
+def over(program: Callable[..., list[Array]], hosts: Sequence[Foreign]) -> Callable[..., list[Array]]:
+    """The same program, over when all that it calls back is; what fails there is raised as what it is."""
+
+    def called(*arrays: Array) -> list[Array]:
+        try:
+            return jax.block_until_ready(program(*arrays))
+        except jax.errors.JaxRuntimeError:
+            failures = [f.failure for f in hosts if f.failure is not None]
+            for function in hosts:
+                function.failure = None
+            if not failures:
+                raise
+            raise failures[0] from failures[0].__cause__
 
     return called
 

@@ -89,8 +89,9 @@ class Build(Expressions):
     def where(self, span: Span, *conditions: tree.Expr) -> tuple[tree.Expr, ...]:
         return conditions
 
-    def extern(self, span: Span, name: Token, params: tuple[tree.Param, ...], result: tree.TypeExpr) -> tree.Extern:
-        return tree.Extern(span, name_of(name), params, result, self.doc(span.start))
+    def extern(self, span: Span, name: Token, params: tuple[tree.Param, ...], result: tree.TypeExpr) -> tree.Fn:
+        body = tree.Foreign(span, name_of(name))
+        return tree.Fn(span, name_of(name), self.span(name), (), params, result, (), body, doc=self.doc(span.start))
 
     def rule(self, span: Span, name: Token, params: tuple[tree.Param, ...] | None, *rest: Any) -> tree.Rule:
         by, body = rest if len(rest) == 2 else (None, rest[0])

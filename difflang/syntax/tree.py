@@ -268,6 +268,13 @@ class While(Node):
     attributes: tuple[Attribute, ...]
 
 
+@syntax
+class Foreign(Node):
+    """The body of an `extern fn`, which Python gives."""
+
+    name: str
+
+
 # ---- Patterns
 
 
@@ -387,19 +394,11 @@ class Fn(Node):
     params: tuple[Param, ...]
     result: TypeExpr | None
     where: tuple[Expr, ...]
-    body: Expr  # a Block, or the expression after `=`
+    body: Expr  # a Block, or the expression after `=`; `Foreign` after `extern`
     pub: bool = False
     host: bool = False
     doc: str | None = None
     attributes: tuple[Attribute, ...] = ()
-
-
-@syntax
-class Extern(Node):
-    name: str
-    params: tuple[Param, ...]
-    result: TypeExpr
-    doc: str | None = None
 
 
 @syntax
@@ -562,10 +561,11 @@ Expr = (
     | Lambda
     | For
     | While
+    | Foreign
 )
 ComprehensionArg = Comprehension
 Pattern = NamePattern | TuplePattern
 CasePattern = NamePattern | LiteralPattern | VariantPattern | TupleCasePattern
 Stmt = Let | Var | Assign | Update | Return | Yield | Save | Break | Continue | Assert | Fn | Expr
-Item = Import | Record | Enum | Rule | Extern | Test | Bench | Stmt
+Item = Import | Record | Enum | Rule | Test | Bench | Stmt
 TypeExpr = TypeName | TypeInt | TypeApply | TypeCall | TypeTuple | TypeFn | DimBinary

@@ -1,0 +1,285 @@
+"""What Python binds to the `extern fn`s of a program: functions of JAX or of NumPy, and derivatives for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from difflang.api.arguments import Reader
+from difflang.api.records import Records
+from difflang.api.results import Make, maker
+from difflang.base.codes import nearest
+from difflang.base.diagnostics import DifflangError
+from difflang.base.errors import classified
+from difflang.base.source import Span
+from difflang.check.annotations import Annotations
+from difflang.check.closures import FnCode
+from difflang.check.modules import Module
+from difflang.check.reports import Undecided, mistake
+from difflang.check.types import (
+    UNIT,
+    ClosureType,
+    LangType,
+    RecordType,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    leaf_types,
+    tangent_type,
+)
+from difflang.check.unify import Unifier
+from difflang.elaborate.names import free_names
+from difflang.elaborate.signatures import is_dim
+from difflang.ir.types import DTYPES, Tensor
+from difflang.ops.extern import Foreign, tangents_of
+from difflang.runtime import trees
+from difflang.syntax import tree
+
+Python = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Extern:
+    """A function for an `extern fn`, and what is told of it; see `extern`."""
+
+    function: Python
+    host: bool = False
+    jvp: Python | None = None
+    vjp: Python | None = None
+
+
+def extern(function: Python, *, host: bool = False, jvp: Python | None = None, vjp: Python | None = None) -> Extern:
+    """A function to bind to an `extern fn`, with more than the function itself.
+
+    Without `host` JAX traces it, and its derivatives too; with `host` they are called back with NumPy arrays while the
+    program runs. They must be pure: the same for the same arguments, and nothing else done.
+
+    `jvp(*args, *tangents)` gives the change of the result, for a tangent of each argument that has one; `vjp(*args,
+    ct)` gives a cotangent of each such argument, in a tuple if there are several. They are for real numbers and first
+    derivatives: a `rule` in the language is for all. Nobody knows whether they are right: `f.check_grad(…)` finds out.
+
+    Errors: ArgumentError for what is no function.
+    """
+    for given in (function, jvp, vjp):
+        if given is not None and not callable(given):
+            raise classified(mistake("DL1207", f"`extern` takes functions, not {given!r:.60}"))
+    return Extern(function, host, jvp, vjp)
+
+
+def bind(module: Module, records: Records, externs: Mapping[str, Any]) -> None:
+    """Bind functions to the declarations of a program: `f`, or `model.f` of a module that it imports as `model`.
+
+    Errors: DL1207 for a name that no `extern fn` has, and for what is no function.
+    """
+    there = dict(declared(module))
+    for name, given in externs.items():
+        if name not in there:
+            near = nearest(name, there)
+            has = f"it has {', '.join(there)}" if there else "it has none"
+            way = f"did you mean `{near}`?" if near else has
+            raise mistake("DL1207", f"there is no `extern fn {name}` in {module.source.name}", help=way)
+        home, decl = there[name]
+        home.externs[decl.name] = Bound(given if isinstance(given, Extern) else extern(given), records)
+
+
+def declared(module: Module) -> Iterator[tuple[str, tuple[Module, tree.Fn]]]:
+    """The `extern fn`s that a file can name, and which module declares each."""
+    for prefix, home in {"": module, **{f"{name}.": other for name, other in module.modules.items()}}.items():
+        for name, decl in home.fns.items():
+            if isinstance(decl.body, tree.Foreign):
+                yield f"{prefix}{name}", (home, decl)
+    for name, meant in module.imported.items():
+        decl = meant.module.fns.get(meant.name)
+        if decl is not None and isinstance(decl.body, tree.Foreign):
+            yield name, (meant.module, decl)
+
+
+def is_foreign(type: ClosureType) -> bool:
+    """Whether Python gave a function to the program."""
+    return isinstance(type.code, FnCode) and isinstance(type.code.decl.body, tree.Foreign)
+
+
+class Bound:
+    """A function that is bound, and what was made of it for each list of types."""
+
+    def __init__(self, given: Extern, records: Records) -> None:
+        from difflang.embed.foreign import wide_by_default
+
+        self.given, self.records = given, records
+        self.wide = wide_by_default()
+        self.made: dict[Any, Foreign] = {}
+
+    def at(self, decl: tree.Fn, module: Module, arguments: tuple[LangType | int, ...], result: LangType) -> Foreign:
+        key = (arguments, result)
+        if key not in self.made:
+            self.made[key] = Making(self, decl, module, arguments, result).whole()
+        return self.made[key]
+
+
+class Making:
+    """One function for arguments of certain types: leaves in, the function's own values, leaves out."""
+
+    def __init__(
+        self, bound: Bound, decl: tree.Fn, module: Module, arguments: tuple[LangType | int, ...], result: LangType
+    ) -> None:
+        self.bound, self.decl, self.module = bound, decl, module
+        self.arguments, self.result = arguments, result
+        self.types = [t for t in arguments if not isinstance(t, int)]
+        self.moving = [t for t in map(tangent_type, self.types) if t != UNIT]
+        self.params = numbers(self.types)
+        self.results = numbers([result])
+
+    def whole(self) -> Foreign:
+        """The function with its derivatives."""
+        given, name = self.bound.given, self.decl.name
+        function = self.made(given.function, name, [], self.result)
+        if given.jvp is None and given.vjp is None:
+            return function
+        self.derivable()
+        change = tangent_type(self.result)
+        back = self.moving[0] if len(self.moving) == 1 else TupleType(tuple(self.moving))
+        if given.jvp is not None:
+            function.pushed = self.made(given.jvp, f"{name}.jvp", self.moving, change)
+        if given.vjp is not None:
+            function.pulled = self.made(given.vjp, f"{name}.vjp", [change], back)
+        if function.pushed is not None and function.pulled is not None:
+            function.pushed.turned, function.pulled.turned = function.pulled, function.pushed
+        return function
+
+    def made(self, python: Python, name: str, more: Sequence[LangType], result: LangType) -> Foreign:
+        from difflang.embed.foreign import Host, Traced
+
+        makers = [self.maker(type) for type in (*self.arguments, *more)]
+
+        def flat(*leaves: Any) -> list[Any]:
+            rest = iter(leaves)
+            return self.read(python(*[make(rest) for make in makers]), result, name)
+
+        params, results = (*self.params, *numbers(more)), numbers([result])
+        if self.bound.given.host:
+            return Host(name, params, results, self.decl.name_span, flat)
+        return Traced(name, params, results, self.decl.name_span, flat, self.bound.wide)
+
+    def maker(self, type: LangType | int) -> Make:
+        return number(type) if isinstance(type, int) else maker(type, self.bound.records, no_function)
+
+    def read(self, value: Any, result: LangType, name: str) -> list[Any]:
+        """The leaves of what the function gave. Errors: DL1230."""
+        leaves, structure = trees.flatten(value)
+        reader = Reader(self.module)
+        reader.span = self.place
+        try:
+            reader.typed(trees.slots(leaves, structure), result, f"{name}(…)")
+        except DifflangError as error:
+            raise other_type(error) from None
+        return [leaves[i] for i in reader.order]
+
+    @property
+    def place(self) -> Span:
+        return self.decl.result.span if self.decl.result is not None else self.decl.name_span
+
+    def derivable(self) -> None:
+        """Errors: DL1230 where a derivative given from Python could be misunderstood."""
+        types = [*self.params, *self.results]
+        what = ""
+        if any(t.dtype.is_complex for t in types):
+            what = "complex numbers, whose cotangents JAX and the language pair in different ways"
+        elif numbers(self.moving) != tangents_of(self.params) or numbers([tangent_type(self.result)]) != tangents_of(
+            self.results
+        ):
+            what = "enums"
+        elif not self.moving or not tangents_of(self.results):
+            what = "nothing that has a tangent"
+        if what:
+            message = f"`{self.decl.name}` has {what}: its derivative is not given from Python"
+            way = f"write it in the language: `rule {self.decl.name}(…) {{ … }}`"
+            raise mistake("DL1230", message, (self.decl.name_span, "declared here"), help=way)
+
+
+def numbers(types: Sequence[LangType]) -> tuple[Tensor, ...]:
+    return tuple([leaf for type in types for leaf in leaf_types(type)])
+
+
+def number(value: int) -> Make:
+    """A dim, which Python is given as it is."""
+    return lambda leaves: value
+
+
+def no_function(*_: Any) -> NoReturn:
+    raise AssertionError("functions do not go to Python")
+
+
+def other_type(error: DifflangError) -> DifflangError:
+    """What reading a result refused, as a mistake of the function that gave it."""
+    (first, *_) = error.diagnostics
+    message = first.message.replace(" was given", " is what the function gives")
+    return DifflangError(replace(first, code="DL1230", message=message))
+
+
+# ---- At the time of binding
+
+
+def verify(module: Module) -> None:
+    """Hold what is bound against its declaration, before any call, where the declaration says every size.
+
+    Where it names sizes, some are tried: what is of another type than declared is refused, and what fails is left to
+    the sizes of a call. Errors: DL1230, DL1232.
+    """
+    for home, decl in {decl: (home, decl) for home, decl in dict(declared(module)).values()}.values():
+        bound = home.externs.get(decl.name)
+        if isinstance(bound, Bound) and not bound.given.host:
+            for sizes in SAMPLES:
+                if not tried(bound, decl, home, sizes):
+                    break
+
+
+SAMPLES = ((5, 7, 11, 13), (2, 3, 5, 7))
+"""Sizes that are tried, for the names of a declaration in their order."""
+
+
+def tried(bound: Bound, decl: tree.Fn, module: Module, sizes: tuple[int, ...]) -> bool:
+    """Hold it against its declaration at these sizes. Whether there are others to try."""
+    names = sized(decl, module)
+    found = dict(zip(names, sizes, strict=False))
+    if len(found) < len(names):
+        return False
+    annotations = Annotations(Unifier(), module.records.get, dict(found), {})
+    try:
+        written = [(p.name, p.type) for p in decl.params if p.type is not None]
+        types = [found[name] if is_dim(type) else annotations.type(type) for name, type in written]
+        result = annotations.type(decl.result) if decl.result is not None else UNIT
+    except (DifflangError, Undecided):  # a type that says too little to be tried, such as `f32[..s]`
+        return False
+    if any(is_open(t) for t in types):
+        return False
+    try:
+        bound.at(decl, module, tuple(types), result)
+    except DifflangError as error:
+        if not names or error.diagnostics[0].code == "DL1230":
+            raise
+    return bool(names)
+
+
+def sized(decl: tree.Fn, module: Module) -> list[str]:
+    """The sizes that the parameters of a declaration name, in order."""
+    found: dict[str, None] = {}
+    for param in decl.params:
+        if is_dim(param.type):
+            found[param.name] = None
+        elif param.type is not None:
+            known = {*DTYPES, *module.records, "str", "key"}
+            found |= dict.fromkeys(n for n in free_names(param.type) if n not in known)
+    return list(found)
+
+
+def is_open(type: LangType | int) -> bool:
+    """Whether only a call says what it is: which text, which variant of an enum."""
+    match type:
+        case TextType() | SumType() | VariantType():
+            return True
+        case TupleType(items=inner) | RecordType(fields=inner):
+            return any(map(is_open, inner))
+        case _:
+            return False

@@ -1,0 +1,60 @@
+"""`difflang run`: a program, or one call of a function of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from difflang.cli.shared import report, source_of
+
+if TYPE_CHECKING:
+    from difflang.driver.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to run: a file or `FILE:ENTRY`, words for the program, arguments from files and as values."""
+
+    program: str
+    words: tuple[str, ...]
+    files: Mapping[str, str]
+    values: Mapping[str, str]
+
+
+def carry_out(
+    asked: Asked,
+    how: Engine,
+    default_float: str | None,
+    folders: tuple[Path, ...],
+    allow: tuple[Path, ...],
+    seed: int,
+    max_steps: int,
+) -> None:
+    """Check the file, then run it, or call its function. Errors: DifflangError; ends with 1 where the file is wrong."""
+    from difflang.driver import arguments, called, program
+    from difflang.driver.emit import split_entry
+
+    file, entry = split_entry(asked.program)
+    if asked.files and entry is None:
+        raise click.UsageError(f"--arg is for a function: name it, `{file}:NAME`")
+    if wrong := [f"{n}={text}" for n, text in asked.files.items() if not text.startswith("@")]:
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME=@FILE; a value is for --set", param_hint="--arg")
+    source, path = source_of(file)
+    checked = program.check(source, default_float, path, folders, most_steps=max_steps)
+    report(checked.diagnostics)
+    if checked.errors:
+        sys.exit(1)
+    if "--help" in asked.words:
+        click.echo(arguments.usage(checked.module, file))
+        return
+    given, words = called.told_apart(checked.module, entry, asked.values, asked.files)
+    access, words = program.access_to(path, allow), [*asked.words, *words]
+    if entry is None:
+        program.run(checked, how, access, seed, click.echo, report, words)
+    else:
+        called.run(checked, called.Call(entry, given), how, access, seed, click.echo, report, words)
