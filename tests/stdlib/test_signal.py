@@ -42,6 +42,24 @@ def blur(x: Any) -> Any:
     return stencil(jnp.outer(w, w) / jnp.sum(w) ** 2)(x)
 
 
+LONG = RNG.normal(size=9)
+
+
+def sampled(m: int) -> Any:
+    """SciPy's resampling is linear: its matrix, column by column."""
+
+    def twin(x: Any) -> Any:
+        return jnp.asarray(np.stack([ss.resample(e, m) for e in np.eye(len(x))], axis=1)) @ x
+
+    return twin
+
+
+def js_hilbert(x: Any) -> Any:
+    """The analytic signal of an odd number of values."""
+    half = len(x) // 2
+    return jnp.fft.ifft(jnp.fft.fft(x) * jnp.concatenate([jnp.ones(1), 2 * jnp.ones(half), jnp.zeros(half)]))
+
+
 DOWN = np.outer([-0.5, 0, 0.5], [0.25, 0.5, 0.25])
 TABLE = [
     Like("convolve", "convolve", jnp.convolve, (X, Y)),
@@ -50,6 +68,13 @@ TABLE = [
     Like("hann", "|t| hann(7, top = t)", lambda t: t * ss.get_window("hann", 7, fftbins=False), (ONE,)),
     Like("hamming", "|t| hamming(6, top = t)", lambda t: t * ss.get_window("hamming", 6, fftbins=False), (ONE,)),
     Like("blackman", "|t| blackman(7, top = t)", lambda t: t * ss.get_window("blackman", 7, fftbins=False), (ONE,)),
+    Like("kaiser", "|b| kaiser(7, b)", lambda b: jnp.i0(b * jnp.sqrt(1 - (jnp.arange(7) / 3 - 1) ** 2 + 1e-300)) / jnp.i0(b), (8 * ONE,)),
+    Like("kaiser of one point", "|b| kaiser(1, b)", lambda b: jnp.ones(1) + 0 * b, (8 * ONE,)),
+    *(Like(f"resample {m} of {n}", f"|x| resample(x, {m})", sampled(m), (LONG[:n],)) for n in (1, 8, 9) for m in (1, 4, 5, 8, 9, 12, 13)),
+    Like("analytic, its envelope", "|x| { let z = analytic(f64(x))\n  real(z) * 0.0 + abs(z) }", lambda x: jnp.abs(js_hilbert(x)), (X,), loose=2),
+    Like("spectrogram", "|x, w| spectrogram(x, w, 2)", lambda x, w: jnp.stack([jnp.abs(jnp.fft.rfft(x[i : i + 4] * w)) ** 2 for i in (0, 2, 4)]), (X, Y)),
+    Like("smoothed", "|x| smoothed(x, 2, 3)", lambda x: jnp.convolve(x, jnp.asarray(ss.savgol_coeffs(5, 3)), mode="valid"), (X,)),
+    Like("median_filter", "|x| median_filter(x, 1)", lambda x: jnp.median(jnp.stack([jnp.pad(x, 1, mode="edge")[k : k + 9] for k in range(3)]), axis=0), (X,)),
     Like("moving_average", "|x| moving_average(x, 3)", lambda x: jnp.convolve(x, jnp.ones(3) / 3, mode="valid"), (X,)),
     Like("power_spectrum", "power_spectrum", lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2 / 9, (X,)),
     Like("frequencies", "|t| frequencies(9, t)", lambda t: jnp.fft.rfftfreq(9) / t, (np.float64(0.1),)),
