@@ -86,7 +86,7 @@ TABLE = [
     Like("warmup_cosine", "|r| [for k in 0..12 => warmup_cosine(k, 4, 10, r)]", lambda r: optax.warmup_cosine_decay_schedule(0.0, 1.0, 4, 10)(jnp.arange(12)) * r, (np.float64(0.3),)),
     Like("step_decay", "|r| [for k in 0..9 => step_decay(k, 3, 0.3, r)]", lambda r: r * 0.3 ** (jnp.arange(9) // 3), (np.float64(0.3),)),
     Like("polynomial_decay", "|a, b| [for k in 0..9 => polynomial_decay(k, 6, a, b, 2.0)]", lambda a, b: optax.polynomial_schedule(a, b, 2, 6)(jnp.arange(9)), (np.float64(0.3), np.float64(1.3))),
-    Like("one_cycle", "|r| [for k in 0..12 => one_cycle(k, 10, r)]", lambda r: optax.cosine_onecycle_schedule(10, 1.0)(jnp.arange(12)) * r, (np.float64(0.3),)),
+    Like("one_cycle", "|r| [for k in 0..12 => one_cycle(k, 10, r)]", lambda r: jnp.stack([optax.cosine_onecycle_schedule(10, 1.0)(k) for k in range(12)]) * r, (np.float64(0.3),)),
     Like("averaged", "|a, x| averaged(a, x, keep = 0.9)", lambda a, x: 0.9 * a + 0.1 * x, (X, X[::-1].copy())),
     Like("soft_threshold", "|x| soft_threshold(x, 0.5)", lambda x: jnp.sign(x) * jax.nn.relu(jnp.abs(x) - 0.5), (X,)),
     Like("clip_by_norm", "|g| clip_by_norm(g, 1.5)", lambda g: optax.clip_by_global_norm(1.5).update(g, ())[0], (X,)),

@@ -14,7 +14,7 @@ import pytest
 from support.language import answer, codes
 from support.library import Engine, Like, compared, stdlib
 
-IMPORTS = stdlib("spatial") + "import nn (init_norm)\n"
+IMPORTS = stdlib("spatial") + "import nn (Norm, init_norm)\n"
 RNG = np.random.default_rng(14)
 
 
