@@ -506,6 +506,12 @@ def test_a_package_that_is_not_there_is_missed_before_anything_runs(package: str
     assert not list(tmp_path.iterdir())
 
 
+def test_a_name_without_a_format_that_only_the_run_has(tmp_path: Path) -> None:
+    program = 'let file: str = arg("plot", default = "a.gif")\nif file != "" { plot([1.0], file = file) }\n'
+    code, report = said(tmp_path, program)
+    assert code == "DL0708" and ".png, .svg" in report and not list(tmp_path.iterdir())
+
+
 def test_a_package_that_only_a_branch_needs_is_missed_where_it_is_reached(tmp_path: Path) -> None:
     program = 'let file: str = arg("plot", default = "")\nif file != "" { plot([1.0], file = file) }\nprint("done")\n'
     with pytest.MonkeyPatch.context() as patch:
