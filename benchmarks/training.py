@@ -1,7 +1,7 @@
 """What a step of training costs: `python benchmarks/training.py [--rounds N]`.
 
-Each row is an example that trains, a step of Adam on its loss, beside the same step of its twin by hand in JAX. Both are measured
-in turns, on parameters that are those of the example's beginning; the target is a ratio of 1.1.
+Each row is an example that trains, a step of Adam on its loss, beside the same step of its twin by hand in JAX. Both
+are measured in turns, on parameters that are those of the example's beginning; the target is a ratio of 1.1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import jax
 import numpy as np

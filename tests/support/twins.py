@@ -42,6 +42,6 @@ fn trained(
 
 
 def training(name: str) -> Any:
-    """A module with `start()`, `first(m)` and `trained(m, seen, batch, rate, …)`: the training of an example, step by step."""
+    """An example's training, step by step: it has `start()`, `first(m)` and `trained(m, seen, batch, rate, …)`."""
     declared = source(name).replace("import optim (adam,", "import optim (Moments, adam,")
     return difflang.loads(declared + TRAINING[name], name=name, paths=[EXAMPLES])
