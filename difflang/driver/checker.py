@@ -188,7 +188,7 @@ class Checker(Host):
         if isinstance(condition.static, bool) and self.frames[-1].decl is not None:  # as sizes of this call decide it
             taken = e.then if condition.static else e.orelse
             return UNIT_VALUE if taken is None else (yield self.control(taken, wanted))
-        with self.open():
+        with self.passed_by():
             first = yield self.do_block(e.then, wanted)
             if e.orelse is None:
                 return UNIT_VALUE
@@ -204,7 +204,7 @@ class Checker(Host):
         if isinstance(subject.static, (bool, int, float)) and self.frames[-1].decl is not None:  # as in `branch`
             cases = [(fit, case) for fit, case in cases if fitting(fit, subject)][:1]
         found: list[tuple[tree.Expr, HostValue]] = []
-        with self.open() if len(cases) > 1 else nullcontext():
+        with self.passed_by() if len(cases) > 1 else nullcontext():
             for fit, case in cases:
                 with self.scope(case.span):
                     bind(self, fit, subject, case.pattern.span)
@@ -227,6 +227,15 @@ class Checker(Host):
             yield
         finally:
             frame.open -= 1
+
+    @contextmanager
+    def passed_by(self) -> Generator[None, None, None]:
+        """Inside is what a run may pass by: a package that it alone needs is missed where it is reached."""
+        before = dict(self.module.needs)
+        with self.open():
+            yield
+        self.module.needs.clear()
+        self.module.needs.update(before)
 
     def logic(self, e: tree.Binary) -> Walk[HostValue]:
         yield self.condition(e.lhs)

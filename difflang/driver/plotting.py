@@ -60,13 +60,18 @@ def checks(least: int, most: int, ranks: tuple[int, ...], *options: str) -> Call
         for name in ("xlog", "ylog"):
             given.flag(name)
         texts(given)
-        file = given.text("file")
-        if file is not None and Path(file).suffix not in FORMATS:
-            message = "the name of a picture ends with its format"
-            raise mistake("DL0708", message, (given.named["file"][1], ""), help=f"there are {', '.join(FORMATS)}")
+        has_format(given)
         return UNIT
 
     return check
+
+
+def has_format(given: Given) -> None:
+    """Errors: DL0708 for the name of a file, if that is known, that does not tell what is written."""
+    file = given.text("file")
+    if file is not None and Path(file).suffix not in FORMATS:
+        message = "the name of a picture ends with its format"
+        raise mistake("DL0708", message, (given.named["file"][1], ""), help=f"there are {', '.join(FORMATS)}")
 
 
 def texts(given: Given) -> list[str]:
@@ -85,6 +90,7 @@ def picture(name: str, usage: str, check: Callable[[Bindings, Given], LangType])
 
     def register(draw: Draw) -> Draw:
         def run(host: Runner, given: Given) -> HostValue:
+            has_format(given)  # the name may be one that only the run has
             file = given.text("file") or ""
             path = host.access.place(file, given.span)
             library = needed("matplotlib", given.span)

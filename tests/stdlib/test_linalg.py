@@ -104,12 +104,36 @@ TABLE = [
     Like("matrix_power", "|a| matrix_power(a, 5)", lambda a: jnp.linalg.matrix_power(a, 5), (SQUARE / 4,), loose=3),
     Like("sqrtm", "sqrtm", lambda a: sl.sqrtm(np.asarray(a)).real, (A,), exact=True, loose=5),
     Like("sqrtm, its derivative", "sqrtm", lambda a: root_by_newton(a), (A,), loose=20),
+    Like("logm", "logm", lambda a: sl.logm(np.asarray(a)).real, (SQUARE,), exact=True, loose=20),
     Like("kron", "kron", jnp.kron, (WIDE[:2], SQUARE[:, :3])),
     Like("block_diag", "block_diag", jl.block_diag, (WIDE, SQUARE)),
     Like("toeplitz", "toeplitz", jl.toeplitz, (B, C)),
     Like("vander", "|x| vander(x, 4)", lambda x: jnp.vander(x, 4, increasing=True), (B,)),
 ]  # fmt: skip
 test_it_is_as_elsewhere = compared(TABLE, IMPORTS)
+
+
+def test_the_derivative_of_a_logarithm() -> None:
+    """That along a direction stands in the corner of the logarithm of a matrix of blocks; the pullback is its adjoint."""
+    a, along, ct = SQUARE[:2, :2] + 2 * np.eye(2), HALF[:2, :2], WIDE[:2, :2]
+    ask = f"(jvp(logm)({a.tolist()}, {along.tolist()}) |> |(_, d)| d, grad(|a| sum({ct.tolist()} * logm(a)))({a.tolist()}))"
+    pushed, pulled = answer(ask, IMPORTS, Engine("interpret"))
+    blocks = sl.logm(np.block([[a, along], [np.zeros((2, 2)), a]])).real
+    np.testing.assert_allclose(pushed, blocks[:2, 2:], rtol=1e-10, atol=1e-11)
+    assert np.sum(pulled * along) == pytest.approx(np.sum(ct * pushed), rel=1e-11)
+
+
+def test_stabilized_biconjugate_gradients() -> None:
+    """Of a map without symmetry: the solution and both derivatives, in f32 too; and no step where there is nothing to do."""
+    f = f"let m: f64[4, 4] = {SQUARE.tolist()}\nfn x(a: f64[4, 4], b: f64[4]) -> f64[4] = bicgstab(linear |v| a @ v, b, tol = 1e-13)\n"
+    ask = "(x(m, b[..4]), grad[a, b](|a, b| dot(c[..4], x(a, b)))(m, b[..4]) |> |g| (g.a, g.b), bicgstab(linear |v| f32(m) @ v, f32(b[..4])), bicgstab(linear |v| m @ v, zeros(4)))"
+    value, da, db, single, none = answer(ask, GIVEN.replace("cg, ", "cg, bicgstab, ") + f)
+    solution, adjoint = np.linalg.solve(SQUARE, B[:4]), np.linalg.solve(SQUARE.T, C[:4])
+    compare(value, solution, 1e-11)
+    compare(db, adjoint, 1e-10)
+    compare(da, -np.outer(adjoint, solution), 1e-10)
+    assert np.asarray(single).dtype == np.float32 and not none.any()
+    np.testing.assert_allclose(single, solution, rtol=1e-4, atol=1e-5)
 
 
 def test_empty_and_single() -> None:
@@ -124,6 +148,9 @@ def test_empty_and_single() -> None:
         ("p_norm([1.0], 0.0)", "DL0901"),
         ("sqrtm([[-1.0, 0.0], [0.0, -4.0]])", "DL0901"),
         ("gmres(linear |v| [v[0] + v[1], v[0] + v[1]], [1.0, -1.0], restart = 2, most = 2)", "DL0901"),
+        ("logm([[-1.0, 0.0], [0.0, -4.0]])", "DL0901"),
+        ("logm([[nan]])", "DL0901"),
+        ("bicgstab(linear |v| [v[0] + v[1], v[0] + v[1]], [1.0, -1.0], most = 9)", "DL0901"),
         ("lstsq([[1.0, 2.0]], [1.0])", "DL0315"),
     ],
 )

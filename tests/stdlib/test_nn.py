@@ -107,6 +107,8 @@ TABLE = [
     Like("selu", "selu", jax.nn.selu, (n(7),)),
     Like("silu", "silu", jax.nn.silu, (n(2, 3),)),
     Like("mish", "mish", jax.nn.mish, (n(7) * 4,)),
+    Like("softsign", "softsign", jax.nn.soft_sign, (n(7),)),
+    Like("hard_swish", "hard_swish", jax.nn.hard_swish, (4 * n(7),)),
     Like("glu", "glu", jax.nn.glu, (n(2, 6),)),
     Like("dense", "|w, b, x| dense(Dense(w = w, b = b), x)", lambda w, b, x: flax(fl.Dense(4), {"kernel": w, "bias": b}, x), (n(3, 4), n(4), n(2, 5, 3))),
     Like("embed", "|t, k| embed(Embedding(table = t), k)", lambda t, k: fl.Embed(4, 3).apply({"params": {"embedding": t}}, k), (n(4, 3), np.array([[0, 3], [1, 3]]))),
@@ -126,6 +128,9 @@ TABLE = [
     Like("rotary", "|x| rotary(x)", rotary, (n(5, 6),)),
     Like("gru", "|wi, wh, b, c, h, x| gru(Gru(input = wi, state = wh, bias = b, inner = c), h, x)", gru, (n(3, 6), n(2, 6), n(6), n(2), n(2), n(3))),
     Like("lstm", "|wi, wh, b, c, h, x| { let (cell, state) = lstm(Lstm(input = wi, state = wh, bias = b), (c, h), x)\n  concat(cell, state) }", lstm, (n(3, 8), n(2, 8), n(8), n(2), n(2), n(3))),
+    Like("rnn", "|wi, wh, b, h, x| rnn(Rnn(input = wi, state = wh, bias = b), h, x)", lambda wi, wh, b, h, x: fl.SimpleCell(2).apply({"params": {"i": {"kernel": wi, "bias": b}, "h": {"kernel": wh}}}, h, x)[1], (n(3, 2), n(2, 2), n(2), n(2), n(3))),
+    Like("sinusoids", "|b| sinusoids(5, 3, base = b)", lambda b: jnp.concatenate([f(jnp.arange(5)[:, None] * b ** (-jnp.arange(3) / 3)) for f in (jnp.sin, jnp.cos)], axis=1), (np.float64(100),)),
+    Like("linear_bias", "|t| linear_bias(3, 4, 2, steepest = t)", lambda t: t * jnp.array([1 / 16, 1 / 256])[:, None, None] * (jnp.arange(4) - jnp.arange(3)[:, None] - 1), (np.float64(1),)),
     Like("squared_error", "squared_error", optax.squared_error, (n(5), n(5))),
     Like("absolute_error", "absolute_error", lambda y, t: jnp.abs(y - t), (n(5), n(5))),
     Like("huber", "|y, t| huber(y, t, delta = 0.5)", lambda y, t: jnp.where(jnp.abs(y - t) < 0.5, (y - t) ** 2 / 2, 0.5 * jnp.abs(y - t) - 0.125), (n(7), n(7))),
@@ -140,7 +145,7 @@ TABLE = [
     Like("cosine_similarity", "cosine_similarity", optax.cosine_similarity, (n(3, 4), n(3, 4))),
     Like("triplet_loss", "|a, p, q| triplet_loss(a, p, q, margin = 2.0)", triplet, (n(3, 4), n(3, 4), n(3, 4))),
     Like("smooth_labels", "|l, a| smooth_labels(l, 3, a)", lambda k, a: optax.smooth_labels(jax.nn.one_hot(k, 3, dtype=a.dtype), a), (LABELS, np.float64(0.2))),
-    Like("accuracy", "|z, l| accuracy(z, l)", lambda z, k: jnp.mean(jnp.argmax(z, 1) == k), (n(5, 3), LABELS), exact=True),
+    Like("accuracy", "|z, l| accuracy(z, l)", lambda z, k: jnp.mean((jnp.argmax(z, 1) == k).astype(z.dtype)), (n(5, 3), LABELS), exact=True),
 ]  # fmt: skip
 
 test_it_is_as_elsewhere = compared(TABLE, IMPORTS)

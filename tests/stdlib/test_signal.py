@@ -42,6 +42,18 @@ def blur(x: Any) -> Any:
     return stencil(jnp.outer(w, w) / jnp.sum(w) ** 2)(x)
 
 
+LONG = RNG.normal(size=9)
+
+
+def sampled(m: int) -> Any:
+    """SciPy's resampling is linear: its matrix, column by column."""
+
+    def twin(x: Any) -> Any:
+        return jnp.asarray(np.stack([ss.resample(e, m) for e in np.eye(len(x))], axis=1)) @ x
+
+    return twin
+
+
 DOWN = np.outer([-0.5, 0, 0.5], [0.25, 0.5, 0.25])
 TABLE = [
     Like("convolve", "convolve", jnp.convolve, (X, Y)),
@@ -50,6 +62,12 @@ TABLE = [
     Like("hann", "|t| hann(7, top = t)", lambda t: t * ss.get_window("hann", 7, fftbins=False), (ONE,)),
     Like("hamming", "|t| hamming(6, top = t)", lambda t: t * ss.get_window("hamming", 6, fftbins=False), (ONE,)),
     Like("blackman", "|t| blackman(7, top = t)", lambda t: t * ss.get_window("blackman", 7, fftbins=False), (ONE,)),
+    Like("kaiser", "|b| kaiser(7, b)", lambda b: jnp.i0(b * jnp.sqrt(1 - (jnp.arange(7) / 3 - 1) ** 2 + 1e-300)) / jnp.i0(b), (8 * ONE,)),
+    Like("kaiser of one point", "|b| kaiser(1, b)", lambda b: jnp.ones(1) + 0 * b, (8 * ONE,)),
+    *(Like(f"resample {m} of {n}", f"|x| resample(x, {m})", sampled(m), (LONG[:n],)) for n, m in ((1, 4), (8, 4), (8, 5), (8, 8), (8, 12), (9, 1), (9, 4), (9, 12), (9, 13))),
+    Like("spectrogram", "|x, w| spectrogram(x, w, 2)", lambda x, w: jnp.stack([jnp.abs(jnp.fft.rfft(x[i : i + 4] * w)) ** 2 for i in (0, 2, 4)]), (X, Y)),
+    Like("smoothed", "|x| smoothed(x, 2, 3)", lambda x: jnp.convolve(x, jnp.asarray(ss.savgol_coeffs(5, 3)), mode="valid"), (X,)),
+    Like("median_filter", "|x| median_filter(x, 1)", lambda x: jnp.median(jnp.stack([jnp.pad(x, 1, mode="edge")[k : k + 9] for k in range(3)]), axis=0), (X,)),
     Like("moving_average", "|x| moving_average(x, 3)", lambda x: jnp.convolve(x, jnp.ones(3) / 3, mode="valid"), (X,)),
     Like("power_spectrum", "power_spectrum", lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2 / 9, (X,)),
     Like("frequencies", "|t| frequencies(9, t)", lambda t: jnp.fft.rfftfreq(9) / t, (np.float64(0.1),)),
@@ -79,9 +97,23 @@ def test_scipy_filters_alike() -> None:
     assert one == 1 and single == 6 and (grown == 4).all()
 
 
+def test_the_analytic_signal() -> None:
+    """SciPy's, of an odd and an even number of values; the derivative of its envelope is that of differences."""
+    ask = f"""(analytic({X.tolist()}), analytic({Y.tolist()}), jvp(|x| abs(analytic(x)))({X.tolist()}, {X[::-1].tolist()}) |> |(_, d)| d,
+      analytic([3.0]), median_filter([nan, 1.0, 2.0, 0.0], 1), median_filter(zeros(0), 1), kaiser(0, 1.0), smoothed([2.0], 0, 0))"""
+    odd, even, slope, one, middle, none, nothing, same = answer(ask, IMPORTS, Engine("interpret"))
+    np.testing.assert_allclose(odd, ss.hilbert(X), atol=1e-14)
+    np.testing.assert_allclose(even, ss.hilbert(Y), atol=1e-14)
+    apart = [np.abs(ss.hilbert(X + h * X[::-1])) for h in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slope, (apart[0] - apart[1]) / 2e-6, rtol=1e-7, atol=1e-8)
+    assert one == 3 and none.shape == nothing.shape == (0,) and same == 2
+    assert np.isnan(middle[0]) and middle[1:].tolist() == [2, 1, 0]  # NaN counts as the greatest
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        "kaiser(3, -1.0)",
         "recursive_filter([1.0], [0.0], [1.0])",
         "frequencies(4, 0.0)",
         "gaussian_kernel(0.0, 2)",

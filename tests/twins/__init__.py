@@ -19,6 +19,7 @@ import numpy as np
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = ("fit_curve", "logistic", "digits", "digits_conv", "recurrent", "vae_digits", "char_transformer")
 NAMES += ("neural_ode", "learned_rate", "cart_pole", "kalman", "orbit", "molecules")
+NAMES += ("heat_inverse", "bayes", "lens", "bundle", "particles")
 
 DECLARATIONS = ("fn ", "pub ", "record ", "enum ", "rule ", "import ", "@", "##", "float ")
 

@@ -504,3 +504,20 @@ def test_a_package_that_is_not_there_is_missed_before_anything_runs(package: str
         code, report = said(tmp_path, f'save("began.npz", [1.0])\n{call}\n')
     assert code == "DL0709" and f"difflang[{'plot' if package == 'matplotlib' else package}]" in report
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_without_a_format_that_only_the_run_has(tmp_path: Path) -> None:
+    program = 'let file: str = arg("plot", default = "a.gif")\nif file != "" { plot([1.0], file = file) }\n'
+    code, report = said(tmp_path, program)
+    assert code == "DL0708" and ".png, .svg" in report and not list(tmp_path.iterdir())
+
+
+def test_a_package_that_only_a_branch_needs_is_missed_where_it_is_reached(tmp_path: Path) -> None:
+    program = 'let file: str = arg("plot", default = "")\nif file != "" { plot([1.0], file = file) }\nprint("done")\n'
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("difflang.driver.extras.find_spec", lambda name: None)
+        assert ran(tmp_path, program) == ["done"]
+        reached = program.replace('!= ""', '== ""').replace("= file)", '= "a.svg")')
+        patch.setitem(sys.modules, "matplotlib", None)
+        code, report = said(tmp_path, reached)
+    assert code == "DL0709" and "difflang[plot]" in report and not list(tmp_path.iterdir())
