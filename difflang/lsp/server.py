@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from lsprotocol import types as lsp
-from pygls.exceptions import JsonRpcInvalidParams
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 
 from difflang.base.diagnostics import Diagnostic
-from difflang.lsp import changes, outline, proposals, telling
+from difflang.lsp import changes, outline, proposals, renames, telling
 from difflang.lsp.analysis import Interrupted
 from difflang.lsp.editor import PATIENCE, Server
 from difflang.lsp.places import Places, changed
@@ -20,6 +20,7 @@ from difflang.lsp.targets import Found, found_at, references, target
 from difflang.lsp.workspace import Document, Workspace, place
 
 SOON = 0.001  # seconds between two looks at whether an editor waits while a text is being checked
+CHANGED = "the text has changed meanwhile"
 LEGEND = lsp.SemanticTokensLegend(list(outline.COLOURS), list(outline.MODIFIERS))
 
 
@@ -42,6 +43,11 @@ def initialize(ls: Server, params: lsp.InitializeParams) -> None:
     path = options.get("path", []) if isinstance(options, dict) else []
     ls.files = Workspace(tuple(Path(p) for p in path if isinstance(p, str)))
     sys.setswitchinterval(SOON)
+
+
+@server.feature(lsp.SHUTDOWN)
+async def shutdown(ls: Server, params: Any) -> None:
+    ls.stop()
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
@@ -158,8 +164,10 @@ async def prepare_rename(ls: Server, params: lsp.PrepareRenameParams) -> lsp.Ran
     document, offset, _ = at(ls, params)
     found = found_at(document, offset)
     try:
-        return ls.spot(found).range if found is not None and changes.renameable(found) else None
-    except changes.Refused as why:
+        if found is None or renames.alias_of(found) is None:
+            found = found if found is not None and renames.renameable(found) else None
+        return ls.spot(found).range if found is not None else None
+    except renames.Refused as why:
         raise JsonRpcInvalidParams(str(why)) from None
 
 
@@ -170,11 +178,20 @@ async def rename(ls: Server, params: lsp.RenameParams) -> lsp.WorkspaceEdit | No
     found = found_at(document, offset)
     if found is None:
         return None
-    documents = await ls.aside(lambda: ls.everywhere(found.name.name))
+    pause = ls.pause()
+
+    def work() -> dict[Document, list[renames.Edit]]:
+        edits = renames.renamed(found, params.new_name, ls.everywhere(found.name.name))
+        if edits:
+            renames.prove(ls.files, found, edits, pause)
+        return edits
+
     try:
-        edits = changes.renamed(found, params.new_name, documents)
-    except changes.Refused as why:
+        edits = await ls.aside(work)
+    except renames.Refused as why:
         raise JsonRpcInvalidParams(str(why)) from None
+    except Interrupted:
+        raise JsonRpcException(CHANGED, lsp.LSPErrorCodes.ContentModified.value) from None
     return lsp.WorkspaceEdit({d.uri: changes.edits_of(ls.places(d), found) for d, found in edits.items()})
 
 

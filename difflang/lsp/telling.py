@@ -19,7 +19,7 @@ from difflang.ir.types import DTYPES
 from difflang.lsp.analysis import Analysis
 from difflang.lsp.names import Binding, Use, names_of
 from difflang.lsp.places import Places
-from difflang.lsp.targets import Found, Target, of_file, piece_at, target, type_at
+from difflang.lsp.targets import Found, Target, of_file, own_type, piece_at, target, type_at
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
@@ -84,13 +84,6 @@ def of_language(name: str, type: LangType | None) -> str:
     head, _, doc = text.partition("\n\n")
     shown = f"{name}: {show_type(type)}" if type is not None and not isinstance(type, (ClosureType, FnType)) else head
     return code(shown) + (f"\n\n{doc}" if doc else "") if name not in DERIVATIVES else text
-
-
-def own_type(goal: Target) -> LangType | None:
-    """The type of a name where it is bound."""
-    if goal.piece is None or goal.binding is None:
-        return None
-    return type_at(goal.piece, goal.binding.span.start, goal.binding.span.end)
 
 
 def declaration(goal: Target) -> tuple[str, str | None]:
