@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from difflang.base.source import Source
-from difflang.lsp.changes import applied, key
+from difflang.lsp.changes import applied
 from difflang.lsp.names import Binding, Use, names_of
 from difflang.lsp.targets import Found, Target, found_at, references, target, top
 from difflang.lsp.workspace import Document, Workspace

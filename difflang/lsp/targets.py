@@ -208,7 +208,7 @@ def argument(found: Found, use: Use) -> Target | None:
         type = type_at(found.piece, base.span.start, base.span.end)
         return field_of(type, use.name) if type is not None else None
     assert isinstance(use.node, tree.Call)
-    called = declared(found, use.node.fn)
+    called = declared(found.document, found.piece, use.node.fn)
     return inner(*called, use.name) if called is not None else None
 
 
@@ -218,7 +218,7 @@ def parameter(found: Found, use: Use) -> Target | None:
     assert isinstance(call, tree.Call)
     if of_file(found.document, operator_of(call.fn)) is not None:
         return of_file(found.document, use.name, found.piece)
-    called = declared(found, call.args[0].value) if call.args else None
+    called = declared(found.document, found.piece, call.args[0].value) if call.args else None
     return inner(*called, use.name) if called is not None else None
 
 
@@ -228,26 +228,26 @@ def operator_of(fn: tree.Expr) -> str:
     return base.id if isinstance(base, tree.Name) else ""
 
 
-def declared(found: Found, fn: tree.Expr) -> tuple[Document, tree.Node] | None:
+def declared(document: Document, piece: Piece, fn: tree.Expr) -> tuple[Document, tree.Node] | None:
     """Where what is called is declared; of a derivative the function that it is one of, which names its parameters."""
     for _ in range(DEEPEST):
         match fn:
             case tree.Lambda():
-                return found.document, fn
+                return document, fn
             case tree.Prime(base=base):
                 fn = base
             case tree.Call(fn=operator, args=(arg, *_)) if operator_of(operator) in TRANSFORMS:
                 fn = arg.value
             case tree.Name() | tree.Member():
                 at = fn.name_span if isinstance(fn, tree.Member) else fn.span
-                use = names_of(found.piece).mentioned().get(at.start)
-                goal = target(Found(found.document, found.piece, use)) if use is not None else None
+                use = names_of(piece).mentioned().get(at.start)
+                goal = target(Found(document, piece, use)) if use is not None else None
                 if goal is None or goal.piece is None or goal.binding is None:
                     return None
                 node = goal.binding.node
                 if not isinstance(node, tree.Let) or not isinstance(node.pattern, tree.NamePattern):
                     return goal.document, node
-                found, fn = Found(goal.document, goal.piece, goal.binding), node.value
+                document, piece, fn = goal.document, goal.piece, node.value
             case _:
                 return None
     return None
