@@ -80,7 +80,7 @@ def saved(document: Document) -> bool:
 def inserted(
     files: Workspace, document: Document, name: str, written: str, pause: Callable[[], None]
 ) -> tuple[int, str]:
-    """Where a derivative is put and what stands there then. Errors: Refused where the file would be wrong; Interrupted."""
+    """Where a derivative is put, and what. Errors: Refused where the file would be wrong with it; Interrupted."""
     piece = next((p for p in document.parts if any(b.name == name for b in names_of(p).top())), None)
     if piece is None or document.analysis is None:
         raise Refused(f"`{name}` is no longer there")

@@ -23,7 +23,7 @@ ROUNDS = 4  # through a body: what a loop hands on reaches what stands above it
 
 
 def differentiated(document: Document) -> set[Binding]:
-    """Functions of which a file takes a derivative, the parameters in which it does, and the names that depend on them."""
+    """Functions of which a file takes a derivative, the parameters in which it does, and what depends on them."""
     found: set[Binding] = set()
     for piece in document.parts:
         for fn, places in derivatives_in(piece):
@@ -36,7 +36,7 @@ def differentiated(document: Document) -> set[Binding]:
     return found
 
 
-def derivatives_in(piece: Piece) -> list[tuple[tree.Expr, tuple[str | int, ...]]]:
+def derivatives_in(piece: Piece) -> list[tuple[tree.Node, tuple[str | int, ...]]]:
     """Each function that a part differentiates, and in what: parameters by name or place."""
     if "derivatives" not in piece.kept:
         piece.kept["derivatives"] = [
@@ -47,7 +47,7 @@ def derivatives_in(piece: Piece) -> list[tuple[tree.Expr, tuple[str | int, ...]]
     return kept  # pyright: ignore[reportUnknownVariableType]
 
 
-def derivative(node: tree.Node) -> Iterator[tuple[tree.Expr, tuple[str | int, ...]]]:
+def derivative(node: tree.Node) -> Iterator[tuple[tree.Node, tuple[str | int, ...]]]:
     match node:
         case tree.Prime(base=base):
             yield base, (0,)

@@ -163,7 +163,8 @@ def own_type(goal: Target) -> LangType | None:
     """The type of a name where it is bound."""
     if goal.piece is None or goal.binding is None:
         return None
-    return type_at(goal.piece, goal.binding.span.start, goal.binding.span.end)
+    known, span = goal.piece.known, goal.binding.span
+    return type_at(goal.piece, span.start, span.end) or (known.named().get(span.text) if known is not None else None)
 
 
 def use_at(names: Names, span: Span) -> Binding | None:
@@ -228,7 +229,7 @@ def operator_of(fn: tree.Expr) -> str:
     return base.id if isinstance(base, tree.Name) else ""
 
 
-def declared(document: Document, piece: Piece, fn: tree.Expr) -> tuple[Document, tree.Node] | None:
+def declared(document: Document, piece: Piece, fn: tree.Node) -> tuple[Document, tree.Node] | None:
     """Where what is called is declared; of a derivative the function that it is one of, which names its parameters."""
     for _ in range(DEEPEST):
         match fn:
