@@ -33,7 +33,7 @@ from difflang.passes.sized import sized
 from difflang.syntax import tree
 
 MOST_TERMS = 6  # of a formula that is shown whole
-MOST = 5000  # equations: who points at a name does not wait for more
+MOST = 2000  # equations: who points at a name does not wait for more
 TYPICAL = 100  # stands for every size where two formulas are compared
 
 

@@ -56,7 +56,7 @@ async def derived(document: Document, name: str, paths: Iterable[Path]) -> str:
         cwd=folder, env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
     try:
-        said, wrong = await asyncio.wait_for(process.communicate(document.text.encode()), LONGEST)
+        said, wrong = await asyncio.wait_for(process.communicate(document.text.encode(errors="replace")), LONGEST)
     except TimeoutError:
         raise Refused(f"`difflang derive` takes more than {LONGEST:.0f} s for `{name}`") from None
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -208,8 +208,17 @@ class Server(LanguageServer):
         reports = [self.report(document, places, d) for d in analysis.diagnostics() if self.own(document, d)]
         params = lsp.PublishDiagnosticsParams(document.uri, reports, document.version)
         self.text_document_publish_diagnostics(params)
-        for other in dict.fromkeys(document.imports.values()):
+        self.publish_imported()
+
+    def publish_imported(self) -> None:
+        """What is wrong with files that open ones import; nothing is any more with those that none imports."""
+        imported = reached(self.opened.values())
+        for other in imported:
             self.publish_closed(other)
+        for other in self.published - imported.keys():
+            self.published.discard(other)
+            if not other.open:
+                self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(other.uri, []))
 
     def publish_closed(self, document: Document) -> None:
         """What is wrong with a file that is imported, and that no editor has open."""
@@ -219,7 +228,7 @@ class Server(LanguageServer):
         reports = [self.report(document, places, d) for d in document.analysis.diagnostics() if self.own(document, d)]
         if reports or document in self.published:
             self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, reports))
-        self.published = self.published | {document} if reports else self.published - {document}
+        (self.published.add if reports else self.published.discard)(document)
 
     def own(self, document: Document, diagnostic: Diagnostic) -> bool:
         at = place(diagnostic.span) if diagnostic.span is not None else None
@@ -266,3 +275,15 @@ class Server(LanguageServer):
             self.files.check(document, self.pause(), lambda: None)
         except (DifflangError, Interrupted):
             pass
+
+
+def reached(documents: Iterable[Document]) -> dict[Document, None]:
+    """What documents import, directly or through others."""
+    found: dict[Document, None] = {}
+    todo = [other for document in documents for other in document.imports.values()]
+    while todo:
+        document = todo.pop()
+        if document not in found:
+            found[document] = None
+            todo += document.imports.values()
+    return found

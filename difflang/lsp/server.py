@@ -75,6 +75,9 @@ async def did_close(ls: Server, params: lsp.DidCloseTextDocumentParams) -> None:
         ls.waiting.pop(document, None)
         ls.files.close(document)
         ls.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, []))
+        ls.publish_imported()
+        for other in list(ls.opened.values()):  # from now on they see what the disk has
+            ls.put(other, other.text)
 
 
 @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)

@@ -31,7 +31,7 @@ GRAMMAR = ROOT / "editor" / "vscode" / "syntaxes" / "difflang.tmLanguage.json"
 MOST = 150_000  # bytes of a picture
 COLOURS = 64
 LINE, CELL, EDGE = 21, 8.43, 16  # pixels: the height of a line, the width of a character, what is around
-QUIET, LONGEST = 2.5, 90.0  # seconds after which a terminal has said all, and after which nobody waits
+PROMPT, LONGEST = "dfl>", 300.0  # where a session waits for a line; seconds after which nobody waits for it
 ANSI = {
     "black": "#1e1e1e", "red": "#f14c4c", "green": "#23d18b", "brown": "#e5e510", "blue": "#569cd6",
     "magenta": "#d670d6", "cyan": "#29b8db", "white": "#e5e5e5", "brightblack": "#8a8a8a", "default": "#d4d4d4",
@@ -200,7 +200,7 @@ def difflang(*args: str) -> str:
 
 
 def on_terminal(command: Sequence[str], typed: Sequence[str], columns: int, lines: int, cwd: Path) -> Any:
-    """The screen after a command in a terminal was given some lines, each once it has nothing more to say."""
+    """The screen after a command was given lines in a terminal, each where it waits; without any, at its end."""
     import pyte
 
     screen = pyte.Screen(columns, lines)
@@ -212,8 +212,7 @@ def on_terminal(command: Sequence[str], typed: Sequence[str], columns: int, line
         os.execv(command[0], list(command))
     ioctl(master, TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     waiting = [line.encode() + b"\r" for line in typed]
-    began = heard = time.monotonic()
-    spoken = False
+    began, spoken = time.monotonic(), False
     while time.monotonic() - began < LONGEST:
         ready, _, _ = select.select([master], [], [], 0.2)
         if ready:
@@ -226,12 +225,12 @@ def on_terminal(command: Sequence[str], typed: Sequence[str], columns: int, line
             if b"\x1b[6n" in said:  # where is the cursor?
                 os.write(master, f"\x1b[{screen.cursor.y + 1};{screen.cursor.x + 1}R".encode())
             stream.feed(said)
-            heard, spoken = time.monotonic(), True
-        elif typed and spoken and time.monotonic() - heard > QUIET:
+            spoken = True
+        elif typed and spoken and screen.display[screen.cursor.y].strip() == PROMPT:
             if not waiting:
                 break
             os.write(master, waiting.pop(0))
-            heard, spoken = time.monotonic(), False
+            spoken = False
     os.close(master)
     os.waitpid(child, 0)
     return screen

@@ -46,7 +46,7 @@ def test_who_calls_whom_is_told_across_files(client: Client, main: str, folder: 
     assert {c["from"]["name"] for c in callers} == {"step", "main.dfl", "nothing is lost"}
     (called,) = client.ask("callHierarchy/outgoingCalls", item=caller["from"])
     assert called["to"]["name"] == "along" and called["to"]["detail"].endswith("model.dfl")
-    assert places(client, "prepareCallHierarchy", main, "far") is None
+    assert places(client, "prepareCallHierarchy", main, "far", 1) is None
 
 
 # ---- Derivatives
@@ -145,7 +145,8 @@ def test_a_derivative_that_cannot_be_written_is_refused(client: Client, main: st
     ("text", "name", "nth", "new", "after"),
     [
         # in brackets stand names of the other function's parameters
-        ("fn f(w: f32, x: f32) -> f32 = w * x\nfn g(w: f32) -> f32 = grad[w](f)(w, w)\n", "w", 2, "v", "grad[w](f)(v, v)"),
+        ("fn f(w: f32, x: f32) -> f32 = w * x\nfn g(w: f32) -> f32 = grad[w](f)(w, w)\n", "w", 2, "v",
+         "grad[w](f)(v, v)"),
         ("fn f(w: f32, x: f32) -> f32 = w * x\nfn g(a: f32) -> f32 = grad[w](f)(w = a, x = a)\n", "w", 0, "v",
          "grad[v](f)(v = a"),
         ("record P { w: f32 }\nfn f(p: P) -> f32 = p.w^2\nfn g(p: P) -> f32 = grad[p.w](f)(p)\n", "w", 0, "v",
