@@ -222,9 +222,9 @@ def on_terminal(command: Sequence[str], typed: Sequence[str], columns: int, line
                 break
             if not said:
                 break
+            stream.feed(said)
             if b"\x1b[6n" in said:  # where is the cursor?
                 os.write(master, f"\x1b[{screen.cursor.y + 1};{screen.cursor.x + 1}R".encode())
-            stream.feed(said)
             spoken = True
         elif typed and spoken and screen.display[screen.cursor.y].strip() == PROMPT:
             if not waiting:
