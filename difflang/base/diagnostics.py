@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -248,29 +248,47 @@ def _underlines(shown: _Line, marks: list[_Mark], severity: Severity, color: boo
     """The rows below a line: the marks, the last one's text beside them, the others' hanging from them."""
     spans = [(shown.cell(mark.start), max(shown.cell(mark.end), shown.cell(mark.start) + 1), mark) for mark in marks]
     strokes = [" "] * max(end for _, end, _ in spans)
+    styles = ["mark"] * len(strokes)
     for primary in (False, True):
         for start, end, mark in spans:
             if mark.primary is primary:
                 strokes[start:end] = ("^" if primary else "-") * (end - start)
+                styles[start:end] = [severity if primary else "mark"] * (end - start)
     hanging = [(start, mark) for start, _, mark in spans if mark.text]
     beside = ""
     if hanging and any(mark is hanging[-1][1] and end == len(strokes) for _, end, mark in spans):
-        beside = " " + _visible(hanging.pop()[1].text)
-    style = severity if any(mark.primary for mark in marks) else "mark"
-    yield _paint("".join(strokes) + beside, style, color)
+        last = hanging.pop()[1]
+        beside = " " + _visible(last.text)
+        styles += [severity if last.primary else "mark"] * len(beside)
+    yield _runs("".join(strokes) + beside, styles, color)
     if hanging:
-        yield _paint(_bars([start for start, _ in hanging]), style, color)
+        yield _bars(hanging, severity, color)
     while hanging:
         start, mark = hanging.pop()
-        bars = _bars([other for other, _ in hanging if other < start])
-        yield _paint(bars.ljust(start) + _visible(mark.text), severity if mark.primary else "mark", color)
+        under = [(other, its) for other, its in hanging if other < start]
+        bars = _bars(under, severity, color) + " " * (start - max([other + 1 for other, _ in under], default=0))
+        yield bars + _paint(_visible(mark.text), severity if mark.primary else "mark", color)
 
 
-def _bars(cells: list[int]) -> str:
-    row = [" "] * (max(cells, default=-1) + 1)
-    for cell in cells:
-        row[cell] = "|"
-    return "".join(row)
+def _bars(hanging: list[tuple[int, _Mark]], severity: Severity, color: bool) -> str:
+    """A bar below each mark, in its colour."""
+    row = [" "] * (max([cell for cell, _ in hanging], default=-1) + 1)
+    styles = ["mark"] * len(row)
+    for cell, mark in hanging:
+        row[cell], styles[cell] = "|", severity if mark.primary else "mark"
+    return _runs("".join(row), styles, color)
+
+
+def _runs(text: str, styles: Sequence[str], color: bool) -> str:
+    """A row of which each character has a style of its own; spaces have that of what stands before them."""
+    found, at = "", 0
+    while at < len(text):
+        end = at + 1
+        while end < len(text) and (styles[end] == styles[at] or text[end] == " "):
+            end += 1
+        found += _paint(text[at:end], styles[at], color)
+        at = end
+    return found
 
 
 class _Line:

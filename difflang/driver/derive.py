@@ -168,7 +168,7 @@ class Asked:
     wanted: tuple[str, ...] = ()  # what the parts of the result are called
     inputs: str = ""  # in what it is taken
 
-    def entry(self) -> Entry:
+    def entry(self, session: Session | None = None) -> Entry:
         """The graph of the derivative. Errors: DL1210, DL0403, DL04."""
         self.arguments = self.taken()
         text = self.source()
@@ -176,7 +176,9 @@ class Asked:
         parsed = parse(Source("<derivative>", text))
         (wrapper,) = parsed.module.items
         assert isinstance(wrapper, tree.Fn)
-        return elaborated(Session(), module, self.name, ClosureType(FnCode(wrapper, module), ()), self.arguments)
+        return elaborated(
+            session or Session(), module, self.name, ClosureType(FnCode(wrapper, module), ()), self.arguments
+        )
 
     @property
     def name(self) -> str:

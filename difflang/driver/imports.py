@@ -190,7 +190,7 @@ def find(item: tree.Import, file: File, search: Search) -> Found:
         if (path := candidate(folder, text)) is not None:
             return Found(inside(path, folder, item), shown, file.library)
     parent = file.folder / os.path.dirname(text)
-    files = [text.removesuffix(PurePath(text).name) + p.name for p in sorted(parent.glob("*.dfl"))]
+    files = [text.removesuffix(PurePath(text).name) + p.name for p in sorted(parent.glob("*.dfl")) if p.is_file()]
     way, fixes = meant(text, files, item.module_span)
     raise missing(item, f"there is no file `{text}`", f"looked in {shown_folder(file)}", way, fixes)
 

@@ -1,4 +1,4 @@
-"""Changes of a text: another name, another layout, and what mends a report."""
+"""Changes of a text: another layout, and what mends a report. Other names are in `renames`."""
 
 from __future__ import annotations
 
@@ -11,67 +11,22 @@ from lsprotocol import types as lsp
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.lsp.names import Use, names_of
 from difflang.lsp.places import Places
-from difflang.lsp.targets import Found, Target, references, target
 from difflang.lsp.workspace import Document, Workspace, place
 from difflang.syntax.format import format
-from difflang.syntax.tables import tables
-from difflang.syntax.tokens import tokenize
 
-NO_NAME = "that is no name: letters, digits and `_`, and no word of the language"
-
-
-# ---- Another name
-
-
-class Refused(Exception):
-    """A name cannot be changed like that; says why."""
-
-
-def renameable(found: Found) -> Target:
-    """What the name at a place means, if that can be called something else. Errors: Refused."""
-    goal = target(found)
-    if goal is None or goal.binding is None:
-        raise Refused(f"`{found.name.name}` is not declared in these files")
-    if goal.document.library or goal.binding.kind == "test":
-        raise Refused(f"`{found.name.name}` belongs to the standard library" if goal.document.library else "no name")
-    return goal
-
-
-def renamed(found: Found, name: str, documents: Iterable[Document]) -> dict[Document, list[tuple[int, int, str]]]:
-    """The places to change in each document, so that a declaration has another name. Errors: Refused."""
-    goal = renameable(found)
-    kinds = [t.kind for t in tokenize(Source("<name>", name))]
-    if kinds != ["NAME"] or name in tables().lexis.words:
-        raise Refused(NO_NAME)
-    edits: dict[Document, list[tuple[int, int, str]]] = {}
-    for each in references(goal, documents):
-        clashing(each, name, goal)
-        start = each.piece.place.offset
-        edits.setdefault(each.document, []).append((start + each.name.span.start, start + each.name.span.end, name))
-    return {document: sorted(dict.fromkeys(places)) for document, places in edits.items()}
-
-
-def clashing(found: Found, name: str, goal: Target) -> None:
-    """Errors: Refused where something else has the new name already, so that one would be taken for the other."""
-    assert goal.binding is not None
-    if goal.binding.kind == "field":
-        inside = goal.binding.inside
-        others = names_of(goal.piece).bindings if goal.piece is not None else []
-        taken = any(b.inside is inside and b.kind == "field" and b.name == name for b in others)
-    else:
-        names = names_of(found.piece)
-        taken = any(b.name == name and b.kind != "field" for b in names.bindings)
-        taken = taken or any(u.name == name and u.role in ("name", "type", "import") for u in names.uses)
-        if goal.binding.scope is None:
-            taken = taken or any(name in p.declares for p in found.document.parts)
-    if taken:
-        raise Refused(f"`{name}` is the name of something else there")
+# ---- Edits
 
 
 def edits_of(places: Places, edits: Iterable[tuple[int, int, str]]) -> list[lsp.TextEdit]:
     return [lsp.TextEdit(places.range(start, end), text) for start, end, text in edits]
+
+
+def applied(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """A text with changes made, the last first."""
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
 
 
 # ---- Another layout
@@ -176,11 +131,4 @@ def key(diagnostic: Diagnostic) -> tuple[str, str]:
     return diagnostic.code, diagnostic.message
 
 
-def applied(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """A text with changes made, the last first."""
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new + text[end:]
-    return text
-
-
-__all__ = ["Fix", "Refused", "Use", "edits_of", "fixes", "laid_out", "renameable", "renamed"]
+__all__ = ["Fix", "applied", "edits_of", "fixes", "key", "laid_out"]

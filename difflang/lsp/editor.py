@@ -7,14 +7,16 @@ given up where the text has changed meanwhile. So an answer is about the text as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
+import logging
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 from lsprotocol import types as lsp
-from pygls.exceptions import JsonRpcInvalidParams
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.language_server import lsp_method
@@ -35,11 +37,34 @@ SEVERITY = {"error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeve
 class Protocol(LanguageServerProtocol):
     """Keeps texts itself: lines end where the language says, not wherever Unicode has a separator."""
 
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """A message as it is handled. Who asked something that is no message of the protocol is told so."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "id" in data and "method" in data:
+                self._send_response(data["id"], error=error.to_response_error())
+            raise
+
     @lsp_method(lsp.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: lsp.DidChangeTextDocumentParams) -> Generator[Any, Any, None]:
         handler = self.fm.features.get(lsp.TEXT_DOCUMENT_DID_CHANGE)
         if handler is not None:
             yield handler, (params,), None
+
+
+class OneLine(logging.Formatter):
+    """What is wrong, for people: editors keep it in a log that they show."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage().partition("\n")[0]
+        error = record.exc_info[1] if record.exc_info else None
+        return f"difflang lsp: {text}" + (f": {type(error).__name__}: {error}" if error is not None else "")
+
+
+def unanswered(record: logging.LogRecord) -> bool:
+    """Whether a record is more than what an editor is told as the answer."""
+    return not record.exc_info or not isinstance(record.exc_info[1], JsonRpcException)
 
 
 class Server(LanguageServer):
@@ -54,6 +79,24 @@ class Server(LanguageServer):
         self.waiting: dict[Document, None] = {}
         self.task: asyncio.Task[None] | None = None
         self.published: set[Document] = set()
+
+    def start_io(self, *args: Any, **kwargs: Any) -> None:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(OneLine())
+        handler.addFilter(unanswered)
+        log = logging.getLogger("pygls")
+        log.addHandler(handler)
+        log.propagate = False
+        super().start_io(*args, **kwargs)
+
+    def shutdown(self) -> None:
+        self.stop()
+        super().shutdown()
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Tell the editor's log of a fault of ours; a request that was refused has its answer."""
+        if not isinstance(error, JsonRpcException) or isinstance(error, JsonRpcInternalError):
+            self.complain(error)
 
     # ---- Texts
 
@@ -102,6 +145,12 @@ class Server(LanguageServer):
                 raise Interrupted
 
         return pause
+
+    def stop(self) -> None:
+        """Give up what is under way, and begin nothing more: whoever closes the editor does not wait for a check."""
+        self.generation += 1
+        self.waiting.clear()
+        self.worker.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Something that the checking thread does, after what it is at."""
@@ -159,8 +208,17 @@ class Server(LanguageServer):
         reports = [self.report(document, places, d) for d in analysis.diagnostics() if self.own(document, d)]
         params = lsp.PublishDiagnosticsParams(document.uri, reports, document.version)
         self.text_document_publish_diagnostics(params)
-        for other in dict.fromkeys(document.imports.values()):
+        self.publish_imported()
+
+    def publish_imported(self) -> None:
+        """What is wrong with files that open ones import; nothing is any more with those that none imports."""
+        imported = reached(self.opened.values())
+        for other in imported:
             self.publish_closed(other)
+        for other in self.published - imported.keys():
+            self.published.discard(other)
+            if not other.open:
+                self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(other.uri, []))
 
     def publish_closed(self, document: Document) -> None:
         """What is wrong with a file that is imported, and that no editor has open."""
@@ -170,7 +228,7 @@ class Server(LanguageServer):
         reports = [self.report(document, places, d) for d in document.analysis.diagnostics() if self.own(document, d)]
         if reports or document in self.published:
             self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, reports))
-        self.published = self.published | {document} if reports else self.published - {document}
+        (self.published.add if reports else self.published.discard)(document)
 
     def own(self, document: Document, diagnostic: Diagnostic) -> bool:
         at = place(diagnostic.span) if diagnostic.span is not None else None
@@ -217,3 +275,15 @@ class Server(LanguageServer):
             self.files.check(document, self.pause(), lambda: None)
         except (DifflangError, Interrupted):
             pass
+
+
+def reached(documents: Iterable[Document]) -> dict[Document, None]:
+    """What documents import, directly or through others."""
+    found: dict[Document, None] = {}
+    todo = [other for document in documents for other in document.imports.values()]
+    while todo:
+        document = todo.pop()
+        if document not in found:
+            found[document] = None
+            todo += document.imports.values()
+    return found

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from difflang.base.source import Span
 from difflang.check.annotations import ALL_BOUNDS
+from difflang.driver.examples import examples_in
+from difflang.elaborate.builtins import TRANSFORMS
 from difflang.elaborate.names import children
 from difflang.elaborate.trampoline import Walk, run
 from difflang.ir.types import DTYPES
@@ -36,9 +38,9 @@ class Use:
 
     name: str
     span: Span
-    role: str  # name, type, member, argument, import
+    role: str  # name, type, member, argument, import, wrt
     binding: Binding | None = None
-    node: tree.Node | None = None  # the member, call or import that it is in
+    node: tree.Node | None = None  # the member, call or import that it is in; of `w` in `grad[w](f)`, what is called
 
 
 @dataclass(eq=False, slots=True)
@@ -81,6 +83,8 @@ def names_of(piece: Piece) -> Names:
         found = Finder()
         for item in piece.items:
             found.item(item)
+        for comment in examples_in(piece.source, piece.items) if "##" in piece.text else ():
+            run(found.walk(comment.block, Scope(comment.span)))
         found.names.uses.sort(key=lambda use: use.span.start)
         piece.kept["names"] = found.names
     names = piece.kept["names"]
@@ -242,7 +246,10 @@ class Finder:
                 yield self.walk(base, scope)
                 self.use(scope, node.name, node.name_span, "member", node)
             case tree.Call(fn=fn, args=args) | tree.With(base=fn, fields=args):
-                yield self.walk(fn, scope)
+                if isinstance(fn, tree.Index) and isinstance(node, tree.Call) and self.derives(fn, scope):
+                    self.wrt(fn, scope, node)
+                else:
+                    yield self.walk(fn, scope)
                 for arg in args:
                     if arg.name is not None:
                         self.use(scope, arg.name, front(arg.span, arg.name), "argument", node)
@@ -266,6 +273,21 @@ class Finder:
                     yield self.walk(arg.value if isinstance(arg, tree.Arg) else arg, scope)
             case _:
                 yield self.binder(node, scope)
+
+    def derives(self, fn: tree.Index, scope: Scope) -> bool:
+        """Whether something is `grad[…]` or one of its kin."""
+        return isinstance(fn.base, tree.Name) and fn.base.id in TRANSFORMS and scope.find(fn.base.id) is None
+
+    def wrt(self, fn: tree.Index, scope: Scope, call: tree.Call) -> None:
+        """In `grad[w, m.b](f)` stand names of `f`'s parameters, and of fields in them, not of what is seen here."""
+        assert isinstance(fn.base, tree.Name)
+        self.use(scope, fn.base.id, fn.base.span)
+        for place in fn.subscripts:
+            while isinstance(place, tree.Member):
+                self.use(scope, place.name, place.name_span, "member", place)
+                place = place.base
+            if isinstance(place, tree.Name):
+                self.use(scope, place.id, place.span, "wrt", call)
 
     def binder(self, node: tree.Node, scope: Scope) -> Walk[None]:
         """What binds names for a part of itself; of anything else the parts."""

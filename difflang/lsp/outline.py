@@ -1,4 +1,4 @@
-"""What a document looks like from afar: its symbols, what folds, what each name is for colours."""
+"""What a document looks like from afar: its symbols, and what folds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from lsprotocol import types as lsp
 
 from difflang.elaborate.names import nodes
-from difflang.lsp.names import Binding, Use, names_of
+from difflang.lsp.names import Binding, names_of
 from difflang.lsp.parts import Piece
 from difflang.lsp.places import Places
-from difflang.lsp.targets import Found, target
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 
@@ -26,24 +25,6 @@ SYMBOLS = {
     "test": lsp.SymbolKind.Event,
 }
 FOLDS = (tree.Block, tree.Record, tree.Enum, tree.Match, tree.ArrayExpr, tree.Call, tree.Fn)
-COLOURS = (
-    "function",
-    "struct",
-    "enum",
-    "enumMember",
-    "property",
-    "parameter",
-    "variable",
-    "typeParameter",
-    "namespace",
-)
-MODIFIERS = ("declaration", "readonly", "defaultLibrary")
-COLOUR_OF = {
-    "function": "function", "record": "struct", "enum": "enum", "variant": "enumMember", "field": "property",
-    "parameter": "parameter", "value": "variable", "variable": "variable", "size": "typeParameter",
-    "type": "typeParameter", "module": "namespace",
-}  # fmt: skip
-READONLY = ("value", "parameter", "size")
 
 
 # ---- Symbols
@@ -109,50 +90,3 @@ def comment_folds(piece: Piece, first: int) -> Iterator[lsp.FoldingRange]:
             if i - start > 1:
                 yield lsp.FoldingRange(first + start, first + i - 1, kind=lsp.FoldingRangeKind.Comment)
             start = None
-
-
-# ---- Colours
-
-
-def colours(document: Document, places: Places) -> list[int]:
-    """What each name is, as editors read it: five numbers a name, each place told from the one before."""
-    data: list[int] = []
-    line = column = 0
-    for piece in document.parts:
-        for span, kind, modifiers in sorted(coloured(document, piece), key=lambda each: each[0]):
-            at = places.position(piece.place.offset + span)
-            length = places.units(kind[1])
-            step = at.character - (column if at.line == line else 0)
-            data += [at.line - line, step, length, COLOURS.index(kind[0]), modifiers]
-            line, column = at.line, at.character
-    return data
-
-
-def coloured(document: Document, piece: Piece) -> Iterator[tuple[int, tuple[str, str], int]]:
-    """Each name of a part: where it begins, its colour and text, its modifiers as bits. What is in strings is too."""
-    names = names_of(piece)
-    seen: set[int] = set()
-    for each in (*names.bindings, *names.uses):
-        if each.span.start in seen or "\n" in each.span.text or (isinstance(each, Binding) and each.kind == "test"):
-            continue
-        goal = each if isinstance(each, Binding) else meaning(document, piece, each)
-        if goal is None:
-            continue
-        seen.add(each.span.start)
-        kind, library = ("module", False) if isinstance(goal, str) else (goal.kind, from_library(goal))
-        declared = isinstance(each, Binding)
-        modifiers = declared * 1 + (kind in READONLY) * 2 + library * 4
-        yield each.span.start, (COLOUR_OF[kind], each.span.text), modifiers
-
-
-def meaning(document: Document, piece: Piece, use: Use) -> Binding | str | None:
-    """What a name means: a binding, a module, or nothing that is declared."""
-    goal = target(Found(document, piece, use))
-    if goal is None:
-        return None
-    return goal.binding if goal.binding is not None else "module"
-
-
-def from_library(binding: Binding) -> bool:
-    whole = binding.span.source.whole
-    return isinstance(whole, Document) and whole.library

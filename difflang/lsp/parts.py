@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from difflang.base.diagnostics import Diagnostic
@@ -87,6 +88,7 @@ def cut(text: str) -> list[str]:
     return [text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True)]
 
 
+@lru_cache(maxsize=10_000)
 def balance(text: str) -> int:
     """How many more brackets are opened than closed."""
     plain = STRINGS.sub("", text)
@@ -113,7 +115,7 @@ def piece_of(source: Part, parsed: Parsed) -> Piece:
 
 def shown(found: re.Match[str]) -> str:
     """What of a string or comment may mention names: a string whole, a comment where it holds an example."""
-    return found[0] if found[0].startswith(('"', "## >")) else ""
+    return found[0] if found[0].startswith(('"', "## >", "##>")) else ""
 
 
 def declared(item: tree.Item) -> Iterator[str]:

@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from lsprotocol import types as lsp
-from pygls.exceptions import JsonRpcInvalidParams
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 
 from difflang.base.diagnostics import Diagnostic
-from difflang.lsp import changes, outline, proposals, telling
+from difflang.lsp import calls, changes, deriving, outline, proposals, renames, telling
 from difflang.lsp.analysis import Interrupted
+from difflang.lsp.colours import LEGEND, colours
 from difflang.lsp.editor import PATIENCE, Server
+from difflang.lsp.names import Binding
 from difflang.lsp.places import Places, changed
-from difflang.lsp.targets import Found, found_at, references, target
+from difflang.lsp.targets import Found, Target, found_at, references, target
 from difflang.lsp.workspace import Document, Workspace, place
 
 SOON = 0.001  # seconds between two looks at whether an editor waits while a text is being checked
-LEGEND = lsp.SemanticTokensLegend(list(outline.COLOURS), list(outline.MODIFIERS))
+CHANGED = "the text has changed meanwhile"
+DERIVE = "difflang.derive"  # the one command that starts something: a process of its own
 
 
 def at(server: Server, params: Any) -> tuple[Document, int, Places]:
@@ -42,6 +45,11 @@ def initialize(ls: Server, params: lsp.InitializeParams) -> None:
     path = options.get("path", []) if isinstance(options, dict) else []
     ls.files = Workspace(tuple(Path(p) for p in path if isinstance(p, str)))
     sys.setswitchinterval(SOON)
+
+
+@server.feature(lsp.SHUTDOWN)
+async def shutdown(ls: Server, params: Any) -> None:
+    ls.stop()
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
@@ -67,6 +75,9 @@ async def did_close(ls: Server, params: lsp.DidCloseTextDocumentParams) -> None:
         ls.waiting.pop(document, None)
         ls.files.close(document)
         ls.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, []))
+        ls.publish_imported()
+        for other in list(ls.opened.values()):  # from now on they see what the disk has
+            ls.put(other, other.text)
 
 
 @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
@@ -87,8 +98,9 @@ async def hover(ls: Server, params: lsp.HoverParams) -> lsp.Hover | None:
     if found is None or not text:
         around = telling.expression(document, offset)
         return lsp.Hover(telling.markdown(around[0]), places.range(*around[1])) if around is not None else None
-    with contextlib.suppress(TimeoutError):
-        more = await asyncio.wait_for(ls.aside(lambda: telling.gradient(found)), PATIENCE)
+    pause = ls.pause()
+    with contextlib.suppress(TimeoutError, Interrupted):
+        more = await asyncio.wait_for(ls.aside(lambda: telling.gradient(found, pause)), PATIENCE)
         text = f"{text}\n\n{more}" if more else text
     return lsp.Hover(telling.markdown(text), ls.spot(found).range)
 
@@ -158,8 +170,10 @@ async def prepare_rename(ls: Server, params: lsp.PrepareRenameParams) -> lsp.Ran
     document, offset, _ = at(ls, params)
     found = found_at(document, offset)
     try:
-        return ls.spot(found).range if found is not None and changes.renameable(found) else None
-    except changes.Refused as why:
+        if found is None or renames.alias_of(found) is None:
+            found = found if found is not None and renames.renameable(found) else None
+        return ls.spot(found).range if found is not None else None
+    except renames.Refused as why:
         raise JsonRpcInvalidParams(str(why)) from None
 
 
@@ -170,12 +184,83 @@ async def rename(ls: Server, params: lsp.RenameParams) -> lsp.WorkspaceEdit | No
     found = found_at(document, offset)
     if found is None:
         return None
-    documents = await ls.aside(lambda: ls.everywhere(found.name.name))
+    pause = ls.pause()
+
+    def work() -> dict[Document, list[renames.Edit]]:
+        edits = renames.renamed(found, params.new_name, ls.everywhere(found.name.name))
+        if edits:
+            renames.prove(ls.files, found, edits, pause)
+        return edits
+
     try:
-        edits = changes.renamed(found, params.new_name, documents)
-    except changes.Refused as why:
+        edits = await ls.aside(work)
+    except renames.Refused as why:
         raise JsonRpcInvalidParams(str(why)) from None
+    except Interrupted:
+        raise JsonRpcException(CHANGED, lsp.LSPErrorCodes.ContentModified.value) from None
     return lsp.WorkspaceEdit({d.uri: changes.edits_of(ls.places(d), found) for d, found in edits.items()})
+
+
+# ---- Calls
+
+
+@server.feature(lsp.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY)
+async def prepare_calls(ls: Server, params: lsp.CallHierarchyPrepareParams) -> list[lsp.CallHierarchyItem] | None:
+    await ls.settled()
+    document, offset, _ = at(ls, params)
+    goal = calls.callable_at(found_at(document, offset))
+    if goal is None or goal.binding is None:
+        return None
+    return [call_item(ls, goal.document, goal.binding)]
+
+
+@server.feature(lsp.CALL_HIERARCHY_INCOMING_CALLS)
+async def incoming_calls(
+    ls: Server, params: lsp.CallHierarchyIncomingCallsParams
+) -> list[lsp.CallHierarchyIncomingCall]:
+    goal = called_again(ls, params.item)
+    if goal is None:
+        return []
+    found = await ls.aside(lambda: calls.incoming(goal, ls.everywhere(params.item.name)))
+    return [
+        lsp.CallHierarchyIncomingCall(call_item(ls, document, around), [ls.spot(f).range for f in places])
+        for (document, around), places in found.items()
+    ]
+
+
+@server.feature(lsp.CALL_HIERARCHY_OUTGOING_CALLS)
+async def outgoing_calls(
+    ls: Server, params: lsp.CallHierarchyOutgoingCallsParams
+) -> list[lsp.CallHierarchyOutgoingCall]:
+    goal = called_again(ls, params.item)
+    found = calls.outgoing(goal) if goal is not None else {}
+    return [
+        lsp.CallHierarchyOutgoingCall(call_item(ls, called.document, b), [ls.spot(f).range for f in places])
+        for b, (called, places) in found.items()
+    ]
+
+
+def called_again(ls: Server, item: lsp.CallHierarchyItem) -> Target | None:
+    """What an item that an editor has from us stands for by now."""
+    for document in list(ls.files.documents.values()):
+        if document.uri == item.uri:
+            offset = ls.places(document).offset(item.selection_range.start)
+            found = found_at(document, offset)
+            if found is not None and found.name.name == item.name:
+                return calls.callable_at(found)
+    return None
+
+
+def call_item(ls: Server, document: Document, binding: Binding | None) -> lsp.CallHierarchyItem:
+    """A function, or what else is called; None stands for the statements of a file."""
+    spot = place(binding.span) if binding is not None else None
+    whole = place(binding.node.span) if binding is not None else None
+    if binding is None or spot is None or whole is None:
+        first = ls.places(document).range(0, 0)
+        return lsp.CallHierarchyItem(document.name, lsp.SymbolKind.File, document.uri, first, first)
+    own, all = (ls.location(document, min(start, spot[1]), end).range for _, start, end in (spot, whole))
+    name = binding.span.text.strip('"') or binding.name
+    return lsp.CallHierarchyItem(name, outline.SYMBOLS[binding.kind], document.uri, all, own, detail=document.name)
 
 
 # ---- Changes
@@ -188,7 +273,8 @@ async def formatting(ls: Server, params: lsp.DocumentFormattingParams) -> list[l
     return changes.edits_of(places, await ls.aside(lambda: changes.laid_out(places.source)))
 
 
-@server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
+@server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(
+    [lsp.CodeActionKind.QuickFix, lsp.CodeActionKind.RefactorRewrite]))  # fmt: skip
 async def code_action(ls: Server, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
     await ls.settled()
     document = ls.document(params.text_document.uri)
@@ -204,11 +290,40 @@ async def code_action(ls: Server, params: lsp.CodeActionParams) -> list[lsp.Code
         wanted = [d for d in analysis.diagnostics() if touches(d)] if analysis is not None else []
         return changes.fixes(ls.files, document, wanted, pause) if wanted else []
 
-    try:
-        found = await ls.aside(work)
-    except Interrupted:
+    kinds = params.context.only
+    found: list[changes.Fix] = []
+    if kinds is None or lsp.CodeActionKind.QuickFix in kinds:
+        with contextlib.suppress(Interrupted):
+            found = await ls.aside(work)
+    return [*[action(ls, document, places, fix) for fix in found], *derive_action(document, start, kinds)]
+
+
+def derive_action(document: Document, offset: int, kinds: Any) -> list[lsp.CodeAction]:
+    """The offer to write a derivative down; nothing is done before it is taken."""
+    refactor = (lsp.CodeActionKind.Refactor, lsp.CodeActionKind.RefactorRewrite, lsp.CodeActionKind.Empty)
+    b = deriving.derivable(document, offset) if kinds is None or not {*refactor}.isdisjoint(kinds) else None
+    if b is None:
         return []
-    return [action(ls, document, places, fix) for fix in found]
+    title = f"write the gradient of `{b.name}` below it"
+    return [lsp.CodeAction(title, lsp.CodeActionKind.RefactorRewrite,
+                           command=lsp.Command(title, DERIVE, arguments=[document.uri, b.name]))]  # fmt: skip
+
+
+@server.command(DERIVE)
+async def derive(ls: Server, uri: str, name: str) -> None:
+    """Write a derivative below its function, or say why there is none."""
+    document = ls.document(uri)
+    before, pause = document.text, ls.pause()
+    try:
+        written = await deriving.derived(document, name, ls.files.paths)
+        if document.text != before:
+            raise deriving.Refused(CHANGED)
+        at, text = await ls.aside(lambda: deriving.inserted(ls.files, document, name, written, pause))
+    except (deriving.Refused, Interrupted) as why:
+        ls.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Error, f"difflang: {str(why) or CHANGED}"))
+        return
+    edit = lsp.WorkspaceEdit({document.uri: changes.edits_of(ls.places(document), [(at, at, text)])})
+    ls.workspace_apply_edit(lsp.ApplyWorkspaceEditParams(edit, f"the gradient of {name}"))
 
 
 def action(ls: Server, document: Document, places: Places, fix: changes.Fix) -> lsp.CodeAction:
@@ -235,4 +350,4 @@ async def folding_range(ls: Server, params: lsp.FoldingRangeParams) -> list[lsp.
 async def semantic_tokens(ls: Server, params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
     await ls.settled()
     document = ls.document(params.text_document.uri)
-    return lsp.SemanticTokens(outline.colours(document, ls.places(document)))
+    return lsp.SemanticTokens(colours(document, ls.places(document)))

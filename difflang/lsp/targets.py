@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from difflang.base.source import Span
 from difflang.check.types import LangType, RecordType, SumType, VariantType
+from difflang.driver.asked import record_at
 from difflang.driver.imports import bound
+from difflang.elaborate.builtins import TRANSFORMS
 from difflang.lsp.names import Binding, Names, Use, names_of
 from difflang.lsp.parts import Piece
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
+
+DEEPEST = 20  # how many derivatives of derivatives, and `let`s of functions, are looked through
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ def target(found: Found) -> Target | None:
             return member(found, name)
         case "argument":
             return argument(found, name)
+        case "wrt":
+            return parameter(found, name)
         case "import":
             other = document.imports.get(name.node) if isinstance(name.node, tree.Import) else None
             return top(other, name.name) if other is not None else None
@@ -135,10 +141,30 @@ def member(found: Found, use: Use) -> Target | None:
         other = of_file(found.document, base.id, found.piece)
         if other is not None and other.binding is None:
             return top(other.document, use.name)
-    type = type_at(found.piece, base.span.start, base.span.end)
+    type = place_type(found, base) or type_at(found.piece, base.span.start, base.span.end)
     if type is not None and (there := field_of(type, use.name)) is not None:
         return there
     return of_file(found.document, use.name, found.piece)
+
+
+def place_type(found: Found, base: tree.Expr) -> LangType | None:
+    """The type of `m.w` in `grad[m.w.x](f)`."""
+    path: list[str] = []
+    while isinstance(base, tree.Member):
+        path.insert(0, base.name)
+        base = base.base
+    use = names_of(found.piece).mentioned().get(base.span.start)
+    goal = parameter(found, use) if use is not None and use.role == "wrt" else None
+    type = own_type(goal) if goal is not None else None
+    return record_at(type, path) if type is not None else None
+
+
+def own_type(goal: Target) -> LangType | None:
+    """The type of a name where it is bound."""
+    if goal.piece is None or goal.binding is None:
+        return None
+    known, span = goal.piece.known, goal.binding.span
+    return type_at(goal.piece, span.start, span.end) or (known.named().get(span.text) if known is not None else None)
 
 
 def use_at(names: Names, span: Span) -> Binding | None:
@@ -171,7 +197,7 @@ def inner(document: Document, decl: tree.Node | None, name: str) -> Target | Non
 
 def owner_of(b: Binding, decl: tree.Node) -> bool:
     """Whether a field or parameter is that of the declaration itself, not of what stands inside it."""
-    if isinstance(decl, tree.Fn):
+    if isinstance(decl, (tree.Fn, tree.Lambda)):
         return any(b.node is p for p in decl.params)
     return b.inside is not None and (b.inside.node is decl or isinstance(decl, tree.Enum))
 
@@ -183,17 +209,49 @@ def argument(found: Found, use: Use) -> Target | None:
         type = type_at(found.piece, base.span.start, base.span.end)
         return field_of(type, use.name) if type is not None else None
     assert isinstance(use.node, tree.Call)
-    called = called_by(found, use.node)
-    if called is None or called.binding is None:
-        return None
-    return inner(called.document, called.binding.node, use.name)
+    called = declared(found.document, found.piece, use.node.fn)
+    return inner(*called, use.name) if called is not None else None
 
 
-def called_by(found: Found, call: tree.Call) -> Target | None:
-    """What a call calls, if that is declared somewhere."""
-    place = call.fn.name_span if isinstance(call.fn, tree.Member) else call.fn.span
-    use = names_of(found.piece).mentioned().get(place.start)
-    return target(Found(found.document, found.piece, use)) if use is not None else None
+def parameter(found: Found, use: Use) -> Target | None:
+    """`w` in `grad[w](f)`: the parameter of `f`; where the file calls something else `grad`, what it is there."""
+    call = use.node
+    assert isinstance(call, tree.Call)
+    if of_file(found.document, operator_of(call.fn)) is not None:
+        return of_file(found.document, use.name, found.piece)
+    called = declared(found.document, found.piece, call.args[0].value) if call.args else None
+    return inner(*called, use.name) if called is not None else None
+
+
+def operator_of(fn: tree.Expr) -> str:
+    """`grad` of `grad` and `grad[w]`; nothing for what has no such form."""
+    base = fn.base if isinstance(fn, tree.Index) else fn
+    return base.id if isinstance(base, tree.Name) else ""
+
+
+def declared(document: Document, piece: Piece, fn: tree.Node) -> tuple[Document, tree.Node] | None:
+    """Where what is called is declared; of a derivative the function that it is one of, which names its parameters."""
+    for _ in range(DEEPEST):
+        match fn:
+            case tree.Lambda():
+                return document, fn
+            case tree.Prime(base=base):
+                fn = base
+            case tree.Call(fn=operator, args=(arg, *_)) if operator_of(operator) in TRANSFORMS:
+                fn = arg.value
+            case tree.Name() | tree.Member():
+                at = fn.name_span if isinstance(fn, tree.Member) else fn.span
+                use = names_of(piece).mentioned().get(at.start)
+                goal = target(Found(document, piece, use)) if use is not None else None
+                if goal is None or goal.piece is None or goal.binding is None:
+                    return None
+                node = goal.binding.node
+                if not isinstance(node, tree.Let) or not isinstance(node.pattern, tree.NamePattern):
+                    return goal.document, node
+                document, piece, fn = goal.document, goal.piece, node.value
+            case _:
+                return None
+    return None
 
 
 # ---- From a declaration to all that mean it

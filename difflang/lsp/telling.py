@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from lsprotocol import types as lsp
 
@@ -16,10 +17,10 @@ from difflang.driver.load import check_definition, prelude
 from difflang.driver.program import Checked
 from difflang.elaborate.context import Session
 from difflang.ir.types import DTYPES
-from difflang.lsp.analysis import Analysis
+from difflang.lsp.analysis import Analysis, Result
 from difflang.lsp.names import Binding, Use, names_of
 from difflang.lsp.places import Places
-from difflang.lsp.targets import Found, Target, of_file, piece_at, target, type_at
+from difflang.lsp.targets import Found, Target, of_file, own_type, piece_at, target, type_at
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
@@ -86,13 +87,6 @@ def of_language(name: str, type: LangType | None) -> str:
     return code(shown) + (f"\n\n{doc}" if doc else "") if name not in DERIVATIVES else text
 
 
-def own_type(goal: Target) -> LangType | None:
-    """The type of a name where it is bound."""
-    if goal.piece is None or goal.binding is None:
-        return None
-    return type_at(goal.piece, goal.binding.span.start, goal.binding.span.end)
-
-
 def declaration(goal: Target) -> tuple[str, str | None]:
     """How something is declared, in a line or as it stands, and its comment."""
     binding, document = goal.binding, goal.document
@@ -133,21 +127,47 @@ def first_line(decl: tree.Fn) -> str:
 # ---- The gradient of a function
 
 
-def gradient(found: Found) -> str:
-    """The type of a function's gradient, where it has one. It is checked as if it stood in the file."""
+def gradient(found: Found, pause: Callable[[], None]) -> str:
+    """The type of a function's gradient and what it takes, where it has one. It is checked as if it stood in the file.
+
+    Errors: what `pause` raises, at any step.
+    """
     goal = target(found)
     decl = goal.binding.node if goal is not None and goal.binding is not None else None
     if goal is None or not isinstance(decl, tree.Fn) or decl.host or goal.document.analysis is None:
         return ""
     if goal.piece is None or goal.piece.result is None or goal.binding is None or goal.binding.scope is not None:
         return ""
-    kept = goal.piece.kept.get(f"gradient of {decl.name}")
-    if isinstance(kept, str):
-        return kept
+    result, question = goal.piece.result, f"gradient of {decl.name}"
+    kept = goal.piece.kept.get(question)
+    if isinstance(kept, Kept) and kept.result is result:
+        return kept.text
     type = gradient_type(goal.document.analysis, decl)
     text = f"`grad({decl.name})`: the derivative in `{decl.params[0].name}`, of type `{type}`" if type else ""
-    goal.piece.kept[f"gradient of {decl.name}"] = text
+    if type and (takes := cost(goal.document.analysis, decl, pause)):
+        text = f"{text}\n\n{takes}"
+    goal.piece.kept[question] = Kept(result, text)
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An answer, and the state of the part that it is about."""
+
+    result: Result
+    text: str
+
+
+def cost(analysis: Analysis, decl: tree.Fn, pause: Callable[[], None]) -> str:
+    """How many operations a function and its gradient take; nothing where no formula says that."""
+    from difflang.driver.cost import costs
+
+    found = costs(Checked(analysis.module, (), analysis.session), decl, pause)
+    if found is None:
+        return ""
+    plain, both = found
+    step = "; of a loop whose length is not known, one step is counted" if plain.per_step or both.per_step else ""
+    return f"`{decl.name}` takes `{plain}` operations, its gradient `{both}`{step}"
 
 
 def gradient_type(analysis: Analysis, decl: tree.Fn) -> str:

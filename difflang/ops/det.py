@@ -22,6 +22,7 @@ from difflang.ops.matrices import (
     matmul,
     of_a_matrix,
     one_by_one,
+    row_by_row,
     square_type,
     swap,
     trace,
@@ -82,6 +83,7 @@ solve = OPS.declare(
         reference=in_single(solve_reference),
         lower=lowered_in_single(solve_lower),
         accepts=FIELDS,
+        cost=lambda a, b, **_: row_by_row(a) + 2 * a.shape[-1] * np.prod(b.shape),
         samples=(
             Example(((3, 3), (3, 2)), {"transposed": False}, Graded()),
             Example(((3, 3), (3, 2)), {"transposed": True}, Graded()),

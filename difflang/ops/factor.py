@@ -103,6 +103,7 @@ solve_triangular = OPS.declare(
         reference=in_single(solve_triangular_reference),
         lower=lowered_in_single(solve_triangular_lower),
         accepts=FIELDS,
+        cost=lambda a, b, **_: a.shape[-1] * np.prod(b.shape),
         samples=(
             *(Example(((3, 3), (3, 2)), way, Graded()) for way in WAYS),
             Example(((2, 2, 2), (2, 2, 1)), WAYS[0], Graded()),

@@ -63,6 +63,11 @@ def thinner(rows: Dim, columns: Dim) -> Dim:
     return rows if rows == columns else min(rows, columns)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
+def row_by_row(a: Any, *_: Any, **how: Any) -> Any:
+    """The flops of what goes over a matrix once for each of its rows, to the order: as `cost` of an op."""
+    return a.shape[-2] * np.prod(a.shape)
+
+
 # ------------------------------------------------------------------------------------------ declarations
 
 
@@ -83,6 +88,7 @@ def of_a_matrix(
     op = Op(
         name, type, in_single(reference), lowered_in_single(lower), doc,
         jvp=(jvp,), accepts=accepts, lanes=longer_stack, samples=samples, conjugates=conjugates, phases=phases,
+        cost=row_by_row,
     )  # fmt: skip
     return OPS.declare(op)
 
@@ -108,6 +114,7 @@ def with_directions(
     op = Op(
         name, type, in_single(reference), lowered_in_single(lower), doc,
         jvp=further(name), transpose=ForEach(transpose), directional=True, accepts=accepts, samples=samples,
+        cost=row_by_row,
     )  # fmt: skip
     return OPS.declare(op)
 

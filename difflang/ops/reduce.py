@@ -51,6 +51,11 @@ def wide(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
 
+def each_once(x: Any, *, axes: Ints) -> Any:
+    """The flops of what takes every element once."""
+    return np.prod(x.shape)
+
+
 def sum_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
     """Sums of 16-bit floats are kept in f32 and rounded once."""
     if x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating):
@@ -68,6 +73,7 @@ reduce_sum = linear(
     reference=lambda x, axes: np.sum(wide(x), axis=axes, dtype=wide(x).dtype).astype(x.dtype),
     lower=sum_lower,
     accepts=NUMBERS,
+    cost=each_once,
     barrier=True,
     lanes=axes_moved,
     samples=(*SAMPLES, *EMPTY),
@@ -122,6 +128,7 @@ reduce_prod = OPS.declare(
         reference=lambda x, axes: np.prod(wide(x), axis=axes, dtype=wide(x).dtype).astype(x.dtype),
         lower=lambda jax, x, axes: jax.lax.reduce_prod(x, axes),
         accepts=NUMBERS,
+        cost=each_once,
         barrier=True,
         lanes=axes_moved,
         samples=(*SAMPLES, *EMPTY, Example(((5, 2),), {"axes": (0,)}), Example(((7,),), {"axes": (0,)})),
@@ -212,6 +219,7 @@ def extreme(name: str, loses: Op, reduce: Any, start: Callable[[np.dtype[Any]], 
             doc,
             jvp=(jvp,),
             accepts=REALS,
+            cost=each_once,
             barrier=True,
             lanes=axes_moved,
             samples=(*SAMPLES, *EMPTY),

@@ -12,7 +12,8 @@ from support.highlight import PROGRAMS, classes, differences, holes
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "editor" / "emacs"
-SOME = [path for path in PROGRAMS if path.stem in ("corpus", "logistic", "ode", "prelude")]
+QUICK = ("corpus", "logistic", "ode", "prelude")  # the others are marked slow
+EVERY = [pytest.param(path, marks=() if path.stem in QUICK else pytest.mark.slow, id=path.stem) for path in PROGRAMS]
 FACES = {
     "": "",
     "font-lock-builtin-face": "builtin",
@@ -44,19 +45,12 @@ def emacs(*args: str | Path) -> str:
     return done.stderr
 
 
-@pytest.fixture(scope="module")
-def faces(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[str]]:
-    folder = tmp_path_factory.mktemp("emacs")
-    files = {path: folder / f"{number}" for number, path in enumerate(SOME)}
-    emacs("-l", HERE / "faces.el", *(name for pair in files.items() for name in pair))
-    return {path: out.read_text(encoding="utf-8").split("\n") for path, out in files.items()}
-
-
-@pytest.mark.parametrize("path", SOME, ids=lambda p: p.stem)
-def test_it_agrees_with_our_own_parser(path: Path, faces: dict[Path, list[str]]) -> None:
+@pytest.mark.parametrize("path", EVERY)
+def test_it_agrees_with_our_own_parser(path: Path, tmp_path: Path) -> None:
     """What a string holds in braces has one colour here."""
     text = path.read_text(encoding="utf-8")
-    mode, *found = faces[path]
+    emacs("-l", HERE / "faces.el", path, tmp_path / "faces")
+    mode, *found = (tmp_path / "faces").read_text(encoding="utf-8").split("\n")
     assert mode == "difflang-mode"
     want = ["hole" if hole else kind for hole, kind in zip(holes(text), classes(text), strict=True)]
     assert differences(text, [FACES[face] for face in found], want) == []

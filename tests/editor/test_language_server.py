@@ -6,103 +6,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from support.language_client import Client
+from support.language_client import PATIENCE, Client
+from support.served import EVERYTHING, MAIN, MODEL, applied, hover, places, replaced, spot, taken
 
 ROOT = Path(__file__).resolve().parents[2]
-
-MODEL = """\
-## A line.
-pub record Line { slope: f32, start: f32 }
-
-## What a line is at each place.
-pub fn along(line: Line, x: f32[n]) -> f32[n] = line.slope * x + line.start
-"""
-MAIN = """\
-import "./model.dfl" as model
-import linalg
-
-## How far a line is from points.
-fn loss(line: model.Line, x: f32[n], y: f32[n]) -> f32 {
-  let far = model.along(line, x) - y
-  let squares = far^2
-  mean(squares)
-}
-
-fn step(line: model.Line, x: f32[n], y: f32[n], rate: f32 = 0.1) {
-  line + -rate * grad(loss)(line, x, y)
-}
-
-let xs = [0.0, 1.0, 2.0]
-let next = step(model.Line(slope = 0.0, start = 0.0), xs, xs, rate = 0.5)
-print(loss(next, xs, xs))
-
-# ein Bär 𝛼
-test "nothing is lost" {
-  assert loss(next, xs, xs) >= 0.0 # 𝛼𝛽
-}
-"""
-EVERYTHING = {"start": {"line": 0, "character": 0}, "end": {"line": 1000, "character": 0}}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("workspace")
-    (folder / "model.dfl").write_text(MODEL, encoding="utf-8")
-    (folder / "main.dfl").write_text(MAIN, encoding="utf-8")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def client(folder: Path) -> Iterator[Client]:
-    client = Client(folder)
-    yield client
-    assert client.end() == 0
-
-
-@pytest.fixture
-def main(client: Client, folder: Path) -> Iterator[str]:
-    """The file of most tests, opened anew."""
-    uri = client.open(folder / "main.dfl", MAIN)
-    assert client.reports(uri, settled=True) == []
-    yield uri
-    client.close(uri)
-
-
-def spot(text: str, what: str, nth: int = 0) -> tuple[int, int]:
-    """Line and column, in UTF-16 units, of what stands somewhere."""
-    at = -1
-    for _ in range(nth + 1):
-        at = text.index(what, at + 1)
-    before = text[:at]
-    return before.count("\n"), len(before.rsplit("\n", 1)[-1].encode("utf-16-le")) // 2
-
-
-def taken(text: str, range: dict[str, Any]) -> str:
-    """The text in a range of one line."""
-    line = text.split("\n")[range["start"]["line"]].encode("utf-16-le")
-    return line[2 * range["start"]["character"] : 2 * range["end"]["character"]].decode("utf-16-le")
-
-
-def replaced(start: tuple[int, int], end: tuple[int, int], text: str) -> dict[str, Any]:
-    places = [{"line": line, "character": column} for line, column in (start, end)]
-    return {"range": {"start": places[0], "end": places[1]}, "text": text}
-
-
-def applied(text: str, edits: list[dict[str, Any]]) -> str:
-    lines = text.split("\n")
-    starts = [sum(len(line) + 1 for line in lines[:i]) for i in range(len(lines) + 1)]
-    for edit in sorted(
-        edits, key=lambda e: (e["range"]["start"]["line"], e["range"]["start"]["character"]), reverse=True
-    ):
-        a, b = (starts[p["line"]] + p["character"] for p in (edit["range"]["start"], edit["range"]["end"]))
-        text = text[:a] + edit["newText"] + text[b:]
-    return text
 
 
 # ---- Reports
@@ -147,9 +58,10 @@ def test_another_file_that_changes_changes_what_is_reported(client: Client, fold
     client.told.queue.clear()
     client.change(main, replaced((0, 0), (0, 0), ""))
     assert {r["code"] for r in client.reports(main, settled=True)} == {"DL0723"}
-    client.close(other)
-    client.change(main, replaced((0, 0), (0, 0), ""))
-    assert client.reports(main, settled=True) == []
+    client.told.queue.clear()
+    client.close(other)  # from then on the file on the disk counts, at once
+    while (params := client.told.get(timeout=PATIENCE)["params"])["uri"] != main or params["diagnostics"]:
+        pass
 
 
 def test_mistakes_of_an_imported_file_that_is_not_open_are_reported_there(client: Client, folder: Path) -> None:
@@ -158,18 +70,17 @@ def test_mistakes_of_an_imported_file_that_is_not_open_are_reported_there(client
     uri = client.open(folder / "right.dfl", 'import "./wrong.dfl" (f)\nprint(f(1.0))\n')
     said: dict[str, list[str]] = {}
     while (folder / "wrong.dfl").as_uri() not in said:
-        params = client.told.get(timeout=30)["params"]
+        params = client.told.get(timeout=PATIENCE)["params"]
         said[params["uri"]] = [report["code"] for report in params["diagnostics"]]
     assert said[(folder / "wrong.dfl").as_uri()] == ["DL0201"]
+    client.change(uri, {"text": "print(1.0)\n"})  # nobody imports it any more
+    while said[(folder / "wrong.dfl").as_uri()]:
+        params = client.told.get(timeout=PATIENCE)["params"]
+        said[params["uri"]] = [report["code"] for report in params["diagnostics"]]
     client.close(uri)
 
 
 # ---- What is told
-
-
-def hover(client: Client, uri: str, what: str, nth: int = 0, text: str = MAIN) -> str:
-    answer = client.ask("textDocument/hover", **client.at(uri, *spot(text, what, nth)))
-    return answer["contents"]["value"] if answer else ""
 
 
 def test_hover_tells_type_comment_and_the_type_of_the_gradient(client: Client, main: str) -> None:
@@ -229,10 +140,6 @@ def test_names_fields_and_modules_are_proposed(client: Client, main: str) -> Non
 
 
 # ---- Names
-
-
-def places(client: Client, method: str, uri: str, what: str, nth: int = 0, **more: Any) -> Any:
-    return client.ask(f"textDocument/{method}", **client.at(uri, *spot(MAIN, what, nth)), **more)
 
 
 def test_definitions_are_found_here_in_other_files_and_in_the_library(client: Client, main: str, folder: Path) -> None:

@@ -32,9 +32,8 @@ GROUPS = {
     "difflangString": "string",
     "difflangType": "dtype",
 }
-SOME = [
-    path for path in PROGRAMS if path.stem in ("corpus", "logistic", "prelude")
-]  # asked column by column, it is slow
+QUICK = ("corpus", "logistic", "prelude")  # asked column by column it is slow: the others are marked so
+EVERY = [pytest.param(path, marks=() if path.stem in QUICK else pytest.mark.slow, id=path.stem) for path in PROGRAMS]
 pytestmark = pytest.mark.skipif(
     shutil.which("vim") is None
     or "+syntax" not in subprocess.run(["vim", "--version"], capture_output=True, text=True).stdout,
@@ -51,14 +50,11 @@ def vim(*commands: str) -> None:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def groups(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[str]]:
-    """The lines that groups.vim writes for each program."""
-    folder = tmp_path_factory.mktemp("vim")
-    files = {path: folder / f"{number}" for number, path in enumerate(SOME)}
-    corpus = json.dumps([[str(path), str(out)] for path, out in files.items()])
+def groups(program: Path, out: Path) -> list[str]:
+    """The lines that groups.vim writes for a program."""
+    corpus = json.dumps([[str(program), str(out)]])
     vim(f"let g:plugin = {json.dumps(str(PLUGIN))}", f"let g:corpus = {corpus}", f"source {HERE / 'groups.vim'}")
-    return {path: out.read_text(encoding="utf-8").splitlines() for path, out in files.items()}
+    return out.read_text(encoding="utf-8").splitlines()
 
 
 def coloured(text: str, lines: list[str]) -> list[str]:
@@ -74,10 +70,10 @@ def coloured(text: str, lines: list[str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", SOME, ids=lambda p: p.stem)
-def test_it_agrees_with_our_own_parser(path: Path, groups: dict[Path, list[str]]) -> None:
+@pytest.mark.parametrize("path", EVERY)
+def test_it_agrees_with_our_own_parser(path: Path, tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    head, *lines = groups[path]
+    head, *lines = groups(path, tmp_path / "groups")
     assert head == "filetype difflang"
     assert differences(text, coloured(text, lines), classes(text)) == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -88,10 +87,6 @@ def test_a_line_that_opens_a_bracket_is_followed_by_a_deeper_one(line: str, deep
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not {"CI", "DIFFLANG_VSIX"} & os.environ.keys(),
-    reason="vsce is two hundred packages to install, ten seconds: DIFFLANG_VSIX=1 asks for it, and so does CI",
-)
 def test_the_package_holds_what_it_needs_and_a_client_that_talks_to_the_server(tmp_path: Path) -> None:
     installed = modules(EXTENSION, "no-publishing")
     ignored = shutil.ignore_patterns("node_modules", "*.vsix", "dist")

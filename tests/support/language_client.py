@@ -11,16 +11,18 @@ import threading
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 30.0  # seconds; a machine may be busy
+PATIENCE = 120.0  # seconds; a machine may be busy
 
 
 class Client:
     """Starts a server, asks, and keeps what it says by itself."""
 
-    def __init__(self, folder: Path, **capabilities: Any) -> None:
+    def __init__(self, folder: Path, stderr: Any = None, **capabilities: Any) -> None:
         command = [sys.executable, "-m", "difflang", "lsp"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder,
-                                        env={**os.environ, "NO_COLOR": "1"})  # fmt: skip
+        environment = {**os.environ, "NO_COLOR": "1"}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=folder, env=environment
+        )
         self.answers: dict[int, queue.Queue[Any]] = {}
         self.told: queue.Queue[dict[str, Any]] = queue.Queue()
         self.count = 0
@@ -57,10 +59,14 @@ class Client:
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:
         """The whole answer, an error perhaps."""
+        return self.answers[self.begin(method, **params)].get(timeout=PATIENCE)
+
+    def begin(self, method: str, **params: Any) -> int:
+        """Ask, and wait for nothing; the number of the answer."""
         self.count += 1
         self.answers[self.count] = queue.Queue()
         self.send(id=self.count, method=method, params=params)
-        return self.answers[self.count].get(timeout=PATIENCE)
+        return self.count
 
     def ask(self, method: str, **params: Any) -> Any:
         answer = self.request(method, **params)

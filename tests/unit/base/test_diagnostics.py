@@ -158,3 +158,16 @@ def test_terminal_json_and_utf16_agree(seed: int) -> None:
         assert line[start["column"] - 1] == "!"
         assert line.encode("utf-16-le")[2 * (start["utf16"] - 1) :].decode("utf-16-le") == "!"
         assert (start["line"], data["labels"][0]["end"]["offset"]) == (1, start["offset"] + 1)
+
+
+def test_each_mark_below_a_line_has_the_colour_of_its_own_text() -> None:
+    """Those beside the place of a mistake were as red as it."""
+    source = Source("a.dfl", "let h = w @ x\n")
+    labels = (Label(Span(source, 12, 13), "k is n here"), Label(Span(source, 8, 9), "k is m here"))
+    text = render([Diagnostic("DL0312", "the two differ", labels)], color=True)
+    rows = [row for row in text.split("\n") if "here" in row or row.rstrip("\x1b[0m").endswith("|")]
+    red, blue = "\x1b[1;31m", "\x1b[1;34m"
+    assert any(f"{red}^ k is n here" in row and f"{blue}" in row.split(red)[0] for row in rows)
+    assert not any(f"{red}|" in row or f"{red} " in row for row in rows)
+    plain = render([Diagnostic("DL0312", "the two differ", labels)])
+    assert "   |         -   ^ k is n here\n   |         |\n   |         k is m here\n" in plain

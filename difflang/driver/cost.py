@@ -1,0 +1,149 @@
+"""How many operations on numbers a function and its gradient take, as formulas in the sizes. Nothing is run.
+
+What is counted is the graph after the passes, op by op as each declares it; what only moves numbers counts nothing.
+XLA fuses these and adds none, so the two formulas compare well; they are no times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from difflang.ad.differentiate import differentiate
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Source
+from difflang.check.closures import FnCode
+from difflang.check.reports import Undecided
+from difflang.check.types import ClosureType
+from difflang.driver.derive import Asked, Options
+from difflang.driver.entry import elaborated
+from difflang.driver.program import Checked
+from difflang.elaborate.context import Session
+from difflang.elaborate.notes import Notes
+from difflang.ir import dims
+from difflang.ir.dims import Dim, UnknownSize
+from difflang.ir.graph import Eqn, Graph, inner_first
+from difflang.ir.op import TypeMismatch
+from difflang.ir.types import Tensor
+from difflang.ops.say import printing
+from difflang.passes.optimize import optimize, tidied
+from difflang.passes.sized import sized
+from difflang.syntax import tree
+
+MOST_TERMS = 6  # of a formula that is shown whole
+MOST = 2000  # equations: who points at a name does not wait for more
+TYPICAL = 100  # stands for every size where two formulas are compared
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Operations, and whether there are loops of unknown length in them, of which one step is counted."""
+
+    operations: Dim
+    per_step: bool = False
+
+    def __str__(self) -> str:
+        """As a formula of the language; of a long one the terms of the highest degree."""
+        terms = dims.terms_of(self.operations)
+        if len(terms) > MOST_TERMS:
+            degree = max(len(monomial) for monomial, _ in terms)
+            terms = tuple([term for term in terms if len(term[0]) == degree][:MOST_TERMS])
+        texts = [f"{count:,}" if not monomial else product(count, monomial) for monomial, count in terms]
+        return " + ".join(texts or ["0"]).replace("+ -", "- ") + (" + …" if len(terms) < self.length else "")
+
+    @property
+    def length(self) -> int:
+        return len(dims.terms_of(self.operations))
+
+
+def product(count: int, monomial: dims.Monomial) -> str:
+    """`2*n^3`."""
+    powers = Counter(map(dims.grouped_atom, monomial))
+    texts = [name if power == 1 else f"{name}^{power}" for name, power in powers.items()]
+    return "*".join([str(count)] * (count != 1) + texts)
+
+
+def costs(checked: Checked, decl: tree.Fn, pause: Callable[[], None]) -> tuple[Cost, Cost] | None:
+    """What the function takes, and what its gradient in the first parameter takes.
+
+    None where that depends on more than its sizes' names, or is long. Errors: what `pause` raises, at any step.
+    """
+    asked = Asked(checked, decl, Options())
+    session = Session(notes=Notes(Source("", ""), pause))
+    try:
+        module = checked.module
+        asked.arguments = asked.taken()
+        function = ClosureType(FnCode(decl, module), ())
+        plain = prepared(elaborated(session, module, decl.name, function, asked.arguments).graph)
+        if length(plain) > MOST:
+            return None
+        pause()
+        gradient = differentiate(prepared(asked.entry(session).graph))
+        pause()
+        return None if length(gradient) > MOST else (counted(optimize(plain)), counted(optimize(gradient)))
+    except (DifflangError, Undecided, TypeMismatch, UnknownSize):
+        return None
+
+
+def prepared(graph: Graph) -> Graph:
+    return tidied(sized(printing(graph), dims.name))
+
+
+def length(graph: Graph) -> int:
+    return sum(len(inner.eqns) for inner in inner_first(graph)[0])
+
+
+def counted(graph: Graph) -> Cost:
+    """The operations of a graph, regions as often as they are run; of several ways the longest."""
+    done: dict[Graph, Cost] = {}
+    for inner in inner_first(graph)[0]:
+        total, per_step = 0, False
+        for eqn in inner.eqns:
+            cost = inside(eqn, [done[region] for region in eqn.regions]) if eqn.regions else Cost(own(eqn))
+            total, per_step = total + cost.operations, per_step or cost.per_step
+        done[inner] = Cost(total, per_step)
+    return done[graph]
+
+
+def inside(eqn: Eqn, regions: list[Cost]) -> Cost:
+    """What an equation with regions takes: a loop all of them in each step, anything else one of them."""
+    once = max(regions, key=lambda cost: typical(cost.operations))
+    if eqn.op.layout is None or not eqn.op.layout(eqn).repeats:
+        return Cost(once.operations, any(cost.per_step for cost in regions))
+    step: Dim = 0
+    for cost in regions:
+        step = step + cost.operations
+    times: Dim | None = eqn.attrs["length"]
+    return Cost(step * (1 if times is None else times), times is None or any(cost.per_step for cost in regions))
+
+
+def typical(dim: Dim) -> int:
+    found = dims.substitute(dim, lambda _: TYPICAL)
+    assert isinstance(found, int)
+    return found
+
+
+def own(eqn: Eqn) -> Dim:
+    """What an equation without regions takes: as its op declares; else one an element, and nothing for a move."""
+    op = eqn.op
+    if op.cost is not None:
+        return whole(op.cost(*[v.type for v in eqn.operands], **eqn.attrs))
+    if op.carries or op.effect or not eqn.operands:
+        return 0
+    total: Dim = 0
+    for result in eqn.results:
+        elements: Dim = 1
+        for size in result.type.shape if isinstance(result.type, Tensor) else ():
+            elements = elements * size
+        total = total + elements
+    return total
+
+
+def whole(count: Any) -> Dim:
+    """A count as NumPy multiplies it, as a size."""
+    return count if isinstance(count, dims.Poly) else int(count)
+
+
+__all__ = ["Cost", "costs"]
