@@ -8,10 +8,10 @@ What a program says of a loop or a block itself is left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -39,18 +39,24 @@ from difflang.driver.ways import (
 )
 from difflang.ir.graph import Eqn, Graph, inner_first
 from difflang.ops.derivative import vjp
+from difflang.ops.loop import loop
 from difflang.ops.schedule import advances, reaches
+from difflang.passes.dce import dce
 from difflang.passes.pieces import Piece
 
 if TYPE_CHECKING:
     from difflang.lower.buffers import Account
 
+Array = Any
+
 FEWEST = 2  # states
-SLOTS = tuple(dict.fromkeys([round(FEWEST * 1.15**i) for i in range(56)]))  # up to some thousands, a seventh apart
+SLOTS = tuple(dict.fromkeys([round(FEWEST * 1.04**i) for i in range(200)]))  # up to some thousands, a twentieth apart
+UNITS = 4096  # of steps for which there is a plan: see `schedule.MOST_LEGS`
 UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
 TRIES = 12  # integer programs, where ways take more room together than one by one
 CHECKS = 3  # sharper limits for the plan, where XLA takes more room than was predicted
 PLACES = 3  # lines that a refusal shows
+NEAR = 0.995  # of the time of another way: what is no quicker is as quick
 FULL = 0.95  # of a limit: a plan that takes so much is not made to take more
 LATER = 1e-3  # what is computed again late makes less room while the rest is: so much dearer is the last piece
 
@@ -233,21 +239,57 @@ class Planner:
     def table(self, eqn: Eqn) -> Table[Way]:
         """The ways of a loop."""
         length, least = eqn.attrs["length"], self.peak(self.fewest)
-        slots = [s for s in SLOTS if not isinstance(length, int) or s < length]
-        probe = slots[-1] if slots else FEWEST
-        slope = (self.peak({**self.fewest, eqn: Way(probe)}) - least) / max(1, probe - FEWEST)
-        steps = length if isinstance(length, int) else UNKNOWN
-        step = work(eqn) / steps if isinstance(length, int) and steps else work(eqn)
-        ways, bytes = [Way(s) for s in slots], [slope * (s - FEWEST) for s in slots]
-        times = [(taken_again(steps, s) + steps) * step for s in slots]
+        known = isinstance(length, int)
+        steps = length if known else UNKNOWN
+        step = work(eqn) / max(1, steps) if known else work(eqn)
+        bytes_of = self.bytes_of_ways(eqn, least)
+        rest = self.work_for_what_is_read(eqn)
+        ways = fewer([
+            (bytes_of(way), again * step + (0 if way.taped else steps * rest), way)
+            for way, again in ways_of_loop(steps, known=known)
+        ])  # fmt: skip
         whole = self.peak({**self.fewest, eqn: ALL}) - least
-        for way in [Way(kept="nothing"), Way(kept="least")] if isinstance(length, int) else []:
+        for way in [Way(kept="nothing"), Way(kept="least")] if known else []:
             takes = self.peak({**self.fewest, eqn: way}) - least
             if takes < whole or way.kept == "nothing":  # beside inner loops that keep more it may take less
-                ways.append(way)
-                bytes.append(takes)
-                times.append(steps * work_again(eqn.regions[0].eqns, way.kept))
-        return Table([*ways, ALL], [*bytes, whole], [*times, 0.0])
+                ways.append((takes, steps * work_again(eqn.regions[0].eqns, way.kept), way))
+        bytes, times, kept = zip(*ways, (whole, 0.0, ALL), strict=True)
+        return Table(list(kept), list(bytes), list(times))
+
+    def work_for_what_is_read(self, eqn: Eqn) -> float:
+        """How long it takes to have what is read back of one step from its state."""
+        way = self.probe(eqn)
+        done, _ = self.made({**self.fewest, eqn: way})
+        found = [e for g in inner_first(done)[0] for e in g.eqns if e.op is loop and e.attrs.get("keep") == way.keep]
+        total = 0.0
+        for e in found:
+            again = e.attrs.get("again", 0)
+            step = e.regions[0]
+            if again and not e.attrs["reverse"]:
+                total += sum([work(inner) for inner in dce(step.with_results(step.results[-again:])).eqns])
+        return total
+
+    def probe(self, eqn: Eqn) -> Way:
+        """A way of a loop to keep states that no other loop has."""
+        length = eqn.attrs["length"]
+        return Way(max(FEWEST + 1, min(SLOTS[-1], length - 1 if isinstance(length, int) else SLOTS[-1])))
+
+    def bytes_of_ways(self, eqn: Eqn, least: int) -> Callable[[Way], float]:
+        """What a way of a loop that keeps states takes beside the fewest bytes: a line through two predictions."""
+        length = eqn.attrs["length"]
+        def line(few: Way, many: Way, apart: int) -> tuple[float, float]:
+            low, high = [self.peak({**self.fewest, eqn: way}) - least for way in (few, many)]
+            return low, (high - low) / apart
+
+        probe = self.probe(eqn)
+        _, by_state = line(Way(FEWEST), probe, probe.slots - FEWEST)
+        if not isinstance(length, int):
+            return lambda way: by_state * (way.slots - FEWEST)
+        far = max(2, length // 2)
+        at, by_step = line(Way(1, taped=1), Way(1, taped=far), far - 1)
+        return lambda way: (
+            at + by_state * (way.slots - 1) + by_step * (way.taped - 1) if way.taped else by_state * (way.slots - FEWEST)
+        )
 
     def piece_tables(self) -> list[Table[Way]]:
         """The ways of each piece: what all take together, by the prediction, in proportion to what each makes."""
@@ -265,9 +307,31 @@ class Planner:
         return found
 
 
-def taken_again(steps: int, slots: int) -> float:
+def ways_of_loop(steps: int, *, known: bool) -> list[tuple[Way, float]]:
+    """Ways to keep states of a loop, and how many steps each takes beside those that are taken where all is kept."""
+    slots = [n for n in SLOTS if not known or n < steps]
+    found = [(Way(n), float(taken_again(np.int32(steps), n + 1))) for n in slots]
+    taped = np.array([n for n in (1, *SLOTS) if known and UNITS * n >= steps and n < steps], np.int32)
+    units = -(-(steps - taped) // taped)
+    for n in (1, *slots):
+        fits = units >= n
+        again = taped * np.float64(taken_again(units, n)) + (steps - taped)
+        found += [(Way(n, taped=int(r)), float(a)) for r, a, f in zip(taped, again, fits, strict=True) if f]
+    return found
+
+
+def taken_again(steps: Array, slots: int) -> Array:
     """How many steps are taken on the way back beside those that are differentiated."""
-    return float(advances(np, np.int32(min(steps, 2**30)), reaches(slots)[slots]))
+    return np.maximum(advances(np, np.minimum(steps, 2**30), reaches(slots)[slots]) - (steps - 1), 0)
+
+
+def fewer(ways: Iterable[tuple[float, float, Way]]) -> list[tuple[float, float, Way]]:
+    """Without those that take no less time than one of fewer bytes."""
+    found: list[tuple[float, float, Way]] = []
+    for way in sorted(ways, key=lambda way: way[:2]):
+        if not found or way[1] < NEAR * found[-1][1]:
+            found.append(way)
+    return found
 
 
 # ------------------------------------------------------------------------------------------------ where there is none

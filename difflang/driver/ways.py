@@ -31,10 +31,18 @@ FLOPS_PER_BYTE = 8  # that take as long
 class Way:
     """`slots` states of a loop, or, without a number, of each step, as of a piece, what is read back: `all` of it, the
     `least` from which the rest is made cheaply, or `nothing` but what the step or the piece takes.
+
+    Beside its states a loop may keep all that is read back of a few steps at a time, `taped`.
     """
 
     slots: int = 0
     kept: Kept = "all"
+    taped: int = 0
+
+    @property
+    def keep(self) -> tuple[int, ...]:
+        """As an attribute of a loop."""
+        return (self.slots, self.taped, 1) if self.taped else (self.slots, 0)
 
     @property
     def as_usual(self) -> bool:
@@ -59,7 +67,8 @@ class Choice:
 
     def __str__(self) -> str:
         if self.slots:
-            return f"keeps {self.slots} of its states"
+            taped = f", and what {self.way.taped} steps need at a time" if self.way.taped else ""
+            return f"keeps {self.slots} of its states{taped}"
         if not self.loop:
             return "is computed again" + (", but for products, sums and draws" if self.way.kept == "least" else "")
         least = {"least": "keeps products, sums and draws of every step", "nothing": "keeps the state of every step"}
@@ -188,7 +197,7 @@ def kept(eqn: Eqn, done: Mapping[Graph, Graph], ways: Ways) -> Eqn:
     new = eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn
     way = ways.get(eqn, ALL)
     if way.slots:
-        return Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": (way.slots, 0)}, new.regions, eqn.span)
+        return Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": way.keep}, new.regions, eqn.span)
     if way.as_usual:
         return new
     return new.with_regions([step_in_blocks(new.regions[0], way.kept == "least"), *new.regions[1:]])
