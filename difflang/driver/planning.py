@@ -8,7 +8,7 @@ What a program says of a loop or a block itself is left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
@@ -24,6 +24,7 @@ from difflang.driver.room import LITTLE, Room
 from difflang.driver.ways import (
     ALL,
     Choice,
+    Cutting,
     Site,
     Way,
     Ways,
@@ -57,6 +58,7 @@ TRIES = 12  # integer programs, where ways take more room together than one by o
 CHECKS = 3  # sharper limits for the plan, where XLA takes more room than was predicted
 PLACES = 3  # lines that a refusal shows
 NEAR = 0.995  # of the time of another way: what is no quicker is as quick
+CUTTINGS = Cutting(), Cutting(0, deep=1), Cutting(1, deep=1)  # one after the other, until one will do
 FULL = 0.95  # of a limit: a plan that takes so much is not made to take more
 LATER = 1e-3  # what is computed again late makes less room while the rest is: so much dearer is the last piece
 
@@ -90,8 +92,8 @@ def limit_of(graph: Graph, budget: int = 0) -> int:
 
 def planned(graph: Graph, limit: int, room: Room = LITTLE) -> Plan:
     """The program of a graph under a limit of so many bytes, 0 for none, as predicted. Errors: DL1012."""
-    planner = Planner(graph, room)
-    return planner.plan(limit) or planner.refuse(limit)
+    planners = Planners(graph, room)
+    return planners.plan(limit) or planners.refuse(limit)
 
 
 def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> tuple[Plan, T]:
@@ -99,7 +101,7 @@ def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> 
 
     Where XLA takes more than was predicted, the plan is made again for less. Errors: DL1012.
     """
-    planner = Planner(graph, room)
+    planner = Planners(graph, room)
     aim = limit
     for _ in range(CHECKS):
         plan = planner.plan(aim) or planner.smallest
@@ -113,11 +115,40 @@ def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> 
     return (planner.smallest, made) if made.bytes <= limit else planner.refuse(limit, made.bytes)
 
 
+class Planners:
+    """The plans of one graph, its straight code cut in one way after the other."""
+
+    def __init__(self, graph: Graph, room: Room) -> None:
+        self.graph, self.room = graph, room
+        self.made: list[Planner] = []
+
+    def __iter__(self) -> Iterator[Planner]:
+        for i, cutting in enumerate(CUTTINGS):
+            if i == len(self.made):
+                self.made.append(Planner(self.graph, self.room, cutting, self.made[0] if i else None))
+            if i == 0 or self.made[i].pieces:
+                yield self.made[i]
+
+    def plan(self, limit: int) -> Plan | None:
+        """The first plan under a limit, as predicted; None where there is none."""
+        return next((plan for planner in self if (plan := planner.plan(limit)) is not None), None)
+
+    @cached_property
+    def smallest(self) -> Plan:
+        return min([planner.smallest for planner in self], key=lambda p: p.account.peak)
+
+    def refuse(self, limit: int, least: int = 0) -> NoReturn:
+        """Errors: DL1012."""
+        raise refusal(self.graph, limit, self.smallest.account, least or self.smallest.account.peak)
+
+
 class Planner:
     """Ways to keep what is read back in one graph, and what they come to."""
 
-    def __init__(self, graph: Graph, room: Room) -> None:
-        self.whole, self.room = graph, room
+    def __init__(self, graph: Graph, room: Room, cutting: Cutting = CUTTINGS[0], like: Planner | None = None) -> None:
+        self.whole, self.room, self.cutting = graph, room, cutting
+        if like is not None:
+            self.graph, self.as_usual = like.graph, like.as_usual
         self.known: dict[tuple[Way, ...], tuple[Graph, Account]] = {}
 
     @cached_property
@@ -130,7 +161,7 @@ class Planner:
 
     @cached_property
     def pieces(self) -> list[Piece]:
-        return [piece for body in reverse_bodies(self.graph) for piece in free_pieces(body)]
+        return [piece for body in reverse_bodies(self.graph) for piece in free_pieces(body, self.cutting)]
 
     @property
     def sites(self) -> list[Site]:
@@ -152,7 +183,7 @@ class Planner:
         if all(way.as_usual for way in key):
             return self.as_usual
         if key not in self.known:
-            done = finished(keeping(self.graph, ways), self.room)
+            done = finished(keeping(self.graph, ways, self.cutting.deep), self.room)
             self.known[key] = done, predicted(done)
         return self.known[key]
 
@@ -232,10 +263,6 @@ class Planner:
         """What fits if anything does, though a quicker plan may fit as well."""
         return replace(self.smallest, greedy=True)
 
-    def refuse(self, limit: int, least: int = 0) -> NoReturn:
-        """Errors: DL1012."""
-        raise refusal(self.whole, limit, self.smallest.account, least or self.smallest.account.peak)
-
     def table(self, eqn: Eqn) -> Table[Way]:
         """The ways of a loop."""
         length, least = eqn.attrs["length"], self.peak(self.fewest)
@@ -277,6 +304,7 @@ class Planner:
     def bytes_of_ways(self, eqn: Eqn, least: int) -> Callable[[Way], float]:
         """What a way of a loop that keeps states takes beside the fewest bytes: a line through two predictions."""
         length = eqn.attrs["length"]
+
         def line(few: Way, many: Way, apart: int) -> tuple[float, float]:
             low, high = [self.peak({**self.fewest, eqn: way}) - least for way in (few, many)]
             return low, (high - low) / apart
@@ -288,7 +316,9 @@ class Planner:
         far = max(2, length // 2)
         at, by_step = line(Way(1, taped=1), Way(1, taped=far), far - 1)
         return lambda way: (
-            at + by_state * (way.slots - 1) + by_step * (way.taped - 1) if way.taped else by_state * (way.slots - FEWEST)
+            at + by_state * (way.slots - 1) + by_step * (way.taped - 1)
+            if way.taped
+            else by_state * (way.slots - FEWEST)
         )
 
     def piece_tables(self) -> list[Table[Way]]:
@@ -302,7 +332,8 @@ class Planner:
             shares = [t * part[i] / max(1, sum(part)) for t, part in zip(together, parts, strict=True)]
             ways = [Way(kept="nothing"), *kinds]
             late = 1 + LATER * i / len(self.pieces)
-            times = [late * work_again(piece.eqns, way.kept) for way in ways]
+            deep = 1 + self.cutting.deep  # how often what is not kept is computed again
+            times = [late * work_again(piece.eqns, way.kept) * (deep if way.kept == "nothing" else 1) for way in ways]
             found.append(Table(ways, [0.0, *shares], times))
         return found
 

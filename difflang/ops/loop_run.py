@@ -161,7 +161,9 @@ class Looped:
         rooms = ()
         if self.tape and self.tape.source.size and self.tape.source.size.taped:
             rooms = tuple([lax.full((self.tape.source.size.taped, *t.shape), blank(t, i)) for i, t in enumerate(items)])
-            self.whole_step = lowering.restricted(step, [*self.step.results, *[step.results[self.carry + i] for i in saved]])
+            self.whole_step = lowering.restricted(
+                step, [*self.step.results, *[step.results[self.carry + i] for i in saved]]
+            )
         self.taping = False  # what is read back of the steps
         self.start = (tuple(state), tuple(room), kept, rooms)
 

@@ -158,7 +158,9 @@ def taped_legs(steps: int, slots: int, each: int) -> Array | None:
     while held and len(found) < MOST_LEGS:
         top, first, free = len(held) - 1, held[-1], slots - len(held)
         far = end - first
-        skipped = far - 1 if free == 0 else 0 if far == 1 else int(first_advance(numpy, far, table[free + 1], table[free]))
+        skipped = (
+            far - 1 if free == 0 else 0 if far == 1 else int(first_advance(numpy, far, table[free + 1], table[free]))
+        )
         if skipped == far - 1:
             end -= 1
             taken = min(each, head - end * each)
