@@ -114,7 +114,7 @@ def free_loops(graph: Graph) -> list[Eqn]:
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
-    """How straight code is cut: the first, second, … best way to, in pieces that are cut again if there is `deep`er one."""
+    """How straight code is cut: in the first, second, … best way, its pieces in pieces again if it is `deep`."""
 
     number: int = 0
     deep: int = 0

@@ -1,7 +1,7 @@
 """Going back through a loop of known length, leg by leg, by a plan: on the way there is nothing to decide.
 
-Each leg begins at a state that was kept, takes steps from it and goes back through some: see `schedule.legs`. So nothing
-is asked at a step but what it computes. For a reader of several loops, or of one that reads others, see `reader`.
+Each leg begins at a state that was kept, takes steps from it and goes back through some: see `schedule.legs`. For a
+reader of several loops, or of one that reads others, see `reader`.
 """
 
 from __future__ import annotations
