@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -41,7 +41,7 @@ from difflang.driver.ways import (
 from difflang.ir.graph import Eqn, Graph, inner_first
 from difflang.ops.derivative import vjp
 from difflang.ops.loop import loop
-from difflang.ops.schedule import advances, reaches
+from difflang.ops.schedule import advances, placed, reaches
 from difflang.passes.dce import dce
 from difflang.passes.pieces import Piece
 
@@ -52,6 +52,7 @@ Array = Any
 
 FEWEST = 2  # states
 SLOTS = tuple(dict.fromkeys([round(FEWEST * 1.04**i) for i in range(200)]))  # up to some thousands, a twentieth apart
+FEW = 64  # units
 UNITS = 4096  # of steps for which there is a plan: see `schedule.MOST_LEGS`
 UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
 TRIES = 12  # integer programs, where ways take more room together than one by one
@@ -341,7 +342,7 @@ class Planner:
 def ways_of_loop(steps: int, *, known: bool) -> list[tuple[Way, float]]:
     """Ways to keep states of a loop, and how many steps each takes beside those that are taken where all is kept."""
     slots = [n for n in SLOTS if not known or n < steps]
-    found = [(Way(n), float(taken_again(np.int32(steps), n + 1))) for n in slots]
+    found = [(Way(n), float(taken_again(np.array([steps], np.int32), n + 1)[0])) for n in slots]
     taped = np.array([n for n in (1, *SLOTS) if known and UNITS * n >= steps and n < steps], np.int32)
     units = -(-(steps - taped) // taped)
     for n in (1, *slots):
@@ -352,8 +353,15 @@ def ways_of_loop(steps: int, *, known: bool) -> list[tuple[Way, float]]:
 
 
 def taken_again(steps: Array, slots: int) -> Array:
-    """How many steps are taken on the way back beside those that are differentiated."""
-    return np.maximum(advances(np, np.minimum(steps, 2**30), reaches(slots)[slots]) - (steps - 1), 0)
+    """How many steps are taken on the way back, beside those that are differentiated, of each number of steps."""
+    whole = advances(np, np.minimum(steps, 2**30), reaches(slots)[slots])
+    return np.maximum(whole - np.array([first_way(int(n), slots) for n in steps]), 0)
+
+
+@lru_cache(maxsize=1 << 14)
+def first_way(steps: int, slots: int) -> int:
+    """The last state that is kept on the way forward, about where there are many."""
+    return placed(steps, slots)[-1] if 0 < steps <= FEW else steps - 1
 
 
 def fewer(ways: Iterable[tuple[float, float, Way]]) -> list[tuple[float, float, Way]]:

@@ -77,7 +77,8 @@ class Size:
         if asked.taped:
             places = placed(-(-asked.length // steps) - 1, asked.slots)  # of the units of steps but the last one
             return cls(0, asked.slots, steps, tuple([steps * at for at in places]), asked.length, steps)
-        slots += steps - 1  # whose states would be had together: here they are had one by one
+        if asked.steps or not asked.slots:  # there is room for the states of as many steps, which are had one by one
+            slots += steps - 1
         return cls(0, slots, steps, placed(asked.length, slots), asked.length)
 
     @property

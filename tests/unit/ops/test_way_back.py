@@ -69,14 +69,11 @@ def test_a_plan_that_is_too_long_is_none() -> None:
 
 
 def test_what_is_estimated_of_a_way_is_what_its_legs_take() -> None:
-    for way, again in ways_of_loop(300, known=True)[::37]:
-        if way.taped:
-            rows = taped_legs(300, way.slots, way.taped)
-        else:
-            rows = legs(300, way.slots + 1)
+    for way, again in ways_of_loop(60, known=True)[::29]:
+        rows = taped_legs(60, way.slots, way.taped) if way.taped else legs(60, way.slots + 1)
         assert rows is not None
         took = int(rows[:, 2].sum() + rows[:, 3].sum())
-        assert took <= again + max(1, way.taped) * max(2, 300 // max(1, way.taped)) and took >= 0.5 * again - 1
+        assert took <= again <= took + max(2 * way.taped, 12)  # the spare slot, and a last unit that is not whole
 
 
 SOURCE = """float f64
