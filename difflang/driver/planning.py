@@ -8,17 +8,16 @@ What a program says of a loop or a block itself is left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
-
-import numpy as np
+from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from difflang.base.amounts import human
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
 from difflang.driver.knapsack import Table, solved
+from difflang.driver.loop_ways import FEWEST, SLOTS, fewer, ways_of_loop
 from difflang.driver.pipeline import finished
 from difflang.driver.room import LITTLE, Room
 from difflang.driver.ways import (
@@ -41,24 +40,16 @@ from difflang.driver.ways import (
 from difflang.ir.graph import Eqn, Graph, inner_first
 from difflang.ops.derivative import vjp
 from difflang.ops.loop import loop
-from difflang.ops.schedule import advances, placed, reaches
 from difflang.passes.dce import dce
 from difflang.passes.pieces import Piece
 
 if TYPE_CHECKING:
     from difflang.lower.buffers import Account
 
-Array = Any
-
-FEWEST = 2  # states
-SLOTS = tuple(dict.fromkeys([round(FEWEST * 1.04**i) for i in range(200)]))  # up to some thousands, a twentieth apart
-FEW = 64  # units
-UNITS = 4096  # of steps for which there is a plan: see `schedule.MOST_LEGS`
 UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
 TRIES = 12  # integer programs, where ways take more room together than one by one
 CHECKS = 3  # sharper limits for the plan, where XLA takes more room than was predicted
 PLACES = 3  # lines that a refusal shows
-NEAR = 0.995  # of the time of another way: what is no quicker is as quick
 CUTTINGS = Cutting(), Cutting(0, deep=1), Cutting(1, deep=1)  # one after the other, until one will do
 FULL = 0.95  # of a limit: a plan that takes so much is not made to take more
 LATER = 1e-3  # what is computed again late makes less room while the rest is: so much dearer is the last piece
@@ -337,40 +328,6 @@ class Planner:
             times = [late * work_again(piece.eqns, way.kept) * (deep if way.kept == "nothing" else 1) for way in ways]
             found.append(Table(ways, [0.0, *shares], times))
         return found
-
-
-def ways_of_loop(steps: int, *, known: bool) -> list[tuple[Way, float]]:
-    """Ways to keep states of a loop, and how many steps each takes beside those that are taken where all is kept."""
-    slots = [n for n in SLOTS if not known or n < steps]
-    found = [(Way(n), float(taken_again(np.array([steps], np.int32), n + 1)[0])) for n in slots]
-    taped = np.array([n for n in (1, *SLOTS) if known and UNITS * n >= steps and n < steps], np.int32)
-    units = -(-(steps - taped) // taped)
-    for n in (1, *slots):
-        fits = units >= n
-        again = taped * np.float64(taken_again(units, n)) + (steps - taped)
-        found += [(Way(n, taped=int(r)), float(a)) for r, a, f in zip(taped, again, fits, strict=True) if f]
-    return found
-
-
-def taken_again(steps: Array, slots: int) -> Array:
-    """How many steps are taken on the way back, beside those that are differentiated, of each number of steps."""
-    whole = advances(np, np.minimum(steps, 2**30), reaches(slots)[slots])
-    return np.maximum(whole - np.array([first_way(int(n), slots) for n in steps]), 0)
-
-
-@lru_cache(maxsize=1 << 14)
-def first_way(steps: int, slots: int) -> int:
-    """The last state that is kept on the way forward, about where there are many."""
-    return placed(steps, slots)[-1] if 0 < steps <= FEW else steps - 1
-
-
-def fewer(ways: Iterable[tuple[float, float, Way]]) -> list[tuple[float, float, Way]]:
-    """Without those that take no less time than one of fewer bytes."""
-    found: list[tuple[float, float, Way]] = []
-    for way in sorted(ways, key=lambda way: way[:2]):
-        if not found or way[1] < NEAR * found[-1][1]:
-            found.append(way)
-    return found
 
 
 # ------------------------------------------------------------------------------------------------ where there is none

@@ -17,7 +17,7 @@ from difflang.ops.offload import moved_results
 from difflang.ops.reader import Reader, View, last, sources
 from difflang.ops.saved import Given, Saved, merged, no_history, split
 from difflang.ops.schedule import MOST
-from difflang.ops.tape import Asked, Source, Steps, Tape, put, put_each, zero
+from difflang.ops.tape import Asked, Size, Source, Steps, Tape, put, put_each, zero
 from difflang.ops.undone import Along, Undone, settled, taken_back
 
 Array = Any
@@ -110,6 +110,11 @@ def blank(type: Tensor, number: int) -> Array:
     return np.full((), number if type.dtype in FLOATS else 0, zero_of(Tensor(type.dtype)).dtype)
 
 
+def arrays_of(step: Graph, carry: int) -> list[bool]:
+    """Which of the things that a step gives beside its carries are arrays."""
+    return [isinstance(r.type, Tensor) for r in step.results[carry:]]
+
+
 class Looped:
     """A loop being lowered: steps are counted; what they give is written in place, in arrays that begin as zeros.
 
@@ -152,20 +157,27 @@ class Looped:
             if undo and not sources(self.xs):
                 self.undone = self.backwards(alone, of, given, asked)
             if self.undone is None:
-                items = [step.results[self.carry + i].type for i in saved]
-                first = not any([run.source.size for run in sources(self.xs)])
-                able = first and all([isinstance(t, Tensor) for t in items])
+                able = not any([run.source.size for run in sources(self.xs)]) and all(arrays_of(alone, self.carry))
                 asked = asked and asked._replace(taped=asked.taped and able)
                 self.tape = Tape(lowering, of(asked), list(state), length if isinstance(length, int) else None)
                 kept = self.tape.start
-        rooms = ()
-        if self.tape and self.tape.source.size and self.tape.source.size.taped:
-            rooms = tuple([lax.full((self.tape.source.size.taped, *t.shape), blank(t, i)) for i, t in enumerate(items)])
-            self.whole_step = lowering.restricted(
-                step, [*self.step.results, *[step.results[self.carry + i] for i in saved]]
-            )
-        self.taping = False  # what is read back of the steps
+        self.whole_step, self.taping = self.step, False  # whether what is read back of steps is kept
+        rooms: tuple[Array, ...] = ()
+        if self.taped:
+            read = [step.results[self.carry + i] for i in saved]
+            self.whole_step = lowering.restricted(step, [*self.step.results, *read])
+            rooms = tuple([
+                lax.full((self.taped.taped, *t.shape), blank(t, i))
+                for i, t in enumerate([r.type for r in read])
+                if isinstance(t, Tensor)
+            ])  # fmt: skip
         self.start = (tuple(state), tuple(room), kept, rooms)
+
+    @property
+    def taped(self) -> Size | None:
+        """What its tape keeps, where that is what is read back of a few steps too."""
+        size = self.tape.source.size if self.tape else None
+        return size if size and size.taped else None
 
     def backwards(
         self, step: Graph, of: Callable[..., Source], given: tuple[Any, Any, Any], asked: Asked | None
@@ -199,8 +211,8 @@ class Looped:
     def run(self) -> list[Array]:
         along = Along(self.lowering, self, self.xs)
         reader, start = Reader(self.lowering, self.xs, along), along.start(self.start)
-        if self.start[3]:
-            at = reader.stepwise(np.int32(self.tape.source.size.head), None, (zero(), start))
+        if self.taped:
+            at = reader.stepwise(np.int32(self.taped.head), None, (zero(), start))
             self.taping = True
             count, state = reader.stepwise(None, None, at)
         else:
@@ -236,8 +248,8 @@ class Looped:
         outs = self.lowering.graph(step, index, *self.fixed, *carried, *reads)
         saved = self.carry + len(ys)
         ys = tuple([put(lax, y, v, index) for y, v in zip(ys, outs[self.carry : saved], strict=True)])
-        if self.taping:
-            rooms = put_each(lax, rooms, outs[saved:], lax.sub(count, np.int32(self.tape.source.size.head)))
+        if self.taped and self.taping:
+            rooms = put_each(lax, rooms, outs[saved:], lax.sub(count, np.int32(self.taped.head)))
         return tuple(outs[: self.carry]), ys, kept, rooms
 
     def outputs(self, state: Any, count: Array) -> list[Any]:

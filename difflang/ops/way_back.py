@@ -51,8 +51,7 @@ class WayBack:
 
     def index(self, ordinal: Array) -> Array:
         """Of a step, by how many come before it."""
-        last = np.int32(self.run.source.size.length - 1)
-        return self.lax.sub(last, ordinal) if self.run.source.reverse else ordinal
+        return self.run.ordinal(self.lax, ordinal)  # the way from the one to the other is that back
 
     def forth(self, leg: Leg, slots: Any, rooms: Any) -> tuple[Any, Any]:
         """The steps that a leg takes: of those skipped the last state is kept, of the others what each is read for."""

@@ -1,4 +1,4 @@
-"""The way back through a loop of known length, leg by leg: each step once, from its own state, and no step too often."""
+"""The way back through a loop of known length, leg by leg: each step once, from its own state, none too often."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.driver.planning import Planner, ways_of_loop
+from difflang.driver.loop_ways import ways_of_loop
+from difflang.driver.planning import Planner
 from difflang.driver.room import LITTLE
 from difflang.driver.ways import Way
 from difflang.ops.schedule import MOST_LEGS, Leg, advances, legs, placed, reaches, taped_legs
