@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from difflang.driver.ways import Way
-from difflang.ops.schedule import advances, placed, reaches
+from difflang.ops.schedule import advances, placed, reach
 
 Array = Any
 
 FEWEST = 2  # states
 SLOTS = tuple(dict.fromkeys([round(FEWEST * 1.04**i) for i in range(200)]))  # up to some thousands, a twentieth apart
-FEW = 64  # units of steps, of which it is counted what is taken again
+FEW = 16  # units of steps, of which it is counted what is taken again
 UNITS = 4096  # of steps for which there is a plan: see `schedule.MOST_LEGS`
 NEAR = 0.995  # of the time of another way: what is no quicker is as quick
 
@@ -27,15 +27,15 @@ def ways_of_loop(steps: int, *, known: bool) -> list[tuple[Way, float]]:
     taped = np.array([n for n in (1, *SLOTS) if known and UNITS * n >= steps and n < steps], np.int32)
     units = -(-(steps - taped) // taped)
     for n in (1, *slots):
-        fits = units >= n
-        again = taped * np.float64(taken_again(units, n)) + (steps - taped)
-        found += [(Way(n, taped=int(r)), float(a)) for r, a, f in zip(taped, again, fits, strict=True) if f]
+        fits = units >= n  # each unit has its own state where there are as many
+        again = taped[fits] * np.float64(taken_again(units[fits], n)) + (steps - taped[fits])
+        found += [(Way(n, taped=int(r)), float(a)) for r, a in zip(taped[fits], again, strict=True)]
     return found
 
 
 def taken_again(steps: Array, slots: int) -> Array:
     """How many steps are taken on the way back, beside those that are differentiated, of each number of steps."""
-    whole = advances(np, np.minimum(steps, 2**30), reaches(slots)[slots])
+    whole = advances(np, np.minimum(steps, 2**30), reach(slots))
     return np.maximum(whole - np.array([first_way(int(n), slots) for n in steps]), 0)
 
 

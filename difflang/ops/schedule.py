@@ -36,6 +36,13 @@ def reaches(slots: int) -> Array:
     return numpy.array(rows, numpy.int32)
 
 
+@lru_cache(maxsize=1024)
+def reach(slots: int) -> Array:
+    """β(slots, r) for r = 0, 1, …: the row of `reaches` for that many."""
+    times = next((r for r in range(FARTHEST) if comb(slots + r, slots) >= MOST), FARTHEST)
+    return numpy.array([min(comb(slots + r, slots), MOST) for r in range(times + 1)], numpy.int32)
+
+
 def advances(np: Any, steps: Array, reach: Array) -> Array:
     """The fewest steps to take so that each of `steps` steps can be had from its own state, from the last to the first.
 
