@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import count
+from math import comb
 from typing import Any
 
 import numpy as np
 
 from difflang.driver.ways import Way
-from difflang.ops.schedule import advances, placed, reach
+from difflang.ops.schedule import advances, reach
 
 Array = Any
 
 FEWEST = 2  # states
 SLOTS = tuple(dict.fromkeys([round(FEWEST * 1.04**i) for i in range(200)]))  # up to some thousands, a twentieth apart
-FEW = 16  # units of steps, of which it is counted what is taken again
+FEW = 64  # slots, of which it is counted what is taken again
 UNITS = 4096  # of steps for which there is a plan: see `schedule.MOST_LEGS`
 NEAR = 0.995  # of the time of another way: what is no quicker is as quick
 
@@ -41,8 +43,17 @@ def taken_again(steps: Array, slots: int) -> Array:
 
 @lru_cache(maxsize=1 << 14)
 def first_way(steps: int, slots: int) -> int:
-    """The last state that is kept on the way forward, about where there are many."""
-    return placed(steps, slots)[-1] if 0 < steps <= FEW else steps - 1
+    """The last state that is kept on the way forward, as of `placed`: with many slots that of the last step."""
+    if slots > FEW:
+        return steps - 1
+    at, free = 0, slots
+    while free > 1 and steps - at > 1:
+        far = steps - at
+        times = next(r for r in count(1) if comb(free + r, free) >= far)
+        near = comb(free + times - 2, free) if times > 1 else 1
+        at += min(max(1, near, far - comb(free - 1 + times, free - 1)), far - 1)
+        free -= 1
+    return at
 
 
 def fewer(ways: Iterable[tuple[float, float, Way]]) -> list[tuple[float, float, Way]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.driver.loop_ways import ways_of_loop
+from difflang.driver.loop_ways import first_way, ways_of_loop
 from difflang.driver.planning import Planner
 from difflang.driver.room import LITTLE
 from difflang.driver.ways import Way
@@ -67,6 +67,11 @@ def test_a_plan_that_is_too_long_is_none() -> None:
     assert legs(100_000, 2) is None and taped_legs(100_000, 2, 1) is None
     short = legs(100_000, 500)
     assert short is not None and len(short) <= MOST_LEGS
+
+
+def test_the_last_state_kept_is_counted_as_it_is_placed() -> None:
+    for steps in (1, 2, 3, 10, 99, 400):
+        assert all(first_way(steps, slots) == placed(steps, slots)[-1] for slots in (1, 2, 3, 7, 20, 60))
 
 
 def test_what_is_estimated_of_a_way_is_what_its_legs_take() -> None:
