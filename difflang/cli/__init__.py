@@ -129,6 +129,8 @@ def run(
     """
     from difflang.driver.engine import Engine
 
+    if budget and engine == "interpret":
+        raise click.UsageError("--memory-budget is for compiled programs: --engine interpret keeps all")
     if timeout is not None:
         end_after(timeout)
     with reported(usage=("DL0201", "DL1207", "DL1210", "DL1220")):

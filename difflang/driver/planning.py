@@ -8,22 +8,22 @@ What a program says of a loop or a block itself is left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
-
-import numpy as np
 
 from difflang.base.amounts import human
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
 from difflang.driver.knapsack import Table, solved
+from difflang.driver.loop_ways import FEWEST, SLOTS, fewer, ways_of_loop
 from difflang.driver.pipeline import finished
 from difflang.driver.room import LITTLE, Room
 from difflang.driver.ways import (
     ALL,
     Choice,
+    Cutting,
     Site,
     Way,
     Ways,
@@ -39,18 +39,18 @@ from difflang.driver.ways import (
 )
 from difflang.ir.graph import Eqn, Graph, inner_first
 from difflang.ops.derivative import vjp
-from difflang.ops.schedule import advances, reaches
+from difflang.ops.loop import loop
+from difflang.passes.dce import dce
 from difflang.passes.pieces import Piece
 
 if TYPE_CHECKING:
     from difflang.lower.buffers import Account
 
-FEWEST = 2  # states
-SLOTS = tuple(dict.fromkeys([round(FEWEST * 1.15**i) for i in range(56)]))  # up to some thousands, a seventh apart
 UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
 TRIES = 12  # integer programs, where ways take more room together than one by one
 CHECKS = 3  # sharper limits for the plan, where XLA takes more room than was predicted
 PLACES = 3  # lines that a refusal shows
+CUTTINGS = Cutting(), Cutting(0, deep=1), Cutting(1, deep=1)  # one after the other, until one will do
 FULL = 0.95  # of a limit: a plan that takes so much is not made to take more
 LATER = 1e-3  # what is computed again late makes less room while the rest is: so much dearer is the last piece
 
@@ -84,8 +84,8 @@ def limit_of(graph: Graph, budget: int = 0) -> int:
 
 def planned(graph: Graph, limit: int, room: Room = LITTLE) -> Plan:
     """The program of a graph under a limit of so many bytes, 0 for none, as predicted. Errors: DL1012."""
-    planner = Planner(graph, room)
-    return planner.plan(limit) or planner.refuse(limit)
+    planners = Planners(graph, room)
+    return planners.plan(limit) or planners.refuse(limit)
 
 
 def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> tuple[Plan, T]:
@@ -93,7 +93,7 @@ def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> 
 
     Where XLA takes more than was predicted, the plan is made again for less. Errors: DL1012.
     """
-    planner = Planner(graph, room)
+    planner = Planners(graph, room)
     aim = limit
     for _ in range(CHECKS):
         plan = planner.plan(aim) or planner.smallest
@@ -107,11 +107,40 @@ def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> 
     return (planner.smallest, made) if made.bytes <= limit else planner.refuse(limit, made.bytes)
 
 
+class Planners:
+    """The plans of one graph, its straight code cut in one way after the other."""
+
+    def __init__(self, graph: Graph, room: Room) -> None:
+        self.graph, self.room = graph, room
+        self.made: list[Planner] = []
+
+    def __iter__(self) -> Iterator[Planner]:
+        for i, cutting in enumerate(CUTTINGS):
+            if i == len(self.made):
+                self.made.append(Planner(self.graph, self.room, cutting, self.made[0] if i else None))
+            if i == 0 or self.made[i].pieces:
+                yield self.made[i]
+
+    def plan(self, limit: int) -> Plan | None:
+        """The first plan under a limit, as predicted; None where there is none."""
+        return next((plan for planner in self if (plan := planner.plan(limit)) is not None), None)
+
+    @cached_property
+    def smallest(self) -> Plan:
+        return min([planner.smallest for planner in self], key=lambda p: p.account.peak)
+
+    def refuse(self, limit: int, least: int = 0) -> NoReturn:
+        """Errors: DL1012."""
+        raise refusal(self.graph, limit, self.smallest.account, least or self.smallest.account.peak)
+
+
 class Planner:
     """Ways to keep what is read back in one graph, and what they come to."""
 
-    def __init__(self, graph: Graph, room: Room) -> None:
-        self.whole, self.room = graph, room
+    def __init__(self, graph: Graph, room: Room, cutting: Cutting = CUTTINGS[0], like: Planner | None = None) -> None:
+        self.whole, self.room, self.cutting = graph, room, cutting
+        if like is not None:
+            self.graph, self.as_usual = like.graph, like.as_usual
         self.known: dict[tuple[Way, ...], tuple[Graph, Account]] = {}
 
     @cached_property
@@ -124,7 +153,7 @@ class Planner:
 
     @cached_property
     def pieces(self) -> list[Piece]:
-        return [piece for body in reverse_bodies(self.graph) for piece in free_pieces(body)]
+        return [piece for body in reverse_bodies(self.graph) for piece in free_pieces(body, self.cutting)]
 
     @property
     def sites(self) -> list[Site]:
@@ -146,7 +175,7 @@ class Planner:
         if all(way.as_usual for way in key):
             return self.as_usual
         if key not in self.known:
-            done = finished(keeping(self.graph, ways), self.room)
+            done = finished(keeping(self.graph, ways, self.cutting.deep), self.room)
             self.known[key] = done, predicted(done)
         return self.known[key]
 
@@ -226,28 +255,63 @@ class Planner:
         """What fits if anything does, though a quicker plan may fit as well."""
         return replace(self.smallest, greedy=True)
 
-    def refuse(self, limit: int, least: int = 0) -> NoReturn:
-        """Errors: DL1012."""
-        raise refusal(self.whole, limit, self.smallest.account, least or self.smallest.account.peak)
-
     def table(self, eqn: Eqn) -> Table[Way]:
         """The ways of a loop."""
         length, least = eqn.attrs["length"], self.peak(self.fewest)
-        slots = [s for s in SLOTS if not isinstance(length, int) or s < length]
-        probe = slots[-1] if slots else FEWEST
-        slope = (self.peak({**self.fewest, eqn: Way(probe)}) - least) / max(1, probe - FEWEST)
-        steps = length if isinstance(length, int) else UNKNOWN
-        step = work(eqn) / steps if isinstance(length, int) and steps else work(eqn)
-        ways, bytes = [Way(s) for s in slots], [slope * (s - FEWEST) for s in slots]
-        times = [(taken_again(steps, s) + steps) * step for s in slots]
+        known = isinstance(length, int)
+        steps = length if known else UNKNOWN
+        step = work(eqn) / max(1, steps) if known else work(eqn)
+        bytes_of = self.bytes_of_ways(eqn, least)
+        rest = self.work_for_what_is_read(eqn)
+        ways = fewer([
+            (bytes_of(way), again * step + (0 if way.taped else steps * rest), way)
+            for way, again in ways_of_loop(steps, known=known)
+        ])  # fmt: skip
         whole = self.peak({**self.fewest, eqn: ALL}) - least
-        for way in [Way(kept="nothing"), Way(kept="least")] if isinstance(length, int) else []:
+        for way in [Way(kept="nothing"), Way(kept="least")] if known else []:
             takes = self.peak({**self.fewest, eqn: way}) - least
             if takes < whole or way.kept == "nothing":  # beside inner loops that keep more it may take less
-                ways.append(way)
-                bytes.append(takes)
-                times.append(steps * work_again(eqn.regions[0].eqns, way.kept))
-        return Table([*ways, ALL], [*bytes, whole], [*times, 0.0])
+                ways.append((takes, steps * work_again(eqn.regions[0].eqns, way.kept), way))
+        bytes, times, kept = zip(*ways, (whole, 0.0, ALL), strict=True)
+        return Table(list(kept), list(bytes), list(times))
+
+    def work_for_what_is_read(self, eqn: Eqn) -> float:
+        """How long it takes to have what is read back of one step from its state."""
+        way = self.probe(eqn)
+        done, _ = self.made({**self.fewest, eqn: way})
+        found = [e for g in inner_first(done)[0] for e in g.eqns if e.op is loop and e.attrs.get("keep") == way.keep]
+        total = 0.0
+        for e in found:
+            again = e.attrs.get("again", 0)
+            step = e.regions[0]
+            if again and not e.attrs["reverse"]:
+                total += sum([work(inner) for inner in dce(step.with_results(step.results[-again:])).eqns])
+        return total
+
+    def probe(self, eqn: Eqn) -> Way:
+        """A way of a loop to keep states that no other loop has."""
+        length = eqn.attrs["length"]
+        return Way(max(FEWEST + 1, min(SLOTS[-1], length - 1 if isinstance(length, int) else SLOTS[-1])))
+
+    def bytes_of_ways(self, eqn: Eqn, least: int) -> Callable[[Way], float]:
+        """What a way of a loop that keeps states takes beside the fewest bytes: a line through two predictions."""
+        length = eqn.attrs["length"]
+
+        def line(few: Way, many: Way, apart: int) -> tuple[float, float]:
+            low, high = [self.peak({**self.fewest, eqn: way}) - least for way in (few, many)]
+            return low, (high - low) / apart
+
+        probe = self.probe(eqn)
+        _, by_state = line(Way(FEWEST), probe, probe.slots - FEWEST)
+        if not isinstance(length, int):
+            return lambda way: by_state * (way.slots - FEWEST)
+        far = max(2, length // 2)
+        at, by_step = line(Way(1, taped=1), Way(1, taped=far), far - 1)
+        return lambda way: (
+            at + by_state * (way.slots - 1) + by_step * (way.taped - 1)
+            if way.taped
+            else by_state * (way.slots - FEWEST)
+        )
 
     def piece_tables(self) -> list[Table[Way]]:
         """The ways of each piece: what all take together, by the prediction, in proportion to what each makes."""
@@ -260,14 +324,10 @@ class Planner:
             shares = [t * part[i] / max(1, sum(part)) for t, part in zip(together, parts, strict=True)]
             ways = [Way(kept="nothing"), *kinds]
             late = 1 + LATER * i / len(self.pieces)
-            times = [late * work_again(piece.eqns, way.kept) for way in ways]
+            deep = 1 + self.cutting.deep  # how often what is not kept is computed again
+            times = [late * work_again(piece.eqns, way.kept) * (deep if way.kept == "nothing" else 1) for way in ways]
             found.append(Table(ways, [0.0, *shares], times))
         return found
-
-
-def taken_again(steps: int, slots: int) -> float:
-    """How many steps are taken on the way back beside those that are differentiated."""
-    return float(advances(np, np.int32(min(steps, 2**30)), reaches(slots)[slots]))
 
 
 # ------------------------------------------------------------------------------------------------ where there is none

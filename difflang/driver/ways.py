@@ -31,10 +31,18 @@ FLOPS_PER_BYTE = 8  # that take as long
 class Way:
     """`slots` states of a loop, or, without a number, of each step, as of a piece, what is read back: `all` of it, the
     `least` from which the rest is made cheaply, or `nothing` but what the step or the piece takes.
+
+    Beside its states a loop may keep all that is read back of a few steps at a time, `taped`.
     """
 
     slots: int = 0
     kept: Kept = "all"
+    taped: int = 0
+
+    @property
+    def keep(self) -> tuple[int, ...]:
+        """As an attribute of a loop."""
+        return (self.slots, self.taped, 1) if self.taped else (self.slots, 0)
 
     @property
     def as_usual(self) -> bool:
@@ -59,7 +67,8 @@ class Choice:
 
     def __str__(self) -> str:
         if self.slots:
-            return f"keeps {self.slots} of its states"
+            taped = f", and what {self.way.taped} steps need at a time" if self.way.taped else ""
+            return f"keeps {self.slots} of its states{taped}"
         if not self.loop:
             return "is computed again" + (", but for products, sums and draws" if self.way.kept == "least" else "")
         least = {"least": "keeps products, sums and draws of every step", "nothing": "keeps the state of every step"}
@@ -103,19 +112,46 @@ def free_loops(graph: Graph) -> list[Eqn]:
     return list(found)
 
 
-def free_pieces(body: Graph) -> list[Piece]:
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """How straight code is cut: in the first, second, … best way, its pieces in pieces again if it is `deep`."""
+
+    number: int = 0
+    deep: int = 0
+
+
+def free_pieces(body: Graph, cutting: Cutting) -> list[Piece]:
     """The pieces of straight code that take the least room where all are computed again; none where that gains none."""
     _, rest = at_hand(body)
-    runs = runs_of(rest)
-    best, found = sum([read_back(run) for run in runs]), list[Piece]()
+    whole = sum([read_back(run) for run in runs_of(rest)])
+    found: dict[int, list[Piece]] = {}
     for count in COUNTS:
         if 2 * count > len(rest):
             break
         parts = pieces(body, count)
-        takes = crossing(body, parts) + max([read_back(p.eqns) for p in parts], default=best)
-        if takes < best:
-            best, found = takes, parts
-    return found
+        most = max([taken(p, cutting.deep) for p in parts], default=whole)
+        found.setdefault(crossing(body, parts) + most, parts)
+    best = sorted([takes for takes in found if takes < whole])
+    return found[best[cutting.number]] if cutting.number < len(best) else []
+
+
+def taken(piece: Piece, deep: int) -> int:
+    """How many bytes it takes to go back through a piece, about."""
+    whole = read_back(piece.eqns)
+    if not deep:
+        return whole
+    inner = as_graph(piece)
+    return min([whole] + [
+        crossing(inner, parts) + max([read_back(p.eqns) for p in parts])
+        for count in COUNTS if 2 * count <= len(piece.eqns) and (parts := pieces(inner, count))
+    ])  # fmt: skip
+
+
+def as_graph(piece: Piece) -> Graph:
+    """What a piece computes, of what it reads."""
+    made = {r for e in piece.eqns for r in e.results}
+    read = tuple(dict.fromkeys([v for e in piece.eqns for v in e.operands if v not in made]))
+    return Graph(read, piece.eqns, ())
 
 
 # ------------------------------------------------------------------------------------------ what a choice takes
@@ -143,9 +179,8 @@ def read_back(eqns: Iterable[Eqn]) -> int:
 
 def least_of(piece: Piece) -> int:
     """How many bytes the least cut of a piece keeps, about."""
-    made = {r for e in piece.eqns for r in e.results}
-    read = tuple(dict.fromkeys([v for e in piece.eqns for v in e.operands if v not in made]))
-    return size(least_cut(Graph(read, piece.eqns, ()), read, wanted(piece.eqns)))
+    graph = as_graph(piece)
+    return size(least_cut(graph, graph.params, wanted(piece.eqns)))
 
 
 def work(eqn: Eqn) -> float:
@@ -173,14 +208,20 @@ def work_again(eqns: Iterable[Eqn], kept: Kept) -> float:
 # ------------------------------------------------------------------------------------------ the program that keeps that
 
 
-def keeping(graph: Graph, ways: Ways) -> Graph:
-    """The graph of which each site is kept that way. Cost: linear."""
+def keeping(graph: Graph, ways: Ways, deep: int = 0) -> Graph:
+    """The graph of which each site is kept that way, pieces in pieces that are computed again. Cost: linear."""
     blocks = {p.eqns[0]: (p, w.kept == "least") for p, w in ways.items() if isinstance(p, Piece) and not w.as_usual}
     done: dict[Graph, Graph] = {}
     for inner in inner_first(graph)[0]:
         here = dict([blocks[e] for e in inner.eqns if e in blocks])
-        done[inner] = in_blocks(inner, here, partial(kept, done=done, ways=ways))
+        within = partial(in_parts, deep=deep)
+        done[inner] = in_blocks(inner, here, partial(kept, done=done, ways=ways), within)
     return done[graph]
+
+
+def in_parts(body: Graph, deep: int) -> Graph:
+    """A block whose parts are computed again while it is."""
+    return in_blocks(body, dict.fromkeys(free_pieces(body, Cutting()), False)) if deep else body
 
 
 def kept(eqn: Eqn, done: Mapping[Graph, Graph], ways: Ways) -> Eqn:
@@ -188,7 +229,7 @@ def kept(eqn: Eqn, done: Mapping[Graph, Graph], ways: Ways) -> Eqn:
     new = eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn
     way = ways.get(eqn, ALL)
     if way.slots:
-        return Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": (way.slots, 0)}, new.regions, eqn.span)
+        return Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": way.keep}, new.regions, eqn.span)
     if way.as_usual:
         return new
     return new.with_regions([step_in_blocks(new.regions[0], way.kept == "least"), *new.regions[1:]])

@@ -54,7 +54,8 @@ class Form(NamedTuple):
     length: Dim | None
     exact: bool
     reverse: bool
-    keep: tuple[int, int] = (0, 0)  # states that reverse mode keeps, and steps between them; 0: as many as seems good
+    keep: tuple[int, ...] = (0, 0)  # states that reverse mode keeps, and steps between them; 0: as many as seems good.
+    # A third number says that of the steps between two is kept what is read back, while these are gone through
     again: int = 0  # so many of what its steps give, the last, are histories, though their number is known
     undo: bool = False  # it was made for a derivative alone: its states may be had again by undoing steps
     host: bool = False  # what reverse mode keeps of its steps goes to the memory of the host
@@ -66,7 +67,7 @@ class Form(NamedTuple):
     @property
     def thrifty(self) -> bool:
         """Whether reverse mode computes again what the states that it keeps give, for want of room for every step."""
-        slots, steps = self.keep
+        slots, steps, *_ = self.keep
         every = isinstance(self.length, int) and steps == 1 and slots >= self.length
         return self.keep != (0, 0) and not every
 
@@ -96,7 +97,7 @@ def loop_type(
     length: Dim | None,
     exact: bool,
     reverse: bool,
-    keep: tuple[int, int] = (0, 0),
+    keep: tuple[int, ...] = (0, 0),
     again: int = 0,
     host: bool = False,
     undo: bool = False,

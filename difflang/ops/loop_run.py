@@ -17,7 +17,7 @@ from difflang.ops.offload import moved_results
 from difflang.ops.reader import Reader, View, last, sources
 from difflang.ops.saved import Given, Saved, merged, no_history, split
 from difflang.ops.schedule import MOST
-from difflang.ops.tape import Asked, Source, Steps, Tape, put, zero
+from difflang.ops.tape import Asked, Size, Source, Steps, Tape, put, put_each, zero
 from difflang.ops.undone import Along, Undone, settled, taken_back
 
 Array = Any
@@ -33,7 +33,7 @@ def loop_reference(
     length: Dim | None,
     exact: bool,
     reverse: bool,
-    keep: tuple[int, int] = (0, 0),
+    keep: tuple[int, ...] = (0, 0),
     again: int = 0,
     host: bool = False,
     undo: bool = False,
@@ -82,7 +82,7 @@ def loop_lower(
     length: Dim | None,
     exact: bool,
     reverse: bool,
-    keep: tuple[int, int] = (0, 0),
+    keep: tuple[int, ...] = (0, 0),
     again: int = 0,
     host: bool = False,
     undo: bool = False,
@@ -92,7 +92,8 @@ def loop_lower(
         raise no_history()
     if exact:
         limit = np.asarray(length, np.int32)
-    size = Asked(*keep, length if exact and isinstance(length, int) else None) if again or length is None else None
+    known = length if exact and isinstance(length, int) else None
+    size = Asked(keep[0], keep[1], known, len(keep) > 2) if again or length is None else None
     given, outputs = (fixed, state, xs), (length, again)
     looped = Looped(lowering, limit, regions, given, outputs, reverse, exact, size, undo)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
@@ -107,6 +108,11 @@ def blank(type: Tensor, number: int) -> Array:
     and copy it for the other.
     """
     return np.full((), number if type.dtype in FLOATS else 0, zero_of(Tensor(type.dtype)).dtype)
+
+
+def arrays_of(step: Graph, carry: int) -> list[bool]:
+    """Which of the things that a step gives beside its carries are arrays."""
+    return [isinstance(r.type, Tensor) for r in step.results[carry:]]
 
 
 class Looped:
@@ -151,9 +157,27 @@ class Looped:
             if undo and not sources(self.xs):
                 self.undone = self.backwards(alone, of, given, asked)
             if self.undone is None:
+                able = not any([run.source.size for run in sources(self.xs)]) and all(arrays_of(alone, self.carry))
+                asked = asked and asked._replace(taped=asked.taped and able)
                 self.tape = Tape(lowering, of(asked), list(state), length if isinstance(length, int) else None)
                 kept = self.tape.start
-        self.start = (tuple(state), tuple(room), kept)
+        self.whole_step, self.taping = self.step, False  # whether what is read back of steps is kept
+        rooms: tuple[Array, ...] = ()
+        if self.taped:
+            read = [step.results[self.carry + i] for i in saved]
+            self.whole_step = lowering.restricted(step, [*self.step.results, *read])
+            rooms = tuple([
+                lax.full((self.taped.taped, *t.shape), blank(t, i))
+                for i, t in enumerate([r.type for r in read])
+                if isinstance(t, Tensor)
+            ])  # fmt: skip
+        self.start = (tuple(state), tuple(room), kept, rooms)
+
+    @property
+    def taped(self) -> Size | None:
+        """What its tape keeps, where that is what is read back of a few steps too."""
+        size = self.tape.source.size if self.tape else None
+        return size if size and size.taped else None
 
     def backwards(
         self, step: Graph, of: Callable[..., Source], given: tuple[Any, Any, Any], asked: Asked | None
@@ -174,18 +198,25 @@ class Looped:
                 return next(x.run for x in again.run() if isinstance(x, Given) and isinstance(x.run, Steps))
 
             first, final = [[state[i] for i in source.places] for state in (given[1], last)]
-            return Undone(source, (), [], count, back, (first, final), with_tape)
+            return Undone(source, (), [], [], count, back, (first, final), with_tape)
 
         return undone
 
     @property
     def steps(self) -> int:
-        """How many lie between the states of its tape, where not all are kept."""
-        return self.tape.source.size.steps if self.tape and self.tape.source.size else 0
+        """How many lie between the states of its tape, where that decides on the way which are kept."""
+        size = self.tape and self.tape.source.size
+        return size.steps if size and not size.planned else 0
 
     def run(self) -> list[Array]:
         along = Along(self.lowering, self, self.xs)
-        count, state = Reader(self.lowering, self.xs, along).through(along.start(self.start))
+        reader, start = Reader(self.lowering, self.xs, along), along.start(self.start)
+        if self.taped:
+            at = reader.stepwise(np.int32(self.taped.head), None, (zero(), start))
+            self.taping = True
+            count, state = reader.stepwise(None, None, at)
+        else:
+            count, state = reader.through(start)
         state = along.end(count, state)
         if not self.go:
             count = self.limit if self.exact else self.lowering.jax.lax.max(self.limit, zero())
@@ -200,31 +231,35 @@ class Looped:
 
     def piece(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
         """What is done before some steps are taken; see `Tape.piece`."""
-        carried, ys, kept = state
+        carried, ys, kept, rooms = state
         if not self.tape:
             return state, np.asarray(MOST, np.int32)
         kept, latest = self.tape.piece(kept, count, apart, boundary)
-        return (carried, ys, kept), latest
+        return (carried, ys, kept, rooms), latest
 
     def taken(self, count: Array, index: Array, view: View, state: Any) -> Any:
         """One step."""
-        lax, (carried, ys, kept) = self.lowering.jax.lax, state
-        if self.tape:
+        lax, (carried, ys, kept, rooms) = self.lowering.jax.lax, state
+        if self.tape and not self.taping:
             kept = self.tape.written(kept, count, list(carried))
         items = last(self.step.params, len(self.xs))
         reads = [view.item(x, p.type) for x, p in zip(self.xs, items, strict=True)]
-        outs = self.lowering.graph(self.step, index, *self.fixed, *carried, *reads)
-        ys = tuple([put(lax, y, v, index) for y, v in zip(ys, outs[self.carry :], strict=True)])
-        return tuple(outs[: self.carry]), ys, kept
+        step = self.whole_step if self.taping else self.step
+        outs = self.lowering.graph(step, index, *self.fixed, *carried, *reads)
+        saved = self.carry + len(ys)
+        ys = tuple([put(lax, y, v, index) for y, v in zip(ys, outs[self.carry : saved], strict=True)])
+        if self.taped and self.taping:
+            rooms = put_each(lax, rooms, outs[saved:], lax.sub(count, np.int32(self.taped.head)))
+        return tuple(outs[: self.carry]), ys, kept, rooms
 
     def outputs(self, state: Any, count: Array) -> list[Any]:
         """What the steps gave: arrays, and histories."""
-        carried, ys, kept = state
+        carried, ys, kept, rooms = state
         histories: list[Any] = []
         if self.undone:
             undone = self.undone(list(carried), count)
             histories = [Given(undone, i) for i in range(len(self.types) - len(ys))]
         elif self.tape:
-            run = Steps(self.tape.source, kept.order, list(kept.slots), count)
+            run = Steps(self.tape.source, kept.order, list(kept.slots), list(rooms), count)
             histories = [Given(run, i) for i in range(len(self.types) - len(ys))]
         return merged(ys, histories, self.types)

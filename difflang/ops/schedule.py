@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from math import comb
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
 Array = Any
 
 MOST = 2**31 - 1  # what does not fit is as good as endless
+MOST_LEGS = 8192  # a plan of more is as large as the states that it saves
 FARTHEST = 512  # times that a step is taken at most by plan; one or two slots in long loops go beyond, without one
 
 
@@ -33,6 +34,13 @@ def reaches(slots: int) -> Array:
     times = next((r for r in range(FARTHEST) if comb(slots + r, slots) >= MOST), FARTHEST)
     rows = [[min(comb(s + r, s), MOST) for r in range(times + 1)] for s in range(slots + 2)]
     return numpy.array(rows, numpy.int32)
+
+
+@lru_cache(maxsize=1024)
+def reach(slots: int) -> Array:
+    """β(slots, r) for r = 0, 1, …: the row of `reaches` for that many."""
+    times = next((r for r in range(FARTHEST) if comb(slots + r, slots) >= MOST), FARTHEST)
+    return numpy.array([min(comb(slots + r, slots), MOST) for r in range(times + 1)], numpy.int32)
 
 
 def advances(np: Any, steps: Array, reach: Array) -> Array:
@@ -102,3 +110,71 @@ def placed(steps: int, slots: int) -> tuple[int, ...]:
         kept.append(kept[-1] + int(first_advance(numpy, steps - kept[-1], table[free], table[free - 1])))
         free -= 1
     return tuple(kept)
+
+
+class Leg(NamedTuple):
+    """A part of the way back through a loop: begin at the state in a slot, take steps, and go back through some.
+
+    Slots are a stack, with a spare one on top of it: the state after the steps that are skipped goes to the next slot.
+    Of those taken then each is kept, and through those and what was kept before the way goes back.
+    """
+
+    slot: int
+    first: int  # the number of the first step
+    skipped: int
+    taken: int
+    back: int
+
+
+@lru_cache(maxsize=256)
+def legs(steps: int, slots: int) -> Array | None:
+    """The way back through a loop of which `placed` states are kept, a row for each leg; None where these are many.
+
+    What is kept of a step that is taken is its state, in the next slot. The last steps whose states are kept one by one
+    need none taken.
+    """
+    table, held, end, found = reaches(slots), list(placed(steps, slots)), steps, list[Leg]()
+    while held and len(found) < MOST_LEGS:
+        top, first, free = len(held) - 1, held[-1], slots - len(held)
+        far = end - first
+        if far == 1:
+            run = next((i for i in range(top) if held[top - 1 - i] != first - 1 - i), top)
+            del held[top - run :]
+            end = first - run
+            found.append(Leg(top - run, end, 0, 0, run + 1))
+        elif far <= free + 2:
+            held.pop()
+            end = first
+            found.append(Leg(top, first, 0, far - 1, far))
+        else:
+            skipped = int(first_advance(numpy, far, table[free + 1], table[free]))
+            found.append(Leg(top, first, skipped, 0, 0))
+            held.append(first + skipped)
+    return None if held else numpy.array(found, numpy.int32)
+
+
+@lru_cache(maxsize=256)
+def taped_legs(steps: int, slots: int, each: int) -> Array | None:
+    """The same where there is room for what is read back of `each` steps, of the last ones at first.
+
+    What is kept of a step that is taken is what is read back. States are kept `each` steps apart.
+    """
+    head = max(0, steps - each)
+    end = -(-head // each)
+    table, held, found = reaches(slots), list(placed(end, slots)) if end else [], [Leg(0, head, 0, 0, steps - head)]
+    while held and len(found) < MOST_LEGS:
+        top, first, free = len(held) - 1, held[-1], slots - len(held)
+        far = end - first
+        skipped = (
+            far - 1 if free == 0 else 0 if far == 1 else int(first_advance(numpy, far, table[free + 1], table[free]))
+        )
+        if skipped == far - 1:
+            end -= 1
+            taken = min(each, head - end * each)
+            found.append(Leg(top, first * each, skipped * each, taken, taken))
+            if far == 1:
+                held.pop()
+        else:
+            found.append(Leg(top, first * each, skipped * each, 0, 0))
+            held.append(first + skipped)
+    return None if held else numpy.array(found, numpy.int32)

@@ -44,6 +44,7 @@ class Asked(NamedTuple):
     slots: int = 0
     steps: int = 0
     length: int | None = None
+    taped: bool = False  # what is read back of so many steps is kept while these are gone through, not their states
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Size:
     slots: int  # so many of more steps
     steps: int  # which lie so many steps apart at least
     planned: tuple[int, ...] = ()  # the states that are kept where the number of steps is known
+    length: int = 0  # that number
+    taped: int = 0  # for how many steps there is room for what is read back of them, of the last ones at first
 
     @classmethod
     def of(cls, types: Sequence[Type], lanes: int, asked: Asked) -> Size:
@@ -71,7 +74,17 @@ class Size:
         whole = min(whole // steps, slots) * steps
         if asked.length is None or asked.length <= whole:
             return cls(whole, slots, steps)
-        return cls(0, slots, steps, tuple([steps * at for at in placed(-(-asked.length // steps), slots)]))
+        if asked.taped:
+            places = placed(-(-asked.length // steps) - 1, asked.slots)  # of the units of steps but the last one
+            return cls(0, asked.slots, steps, tuple([steps * at for at in places]), asked.length, steps)
+        if asked.steps or not asked.slots:  # there is room for the states of as many steps, which are had one by one
+            slots += steps - 1
+        return cls(0, slots, steps, placed(asked.length, slots), asked.length)
+
+    @property
+    def head(self) -> int:
+        """How many steps there are but for the last ones of which is kept what is read back."""
+        return max(0, self.length - self.taped)
 
     @property
     def room(self) -> int:
@@ -99,6 +112,7 @@ class Source:
 
     advance: Graph  # (index, consts, state, items) -> state
     gives: Graph  # (index, consts, state, items) -> what is saved
+    both: Graph  # (index, consts, state, items) -> state, what is saved
     places: tuple[int, ...]  # which carries are the state
     fixed: Arrays
     xs: Arrays
@@ -118,8 +132,9 @@ class Source:
         kept = [p for i, p in enumerate(step.params) if not first <= i < first + carry or i - first in places]
         advance = lowering.restricted(step, [step.results[i] for i in places])
         size = asked and Size.of([step.results[i].type for i in places], lowering.lanes, asked)
-        graphs = [Graph(tuple(kept), g.eqns, g.results, g.name) for g in (advance, gives)]
-        return cls(graphs[0], graphs[1], places, given[0], given[1], reverse, size)
+        both = lowering.restricted(step, [*advance.results, *gives.results])
+        graphs = [Graph(tuple(kept), g.eqns, g.results, g.name) for g in (advance, gives, both)]
+        return cls(graphs[0], graphs[1], graphs[2], places, given[0], given[1], reverse, size)
 
 
 def needed(step: Graph, gives: Graph, carry: range, also: Sequence[int] = ()) -> tuple[int, ...]:
@@ -163,17 +178,12 @@ class Tape:
     def piece(self, at: Written, count: Array, apart: Array, boundary: Array) -> tuple[Written, Array]:
         """At the beginning of a piece: the tape with its first step in order, and where it ends at the latest.
 
-        `apart` says whether a state may be kept there, `boundary` where next. All of the first steps are one piece, and
-        of those that are planned each begins one.
+        `apart` says whether a state may be kept there, `boundary` where next. All of the first steps are one piece.
+        Where it is planned what is kept there is nothing to decide.
         """
-        jax, lax, size, most = self.jax, self.jax.lax, self.source.size, np.int32(schedule.MOST)
-        if size is None:
-            return at, most
-        if size.planned:
-            held = below(jax, at.order[0], count)
-            following = lax.select(lax.lt(held, np.int32(size.slots)), get(lax, at.order[0], held), most)
-            kept = lax.eq(get(lax, at.order[0], lax.sub(held, one())), count)
-            return at._replace(due=lax.select(kept, count, np.int32(-1)), slot=lax.sub(held, one())), following
+        jax, lax, size = self.jax, self.jax.lax, self.source.size
+        if size is None or size.planned:
+            return at, np.int32(schedule.MOST)
         later = lax.ge(count, np.int32(size.whole))
         keep = lax.bitwise_and(later, lax.bitwise_or(apart, lax.eq(count, zero())))
         start = (at.order, np.int32(-1), at.slot)
@@ -183,7 +193,11 @@ class Tape:
     def written(self, at: Written, count: Array, carry: Arrays) -> Written:
         """With the state before step number `count`, if it is one of those kept; else it goes to the spare slot."""
         lax, size, slot = self.jax.lax, self.source.size, count
-        if size:
+        if size and size.planned:  # `slot` is that of the next state to be kept
+            kept = lax.eq(get(lax, at.order[0], at.slot), count)
+            slot = lax.select(kept, at.slot, np.int32(self.spare))
+            at = at._replace(slot=lax.add(at.slot, lax.convert_element_type(kept, np.int32)))
+        elif size:
             kept = lax.select(lax.eq(count, at.due), at.slot, np.int32(self.spare))
             slot = lax.select(lax.lt(count, np.int32(size.whole)), count, kept)
         return at._replace(slots=put_each(lax, at.slots, [carry[i] for i in self.source.places], slot))
@@ -217,6 +231,7 @@ class Steps(Run):
     source: Source
     order: Any
     slots: Arrays
+    rooms: Arrays  # what is read back of its last steps, where the tape has room for that
     count: Array
 
     @property

@@ -126,12 +126,13 @@ class Step:
     kept: dict[Value, None] = field(default_factory=dict)  # what it gives for those that leave
     makers: dict[Value, Eqn] = field(init=False)
     readers: Counter[Value] = field(init=False)
-    room: int = field(init=False)  # what is kept may be as much as what the step reads of what was kept before
+    room: int = field(init=False)  # what is kept may be as much as what the step reads of what was kept before;
+    # nothing where the loop is asked to keep little
 
     def __post_init__(self) -> None:
         self.makers = {r: e for e in self.graph.eqns for r in e.results}
         self.readers = Counter([*self.graph.results, *[v for e in self.graph.eqns for v in e.operands]])
-        self.room = size(self.items)
+        self.room = 0 if self.form.thrifty else size(self.items)
 
     def sum(self, carry: int) -> tuple[list[Value], list[Product]]:
         """The terms that a step adds to a carry of which nothing else is made, and the products that leave it."""

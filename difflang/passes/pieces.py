@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import TypeVar
 
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
@@ -19,6 +20,8 @@ from difflang.ir.types import History
 from difflang.ops.checkpoint import checkpoint
 from difflang.ops.residuals import size
 from difflang.passes.inline import is_call, spliced
+
+T = TypeVar("T")
 
 VIEWS = frozenset({"slice", "reshape", "transpose", "convert"})
 
@@ -33,6 +36,10 @@ class Piece:
     def span(self) -> Span:
         """Where its first equation comes from that makes as much as any."""
         return max(self.eqns, key=lambda e: size(e.results)).span
+
+
+def same(x: T) -> T:
+    return x
 
 
 def opened(graph: Graph, most: int) -> Graph:
@@ -146,10 +153,15 @@ def crossing(graph: Graph, found: Sequence[Piece]) -> int:
     return sum([alive[piece.eqns[-1]] for piece in found])
 
 
-def in_blocks(graph: Graph, cut: Mapping[Piece, bool], changed: Callable[[Eqn], Eqn] = lambda e: e) -> Graph:
+def in_blocks(
+    graph: Graph,
+    cut: Mapping[Piece, bool],
+    changed: Callable[[Eqn], Eqn] = same,
+    within: Callable[[Graph], Graph] = same,
+) -> Graph:
     """The graph where these pieces are blocks that are computed again, `cut` or as a whole.
 
-    What the others become is `changed`. Cost: linear.
+    What the others become is `changed`, what a block is that is not `cut`, `within`. Cost: linear.
     """
     views, rest = at_hand(graph)
     constants = {e.results[0]: e for e in views if not e.operands}
@@ -167,11 +179,23 @@ def in_blocks(graph: Graph, cut: Mapping[Piece, bool], changed: Callable[[Eqn], 
             eqns.append(changed(eqn))
         elif eqn is piece.eqns[0]:
             made = [v for e in piece.eqns for v in e.results if read_by.get(v, set()) - {piece}]
-            eqns += [block([changed(e) for e in piece.eqns], made, constants, piece.span, cut[piece])] if made else []
+            inner = same if cut[piece] else within
+            eqns += (
+                [block([changed(e) for e in piece.eqns], made, constants, piece.span, cut[piece], inner)]
+                if made
+                else []
+            )
     return graph.with_eqns(eqns)
 
 
-def block(eqns: Sequence[Eqn], made: Sequence[Value], constants: Mapping[Value, Eqn], span: Span, cut: bool) -> Eqn:
+def block(
+    eqns: Sequence[Eqn],
+    made: Sequence[Value],
+    constants: Mapping[Value, Eqn],
+    span: Span,
+    cut: bool,
+    within: Callable[[Graph], Graph],
+) -> Eqn:
     """One equation that does what these do, and gives what they made."""
     own = {v for e in eqns for v in e.results}
     reads = dict.fromkeys([v for e in eqns for v in e.operands if v not in own])
@@ -180,6 +204,6 @@ def block(eqns: Sequence[Eqn], made: Sequence[Value], constants: Mapping[Value, 
     env = {v: builder.param(v.type, v.hint) for v in operands}
     for eqn in (*[constants[v] for v in reads if v in constants], *eqns):
         env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
-    body = builder.finish([env[v] for v in made])
+    body = within(builder.finish([env[v] for v in made]))
     attrs = {"results": len(made), "again": False, **({"cut": True} if cut else {})}
     return Eqn(checkpoint, tuple(operands), tuple(made), attrs, (body,), span)

@@ -135,3 +135,8 @@ def test_the_same_report_in_python() -> None:
         of.f.memory("f32[1000]", wrt="w", budget=10_000)
     with pytest.raises(difflang.DifflangError, match="DL1207"):
         of.f.memory("f32[1000]", wrt="w", budget="lots")
+
+
+def test_the_interpreter_takes_no_limit(file: Path) -> None:
+    refused = CliRunner().invoke(main, ["run", "--engine=interpret", "--memory-budget=1MiB", str(file)])
+    assert refused.exit_code == 2 and "--engine interpret keeps all" in refused.output

@@ -13,13 +13,14 @@ from difflang.base.errors import DifflangError
 from difflang.base.source import Source
 from difflang.driver.engine import Engine
 from difflang.driver.knapsack import Table, greedily, solved
-from difflang.driver.planning import Plan, Planner, fitted, limit_of, planned
+from difflang.driver.planning import Plan, Planner, Planners, fitted, limit_of, planned
 from difflang.driver.program import access_to, check, run
 from difflang.driver.room import LITTLE
 from difflang.driver.ways import work_again
 from difflang.ir.json import from_json, to_json
 from difflang.ir.parse import from_text
 from difflang.ir.text import to_text
+from difflang.ops.schedule import legs, taped_legs
 from difflang.passes.pieces import Piece
 from difflang.runtime.compile import compile
 
@@ -175,6 +176,57 @@ def test_a_tighter_limit_takes_more_time_and_never_more_room(deep: Any) -> None:
     assert again[0] == 0 and again == sorted(again)
     assert planner.smallest.account.peak < 0.4 * whole
     assert planner.plan(planner.smallest.account.peak - 1) is None
+
+
+def test_pieces_are_cut_again_where_that_alone_fits(deep: Any) -> None:
+    """Down to the inputs of a few pieces, and within each of these of a few more."""
+    first, *deeper = Planners(deep, LITTLE)
+    limit = first.smallest.account.peak - 1
+    assert first.plan(limit) is None and any(planner.cutting.deep for planner in deeper)
+    plan, made = fitted(deep, limit, LITTLE, compile)
+    assert plan.account.peak <= limit and made.bytes <= limit
+    rng = np.random.default_rng(1)
+    arrays = [0.2 * rng.normal(size=shape).astype(np.float32) for shape in ((16, 16), (256, 16))]
+    got, want = [np.asarray(p(*arrays)[0]) for p in (made, compile(first.usual.graph))]
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max())
+
+
+RECURRENT = """
+fn f(w: f32[16, 16], xs: f32[60, 8, 16]) -> f32 {
+  var h = zeros(8, 16)
+  for x in xs {
+    let z = sigmoid(x @ w + h @ w)
+    h = z * h + (1.0 - z) * tanh(x + h)
+  }
+  sum(h * h)
+}
+fn steps(w: f32, v: f32[2000]) -> f32 {
+  var x = v
+  for i in 0..100 { x = x + 0.1 * sin(w * x) * cos(x) }
+  sum(x * x)
+}
+"""
+
+
+def test_a_loop_that_keeps_little_gathers_nothing_for_products_after_it() -> None:
+    """The cotangents of every step would be as much as what it reads."""
+    graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._entry(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
+    read = 60 * 8 * 16 * 4
+    _, whole = fitted(graph, 0, LITTLE, compile)
+    _, made = fitted(graph, int(1.5 * read), LITTLE, compile)
+    assert made.bytes <= 1.5 * read < whole.bytes
+
+
+@pytest.mark.parametrize(("part", "most"), [(0.6, 45), (0.3, 80), (0.15, 100)])
+def test_no_more_steps_are_taken_again_than_the_limit_asks_for(part: float, most: int) -> None:
+    """Of 100: those for which nothing is kept, once."""
+    graph = difflang.loads(RECURRENT, name="steps").steps.grad("w", "v")._entry(("f32", "f32[2000]"), {}).graph
+    planner = Planner(graph, LITTLE)
+    plan = planner.plan(int(part * planner.usual.account.peak))
+    assert plan is not None
+    (choice,) = plan.choices
+    rows = taped_legs(100, choice.slots, choice.way.taped) if choice.way.taped else legs(100, choice.slots + 1)
+    assert rows is not None and rows[:, 2].sum() + rows[:, 3].sum() <= most
 
 
 def plan_way(plan: Plan, piece: Piece) -> Any:

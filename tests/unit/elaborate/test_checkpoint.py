@@ -170,11 +170,10 @@ def test_a_loop_that_yields_runs_once_before_the_reverse_pass() -> None:
 @pytest.mark.parametrize(("steps", "asked"), [(100, Asked(5, 1, 100)), (90, Asked(4, 8, 90)), (6, Asked(5, 1, 6))])
 def test_of_a_known_length_it_is_planned_what_is_kept(steps: int, asked: Asked) -> None:
     size = Size.of([], 1, asked)
-    units = -(-steps // asked.steps)
     if steps <= size.whole:
         assert not size.planned
     else:
-        assert size.planned == tuple(asked.steps * at for at in placed(units, asked.slots + 1))
+        assert size.planned == placed(steps, asked.slots + asked.steps)
 
 
 def test_products_stay_in_a_loop_whose_states_are_had_again() -> None:
