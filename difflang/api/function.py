@@ -67,6 +67,10 @@ class Function:
         """The derivative operator that made it, or nothing."""
         return operator_of(self.function_type)
 
+    def __deepcopy__(self, _: dict[int, Any]) -> Function:
+        """Itself, as Python's own functions: nothing about it changes."""
+        return self
+
     def __repr__(self) -> str:
         return f"<difflang function {self.__name__}{self.signature.python}>"
 
