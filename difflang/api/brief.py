@@ -46,7 +46,7 @@ def define(function: Callable[..., Any]) -> Function:
     Errors: those of `compile`; ArgumentError for what has no docstring.
     """
     text = getattr(function, "__doc__", None)
-    if not inspect.isroutine(function) and not hasattr(function, "__wrapped__") or not text:
+    if (not inspect.isroutine(function) and not hasattr(function, "__wrapped__")) or not text:
         with doorway():
             raise mistake("DL1207", "`define` takes a function with a program in its docstring",
                           help="`difflang.compile(text)` takes a program by itself")  # fmt: skip
