@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from difflang.api.given import article, bytes_in, size_of
-from difflang.api.loaded import Given, Loaded, doorway
+from difflang.api.loaded import Given, Loaded, Unchanging, doorway
 from difflang.api.lowered import Lowered
 from difflang.api.signature import Parameter, Signature, innermost, name_of, signature_of
 from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
@@ -38,7 +38,7 @@ from difflang.runtime.texts import jaxpr_text, lower
 WrtGiven = int | str | Sequence[int | str]
 
 
-class Function:
+class Function(Unchanging):
     """A function of a loaded file. Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays.
 
     Records are given as their dataclass, or as a dict, NamedTuple or dataclass with the same fields, and come back as
@@ -66,10 +66,6 @@ class Function:
     def operator(self) -> str:
         """The derivative operator that made it, or nothing."""
         return operator_of(self.function_type)
-
-    def __deepcopy__(self, _: dict[int, Any]) -> Function:
-        """Itself, as Python's own functions: nothing about it changes."""
-        return self
 
     def __repr__(self) -> str:
         return f"<difflang function {self.__name__}{self.signature.python}>"
