@@ -17,6 +17,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
+
+from difflang.cli import main
 
 COUNT = int(os.environ.get("DIFFLANG_INTERRUPTS", "6"))
 RUN_FROM_A_TERMINAL = """
@@ -145,3 +148,21 @@ def test_control_c_at_any_moment(tmp_path: Path) -> None:
         assert seconds < 3.0, after
         assert {p.name for p in tmp_path.iterdir()} <= {"a.dfl", "much.npy"}, after
         assert not written.exists() or np.load(written).shape == (1_000_000,), after
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such timer")
+def test_a_limit_of_time_where_nobody_can_be_told(tmp_path: Path) -> None:
+    """A closed stderr keeps nobody from ending."""
+    path = tmp_path / "endless.dfl"
+    path.write_text("fn f(x: f64) -> f64 {\n  var s = x\n  while s > 0.0 { s += 1.0 }\n  s\n}\nprint(f(1.0))")
+    command = [sys.executable, "-m", "difflang", "run", "--timeout", "2", str(path)]
+    closed = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], timeout=60)
+    assert closed.returncode == 124
+
+
+@pytest.mark.parametrize("given", ["nan", "inf", "1e300", "0"])
+def test_a_limit_that_is_no_number_of_seconds(tmp_path: Path, given: str) -> None:
+    (tmp_path / "one.dfl").write_text("print(1)")
+    done = CliRunner().invoke(main, ["run", "--timeout", given, str(tmp_path / "one.dfl")])
+    assert done.exit_code == 2 and "--timeout" in done.stderr

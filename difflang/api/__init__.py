@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from difflang.api.checked import Failure, checked
 from difflang.api.externs import Extern, extern, verify
@@ -127,6 +127,9 @@ def loads(
         if origin is not None:
             file, line = origin
             return module_of(Source(file, "\n" * (line - 1) + source), name, None, seed, paths, externs)
+        if not isinstance(cast(object, source), str):
+            raise mistake("DL0102", f"`loads` takes a text, and a {type(source).__name__} was given",
+                          help="bytes are a text once they are decoded: `source.decode()`")  # fmt: skip
         if source.endswith(".dfl") and "\n" not in source:
             raise mistake("DL0102", f"`loads` takes a text: `{source}` is the name of a file",
                           help=f'write `difflang.load("{source}")`')  # fmt: skip

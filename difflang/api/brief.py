@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from difflang.api import Externs, Function, Module, loads
 from difflang.api.externs import is_foreign
 from difflang.api.loaded import doorway
 from difflang.check.reports import mistake
+
+QUOTES = re.compile(r"[a-zA-Z]*(?:\"{3}|'{3}|\"|')")
 
 
 def compile(source: str, entry: str | None = None, *, externs: Externs | None = None) -> Function:
@@ -40,24 +43,29 @@ def define(function: Callable[..., Any]) -> Function:
 
     The Python function itself is never called; its parameters are for readers and editors.
 
-    Errors: those of `compile`.
+    Errors: those of `compile`; ArgumentError for what has no docstring.
     """
-    text = function.__doc__ or ""
+    text = getattr(function, "__doc__", None)
+    if (not inspect.isroutine(function) and not hasattr(function, "__wrapped__")) or not text:
+        with doorway():
+            raise mistake("DL1207", "`define` takes a function with a program in its docstring",
+                          help="`difflang.compile(text)` takes a program by itself")  # fmt: skip
     return function_of(loads(*placed(function, text)), function.__name__)
 
 
 def placed(function: Callable[..., Any], text: str) -> tuple[str, str, tuple[str, int] | None]:
     """A docstring, indented as it stands in its file; the function's name; the file, and the line where it begins."""
-    name = function.__qualname__
+    name, function = function.__qualname__, inspect.unwrap(function)
     try:
         lines, first = inspect.getsourcelines(function)
         indent = len(lines[0]) - len(lines[0].lstrip())
         (parsed,) = ast.parse("".join(line[indent:] for line in lines)).body
     except (OSError, TypeError, ValueError, SyntaxError):  # typed in a session, or made by a program
         return text, name, None
-    assert isinstance(parsed, (ast.FunctionDef, ast.AsyncFunctionDef))
+    if not isinstance(parsed, (ast.FunctionDef, ast.AsyncFunctionDef)) or ast.get_docstring(parsed) is None:
+        return text, name, None  # a docstring that was put there later
     statement = parsed.body[0]
-    assert isinstance(statement, ast.Expr)
-    column = indent + statement.col_offset + len('"""')
+    quotes = QUOTES.match(lines[statement.lineno - 1], indent + statement.col_offset)
+    column = quotes.end() if quotes else 0
     file = inspect.getsourcefile(function) or "<string>"
     return " " * column + text, name, (file, first + statement.lineno - 1)

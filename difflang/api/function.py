@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from difflang.api.given import article, bytes_in, size_of
-from difflang.api.loaded import Given, Loaded, doorway
+from difflang.api.loaded import Given, Loaded, Unchanging, doorway
 from difflang.api.lowered import Lowered
 from difflang.api.signature import Parameter, Signature, innermost, name_of, signature_of
 from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
@@ -38,7 +38,7 @@ from difflang.runtime.texts import jaxpr_text, lower
 WrtGiven = int | str | Sequence[int | str]
 
 
-class Function:
+class Function(Unchanging):
     """A function of a loaded file. Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays.
 
     Records are given as their dataclass, or as a dict, NamedTuple or dataclass with the same fields, and come back as

@@ -41,6 +41,13 @@ class DifflangFinder(MetaPathFinder):
         return None
 
 
+class Asked:
+    """Who asks for these imports: the process, or so many `with` blocks."""
+
+    always = False
+    blocks = 0
+
+
 FINDER = DifflangFinder()
 LOCK = threading.Lock()
 
@@ -52,18 +59,25 @@ def install_import_hook() -> None:
     `importlib.reload` reads it again. A Python module of the same name comes first.
     """
     with LOCK:
-        if FINDER not in sys.meta_path:
-            sys.meta_path.append(FINDER)
+        Asked.always = True
+        in_place()
+
+
+def in_place() -> None:
+    """The finder where Python looks, if anybody asks for it. The lock is held."""
+    if (Asked.always or Asked.blocks > 0) != (FINDER in sys.meta_path):
+        (sys.meta_path.remove if FINDER in sys.meta_path else sys.meta_path.append)(FINDER)
 
 
 @contextmanager
 def importing() -> Generator[None]:
-    """`with difflang.importing(): import model`: the same, for these imports only."""
-    there = FINDER in sys.meta_path
-    install_import_hook()
+    """`with difflang.importing(): import model`: the same, until the last of such blocks of any thread ends."""
+    with LOCK:
+        Asked.blocks += 1
+        in_place()
     try:
         yield
     finally:
         with LOCK:
-            if not there and FINDER in sys.meta_path:
-                sys.meta_path.remove(FINDER)
+            Asked.blocks -= 1
+            in_place()

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -32,6 +32,13 @@ from difflang.elaborate.context import Session
 from difflang.runtime import trees
 
 Dims = tuple[tuple[str, int], ...]
+
+
+class Unchanging:
+    """What is its own copy, as Python's own functions are: nothing about it changes."""
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Self:
+        return self
 
 
 @dataclass(frozen=True, eq=False, slots=True)

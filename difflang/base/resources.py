@@ -70,6 +70,12 @@ def error_page(code: str) -> str:
     return (pages / f"{code}.md").read_text(encoding="utf-8")
 
 
+def home() -> Path:
+    """The user's own folder. Who has none, as in many a container, gets one in which nothing can be made."""
+    found = Path(os.path.expanduser("~"))
+    return found if found.is_absolute() else Path(os.devnull)
+
+
 def cache_folder() -> Path:
     """The user's folder for what can be made again: `$XDG_CACHE_HOME/difflang` or the platform's custom."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
@@ -77,8 +83,7 @@ def cache_folder() -> Path:
         return Path(chosen) / "difflang"
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "difflang" / "cache"
-    home = Path(os.path.expanduser("~"))
-    return (home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache") / "difflang"
+    return home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "difflang"
 
 
 def state_folder() -> Path:
@@ -88,5 +93,4 @@ def state_folder() -> Path:
         return Path(chosen) / "difflang"
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "difflang" / "state"
-    home = Path(os.path.expanduser("~"))
-    return home / ("Library/Application Support" if sys.platform == "darwin" else ".local/state") / "difflang"
+    return home() / ("Library/Application Support" if sys.platform == "darwin" else ".local/state") / "difflang"

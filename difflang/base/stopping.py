@@ -11,6 +11,7 @@ from contextlib import suppress
 from types import FrameType
 
 GRACE = 0.7  # seconds in which Python may end by itself
+LONGEST = 1e9  # seconds: thirty years, and no timer of a system takes many more
 
 
 class Stopped(BaseException):
@@ -101,6 +102,8 @@ def wait_for_signal(reading: int) -> None:
     while (stopped := WATCHED.get(os.read(reading, 1)[0])) is None:
         pass
     time.sleep(GRACE)
-    clear_up()
-    os.write(2, f"{stopped.said}\n".encode())
-    os._exit(stopped.code)
+    try:
+        clear_up()
+        os.write(2, f"{stopped.said}\n".encode())
+    finally:  # nobody may be there to be told
+        os._exit(stopped.code)

@@ -5,6 +5,7 @@ Results go to stdout, everything else to stderr.
 
 from __future__ import annotations
 
+import math
 import sys
 import traceback
 from pathlib import Path
@@ -15,7 +16,7 @@ import click
 from difflang.base.backend import prepare_back_end
 from difflang.base.codes import all_nearest
 from difflang.base.crash import crashed
-from difflang.base.stopping import INTERRUPTED, Stopped, end_after
+from difflang.base.stopping import INTERRUPTED, LONGEST, Stopped, end_after
 from difflang.cli.checking import check
 from difflang.cli.checkup import doctor
 from difflang.cli.deriving import derive
@@ -113,7 +114,9 @@ def main() -> None:
               "are an error.")  # fmt: skip
 @click.option("--profile", is_flag=True, help="Then say on which lines the time was spent.")
 @click.option("--profile-out", "kept", type=FILE, help="Write that as JSON.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End with 124 after that.")
+@click.option(
+    "--timeout", type=click.FloatRange(0, LONGEST, min_open=True), metavar="SECONDS", help="End with 124 after that."
+)
 @no_cache
 @search_path
 @full_traceback
@@ -132,6 +135,8 @@ def run(
     if budget and engine == "interpret":
         raise click.UsageError("--memory-budget is for compiled programs: --engine interpret keeps all")
     if timeout is not None:
+        if math.isnan(timeout):
+            raise click.BadParameter("nan is no number of seconds.", param_hint="'--timeout'")
         end_after(timeout)
     with reported(usage=("DL0201", "DL1207", "DL1210", "DL1220")):
         asked = Asked(program, words, pairs_of(files, "--arg", "@FILE"), pairs_of(values, "--set", "VALUE"))

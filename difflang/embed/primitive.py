@@ -153,7 +153,7 @@ def with_zeros(program: Program, found: Sequence[Array]) -> tuple[list[Array], l
 
 
 def moves(tangent: Any) -> bool:
-    return not isinstance(tangent, ad.Zero) and tangent.dtype != jax.dtypes.float0
+    return not isinstance(tangent, ad.Zero) and getattr(tangent, "dtype", None) != jax.dtypes.float0
 
 
 def no_tangent(result: Array) -> Any:
@@ -203,7 +203,12 @@ def transpose(cts: Sequence[Any], *arguments: Any, program: Program) -> list[Any
     known = on(arguments, tuple([not z for z in linear]))
     turned = turned_round(program, linear, arriving)
     found = iter(apply(turned, [*known, *[conjugate(ct) for ct in on(smooth, arriving)]]))
-    return [conjugate(next(found)) if z else None for z in linear]
+    return [lying_as(conjugate(next(found)), x.aval) if z else None for x, z in zip(arguments, linear, strict=True)]
+
+
+def lying_as(ct: Array, aval: Any) -> Array:
+    """A cotangent over the devices as what it belongs to, where the axes of a mesh are parts of JAX's types."""
+    return jax.sharding.reshard(ct, aval.sharding) if any(aval.sharding.spec) else ct
 
 
 def turned_round(program: Program, linear: Mask, arriving: Mask) -> Program:

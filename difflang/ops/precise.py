@@ -157,12 +157,15 @@ def product(m: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
 
 
 def power_less(m: Any, x: Any, y: Any, n: int, power: Callable[[Any, Any], Any]) -> Any:
-    """`x^(y - n)`: what the difference loses is the exponent of another factor."""
+    """`x^(y - n)`: what the difference loses is the exponent of another factor, near 1 where the power is a number.
+
+    Where that is Inf the first order of the other may have any sign.
+    """
     rounded = y - float(n)
-    lost = difference_lost(m, y, m.full_like(y, n), rounded)
-    small = m.isfinite(lost) & (x != 0) & m.isfinite(x)
+    lost, raised = difference_lost(m, y, m.full_like(y, n), rounded), power(x, rounded)
+    small = m.isfinite(lost) & (x != 0) & m.isfinite(x) & m.isfinite(raised)
     size = x if m.iscomplexobj(x) else m.abs(x)
-    return power(x, rounded) * m.where(small, 1.0 + lost * m.log(m.where(small, size, 1.0)), 1.0)
+    return raised * m.where(small, 1.0 + lost * m.log(m.where(small, size, 1.0)), 1.0)
 
 
 def difference_lost(m: Any, x: Any, y: Any, rounded: Any) -> Any:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
-from difflang.ir.dims import Dim, name
+from difflang.ir.dims import Dim
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import I32, Tensor, Type
@@ -26,8 +26,9 @@ from difflang.ops.loop_back import cut
 from difflang.ops.regions import zeros
 from difflang.passes.blocks import WORD, Block, Blocks, Branch, Call, Jump, Member, Piece, Return, free
 from difflang.passes.invariants import invariants
+from difflang.passes.sized import room_for
 
-FRAMES, STEPS = name("frames"), name("steps")
+FRAMES, STEPS = room_for("frames"), room_for("steps")
 INDEX = Tensor(I32)
 DONE = 0  # where the machine is when the first call has returned; it is also what an empty stack says
 PUSH, POP = 1, -1

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from difflang.ir.dims import Dim, Poly, substitute
+from difflang.ir.dims import Dim, Poly, name, substitute
 from difflang.ir.graph import Eqn, Graph, Value, inner_first
 from difflang.ir.types import History, Tensor
 
 Numbers = Callable[[str], Dim]
+ROOM = "room."  # no name of a program has a point in it
 PLAIN = frozenset((int, float, complex, bool, str))  # most attributes, and most of what is in them: they have no names
+
+
+def room_for(what: str) -> Poly:
+    """A size that is told before a program runs: how many frames, steps or items there is room for."""
+    return name(f"{ROOM}{what}")
 
 
 def sized(graph: Graph, number: Numbers) -> Graph:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from difflang.ir.dims import name
 from difflang.ir.graph import Eqn, Graph, Value, inner_first
 from difflang.ir.op import OPS
 from difflang.ir.types import I32, History, Tensor, Type
+from difflang.passes.sized import room_for
 
-ITEMS = name("items")
+ITEMS = room_for("items")
 INDEX = Tensor(I32)
 FOREVER = -1  # the limit of a loop that only its condition ends
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import sys
 import threading
@@ -147,3 +148,64 @@ def test_first_imports_of_several_threads_give_one_module(folder: Path) -> None:
         thread.join()
     assert len(found) == 8 and all(module is found[0] for module in found)
     assert float(found[0].square(2.0)) == 4.0
+
+
+def test_blocks_of_several_threads_that_import_overlap(folder: Path) -> None:
+    """The first that ends leaves the finder to the others."""
+    (folder / "dfl_overlap.dfl").write_text(SQUARE)
+    from difflang.api.importing import FINDER
+
+    others = [difflang.importing() for _ in range(3)]
+    for each in others:
+        each.__enter__()
+    for each in others:
+        each.__exit__(None, None, None)
+        assert sys.meta_path.count(FINDER) == 1  # that of the fixture is not over
+    assert float(importlib.import_module("dfl_overlap").square(2.0)) == 4.0
+
+
+# ---- wrong use
+
+
+@pytest.mark.parametrize("quotes", ['r"""', "'''", '"', "r'"])
+def test_reports_point_behind_any_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quotes: str) -> None:
+    name = f"holds_{abs(hash(quotes))}"
+    line = f"    {quotes}fn wrong(x: f64) -> f64 = x * z{quotes.lstrip('r')}"
+    (tmp_path / f"{name}.py").write_text(f"import difflang\n\n@difflang.define\ndef wrong(x):\n{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(difflang.CheckError) as found:
+        importlib.import_module(name)
+    (label, *_) = found.value.diagnostics[0].labels
+    assert label.span.source.position(label.span.start) == (5, line.index("z") + 1)
+
+
+def without_a_program(x: Any) -> Any:
+    return x
+
+
+@pytest.mark.parametrize("given", [without_a_program, lambda x: x, 3, int, None])
+def test_what_has_no_docstring_is_refused(given: Any) -> None:
+    with pytest.raises(difflang.ArgumentError, match="takes a function with a program in its docstring"):
+        difflang.define(given)
+
+
+def test_a_function_that_is_wrapped_already() -> None:
+    import jax
+
+    @difflang.define
+    @jax.jit
+    def twice(x: Any) -> Any:
+        """fn twice(x: f64) -> f64 = 2 * x"""
+
+    assert float(twice(3.0)) == 6.0
+
+
+@pytest.mark.parametrize("given", [b"fn f(x: f64) -> f64 = x", 3, None, Path("a.dfl")])
+def test_what_is_no_text_is_refused(given: Any) -> None:
+    with pytest.raises(difflang.DifflangError, match="takes a text"):
+        difflang.compile(given)
+
+
+def test_a_function_is_its_own_copy() -> None:
+    f = difflang.compile(SQUARE)
+    assert copy.deepcopy({"f": f})["f"] is f

@@ -31,3 +31,16 @@ def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert resources.cache_folder() == tmp_path / "difflang"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert resources.cache_folder().is_absolute()
+
+
+def test_who_has_no_home_gets_no_folder_in_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is run by the number of a user."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("LOCALAPPDATA", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    for folder in (resources.cache_folder(), resources.state_folder()):
+        with pytest.raises(OSError, match=r".*"):
+            folder.mkdir(parents=True)
+    assert not list(tmp_path.iterdir())

@@ -231,6 +231,18 @@ def test_sizes_that_decide_are_told() -> None:
     held(program, program.module.fns["f"], Options(told={"n": "3"}))
 
 
+@pytest.mark.parametrize("name", ["items", "steps", "frames"])
+def test_sizes_called_like_the_room_that_a_program_has(name: str) -> None:
+    """What loops yield, and recursion, have room for a number of `items`, `steps`, `frames` of their own."""
+    program = checked_text(
+        f"fn f(x: f64, m: dim, {name}: dim) -> f64[m] {{\n  var s = x\n"
+        f"  for _ in 0..m {{\n    for _ in 0..{name} {{ s = s * sin(s) + x }}\n    yield s\n  }}\n}}\n"
+        f"fn g(x: f64[{name}]) -> f64 {{\n  var s = 0.0\n  for v in x {{ s += v * s + v }}\n  s\n}}"
+    )
+    twice(held(program, program.module.fns["f"], Options(mode="vjp")))
+    held(program, program.module.fns["g"], Options())
+
+
 def test_formulas(program: Checked) -> None:
     options = Options(wrt="x1,x2")
     assert formulas(program, None, "book", options) == "d_x1 = x2 + 1 / x1\nd_x2 = x1 - cos(x2)\n"

@@ -156,3 +156,24 @@ fn value(p: Counted) -> f64 = p.a^2 * f64(p.n)
     with jax.enable_x64(True):
         gradient = jax.grad(kept.value, allow_int=True)(kept.Counted(a=np.float64(2.0), n=3))
     assert float(gradient.a) == 12.0
+
+
+def test_a_cotangent_may_be_a_python_number() -> None:
+    scaled = difflang.compile("fn scaled(x: f32, k: f32 = 0.5) -> f32 = x * k")
+    (found,) = jax.vjp(scaled, 3.0)[1](1.0)
+    assert float(found) == 0.5
+    assert float(jax.linear_transpose(scaled, 1.0)(2.0)[0]) == 1.0
+
+
+def test_a_gradient_over_a_mesh_whose_axes_are_explicit() -> None:
+    """There the cotangent of an array lies over the devices as the array does."""
+    cubes = difflang.compile("fn cubes(x: f32[n]) -> f32[n] = x * x * x")
+    x = np.arange(4, dtype=np.float32)
+    mesh = jax.make_mesh((1,), ("a",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        spread = jax.device_put(x, jax.sharding.PartitionSpec("a"))
+        gradient = jax.grad(lambda x: jnp.sum(cubes(x)))(spread)
+        (pulled,) = jax.vjp(cubes, spread)[1](cubes(spread))
+    assert jax.typeof(gradient).sharding.spec == jax.typeof(spread).sharding.spec
+    np.testing.assert_allclose(gradient, 3 * x**2)
+    np.testing.assert_allclose(pulled, 3 * x**5)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+import difflang
 from difflang.ir.builder import region
 from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
@@ -143,6 +144,17 @@ def gradient(name: str, *xs: Any, ct: Any = None, **attrs: Any) -> list[Any]:
     call = Call(OPS[name], tuple(np.asarray(x) for x in xs), attrs)
     y = call.reference()
     return evaluate(pulled(call.graph(), call.wrt), *call.arrays, np.ones_like(y) if ct is None else np.asarray(ct))
+
+
+@pytest.mark.parametrize(("x", "y", "want"), [(30.0, 1e20, np.inf), (0.1, -1e20, -np.inf), (0.5, 1e20, 0.0)])
+@pytest.mark.parametrize("T", ["f32", "f64"])
+def test_a_power_that_overflows_has_a_slope_of_its_sign(T: str, x: float, y: float, want: float) -> None:
+    """What `y - 1` loses is as much as 1 there, and `1 - log x` no factor."""
+    f = difflang.compile(f"fn f(x: {T}, y: {T}) -> {T} = x^y").grad()
+    given = (np.dtype(f"float{T[1:]}").type(x), np.dtype(f"float{T[1:]}").type(y))
+    assert float(f(*given)) == want
+    with np.errstate(all="ignore"):
+        assert float(f.interpret(*given)) == want
 
 
 def test_ties_share_evenly() -> None:
