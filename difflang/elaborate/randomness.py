@@ -15,7 +15,7 @@ from difflang.elaborate.terms import Array, Key, Poison, Term, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.op import TypeMismatch
-from difflang.ir.types import INTEGERS, U32, Tensor
+from difflang.ir.types import FLOATS, INTEGERS, U32, Tensor
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -32,6 +32,21 @@ def draw(cx: Context, args: Args, name: str) -> Term:
     dtype = literal_dtype(0.0, cx.module.default_float)
     dtype.candidates = tuple(c for c in dtype.candidates if c.is_float)
     return Array(cx.emit(name, args.span, cx.draw(args.span), shape=shape, dtype=dtype))
+
+
+@builtin("normal_like", "uniform_like")
+def draw_like(cx: Context, args: Args, name: str) -> Term:
+    """`normal_like(x)`, `uniform_like(x)`: a draw for each number of an array, of its element type."""
+    x, span = Taken(cx, args, name, "x").found["x"]
+    given = array(cx, x, span).tensor
+    try:
+        cx.unifier.accepts(given, FLOATS)
+    except TypeMismatch:
+        way = f"draw floats, and say of which size: `{name.removesuffix('_like')}(n)`"
+        raise cx.error("DL0313", f"`{name}` draws floats", span, f"this is {show_type(given)}", way) from None
+    return Array(
+        cx.emit(name.removesuffix("_like"), args.span, cx.draw(args.span), shape=given.shape, dtype=given.dtype)
+    )
 
 
 @builtin("permutation")

@@ -13,6 +13,7 @@ import numpy as np
 import optax
 import pytest
 
+import difflang
 from support.language import answer, codes
 from support.library import Engine, Like, agrees, compared, found, stdlib
 
@@ -202,3 +203,15 @@ def test_empty_single_and_broken_numbers() -> None:
 )
 def test_what_does_not_fit(wrong: str, code: str) -> None:
     assert [c for c, _ in codes(f"{IMPORTS}let y = {wrong}\n")] == [code]
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (64, 48), (8, 16, 32)])
+def test_dropout_leaves_out_numbers_not_rows(shape: tuple[int, ...]) -> None:
+    """It once drew one number for each item of the last axis where sizes agreed, and did not fit where they differed."""
+    sizes = ", ".join(map(str, shape))
+    f = difflang.loads(f"import nn (dropout)\nfn f(x: f32[{sizes}]) -> f32[{sizes}] = dropout(x, 0.5)\n").f
+    kept: np.ndarray[Any, Any] = np.asarray(f(np.ones(shape, np.float32)))
+    assert set(np.unique(kept)) == {0.0, 2.0}
+    for axis in range(kept.ndim):
+        along = kept.mean(axis=tuple(i for i in range(kept.ndim) if i != axis))
+        assert along.min() > 0.0 and along.max() < 2.0

@@ -142,6 +142,32 @@ fn curved(x: f32) -> f32 = grad(|t| f(t) * f(t))(x)
 # ---- Keys of the program's own
 
 
+@pytest.mark.parametrize("kind", ["uniform", "normal"])
+@pytest.mark.parametrize("shape", ["", "3", "2, 3", "0, 3", "2, 1, 2"])
+def test_a_draw_like_another_array_is_that_of_its_shape_and_type(kind: str, shape: str) -> None:
+    of = f"[{shape}]" if shape else ""
+    like = difflang.loads(f"fn f(x: f64{of}) -> f64{of} = {kind}_like(x)\n", seed=7).f
+    plain = difflang.loads(f"fn f(x: f64{of}) -> f64{of} = {kind}({shape})\n", seed=7).f
+    generic = f"fn g[T: float](x: T[..s]) -> T[..s] = {kind}_like(x)\n"
+    whole = difflang.loads(f"{generic}fn f(x: f64{of}) -> f64{of} = g(x)\n").f
+    x = np.zeros([int(n) for n in shape.split(",") if n])
+    assert words(np.ravel(like.interpret(x))) == words(np.ravel(plain.interpret(x)))
+    assert whole(x).shape == x.shape
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("uniform_like([1.0j])", "DL0313"),
+        ("normal_like(true)", "DL0313"),
+        ("normal_like()", "DL0319"),
+        ('uniform_like("a")', "DL0313"),
+    ],
+)
+def test_what_no_draw_is_like(text: str, code: str) -> None:
+    assert codes(f"print({text})") == [(code, 1)]
+
+
 def test_with_key() -> None:
     """The block draws from the key alone, and the function around as if it were not there."""
     source = """fn inside(k: key) -> f32[2] = with_key(k) { uniform(2) }
