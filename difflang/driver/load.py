@@ -11,6 +11,7 @@ from difflang.base.source import Source, Span
 from difflang.check.annotations import ALL_BOUNDS, Annotations, generics_of
 from difflang.check.modules import Declared, Module
 from difflang.check.reports import Undecided, mistake
+from difflang.check.sizes import no_new_sizes
 from difflang.check.unify import Unifier
 from difflang.elaborate import (
     calls,
@@ -194,9 +195,17 @@ def check_definition(module: Module, decl: tree.Fn, session: Session) -> None:
 
 def check_declaration(module: Module, decl: tree.Record | tree.Enum, session: Session) -> None:
     """Read the types of the fields of a record or an enum, its arguments standing for themselves."""
-    annotations = Annotations(Unifier(), module.records.get, {}, generics_of(decl), rigid=True)
+    own = generics_of(decl)
+    annotations = Annotations(Unifier(), module.records.get, {}, own, rigid=True)
+
+    def undeclared(span: Span, name: str) -> DifflangError:
+        way = f"a size of its fields is declared with it: `{decl.name}[{', '.join([*own, name])}]`"
+        return mistake("DL0203", f"the size `{name}` is not declared", (span, ""), help=way)
+
     try:
         annotations.declared(decl, {})
+        for field in decl.fields if isinstance(decl, tree.Record) else [f for v in decl.variants for f in v.fields]:
+            no_new_sizes(field.type, {*own, *module.records}, undeclared)
     except DifflangError as error:
         session.report(error)
     except Undecided:  # a type that anything may stand for

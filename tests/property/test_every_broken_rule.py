@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,12 @@ from derivatives import FLOAT, INT, TRUTH, called, choose, mapped, repeat, scan
 from difflang.audit.audit import audit
 from difflang.audit.programs import Roads
 from difflang.audit.report import Report
+from difflang.base.source import Source, Span
 from difflang.ir.builder import region
 from difflang.ir.graph import Graph
 from difflang.ir.op import OPS, Op
 from difflang.ir.types import F64, Tensor
+from difflang.ops.extern import Foreign
 from difflang.runtime.compile import compile
 from support.broken import Breakage, breakages, broken_lowering, broken_reference
 from support.op_calls import calls_of
@@ -126,6 +128,27 @@ def invertible_case() -> tuple[Graph, list[Any]]:
     return region([FLOAT, FLOAT], body), [numbers(), numbers() + 1]
 
 
+class Given(Foreign):
+    """A function of Python, by a formula that arrays of NumPy and of JAX know."""
+
+    def __init__(self, formula: Callable[..., Any], operands: int) -> None:
+        super().__init__("cubed", (FLOAT,) * operands, (FLOAT,), Span(Source("cubed", ""), 0, 0))
+        self.formula = formula
+
+    def run(self, *arrays: Any) -> list[Any]:
+        return [np.asarray(self.formula(*arrays))]
+
+    def lower(self, jax: Any, *arrays: Any) -> list[Any]:
+        return [self.formula(*arrays)]
+
+
+def extern_case() -> tuple[Graph, list[Any]]:
+    """A cube that Python gives with its derivative, which is its own transpose."""
+    cubed, slope = Given(lambda x: x * x * x, 1), Given(lambda x, dx: 3.0 * x * x * dx, 2)
+    cubed.pushed = cubed.pulled = slope.turned = slope
+    return region([FLOAT], lambda x: OPS["extern"](x, function=cubed, linear=0)), [numbers()]
+
+
 def derivative_case() -> tuple[Graph, list[Any]]:
     return region([FLOAT, FLOAT], lambda x, y: [x * y]), [numbers(), numbers() + 1]
 
@@ -140,6 +163,7 @@ REGIONS = {
     "ruled": rule_case,
     "invertible": invertible_case,
     "solved": solved_case,
+    "extern": extern_case,
     "jvp": derivative_case,
     "vjp": derivative_case,
 }

@@ -13,6 +13,7 @@ from difflang.base.source import Source
 from difflang.driver import program
 from difflang.lsp import changes, outline, proposals, telling
 from difflang.lsp.analysis import Interrupted
+from difflang.lsp.colours import colours
 from difflang.lsp.parts import cut
 from difflang.lsp.places import UNITS, Places
 from difflang.lsp.targets import found_at, references, target
@@ -254,7 +255,7 @@ def ask_everything(document: Document, places: Places, offset: int) -> None:
     list(telling.hints(document, 0, len(document.text), places))
     outline.symbols(document, places)
     list(outline.folds(document))
-    assert len(outline.colours(document, places)) % 5 == 0
+    assert len(colours(document, places)) % 5 == 0
     changes.laid_out(places.source)
 
 
