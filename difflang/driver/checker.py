@@ -316,7 +316,7 @@ class Checker(Host):
         stmts = decl.body.stmts if isinstance(decl.body, tree.Block) else (decl.body,)
         ended = ended or ends(stmts)
         found = [*frame.returned, *([] if ended else [value])]
-        if any(v is UNKNOWN for v in found):
+        if not found or any(v is UNKNOWN for v in found):  # what is wrong has been said
             return UNKNOWN
         end = last(decl.body).span
         if frame.wanted is not None and not ended:

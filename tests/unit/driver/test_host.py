@@ -227,6 +227,10 @@ def test_recursion_is_as_deep_as_one_likes() -> None:
     assert ran(program)[1] == ["1000"]
 
 
+def test_what_is_returned_is_wrong() -> None:
+    assert codes("host fn f() -> f32 { return nosuch }\nprint(f())\n") == [("DL0201", 1)]
+
+
 def test_a_recursion_without_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("difflang.driver.runner.MOST_CALLS", 300)
     assert codes("host fn f(n: i32) -> i32 = f(n + 1)\nprint(f(0))\n") == [("DL1003", 1)]
