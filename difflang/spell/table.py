@@ -37,6 +37,7 @@ UNSPELLED = {
     "normal": "a random draw of the program is tied to its own key",
     "permutation": "a random draw of the program is tied to its own key",
     "say": "what a function prints is not written into its derivative",
+    "extern": "a function of Python is declared in the program that calls it, and the derivative would be another one",
     "add_history": "a sum of what two loops keep step by step has no spelling",
     "empty_history": "a loop that reads what no loop kept has no spelling",
     **dict.fromkeys(("jvp", "vjp", "jet"), "a derivative within is taken before anything is spelled"),
