@@ -15,7 +15,8 @@ MOST = 2**62
 
 
 def human(bytes: int, *, up: bool = False) -> str:
-    """So many bytes in a fitting unit, three digits long: `1.5 MiB`; `up`, never less than they are.
+    """So many bytes in a fitting unit, three digits long: `1.5 MiB`; `up`, never less than they are, and as programs
+    write it.
 
     >>> human(1536), human(1537, up=True)
     ('1.5 KiB', '1.51 KiB')
@@ -25,7 +26,7 @@ def human(bytes: int, *, up: bool = False) -> str:
     digits = 0 if number >= 100 else 1 if number >= 10 else 2
     if up:
         number = ceil(number * 10**digits) / 10**digits
-    text = f"{number:,.{digits}f}"
+    text = f"{number:.{digits}f}" if up else f"{number:,.{digits}f}"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {BINARY[unit]}"
 
 

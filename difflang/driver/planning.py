@@ -341,10 +341,13 @@ def refusal(graph: Graph, limit: int, account: Account, least: int) -> DifflangE
             here[b.place] = here.get(b.place, 0) + b.bytes
     lines = lines_of(graph)
     most = sorted([(n, place) for place, n in here.items() if place in lines], reverse=True)[:PLACES]
+    has, needs = human(limit), human(least)
+    if has == needs:  # rounded
+        has, needs = f"{limit:,} B", f"{least:,} B"
     return DifflangError(
         Diagnostic(
             "DL1012",
-            f"this derivative does not fit in {human(limit)}: it takes {human(least)} at least",
+            f"this derivative does not fit in {has}: it takes {needs} at least",
             tuple([Label(lines[place], f"{human(n)} for this line, when most is there") for n, place in most]),
             (f"the smallest limit that can be kept is {human(least, up=True)}",),
         )

@@ -147,7 +147,7 @@ def legs(steps: int, slots: int) -> Array | None:
             end = first
             found.append(Leg(top, first, 0, far - 1, far))
         else:
-            skipped = int(first_advance(numpy, far, table[free + 1], table[free]))
+            skipped = int(first_advance(numpy, far, table[free + 1], table[free])) if free else far - 1
             found.append(Leg(top, first, skipped, 0, 0))
             held.append(first + skipped)
     return None if held else numpy.array(found, numpy.int32)

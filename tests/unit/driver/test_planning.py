@@ -13,13 +13,15 @@ from difflang.base.errors import DifflangError
 from difflang.base.source import Source
 from difflang.driver.engine import Engine
 from difflang.driver.knapsack import Table, greedily, solved
-from difflang.driver.planning import Plan, Planner, Planners, fitted, limit_of, planned
+from difflang.driver.planning import Plan, Planner, Planners, fitted, limit_of, planned, refusal
 from difflang.driver.program import access_to, check, run
 from difflang.driver.room import LITTLE
 from difflang.driver.ways import work_again
+from difflang.ir.graph import Graph
 from difflang.ir.json import from_json, to_json
 from difflang.ir.parse import from_text
 from difflang.ir.text import to_text
+from difflang.lower.buffers import Account
 from difflang.ops.schedule import legs, taped_legs
 from difflang.passes.pieces import Piece
 from difflang.runtime.compile import compile
@@ -95,6 +97,15 @@ def test_what_cannot_be_kept_is_refused_with_what_can(whole: tuple[Any, int]) ->
     (way,) = diagnostic.helps
     smallest = way.removeprefix("the smallest limit that can be kept is ")
     assert limited("turned", smallest)(W, V) == whole[0]
+
+
+def test_a_limit_that_is_missed_by_little_is_told_in_bytes() -> None:
+    nothing = Graph((), (), ()), Account((), frozenset(), 0)
+    said = [refusal(nothing[0], limit, nothing[1], 100_000).diagnostics[0] for limit in (90_000, 99_999)]
+    assert [d.message for d in said] == [
+        "this derivative does not fit in 87.9 KiB: it takes 97.7 KiB at least",
+        "this derivative does not fit in 99,999 B: it takes 100,000 B at least",
+    ]
 
 
 def test_a_budget_counts_for_programs_with_derivatives(tmp_path: Path) -> None:

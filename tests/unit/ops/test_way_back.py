@@ -12,7 +12,7 @@ from difflang.driver.loop_ways import first_way, ways_of_loop
 from difflang.driver.planning import Planner
 from difflang.driver.room import LITTLE
 from difflang.driver.ways import Way
-from difflang.ops.schedule import MOST_LEGS, Leg, advances, legs, placed, reaches, taped_legs
+from difflang.ops.schedule import FARTHEST, MOST_LEGS, Leg, advances, legs, placed, reaches, taped_legs
 from difflang.ops.tape import Asked, Size
 from difflang.runtime.compile import compile
 
@@ -61,6 +61,13 @@ def test_so_it_is_where_what_is_read_back_is_kept_of_a_few_steps(steps: int, eac
     assert back == list(reversed(range(steps)))
     if slots * each >= steps - each:  # each unit has its own state
         assert count == steps - each
+
+
+def test_one_slot_is_enough_for_more_steps_than_the_table_reaches() -> None:
+    steps = FARTHEST + 100
+    rows = legs(steps, 1)
+    assert rows is not None
+    assert followed(rows, [0], 1)[0] == list(reversed(range(steps)))
 
 
 def test_a_plan_that_is_too_long_is_none() -> None:
