@@ -212,7 +212,7 @@ def test_a_program_that_fails_while_it_runs(tmp_path: Path) -> None:
 def test_a_fault_of_ours_leaves_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise TypeError("planted")
 
     monkeypatch.setattr("difflang.driver.program.check", broken)
@@ -229,7 +229,7 @@ def test_a_fault_of_ours_leaves_a_report(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("difflang.driver.program.check", interrupted)
