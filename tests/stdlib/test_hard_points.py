@@ -18,6 +18,8 @@ from support.language import ran
 ROOTS = "import roots (bisect, chandrupatla, secant)\n"
 QUAD = "import quad (gauss_kronrod_tail, tanh_sinh)\n"
 LINALG = "import linalg (cg, gmres, p_norm, sqrtm)\nlet A = linear |v: f64[2]| [4.0 * v[0] + v[1], v[0] + 3.0 * v[1]]\n"
+LISTS = "import matrices (polar)\nimport sparse (Csr, csr_times)\nimport signal (median_filter)\n"
+STEPS = "import ode (dopri5)\nimport optim (moments, nadam, polynomial_decay)\n"
 LOSSES = "import losses (cosine_similarity, focal_loss, kl_divergence, log_cosh, soft_cross_entropy)\nimport nn (elu)\n"
 INTERP = "import interp (barycentric, nearest, pchip)\nimport optim (project_simplex)\nimport geometry (rotation, rotation_vector)\n"
 STATS = """import math (betainc, log_beta, log_choose)
@@ -40,6 +42,22 @@ POINTS: dict[str, tuple[str, str, list[Any]]] = {
     "a right side whose square is 0": (LINALG, "1e200 * cg(A, [1e-200, 2e-200], tol = 1e-14)", [1 / 11, 7 / 11]),
     "a square root whose determinant overflows": (LINALG, "f32: trace(sqrtm(100.0 * eye(24)))", [240.0]),
     "a norm of infinity": (LINALG, "p_norm([3.0, inf], 2.0)", [np.inf]),
+    # matrices, signal, optim
+    "the nearest columns to what is nearly singular": (
+        LISTS,
+        "1e-4 * round(1e4 * (|a| { let (u, _) = polar(a)\n  u })([[1.0, 1.0], [1.0, 1.000000001]]))",
+        [1.0, 0.0, 0.0, 1.0],
+    ),
+    "a middle one beside what is no number": (
+        LISTS,
+        "median_filter([1.0, nan, 2.0, 3.0, 4.0], 1)",
+        [np.nan, np.nan, np.nan, 3.0, 4.0],
+    ),
+    "a step of nadam without a gradient": (
+        STEPS,
+        "(|g| { let (p, _) = nadam(1.0, g, moments(1.0), rate = 0.25, eps_root = 1e-16)\n  p })'(0.0)",
+        [-0.25 * (1 + 0.09 / 0.19) / 2e-8],
+    ),
     # losses
     "soft labels of 0": (
         LOSSES,
@@ -165,6 +183,30 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         "f32: chandrupatla(|x| 1e-25 * (x^2 + 1.0), 0.0, 2.0)",
         "values of two signs",
     ),
+    # linalg, matrices, sparse
+    "conjugate gradients to no tolerance": (LINALG, "cg(A, [1.0, 2.0], tol = nan)", "`tol` of `cg`"),
+    "a basis to no tolerance": (LINALG, "gmres(A, [1.0, 2.0], tol = nan)", "`tol` of `gmres`"),
+    "two sequences to no tolerance": (
+        LINALG.replace("cg, gmres", "bicgstab"),
+        "bicgstab(A, [1.0, 2.0], tol = -1.0)",
+        "`tol` of `bicgstab`",
+    ),
+    "columns that depend on each other": (LISTS, "polar([[1.0, 1.0], [1.0, 1.0]])", "depend on each other"),
+    "rows that end before the numbers": (
+        LISTS,
+        "csr_times(Csr(start = [0, 1, 2], column = [1, 0, 1], value = [2.0, 3.0, 4.0]), [1.0, 10.0])",
+        "rises from 0 to 3",
+    ),
+    "rows that end before they begin": (
+        LISTS,
+        "csr_times(Csr(start = [0, 2, 1, 3], column = [1, 0, 1], value = [2.0, 3.0, 4.0]), [1.0, 10.0])",
+        "rises from 0 to 3",
+    ),
+    # ode, optim
+    "a time that is no number": (STEPS, "dopri5(|t, y| -y, 1.0, 0.0, nan)", "`t0` and `t1` are finite"),
+    "a tolerance below 0": (STEPS, "dopri5(|t, y| -y, 1.0, 0.0, 1.0, rtol = -1.0)", "`rtol` and `atol`"),
+    "a power below 0": (STEPS, "polynomial_decay(2, 2, 1.0, 0.0, -1.0)", "`p` of `polynomial_decay`"),
+    # roots
     "one first guess": (ROOTS, "secant(|x| x^2 - 2.0, 1.0, 1.0)", "has no step"),
 }
 

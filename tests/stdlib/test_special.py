@@ -92,6 +92,42 @@ def test_far_out_and_nothing() -> None:
     assert h.shape == (0,) and i[0] == -np.inf and i[1] == 0 and j == 1
 
 
+# What is called on x, where, and what its value and its derivative are: points at which one of them was wrong.
+HARD: dict[str, tuple[str, list[float], list[float], list[float]]] = {
+    "where both are equal": ("log_difference(x, [2.0, -1.0])", [2.0, -1.0], [-np.inf] * 2, [np.inf] * 2),
+    "where erfcx overflows": ("erfcx(x)", [-30.0, -np.inf], [np.inf] * 2, [-np.inf] * 2),
+    "dawson at 0": ("dawson(x)", [0.0, 1e-30, 1e-10, 0.19], [0.0, 1e-30, 1e-10, float(sp.dawsn(0.19))], [1.0, 1.0, 1.0, 1 - 0.38 * float(sp.dawsn(0.19))]),
+    "dawson far out": ("dawson(x)", [100.0, 1000.0, 9999.0], [float(v) for v in sp.dawsn([100.0, 1000.0, 9999.0])], [-5.0007501875656e-05, -5.0000075000187e-07, -5.0010002250500e-09]),
+    "exp_integral below 0": ("exp_integral(x)", [-0.0, -1.0], [np.inf, np.nan], [-np.inf, np.nan]),
+    "lambert_w at -1 / e in f32": ("lambert_w(x)", [-0.3678794503211975], [-1.0], [np.inf]),
+    "lambert_w beside -1 / e": ("lambert_w(x)", [-0.36787939071655273, -0.367], [-0.9994763536729969, -0.9323991847479251], [5188.346872080676, 37.58234607337]),
+    "zeta beyond its domain": ("hurwitz_zeta([2.0, 2.0, 2.0, 0.5], x)", [0.0, -0.5, np.nan, 1.0], [np.nan] * 4, [np.nan] * 4),
+    "polygamma beyond its domain": ("polygamma(2, x)", [0.0, -0.5, np.nan], [np.nan] * 3, [np.nan] * 3),
+    "zeta far out": ("hurwitz_zeta([1.5, 2.0, 2.0], x)", [1e30, 1e18, np.inf], [2e-15, 1e-18, 0.0], [-1e-45, -1e-36, 0.0]),
+    "zeta of a large order": ("hurwitz_zeta(x, [1.0, 2.0])", [np.inf, 1e10], [1.0, 0.0], [0.0, 0.0]),
+    "polygamma far out": ("polygamma(20, x)", [100.0, np.inf], [-1.3423500975739656e-23, 0.0], [2.6977147877389617e-24, 0.0]),
+    "elliptic_e near 1": ("elliptic_e(x)", [0.9990000128746033, 0.9999998807907104, 1.0], [1.0021707660971, 1.0000005279474, 1.0], [-1.9214054912704, -4.1787438274873, -np.inf]),
+    "elliptic integrals far out": ("elliptic_e(x)", [-1e30, -np.inf], [1e15, np.inf], [-5e-16, 0.0]),
+    "bessel_j near 0": ("bessel_j(2, x)", [0.0, 1e-3, 0.5], [0.0, *map(float, sp.jv(2, [1e-3, 0.5]))], [0.0, *map(float, sp.jvp(2, [1e-3, 0.5]))]),
+    "bessel_i_scaled near 0": ("bessel_i_scaled(5, x)", [-0.5, 0.01, 2.0], [float(v) for v in sp.ive(5, [-0.5, 0.01, 2.0])], [float(np.exp(-abs(v)) * (sp.ivp(5, v) - np.sign(v) * sp.iv(5, v))) for v in (-0.5, 0.01, 2.0)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_hard_points(dtype: str) -> None:
+    """Element by element, in the scale of each: also what is much smaller than 1."""
+    source = ["float f64\n" if dtype == "f64" else "", IMPORTS]
+    for i, (call, at, _, _) in enumerate(HARD.values()):
+        source.append(f"let x{i}: {dtype}[{len(at)}] = {literal(at)}\n")
+        source.append(f"let y{i} = ((|x| {call})(x{i}), grad(|x| sum({call}))(x{i}))\n")
+    values, _ = ran("".join(source), Engine("interpret"))
+    for i, (name, (_, _, *wanted)) in enumerate(HARD.items()):
+        if "in f32" in name and dtype == "f64":
+            continue
+        for got, want in zip(values[f"y{i}"].leaves or (), wanted, strict=True):
+            np.testing.assert_allclose(np.asarray(got), want, rtol=100 * RTOL[dtype], atol=1e-44, err_msg=name)
+
+
 @pytest.mark.parametrize(
     "wrong",
     ["polygamma(0, 1.0)", "bessel_j(-1, 1.0)", "bessel_i_scaled(-2, 1.0)", "chebyshev(-1, 1.0)", "legendre(-1, 1.0)", "hermite(-1, 1.0)", "laguerre(-1, 1.0)"],
