@@ -83,13 +83,14 @@ class Host(Foreign):
         self.function = f
 
     def run(self, *arrays: Array) -> list[Array]:
+        """Its results, which it may change afterwards; what it is given it may not, since others read that."""
         try:
-            found = self.function(*arrays)
+            found = self.function(*map(only_read, arrays))
+            return [np.array(x, numpy_dtype(t.dtype)) for x, t in zip(found, self.results, strict=True)]
         except DifflangError:
             raise
         except Exception as error:
             raise failed(self, error) from error
-        return [np.asarray(x, numpy_dtype(t.dtype)) for x, t in zip(found, self.results, strict=True)]
 
     def lower(self, jax: Any, *arrays: Array) -> list[Array]:
         """JAX makes 32 bits of 64 on the way there and back, so these go as words."""
@@ -106,6 +107,13 @@ class Host(Foreign):
         given = [halved(jax, x) for x in arrays]
         back = jax.pure_callback(called, [words_of(t) for t in self.results], *given, vmap_method="sequential")
         return [put_together(jax, x, t) for x, t in zip(back, self.results, strict=True)]
+
+
+def only_read(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same array for who must not write into it."""
+    seen = x.view()
+    seen.flags.writeable = False
+    return seen
 
 
 def wide_by_default() -> bool:

@@ -359,3 +359,25 @@ def test_no_derivative_leaves_a_function_of_others_in_info(tmp_path: Path) -> No
     file.write_text(WAVE + "print(energy([1.0, 2.0]))\n")
     ran = CliRunner().invoke(main, ["run", str(file)])
     assert ran.exit_code == 1 and "DL1231" in ran.output and "difflang.load(" in ran.output
+
+
+def test_a_function_of_the_host_may_use_its_result_again_and_not_change_what_it_is_given() -> None:
+    source = "extern fn f(x: f32[n]) -> f32[n]\nfn g(x: f32[n]) -> (f32[n], f32[n]) = (f(x), f(x + 1.0))"
+    room = np.zeros(3, np.float32)
+
+    def doubled(x: Any) -> Any:
+        room[:] = 2 * x
+        return room
+
+    def changed(x: Any) -> Any:
+        x += 1
+        return x
+
+    x = np.array([1.0, 2.0, 3.0], np.float32)
+    g: Any = difflang.loads(source, externs={"f": difflang.extern(doubled, host=True)}).g
+    for run in (g, g.interpret):
+        assert np.array_equal(run(x), [2 * x, 2 * x + 2])
+    g = difflang.loads(source, externs={"f": difflang.extern(changed, host=True)}).g
+    for run in (g, g.interpret):
+        assert code_of(lambda: run(x)) == "DL1232"
+    assert np.array_equal(x, [1, 2, 3])
