@@ -48,12 +48,18 @@ class Traced(Foreign):
         specs = [jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype)) for t in self.params]
         try:
             with jax.enable_x64(self.wide):
-                effects = self.function.trace(*specs).jaxpr.effects
+                traced = self.function.trace(*specs).jaxpr
         except DifflangError:
             raise
         except Exception as error:
             raise failed(self, error) from error
-        if effects:
+        if len(traced.in_avals) != len(specs):  # JAX makes arguments of the values of another trace
+            message = (
+                f"`{self.name}` has a value in it that is inside a JAX transformation, which would not see it there"
+            )
+            way = "give the function that value as an argument, through the program"
+            raise DifflangError(Diagnostic("DL1232", message, (Label(self.span, "declared here"),), (way,)))
+        if traced.effects:
             message = f"`{self.name}` prints, or calls back to Python: a function of a program is pure"
             way = "print what it gives in the program; a function of NumPy is `difflang.extern(f, host=True)`"
             raise DifflangError(Diagnostic("DL1232", message, (Label(self.span, "declared here"),), (way,)))

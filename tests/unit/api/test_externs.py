@@ -378,6 +378,18 @@ def test_a_function_of_the_host_may_use_its_result_again_and_not_change_what_it_
     for run in (g, g.interpret):
         assert np.array_equal(run(x), [2 * x, 2 * x + 2])
     g = difflang.loads(source, externs={"f": difflang.extern(changed, host=True)}).g
-    for run in (g, g.interpret):
-        assert code_of(lambda: run(x)) == "DL1232"
+    assert code_of(lambda: g(x)) == "DL1232" == code_of(lambda: g.interpret(x))
     assert np.array_equal(x, [1, 2, 3])
+
+
+@pytest.mark.parametrize(("way", "w"), [(jax.jit, 2.0), (jax.grad, 2.0), (jax.vmap, [1.0, 2.0])])
+def test_weights_inside_a_transformation_are_no_part_of_a_function(way: Any, w: Any) -> None:
+    """What depends on them would have no derivative in them."""
+
+    def loss(w: Any) -> Any:
+        m: Any = difflang.loads("extern fn f(x: f32) -> f32", externs={"f": lambda x: w * x})
+        return m.f(3.0)
+
+    with pytest.raises(difflang.ArgumentError, match="inside a JAX transformation") as caught:
+        way(loss)(jnp.float32(w))
+    assert caught.value.diagnostics[0].code == "DL1232"
