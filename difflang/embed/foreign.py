@@ -54,9 +54,7 @@ class Traced(Foreign):
         except Exception as error:
             raise failed(self, error) from error
         if len(traced.in_avals) != len(specs):  # JAX makes arguments of the values of another trace
-            message = (
-                f"`{self.name}` has a value in it that is inside a JAX transformation, which would not see it there"
-            )
+            message = f"`{self.name}` has a value in it that is inside a JAX transformation"
             way = "give the function that value as an argument, through the program"
             raise DifflangError(Diagnostic("DL1232", message, (Label(self.span, "declared here"),), (way,)))
         if traced.effects:
