@@ -309,6 +309,10 @@ def test_when_it_is_bound(declared: str, given: Any, code: str, says: str) -> No
     assert caught.value.diagnostics[0].code == code and says in str(caught.value)
 
 
+def test_what_is_bound_is_told_by_name() -> None:
+    assert code_of(lambda: difflang.loads(WAVE, externs=[jnp.sin])) == "DL1207"  # pyright: ignore[reportArgumentType]
+
+
 def test_what_fails_at_some_sizes_only_is_said_at_those_of_a_call() -> None:
     weights = jnp.ones((784, 10))
     m = difflang.loads("extern fn f(x: f32[n]) -> f32[10]\nfn g(x: f32[n]) -> f32 = sum(f(x))",
