@@ -8,7 +8,7 @@ from difflang.check.annotations import Annotations
 from difflang.check.types import LangType, SumType, VariantType, show_type
 from difflang.check.unify import Unifier
 from difflang.ir.types import I32, Tensor
-from difflang.runtime.records import Choice, Shape, dataclass_of
+from difflang.runtime.records import Choice, Shape, Variant, variant_class
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ class Enums:
         variant = decl.variants[index]
         written = {f.name: f for f in variant.fields}
         shown = f"D_{variant.name}" if tangent else variant.name
-        bases = () if tangent else (self.base(decl),)
         space = {MARK: (decl, index, tangent)}
         static = tuple([n for n in names if is_text(written[n].type)])
-        return dataclass_of(Shape(self.name, shown, names, static), space, bases)
+        shape = Shape(self.name, shown, names, static)
+        return variant_class(Variant(decl.name, index, shape), space, None if tangent else self.base(decl))
 
 
 # ---- Reading

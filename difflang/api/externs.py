@@ -73,6 +73,8 @@ def bind(module: Module, records: Records, externs: Mapping[str, Any]) -> None:
 
     Errors: DL1207 for a name that no `extern fn` has, and for what is no function.
     """
+    if not hasattr(externs, "items"):
+        raise mistake("DL1207", f"`externs` is a dict of functions, not {externs!r:.60}", help='write `{"f": f}`')
     there = dict(declared(module))
     for name, given in externs.items():
         if name not in there:

@@ -72,7 +72,7 @@ class Function(Unchanging):
 
     # ---- calls
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value. Errors: ArgumentError before anything is traced; IndexFailure, AssertionFailure afterwards."""
         if not kwargs and not self.captured:
             try:
@@ -89,7 +89,7 @@ class Function(Unchanging):
                 self._table.learn(found, args)
             return value
 
-    def interpret(self, *args: Any, **kwargs: Any) -> Any:
+    def interpret(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value by the interpreter: NumPy arrays in the same structure."""
         with doorway():
             given, key = self._given(args, kwargs)

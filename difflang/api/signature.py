@@ -9,6 +9,7 @@ from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, MapCode, VmapCode, Wrt
 from difflang.check.modules import Module
 from difflang.check.types import ClosureType
+from difflang.driver.parameters import kind_of, tangent_name
 from difflang.elaborate.signatures import is_dim
 from difflang.syntax import tree
 
@@ -50,7 +51,7 @@ class Signature:
     @property
     def python(self) -> inspect.Signature:
         """For `inspect.signature`; the types as the language writes them."""
-        kind, nothing = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+        kind, nothing = kind_of(self.names), inspect.Parameter.empty
         rest = [all(p.optional for p in self.parameters[i:]) for i in range(len(self.parameters))]
         return inspect.Signature(
             [
@@ -72,8 +73,10 @@ def signature_of(type: ClosureType) -> Signature:
             return Signature(parameters, module)
         case DerivativeCode(operator=operator, wrt=wrt):
             inner = signature_of(function_in(type))
-            tangents = tuple(tangent(inner, w) for w in wrt) if operator in ("jvp", "hvp") else ()
-            return replace(inner, parameters=(*inner.parameters, *tangents), result=None, gaps=False)
+            whole = replace(inner, result=None, gaps=False)
+            for place in wrt if operator in ("jvp", "hvp") else ():
+                whole = replace(whole, parameters=(*whole.parameters, tangent(inner, place, whole.names)))
+            return whole
         case VmapCode():
             inner = signature_of(function_in(type))
             return replace(
@@ -95,13 +98,12 @@ def pattern_name(pattern: tree.Pattern, position: int) -> str:
     return pattern.name if isinstance(pattern, tree.NamePattern) and pattern.name.isidentifier() else f"_{position}"
 
 
-def tangent(inner: Signature, wrt: Wrt) -> Parameter:
+def tangent(inner: Signature, wrt: Wrt, taken: tuple[str, ...]) -> Parameter:
     first, *path = wrt
     position = first if isinstance(first, int) else inner.names.index(first)
     base = inner.parameters[position] if position < len(inner.parameters) else Parameter(f"_{position}")
-    return Parameter(
-        "d_" + "_".join([base.name, *map(str, path)]), None, base.span, tangent_of=(position, tuple(map(str, path)))
-    )
+    fields = tuple(map(str, path))
+    return Parameter(tangent_name(base.name, fields, taken), None, base.span, tangent_of=(position, fields))
 
 
 def innermost(type: ClosureType) -> ClosureType:

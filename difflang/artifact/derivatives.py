@@ -15,6 +15,7 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import NOWHERE
 from difflang.driver.artifact.contents import Param
+from difflang.driver.parameters import tangent_name
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
@@ -174,7 +175,10 @@ def pushed(body: Body, places: Sequence[Place]) -> Body:
 def of_tangents(body: Body, places: Sequence[Place], prefix: str, *, alone: bool) -> Body:
     """The value and its change along tangents that are given after the arguments, or the change `alone`."""
     with_result(body, prefix)
-    more = [Param("d_" + "_".join([p.param.name, *p.path]), "", tangent(p.layout), p.param.span) for p in places]
+    more: list[Param] = []
+    for p in places:
+        name = tangent_name(p.param.name, p.path, [known.name for known in (*body.params, *more)])
+        more.append(Param(name, "", tangent(p.layout), p.param.span))
     new = Wrapped(body, more)
     wrt = mask_of(body, places)
     numbers = [i for place in places for i, _ in place.changes]

@@ -13,7 +13,9 @@ from difflang.artifact.program import Body, Program, Surface
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.errors import doorway
+from difflang.driver.parameters import kind_of
 from difflang.driver.warned import warn
+from difflang.runtime import trees
 from difflang.runtime.layouts import Fields, Fixed
 
 WrtGiven = int | str | Sequence[int | str]
@@ -36,8 +38,8 @@ class Function:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
         body, optional = self._body, True
+        kind, empty = kind_of([p.name for p in body.params]), inspect.Parameter.empty
         params: list[inspect.Parameter] = []
         for p in reversed(body.params):
             optional = optional and isinstance(p.layout, Fixed)
@@ -64,13 +66,13 @@ class Function:
 
     # ---- calls
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value. Errors: ArgumentError before anything runs; IndexFailure, AssertionFailure afterwards."""
         with doorway():
             self._program.keep_up()
             return self._program.called(self._arrays(args, kwargs))
 
-    def interpret(self, *args: Any, **kwargs: Any) -> Any:
+    def interpret(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value by the interpreter: NumPy arrays in the same structure."""
         with doorway():
             return self._program.interpreted(self._arrays(args, kwargs))
@@ -187,3 +189,10 @@ class Function:
                 way = f"it has {', '.join(contents.exported) or 'none'}"
                 raise DifflangError(Diagnostic("DL0601", f"this artifact has no `{platform}`", helps=(way,)))
             return loaded(contents.exported[platform])
+
+
+def taken_apart(f: Function) -> tuple[tuple[Any, ...], Any]:
+    return tuple(f._held), (f._surface, f._body)  # pyright: ignore[reportPrivateUsage]
+
+
+trees.register_node(Function, taken_apart, lambda rest, held: Function(*rest, held))

@@ -16,7 +16,7 @@ from difflang.driver.running import Running, Surroundings, key_words
 from difflang.ir.graph import Graph
 from difflang.runtime import trees
 from difflang.runtime.layouts import Fields, Functions, Layout, count, maker
-from difflang.runtime.records import dataclass_of, known_class
+from difflang.runtime.records import Variant, known_class, known_variant
 
 
 class Surface:
@@ -26,25 +26,13 @@ class Surface:
         self.contents = contents
         self.around = Surroundings(contents, threading.RLock(), {})
         self.constants = tuple(map(trees.on_device, contents.constants))
-        self.enums: dict[str, type] = {}
-        self.variants: dict[Any, type] = {}
 
     def class_of(self, layout: Fields) -> type:
-        """The class of a record: that of the module which it is of, if that is loaded, else one with its fields."""
-        if not layout.enum:
-            return known_class(layout.shape)
-        key = (layout.enum, layout.mark, layout.shape)
+        """The class of a record or a variant: of the module which it is of, if that is loaded, else like it."""
         with self.around.lock:
-            if key not in self.variants:
-                bases = () if layout.shape.name.startswith("D_") else (self.enum(layout),)
-                self.variants[key] = dataclass_of(layout.shape, {}, bases)
-            return self.variants[key]
-
-    def enum(self, layout: Fields) -> type:
-        """The class that the variants of an enum are of."""
-        if layout.enum not in self.enums:
-            self.enums[layout.enum] = type(layout.enum, (), {"__module__": layout.shape.module})
-        return self.enums[layout.enum]
+            if not layout.enum:
+                return known_class(layout.shape)
+            return known_variant(Variant(layout.enum, layout.mark, layout.shape))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -60,12 +61,25 @@ def why_not(error: OSError) -> str:
     return (error.strerror or "it cannot be written").lower()
 
 
+def followed(path: Path) -> Path:
+    """Where a path leads. Errors: OSError for links in a circle, for a folder, and for what is no path."""
+    try:
+        found = path.resolve()
+    except RuntimeError:  # Python before 3.13 says so of links in a circle
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
+    if found.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return found
+
+
 def replace(path: Path, data: bytes) -> None:
     """Write a file as a whole, beside the old one first, then in its place, with its rights; a reader finds either.
 
     Errors: OSError where that is not possible; an old file is then as it was, and there is no new one.
     """
-    path = path.resolve()  # a link goes on leading to its file
+    path = followed(path)  # a link goes on leading to its file
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     HALF_WRITTEN.add(str(beside))
     try:

@@ -34,7 +34,7 @@ def export(
     platforms: tuple[str, ...], stablehlo: str | None, no_source: bool, default_float: str | None,
     folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Write ENTRY to a file that `difflang.runtime.load` reads where the compiler is not installed.
+    """Write ENTRY to a file that `difflang.runtime.load` reads without the program and the checker.
 
     `difflang export model.dfl:loss --arg n=32 -o loss.dflx`
     """

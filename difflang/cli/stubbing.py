@@ -42,7 +42,7 @@ def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -
         if wrong:
             sys.exit(1)
         for place in texts:
-            if place.exists() and not place.read_text(encoding="utf-8", errors="replace").startswith(MARK):
+            if beginning(place, len(MARK)) not in (None, MARK.encode()):
                 raise click.UsageError(f"{place} was not written by `difflang stubs`: move it away first")
         for place, text in texts.items():
             try:
@@ -51,3 +51,14 @@ def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -
             except OSError as error:
                 raise unwritable(str(place), error) from None
             click.echo(f"{place}", err=True)
+
+
+def beginning(place: Path, length: int) -> bytes | None:
+    """The first bytes of what stands there, None where nothing does. Errors: DL0710 for what is no file."""
+    try:
+        with place.open("rb") as file:
+            return file.read(length)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unwritable(str(place), error) from None

@@ -125,7 +125,8 @@ class Stub:
         there = [f for f in fields if usable(f.name)]
         attributes = [f"{f.name}: {self.given(f.type, generics)}" for f in there]
         taken = "".join(f", {f.name}: {self.taken(f.type, generics)}" for f in there)
-        init = f"def __init__(self{taken}) -> None: ..."
+        me = "self" if all(f.name != "self" for f in there) else "_self"
+        init = f"def __init__({me}{taken}) -> None: ..."
         return ["@_dataclass(frozen=True, init=False, eq=False)", head, *docstring(shown, doc),
                 *[f"{INDENT}{line}" for line in (*attributes, init)]]  # fmt: skip
 
@@ -144,9 +145,9 @@ class Stub:
         ]  # fmt: skip
 
     def parameters(self, decl: tree.Fn, generics: Bounds) -> str:
-        """The parameters as `def` has them. By position only, where Python has no such names."""
+        """The parameters as `def` has them. By position only, where Python has no such names, or its own for one."""
         shown = [(p.name, self.taken(p.type, generics), p.default is not None) for p in decl.params]
-        named = all(usable(name) for name, _, _ in shown)
+        named = all(usable(name) and name != "self" for name, _, _ in shown)
         seen, parts = False, list[str]()
         for i, (name, type, optional) in enumerate(shown):
             seen = seen or all(o for _, _, o in shown[i:])

@@ -48,12 +48,16 @@ class Traced(Foreign):
         specs = [jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype)) for t in self.params]
         try:
             with jax.enable_x64(self.wide):
-                effects = self.function.trace(*specs).jaxpr.effects
+                traced = self.function.trace(*specs).jaxpr
         except DifflangError:
             raise
         except Exception as error:
             raise failed(self, error) from error
-        if effects:
+        if len(traced.in_avals) != len(specs):  # JAX makes arguments of the values of another trace
+            message = f"`{self.name}` has a value in it that is inside a JAX transformation"
+            way = "give the function that value as an argument, through the program"
+            raise DifflangError(Diagnostic("DL1232", message, (Label(self.span, "declared here"),), (way,)))
+        if traced.effects:
             message = f"`{self.name}` prints, or calls back to Python: a function of a program is pure"
             way = "print what it gives in the program; a function of NumPy is `difflang.extern(f, host=True)`"
             raise DifflangError(Diagnostic("DL1232", message, (Label(self.span, "declared here"),), (way,)))
@@ -83,13 +87,14 @@ class Host(Foreign):
         self.function = f
 
     def run(self, *arrays: Array) -> list[Array]:
+        """Its results, which it may change afterwards; what it is given it may not, since others read that."""
         try:
-            found = self.function(*arrays)
+            found = self.function(*map(only_read, arrays))
+            return [np.array(x, numpy_dtype(t.dtype)) for x, t in zip(found, self.results, strict=True)]
         except DifflangError:
             raise
         except Exception as error:
             raise failed(self, error) from error
-        return [np.asarray(x, numpy_dtype(t.dtype)) for x, t in zip(found, self.results, strict=True)]
 
     def lower(self, jax: Any, *arrays: Array) -> list[Array]:
         """JAX makes 32 bits of 64 on the way there and back, so these go as words."""
@@ -106,6 +111,13 @@ class Host(Foreign):
         given = [halved(jax, x) for x in arrays]
         back = jax.pure_callback(called, [words_of(t) for t in self.results], *given, vmap_method="sequential")
         return [put_together(jax, x, t) for x, t in zip(back, self.results, strict=True)]
+
+
+def only_read(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same array for who must not write into it."""
+    seen = x.view()
+    seen.flags.writeable = False
+    return seen
 
 
 def wide_by_default() -> bool:

@@ -22,8 +22,16 @@ class Shape(NamedTuple):
     static: tuple[str, ...]
 
 
-CLASSES: WeakValueDictionary[Shape, type] = WeakValueDictionary()
-"""The latest class of each shape."""
+class Variant(NamedTuple):
+    """A variant of an enum: the enum's name, the variant's number in it, and its own name and fields."""
+
+    enum: str
+    mark: int
+    shape: Shape
+
+
+CLASSES: WeakValueDictionary[Shape | Variant, type] = WeakValueDictionary()
+"""The latest class of each shape, and of each variant."""
 
 
 def record_class(shape: Shape, space: dict[str, Any]) -> type:
@@ -39,6 +47,13 @@ def record_class(shape: Shape, space: dict[str, Any]) -> type:
     }
     cls = dataclass_of(shape, {**space, **ways})
     CLASSES[shape] = cls
+    return cls
+
+
+def variant_class(variant: Variant, space: dict[str, Any], base: type | None) -> type:
+    """The same for a variant, under the class of its enum; that of its tangents stands alone."""
+    cls = dataclass_of(variant.shape, space, () if base is None else (base,))
+    CLASSES[variant] = cls
     return cls
 
 
@@ -68,8 +83,20 @@ def known_class(shape: Shape) -> type:
     return CLASSES.get(shape) or UNLOADED.setdefault(shape, record_class(shape, {}))
 
 
-UNLOADED: dict[Shape, type] = {}
-"""Classes of records whose modules are not loaded."""
+def known_variant(variant: Variant) -> type:
+    """The same for a variant: without its module it is under an enum that only has its name."""
+    known = CLASSES.get(variant) or UNLOADED.get(variant)
+    if known is not None:
+        return known
+    shape, space = variant.shape, {"__module__": variant.shape.module}
+    base = ENUMS.setdefault((shape.module, variant.enum), type(variant.enum, (), space))
+    return UNLOADED.setdefault(variant, variant_class(variant, {}, None if shape.name.startswith("D_") else base))
+
+
+UNLOADED: dict[Shape | Variant, type] = {}
+"""Classes of records and variants whose modules are not loaded."""
+ENUMS: dict[tuple[str, str], type] = {}
+"""Classes of the enums of these, by module and name."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ So any tool opens it, and a byte that was changed anywhere is seen: who reads pa
 from __future__ import annotations
 
 import io
+import stat
 import struct
 import zipfile
 import zlib
@@ -70,15 +71,7 @@ def unpacked(data: bytes) -> dict[str, bytes]:
                 if member.filename in found:
                     damaged("two members have one name")
                 found[member.filename] = archive.read(member)
-    except (
-        zipfile.BadZipFile,
-        OSError,
-        EOFError,
-        ValueError,
-        RuntimeError,
-        NotImplementedError,
-        struct.error,
-    ) as error:
+    except UNREADABLE as error:
         damaged(str(error).splitlines()[0] if str(error) else "it is no ZIP archive")
     return found
 
@@ -90,12 +83,17 @@ def refuse_changed(data: bytes, members: Mapping[str, bytes]) -> None:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file. Errors: DL0701 where it cannot be read, DL1241 for one that is too large."""
+    """The bytes of a file. Errors: DL0701 where it cannot be read, DL1241 for one that is too large or has no end."""
     try:
         if path.is_dir():
             raise unreadable(str(path), "this is a directory", "name a file in it")
-        if path.stat().st_size > MOST_BYTES:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            damaged("it is no regular file")
+        if about.st_size > MOST_BYTES:
             damaged(f"it takes more than {human(MOST_BYTES)}")
         return path.read_bytes()
     except OSError as error:
         raise unreadable(str(path), (error.strerror or "it cannot be read").lower()) from None
+    except ValueError as error:  # a name with a zero in it
+        raise unreadable(repr(str(path)), str(error)) from None

@@ -54,6 +54,7 @@ def contents_of(made: Made) -> Contents:
     """What is written of a function. Errors: DL1240 for what cannot be."""
     entry = made.entry
     refuse_printing(made.name, entry.graph)
+    refuse_two_keys(made)
     params = tuple([param(made, argument) for argument in made.arguments])
     result = described(entry.type, made.module)
     refuse_functions(made.name, [*[p.layout for p in params], result])
@@ -87,6 +88,13 @@ def refuse_printing(name: str, graph: Graph) -> None:
     if said:
         message = f"`{name}` prints, and what it prints goes to the process that compiled it: it cannot be exported"
         raise refused(message, "leave out what it prints, or give it back as a result", Label(said[0].span, "here"))
+
+
+def refuse_two_keys(made: Made) -> None:
+    """A function out of a file is given what it draws with as `key=`."""
+    if made.entry.random and any(argument.name == "key" for argument in made.arguments):
+        message = f"`{made.name}` draws random numbers and has a parameter `key`, which would be its key's name too"
+        raise refused(message, "call the parameter something else, or draw from it: `with_key(key) { … }`")
 
 
 def refuse_functions(name: str, layouts: Sequence[Layout]) -> None:

@@ -71,7 +71,8 @@ def read_record(about: Json, inside: tuple[Layout, ...]) -> Fields:
     words = (about["module"], about["name"], about.get("enum", ""), *names)
     if any(not isinstance(w, str) for w in words) or not {*static} <= {*names} or len(names) != len({*names}):
         damaged("a record has other fields")
-    if not all(is_name(n) for n in (about["name"], *names)) or len(names) != len(inside):
+    called = (about["name"], *names, *[n for n in words[2:3] if n])  # the enum's name too
+    if not all(is_name(n) for n in called) or len(names) != len(inside):
         damaged("a record has other fields")
     return Fields(Shape(words[0], words[1], names, static), inside, words[2], whole(about.get("mark", 0)))
 

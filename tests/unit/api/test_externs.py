@@ -309,6 +309,10 @@ def test_when_it_is_bound(declared: str, given: Any, code: str, says: str) -> No
     assert caught.value.diagnostics[0].code == code and says in str(caught.value)
 
 
+def test_what_is_bound_is_told_by_name() -> None:
+    assert code_of(lambda: difflang.loads(WAVE, externs=[jnp.sin])) == "DL1207"  # pyright: ignore[reportArgumentType]
+
+
 def test_what_fails_at_some_sizes_only_is_said_at_those_of_a_call() -> None:
     weights = jnp.ones((784, 10))
     m = difflang.loads("extern fn f(x: f32[n]) -> f32[10]\nfn g(x: f32[n]) -> f32 = sum(f(x))",
@@ -359,3 +363,37 @@ def test_no_derivative_leaves_a_function_of_others_in_info(tmp_path: Path) -> No
     file.write_text(WAVE + "print(energy([1.0, 2.0]))\n")
     ran = CliRunner().invoke(main, ["run", str(file)])
     assert ran.exit_code == 1 and "DL1231" in ran.output and "difflang.load(" in ran.output
+
+
+def test_a_function_of_the_host_may_use_its_result_again_and_not_change_what_it_is_given() -> None:
+    source = "extern fn f(x: f32[n]) -> f32[n]\nfn g(x: f32[n]) -> (f32[n], f32[n]) = (f(x), f(x + 1.0))"
+    room = np.zeros(3, np.float32)
+
+    def doubled(x: Any) -> Any:
+        room[:] = 2 * x
+        return room
+
+    def changed(x: Any) -> Any:
+        x += 1
+        return x
+
+    x = np.array([1.0, 2.0, 3.0], np.float32)
+    g: Any = difflang.loads(source, externs={"f": difflang.extern(doubled, host=True)}).g
+    for run in (g, g.interpret):
+        assert np.array_equal(run(x), [2 * x, 2 * x + 2])
+    g = difflang.loads(source, externs={"f": difflang.extern(changed, host=True)}).g
+    assert code_of(lambda: g(x)) == "DL1232" == code_of(lambda: g.interpret(x))
+    assert np.array_equal(x, [1, 2, 3])
+
+
+@pytest.mark.parametrize(("way", "w"), [(jax.jit, 2.0), (jax.grad, 2.0), (jax.vmap, [1.0, 2.0])])
+def test_weights_inside_a_transformation_are_no_part_of_a_function(way: Any, w: Any) -> None:
+    """What depends on them would have no derivative in them."""
+
+    def loss(w: Any) -> Any:
+        m: Any = difflang.loads("extern fn f(x: f32) -> f32", externs={"f": lambda x: w * x})
+        return m.f(3.0)
+
+    with pytest.raises(difflang.ArgumentError, match="inside a JAX transformation") as caught:
+        way(loss)(jnp.float32(w))
+    assert caught.value.diagnostics[0].code == "DL1232"

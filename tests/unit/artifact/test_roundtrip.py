@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -365,3 +366,66 @@ def test_nothing_of_the_machine_is_in_the_file(tmp_path: Path) -> None:
     data = (tmp_path / "f.dflx").read_bytes()
     assert b"artifacts" in data
     assert not any(str(path).encode() in data for path in (Path.cwd(), Path(__file__).parent, tmp_path))
+
+
+@pytest.mark.parametrize("loaded", [True, False], ids=["artifact", "module"])
+def test_a_tangent_has_a_name_that_no_parameter_has(loaded: bool, tmp_path: Path) -> None:
+    """`d_x` was two parameters with one name: a function out of an artifact took the tangent for both."""
+    f: Any = difflang.loads("fn f(x: f64, d_x: f64) -> f64 = x * x * d_x").f
+    f = artifact(tmp_path, f, "f64", "f64") if loaded else f
+    assert list(inspect.signature(f.jvp("x")).parameters) == ["x", "d_x", "d_x_2"]
+    assert f.jvp("x")(2.0, 3.0, 5.0) == (12.0, 60.0) == f.jvp("x")(2.0, d_x=3.0, d_x_2=5.0)
+    (value, once), (also, twice) = f.jvp("x").jvp("x")(2.0, 3.0, 5.0, 7.0)
+    assert (value, once, also, twice) == (12.0, 60.0, 84.0, 210.0)
+    assert f.hvp("x")(2.0, 3.0, 5.0) == 30.0
+
+
+@pytest.mark.parametrize("loaded", [True, False], ids=["artifact", "module"])
+def test_a_parameter_that_is_a_word_of_python_is_given_by_position(loaded: bool, tmp_path: Path) -> None:
+    f: Any = difflang.loads("fn f(lambda: f64, self: f64) -> f64 = lambda * self").f
+    f = artifact(tmp_path, f, "f64", "f64") if loaded else f
+    assert "lambda: 'f64', self: 'f64', /" in repr(f) and f(2.0, 3.0) == 6.0 == f(2.0, self=3.0)
+    with pytest.raises(difflang.ArgumentError, match="needs `self` too"):
+        f(2.0)
+
+
+def test_a_loaded_variant_is_of_the_class_of_its_module(tmp_path: Path) -> None:
+    rolled = artifact(tmp_path, M.rolled, M.Circle(1.0), "f32")
+    box = rolled(M.Circle(1.0), 4.0)
+    assert type(box) is M.Box is rolled.classes["Box"] and M.area(box) == 16.0
+    area = artifact(tmp_path, M.area, box)
+    moved = jax.tree.map(lambda p, g: float(p + g), box, area.grad()(box))
+    assert type(moved) is M.Box and (moved.w, moved.h) == (8.0, 8.0)
+
+
+def test_a_key_that_is_a_parameter_is_none_to_draw_with(tmp_path: Path) -> None:
+    f: Any = difflang.loads("fn f(key: f32) -> f32 = key * normal()").f
+    with pytest.raises(difflang.ArtifactError, match="DL1240"):
+        f.export(tmp_path / "f.dflx", "f32")
+
+
+def test_places_where_no_file_can_be(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.dflx"
+    loop.symlink_to(loop)
+    for place in (loop, "/", tmp_path, "a\0b", "nowhere/f.dflx"):
+        with pytest.raises(difflang.DataError, match="DL0710"):
+            M.heron.export(place, "f64", platforms=())
+        with pytest.raises(difflang.DataError, match="DL0701"):
+            difflang.runtime.load(place)
+    with pytest.raises(difflang.ArtifactError, match="no regular file"):
+        difflang.runtime.load("/dev/zero")
+    (tmp_path / "link.dflx").symlink_to("f.dflx")
+    M.heron.export(tmp_path / "link.dflx", "f64", platforms=())
+    assert (tmp_path / "f.dflx").is_file() and {p.name for p in tmp_path.iterdir()} == {
+        "f.dflx",
+        "link.dflx",
+        "loop.dflx",
+    }
+
+
+def test_a_pullback_leaves_a_program_of_jax(loss: Any) -> None:
+    """As that of the original does: what it holds are arrays."""
+    value, pull = jax.jit(loss.vjp("x"))(LAYER, X, Y)
+    again, same = loss.vjp("x")(LAYER, X, Y)
+    np.testing.assert_allclose(value, again, rtol=1e-6)
+    np.testing.assert_allclose(pull(np.float32(2)), same(np.float32(2)), rtol=1e-6)

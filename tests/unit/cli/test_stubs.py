@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import runpy
@@ -175,3 +176,17 @@ def test_they_are_written_without_jax(tmp_path: Path) -> None:
 
 def test_the_package_says_that_it_is_typed() -> None:
     assert (ROOT / "difflang" / "py.typed").is_file()
+
+
+def test_parameters_and_fields_that_are_called_self_and_places_that_are_no_file(tmp_path: Path) -> None:
+    (tmp_path / "f.dfl").write_text("record R { self: f32 }\nfn f(self: f32, x: f32) -> f32 = self * x\n")
+    place = tmp_path / "f.pyi"
+    assert CliRunner().invoke(main, ["stubs", str(tmp_path / "f.dfl")]).exit_code == 0
+    text = place.read_text()
+    ast.parse(text)
+    assert "def __init__(_self, self: _ArrayLike)" in text
+    assert "def __call__(self, _0: _ArrayLike, _1: _ArrayLike, /) -> _R" in text
+    place.unlink()
+    place.mkdir()
+    failed = CliRunner().invoke(main, ["stubs", str(tmp_path / "f.dfl")])
+    assert failed.exit_code == 1 and "DL0710" in failed.output
