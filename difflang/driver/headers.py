@@ -105,11 +105,8 @@ def safetensors_headers(path: Path) -> dict[str, Any]:
 def tensor(name: str, entry: Any, room: int, is_complex: bool) -> Any:
     """One array of a safetensors file."""
     try:
-        dtype, shape, (start, end) = (
-            str(entry["dtype"]),
-            [*map(index, entry["shape"])],
-            map(index, entry["data_offsets"]),
-        )
+        dtype, shape = str(entry["dtype"]), [*map(index, entry["shape"])]
+        start, end = map(index, entry["data_offsets"])
     except (TypeError, KeyError, ValueError):
         raise ValueError(f"`{name}` is not described as safetensors describes an array") from None
     if dtype not in DTYPES:
