@@ -133,9 +133,9 @@ def test_text_of_the_user_is_text(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["svg", "html"])
 def test_control_characters_are_shown_as_such(form: str, tmp_path: Path) -> None:
     path = tmp_path / "odd.dfl"
-    path.write_text("fn f(x: f32) -> f32 = x * 2.0 # \x1b[31m \u202e\n")
+    path.write_text("fn f(x: f32) -> f32 = x * 2.0 # a\x0cb\n")
     shown = viz(path, "--format", form).stdout
-    assert "\x1b" not in shown and "\u202e" not in shown and "\ufffd[31m \ufffd" in shown
+    assert "\x0c" not in shown and "# a\ufffdb" in shown
     if form == "svg":
         ElementTree.fromstring(shown)
 
