@@ -76,7 +76,7 @@ def format_of(out: Path | None) -> str:
     """What the name of a file says of its format; svg without one."""
     if out is None:
         return "svg"
-    suffix = {"mmd": "mermaid", "gv": "dot", "htm": "html"}.get(out.suffix[1:], out.suffix[1:])
+    suffix = {"mmd": "mermaid", "gv": "dot", "htm": "html"}.get(out.suffix[1:].lower(), out.suffix[1:].lower())
     if suffix not in FORMATS:
         raise click.BadParameter(
             f"`{out.suffix}` says no format: write --format {'|'.join(FORMATS)}", param_hint="--out"
