@@ -177,7 +177,13 @@ def test_lines_of_a_page_are_those_of_reports(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_file_says_the_format(file: Path, tmp_path: Path) -> None:
-    for name, start in {"a.svg": "<svg", "b.SVG": "<svg", "a.html": "<!doctype", "a.mmd": "flowchart", "a.dot": "digraph"}.items():
+    for name, start in {
+        "a.svg": "<svg",
+        "b.SVG": "<svg",
+        "a.html": "<!doctype",
+        "a.mmd": "flowchart",
+        "a.dot": "digraph",
+    }.items():
         assert viz(f"{file}:loss", "--out", tmp_path / name).exit_code == 0
         assert (tmp_path / name).read_text().startswith(start)
     assert viz(f"{file}:loss", "--out", tmp_path / "a.xyz").exit_code == 2
