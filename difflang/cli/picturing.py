@@ -76,7 +76,7 @@ def format_of(out: Path | None) -> str:
     """What the name of a file says of its format; svg without one."""
     if out is None:
         return "svg"
-    suffix = {"mmd": "mermaid", "gv": "dot", "htm": "html"}.get(out.suffix[1:], out.suffix[1:])
+    suffix = {"mmd": "mermaid", "gv": "dot", "htm": "html"}.get(out.suffix[1:].lower(), out.suffix[1:].lower())
     if suffix not in FORMATS:
         raise click.BadParameter(
             f"`{out.suffix}` says no format: write --format {'|'.join(FORMATS)}", param_hint="--out"
@@ -118,12 +118,10 @@ pre i { opacity: .45; font-style: normal; user-select: none; } pre span:target {
 
 def page(found: Drawn) -> str:
     """The program beside its picture. A box leads to its line; there is no script, and nothing is loaded."""
-    from html import escape
-
-    from difflang.driver.svg import svg
+    from difflang.driver.svg import escape, svg
 
     source = found.decl.span.source
-    lines = source.text.splitlines()
+    lines = [source.line(n) for n in range(1, source.position(len(source.text.rstrip()))[0] + 1)]
     width = len(str(len(lines)))
     listing = "".join(f'<span id="L{n}"><i>{n:>{width}}</i>  {escape(line)}</span>' for n, line in enumerate(lines, 1))
     title = escape(f"{source.name}:{found.decl.name}")

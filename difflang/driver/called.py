@@ -74,7 +74,10 @@ class Call:
                 values.append(f"{param.name} = {value(param.name, text)}")
         body = "\n".join([*lines, f"{decl.name}({', '.join(values)})"])
         start = 'test "the call" {\n'
-        (item,) = parse(Source("<command line>", f"{start}{body}\n}}\n")).module.items
+        parsed = parse(Source("<command line>", f"{start}{body}\n}}\n"))
+        if parsed.diagnostics:
+            raise DifflangError(*parsed.diagnostics)
+        (item,) = parsed.module.items
         assert isinstance(item, tree.Test)
         return item.body
 
@@ -116,7 +119,7 @@ def value(name: str, text: str) -> str:
     if parsed.diagnostics or len(items) != 1 or not isinstance(items[0], tree.Let):
         message = f"`{text}` is no value for `{name}`"
         raise mistake("DL1210", message, help='write `0.1`, `[1.0, 2.0]` or `"text"`, or `@FILE` for a file')
-    return text.strip()
+    return items[0].value.span.text  # without a comment behind it, which would go on to the end of the call
 
 
 # ---- Files
@@ -188,7 +191,7 @@ def as_it_is(module: Module, param: tree.Param, suffix: str, holds: Stored, memb
 
 def quoted(text: str) -> str:
     """A string of the language that means this text."""
-    return '"' + "".join(ESCAPES.get(c, c) for c in text) + '"'
+    return '"' + "".join(ESCAPES.get(c, c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text) + '"'
 
 
 # ---- Running

@@ -96,7 +96,10 @@ def safetensors_read(path: Path, span: Span) -> Stored:
         if view["dtype"] not in DTYPES:
             raise ValueError(f"`{name}` is {view['dtype']}, which the language does not have")
         array = np.frombuffer(view["data"], np.dtype(DTYPES[view["dtype"]])).reshape(view["shape"])
-        stored[name] = array.view(np.complex128)[..., 0] if COMPLEX + name in notes else array
+        is_complex = COMPLEX + name in notes
+        if is_complex and (view["dtype"] != "F64" or array.shape[-1:] != (2,)):
+            raise ValueError(f"`{name}` is told to be c128, and is not pairs of f64")
+        stored[name] = array.view(np.complex128)[..., 0] if is_complex else array
     return stored
 
 

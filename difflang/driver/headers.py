@@ -10,6 +10,7 @@ import struct
 import zipfile
 from collections.abc import Mapping, Sequence
 from math import prod
+from operator import index
 from pathlib import Path
 from typing import IO, Any
 
@@ -92,7 +93,9 @@ def safetensors_headers(path: Path) -> dict[str, Any]:
         told = json.loads(file.read(length))
     if not isinstance(told, dict):
         raise ValueError("it is not a safetensors file: its header is no table")
-    notes: Mapping[str, str] = told.pop("__metadata__", None) or {}
+    notes = told.pop("__metadata__", None) or {}
+    if not isinstance(notes, dict) or not all(isinstance(text, str) for text in notes.values()):
+        raise ValueError("it is not a safetensors file: its notes are no table of texts")
     found: dict[str, Any] = {n.removeprefix(TEXT): text for n, text in notes.items() if n.startswith(TEXT)}
     for name, entry in told.items():
         found[name] = tensor(name, entry, size - 8 - length, f"{COMPLEX}{name}" in notes)
@@ -102,7 +105,8 @@ def safetensors_headers(path: Path) -> dict[str, Any]:
 def tensor(name: str, entry: Any, room: int, is_complex: bool) -> Any:
     """One array of a safetensors file."""
     try:
-        dtype, shape, (start, end) = entry["dtype"], [int(n) for n in entry["shape"]], entry["data_offsets"]
+        dtype, shape = str(entry["dtype"]), [*map(index, entry["shape"])]
+        start, end = map(index, entry["data_offsets"])
     except (TypeError, KeyError, ValueError):
         raise ValueError(f"`{name}` is not described as safetensors describes an array") from None
     if dtype not in DTYPES:
@@ -111,4 +115,6 @@ def tensor(name: str, entry: Any, room: int, is_complex: bool) -> Any:
     if min(shape, default=0) < 0 or end - start != kind.itemsize * prod(shape) or start < 0:
         raise ValueError(f"`{name}` has another number of bytes than its shape")
     complete(f"`{name}`", end, room)
+    if is_complex and (dtype != "F64" or shape[-1:] != [2]):
+        raise ValueError(f"`{name}` is told to be c128, and is not pairs of f64")
     return like(np.complex128, shape[:-1]) if is_complex else like(kind, shape)

@@ -164,8 +164,8 @@ def uncross(rows: list[list[Item]]) -> None:
     best, order = None, [list(row) for row in rows]
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
-        for row in rows[1:] if down else rows[-2::-1]:
-            places = {item: i for other in rows for i, item in enumerate(other)}
+        for beside, row in pairwise(rows if down else rows[::-1]):
+            places = {item: i for other in (beside, row) for i, item in enumerate(other)}
             row.sort(key=lambda item: middle(item, places, down))
         crossed = sum(crossings(upper, lower) for upper, lower in pairwise(rows))
         if best is None or crossed < best:

@@ -196,7 +196,7 @@ class Profile:
         table: list[tuple[str, ...]] = [("time", "share", *KINDS, "line", "")]
         for row in [r for r in rows if r.total >= whole / 10_000][:ROWS]:
             parts = [span_of(row.seconds[k]) if row.seconds.get(k, 0.0) >= 1e-6 else "" for k in KINDS]
-            where = f"{row.line[0]}:{row.line[1]}" if row.line != START else "(no line)"
+            where = f"{printable(row.line[0])}:{row.line[1]}" if row.line != START else "(no line)"
             table.append((span_of(row.total), f"{row.total / whole:.1%}", *parts, where, row.text[:60]))
         rest = sum(r.total for r in rows[len(table) - 1 :])
         widths = [max(len(row[i]) for row in table) for i in range(6)]

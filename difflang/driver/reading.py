@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from difflang.driver.bindings import Bindings
     from difflang.driver.runner import Runner
 
-BROKEN = (  # what NumPy and its helpers say of damaged bytes
-    OSError, ValueError, TypeError, LookupError, ArithmeticError, EOFError, MemoryError, NotImplementedError,
+BROKEN = (  # what NumPy and its helpers say of damaged bytes; RuntimeError of what is encrypted, or nested too deep
+    OSError, ValueError, TypeError, LookupError, ArithmeticError, EOFError, MemoryError, RuntimeError,
     SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
 

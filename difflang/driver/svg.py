@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
-from html import escape
 
+from difflang.base.diagnostics import printable
 from difflang.base.source import Source
 from difflang.driver.layers import CHAR, HEAD, LINE, MARGIN, SMALL, Item, Path, Placed, letters, placed
 from difflang.driver.picture import Box, Picture
@@ -58,6 +59,11 @@ def svg(pictures: Sequence[Picture], links: Source | None = None) -> str:
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{title}">\n<style>{STYLE}</style>\n'
         f'<rect class="inside" style="fill-opacity:1" width="100%" height="100%"/>\n{body}\n</svg>\n'
     )
+
+
+def escape(text: str) -> str:
+    """A text as XML has it, which cannot hold control characters at all."""
+    return html.escape(printable(text))
 
 
 def legend_of(legend: dict[str, str], x: float, y: float) -> str:

@@ -194,12 +194,30 @@ def test_hostile_and_damaged_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "long.safetensors").write_bytes(struct.pack("<Q", 2**60) + b"{}")
     header = json.dumps({"x": {"dtype": "F32", "shape": [9], "data_offsets": [0, 36]}}).encode()
     (tmp_path / "cut.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(12))
+    tensor = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+    for name, told in {
+        "notes": {"__metadata__": ["a"], "x": tensor},
+        "type": {"x": tensor | {"dtype": ["F32"]}},
+        "offsets": {"x": tensor | {"data_offsets": ["0", "4"]}},
+        "complex": {"__metadata__": {"complex:x": ""}, "x": tensor},
+    }.items():
+        header = json.dumps(told).encode()
+        (tmp_path / f"{name}.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    (tmp_path / "deep.safetensors").write_bytes(struct.pack("<Q", 100_000) + b"[" * 100_000)
+    np.savez(tmp_path / "locked.npz", x=np.zeros(3, F32))
+    locked = bytearray((tmp_path / "locked.npz").read_bytes())
+    locked[6] |= 1  # the bit of encryption, at the member and in the list at the end
+    locked[locked.index(b"PK\1\2") + 8] |= 1
+    (tmp_path / "locked.npz").write_bytes(locked)
     (tmp_path / "t.csv").write_text("1,2\n")
     start = time.monotonic()
     for name, said in [
         ("objects.npy", "Python objects"), ("objects.npz", "Python objects"), ("cut.npy", "cut off"), ("huge.npy", ""),
         ("words.npz", "zip"), ("none.npy", "not an array"), ("long.safetensors", "longer than it"),
         ("cut.safetensors", "cut off"), ("t.csv", ".npy"), ("missing.npz", "no such file"),
+        ("notes.safetensors", "no table of texts"), ("type.safetensors", "the language does not have"),
+        ("offsets.safetensors", "not described"), ("complex.safetensors", "not pairs of f64"),
+        ("deep.safetensors", "recursion"), ("locked.npz", "encrypted"),
     ]:  # fmt: skip
         result = check(f"{program}:f", "--data", tmp_path / name)
         assert result.exit_code == 1 and "error[DL0701]" in result.stderr and said in result.stderr, (

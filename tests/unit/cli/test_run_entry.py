@@ -109,6 +109,18 @@ def test_what_does_not_fit(file: Path, data: Path) -> None:
         assert result.stdout == ""
 
 
+def test_any_name_of_a_file_is_a_text(file: Path, data: Path) -> None:
+    odd = data / 'a "{b}"\\\x1b\n.npy'
+    odd.write_bytes((data / "v.npy").read_bytes())
+    result = run(f"{file}:norm", "--arg", f"v=@{odd}")
+    assert result.exit_code == 0 and float(result.stdout.split()[-1]) > 0, result.output
+
+
+def test_a_comment_behind_a_value_takes_no_other_argument_away(file: Path) -> None:
+    result = run(f"{file}:greet", "--set", 'name="you" # who', "--set", 'load="much"')
+    assert result.exit_code == 1 and "load" in result.stderr, result.output
+
+
 def test_wrong_use(file: Path, data: Path) -> None:
     for args, said in [
         ((file, "--arg", f"v=@{data / 'v.npy'}"), "name it"),

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from difflang.cli import main, picturing
 from difflang.driver.counterparts import shared
-from difflang.driver.layers import Item, Placed, crossings, placed
+from difflang.driver.layers import Item, Placed, crossings, join, placed, uncross
 from difflang.driver.picture import FEW, Box, Picture, Wire, picture
 from difflang.ir.graph import inner_first
 from difflang.ir.parse import from_text
@@ -130,6 +130,16 @@ def test_text_of_the_user_is_text(form: str, tmp_path: Path) -> None:
         ElementTree.fromstring(result.stdout)
 
 
+@pytest.mark.parametrize("form", ["svg", "html"])
+def test_control_characters_are_shown_as_such(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.dfl"
+    path.write_text("fn f(x: f32) -> f32 = x * 2.0 # a\x0cb\n")
+    shown = viz(path, "--format", form).stdout
+    assert "\x0c" not in shown and "# a\ufffdb" in shown
+    if form == "svg":
+        ElementTree.fromstring(shown)
+
+
 def test_text_of_the_user_is_text_in_dot_and_mermaid(tmp_path: Path) -> None:
     from difflang.driver.dot import plain, quoted
 
@@ -159,8 +169,21 @@ def test_a_page_leads_to_the_lines(file: Path) -> None:
     assert set(re.findall(r'href="#(L\d+)"', page)) <= set(re.findall(r'id="(L\d+)"', page))
 
 
+def test_lines_of_a_page_are_those_of_reports(tmp_path: Path) -> None:
+    path = tmp_path / "odd.dfl"
+    path.write_text("# a\u2028b\x0cc\nfn f(x: f32) -> f32 = x * 2.0\n")
+    page = viz(path, "--format", "html").stdout
+    assert re.search(r'id="L2"><i>2</i>  fn f', page) and 'href="#L2"' in page and 'id="L3"' not in page
+
+
 def test_the_name_of_a_file_says_the_format(file: Path, tmp_path: Path) -> None:
-    for name, start in {"a.svg": "<svg", "a.html": "<!doctype", "a.mmd": "flowchart", "a.dot": "digraph"}.items():
+    for name, start in {
+        "a.svg": "<svg",
+        "b.SVG": "<svg",
+        "a.html": "<!doctype",
+        "a.mmd": "flowchart",
+        "a.dot": "digraph",
+    }.items():
         assert viz(f"{file}:loss", "--out", tmp_path / name).exit_code == 0
         assert (tmp_path / name).read_text().startswith(start)
     assert viz(f"{file}:loss", "--out", tmp_path / "a.xyz").exit_code == 2
@@ -259,6 +282,17 @@ def test_crossings_are_counted_and_avoided() -> None:
     crossed = placed(net([4], [(0, 3), (1, 2)]))
     x = [i.x for i in crossed.items]
     assert (x[0] < x[1]) == (x[3] < x[2])
+
+
+def test_what_a_layer_costs_does_not_grow_with_the_others() -> None:
+    rows = [[Item(None, layer, 1, 1), Item(None, layer, 1, 1)] for layer in range(3000)]
+    for upper, lower in pairwise(rows):
+        for item in upper:
+            for other in lower:  # two above two, all joined, cross in any order: every sweep is made
+                join(item, other)
+    start = time.process_time()
+    uncross(rows)
+    assert time.process_time() - start < 3
 
 
 def test_a_long_chain_is_straight() -> None:
