@@ -374,17 +374,19 @@ def test_a_tangent_has_a_name_that_no_parameter_has(loaded: bool, tmp_path: Path
     f: Any = difflang.loads("fn f(x: f64, d_x: f64) -> f64 = x * x * d_x").f
     f = artifact(tmp_path, f, "f64", "f64") if loaded else f
     assert list(inspect.signature(f.jvp("x")).parameters) == ["x", "d_x", "d_x_2"]
-    assert f.jvp("x")(2.0, 3.0, 5.0) == (12.0, 60.0) == f.jvp("x")(2.0, d_x=3.0, d_x_2=5.0)
+    found = f.jvp("x")(2.0, 3.0, 5.0), f.jvp("x")(2.0, d_x=3.0, d_x_2=5.0)
+    assert [[float(v) for v in pair] for pair in found] == [[12.0, 60.0]] * 2
     (value, once), (also, twice) = f.jvp("x").jvp("x")(2.0, 3.0, 5.0, 7.0)
-    assert (value, once, also, twice) == (12.0, 60.0, 84.0, 210.0)
-    assert f.hvp("x")(2.0, 3.0, 5.0) == 30.0
+    assert [float(v) for v in (value, once, also, twice)] == [12.0, 60.0, 84.0, 210.0]
+    assert float(f.hvp("x")(2.0, 3.0, 5.0)) == 30.0
 
 
 @pytest.mark.parametrize("loaded", [True, False], ids=["artifact", "module"])
 def test_a_parameter_that_is_a_word_of_python_is_given_by_position(loaded: bool, tmp_path: Path) -> None:
     f: Any = difflang.loads("fn f(lambda: f64, self: f64) -> f64 = lambda * self").f
     f = artifact(tmp_path, f, "f64", "f64") if loaded else f
-    assert "lambda: 'f64', self: 'f64', /" in repr(f) and f(2.0, 3.0) == 6.0 == f(2.0, self=3.0)
+    assert "lambda: 'f64', self: 'f64', /" in repr(f)
+    assert float(f(2.0, 3.0)) == 6.0 == float(f(2.0, self=3.0))
     with pytest.raises(difflang.ArgumentError, match="needs `self` too"):
         f(2.0)
 
