@@ -195,4 +195,9 @@ def taken_apart(f: Function) -> tuple[tuple[Any, ...], Any]:
     return tuple(f._held), (f._surface, f._body)  # pyright: ignore[reportPrivateUsage]
 
 
-trees.register_node(Function, taken_apart, lambda rest, held: Function(*rest, held))
+def put_together(rest: Any, held: Any) -> Function:
+    surface, body = rest
+    return Function(surface, body, held)
+
+
+trees.register_node(Function, taken_apart, put_together)
