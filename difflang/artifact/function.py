@@ -25,8 +25,8 @@ class Function:
     """A function out of an artifact, for arguments of the types that it was exported for.
 
     Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays; records are given as their dataclass, or as
-    a dict, NamedTuple or dataclass with the same fields. It is a part of any program of JAX: `jax.jit`, `jax.grad`,
-    `jax.vmap` and the rest go through it, by the compiler's own rules.
+    a dict, NamedTuple or dataclass with the same fields. It is a part of any program of JAX, whose
+    transformations go through it by the compiler's own rules.
     """
 
     def __init__(self, surface: Surface, body: Body, held: Sequence[Any] | None = None) -> None:

@@ -63,9 +63,11 @@ def importing(frame: FrameType | None) -> bool:
 
 
 def leave() -> None:
-    """All is done: an interrupt while Python takes itself down changes nothing any more."""
+    """All is done: an interrupt, or the end of the time, changes nothing any more while Python takes itself down."""
     if signal.getsignal(signal.SIGINT) is stop:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if len(WATCHED) > 1:  # a limit of time
+        signal.setitimer(signal.ITIMER_REAL, 0)
     clear_up()
 
 

@@ -10,7 +10,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.changes import fits_change
 from difflang.check.dtypes import DTypeParam, pruned
-from difflang.check.enums import enum_type, fits_enum
+from difflang.check.enums import enum_type, fits_enum, generics_of
 from difflang.check.modules import Records
 from difflang.check.qualified import no_such_type
 from difflang.check.reports import (
@@ -395,7 +395,3 @@ class Annotations:
             return True
         del self.bound[name]
         return False
-
-
-def generics_of(record: tree.Record | tree.Enum) -> dict[str, str | None]:
-    return {g.name: g.bound for g in record.generics}

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from difflang.check.annotations import Annotations, Binding
 
 
+def generics_of(decl: tree.Record | tree.Enum) -> dict[str, str | None]:
+    """What a declaration takes in brackets, and what each may stand for."""
+    return {g.name: g.bound for g in decl.generics}
+
+
 def enum_type(names: Annotations, decl: tree.Enum, args: Mapping[str, Binding]) -> LangType:
     """The enum applied to its arguments: any of its variants."""
     if not decl.variants:

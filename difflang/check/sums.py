@@ -236,8 +236,8 @@ def every_variant(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> 
 
     With `rigid` sizes that are not known are names, and every declared type will do.
     """
-    from difflang.check.annotations import Annotations, generics_of
-    from difflang.check.enums import enum_type
+    from difflang.check.annotations import Annotations
+    from difflang.check.enums import enum_type, generics_of
 
     if None in of.args and not rigid:
         return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.reports import mistake
 from difflang.driver.values import HostValue
@@ -57,3 +59,12 @@ def only_argument(e: tree.Expr, usage: str) -> tree.Expr:
     if len(args) != 1 or args[0].name is not None or isinstance(args[0].value, tree.Comprehension):
         raise mistake("DL0319", usage, (e.span, ""))
     return args[0].value
+
+
+def not_compiled(decl: tree.Fn, at: Span, deriving: bool) -> DifflangError:
+    """What is said of a call where only what compiles can be: DL0322."""
+    what = "has no derivative" if deriving else "cannot be called in what compiles"
+    way = "declare it with `fn`, if it reads and writes nothing"
+    way = way if deriving else "call it from host statements, in a loop with `yield` if need be"
+    message = f"`{decl.name}` is a host function: it {what}"
+    return mistake("DL0322", message, (at, ""), (decl.name_span, "declared with `host fn`"), help=way)

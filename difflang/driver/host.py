@@ -17,7 +17,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import TupleType, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.bindings import Bindings
-from difflang.driver.frames import Frame, arguments, only_argument
+from difflang.driver.frames import Frame, arguments, not_compiled, only_argument
 from difflang.driver.hosted import UNIT_VALUE, Given, Hosted
 from difflang.driver.library import HOSTED
 from difflang.driver.lifting import STEPS, Lifted, Step, lifted
@@ -391,13 +391,5 @@ class Host(Bindings):
 
     def call(self, cx: Context, code: FnCode, args: Args) -> Walk[Term]:
         """A host function where only what compiles can be: differentiated, batched, in a lambda."""
-        what = "has no derivative" if cx.root.deriving else "cannot be called in what compiles"
-        raise mistake(
-            "DL0322",
-            f"`{code.decl.name}` is a host function: it {what}",
-            (args.fn_span or args.span, ""),
-            (code.decl.name_span, "declared with `host fn`"),
-            help="declare it with `fn`, if it reads and writes nothing" if cx.root.deriving else
-            "call it from host statements, in a loop with `yield` if need be",
-        )  # fmt: skip
+        raise not_compiled(code.decl, args.fn_span or args.span, cx.root.deriving > 0)
         yield

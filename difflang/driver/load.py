@@ -8,7 +8,8 @@ from difflang.base import resources
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import meant
 from difflang.base.source import Source, Span
-from difflang.check.annotations import ALL_BOUNDS, Annotations, generics_of
+from difflang.check.annotations import ALL_BOUNDS, Annotations
+from difflang.check.enums import generics_of
 from difflang.check.modules import Declared, Module
 from difflang.check.reports import Undecided, mistake
 from difflang.check.sizes import no_new_sizes

@@ -14,7 +14,8 @@ import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations, generics_of
+from difflang.check.annotations import Annotations
+from difflang.check.enums import generics_of
 from difflang.check.types import (
     KEY_DATA,
     ClosureType,
