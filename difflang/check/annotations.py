@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.check.applied import applied_type, head
 from difflang.check.changes import fits_change
-from difflang.check.dtypes import DTypeParam, pruned
+from difflang.check.dtypes import BOUNDS, DTypeParam, pruned
 from difflang.check.enums import enum_type, fits_enum, generics_of
 from difflang.check.modules import Records
 from difflang.check.qualified import no_such_type
@@ -44,10 +45,9 @@ from difflang.check.unify import Unifier
 from difflang.ir import dims
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.op import TypeMismatch
-from difflang.ir.types import DTYPES, FLOATS, NUMBERS, REALS, DType, Tensor
+from difflang.ir.types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 
-BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
 ALL_BOUNDS = (*BOUNDS, "vec")
 NO_TYPES = (int, Poly, DType, Spread, tuple)
 WHOLE = (Tensor, TupleType, RecordType, VariantType, SumType, ClosureType, FnType)
@@ -106,13 +106,12 @@ class Annotations:
         if record is None:
             raise self.unknown(written.span, name)
         if record.generics:
-            args = ", ".join(g.name for g in record.generics)
             raise mistake(
                 "DL0302",
                 f"the {kind_of(record)} `{name}` needs its arguments",
                 (written.span, ""),
-                (record.name_span, f"it is {name}[{args}]"),
-                help=f"write `{name}[{args}]`, with the sizes it has here",
+                (record.name_span, f"it is {head(record)}"),
+                help=f"write `{head(record)}`, with the sizes it has here",
             )
         return self.declared(record, {})
 
@@ -157,17 +156,7 @@ class Annotations:
         record = self.records(name)
         if record is None:
             raise self.unknown(written.span, name)
-        if len(record.generics) != len(written.args):
-            count, wanted = len(written.args), ", ".join(g.name for g in record.generics)
-            raise mistake(
-                "DL0302",
-                f"the {kind_of(record)} `{name}` takes {len(record.generics)} in brackets, not {count}",
-                (written.span, ""),
-                (record.name_span, f"it is {name}[{wanted}]" if wanted else f"it is {name}"),
-            )
-        return self.declared(
-            record, {g.name: self.argument(arg) for g, arg in zip(record.generics, written.args, strict=True)}
-        )
+        return applied_type(self, written, record)
 
     def element(self, name: str) -> DType | None:
         """The element type of that name, if it is one."""
@@ -290,6 +279,8 @@ class Annotations:
                 variants := type.variants if isinstance(type, SumType) else (type,)
             ):
                 return not is_stacked(type) and fits_enum(self, written, variants[0], waiting)
+            case tree.TypeApply(path=path), _ if self.records(".".join(path)) is not None:
+                return False
             case tree.TypeName(path=path), RecordType(tangent=False) if type.decl is self.records(".".join(path)):
                 inner, pairs = self.inside(type.decl, {}), zip(type.decl.fields, type.fields, strict=True)
                 return not type.args and all([inner.match(f.type, t) for f, t in pairs])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from difflang.ir.types import C64, COMPLEXES, F32, FLOATS, I32, NUMBERS, WHOLE_OF, DType
+from difflang.ir.types import C64, COMPLEXES, F32, FLOATS, I32, NUMBERS, REALS, WHOLE_OF, DType
+
+BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
+"""What a generic `T: float` may stand for, by the name of its bound."""
 
 
 class DTypeVar(DType):
