@@ -176,8 +176,9 @@ class Lowering:
 
             def part(*arrays: Array) -> list[Array]:
                 inner: Env = dict(zip(segment.operands, arrays, strict=True))
-                self.steps(segment.eqns, inner)
-                return [self.array(r, inner) for r in segment.results]
+                with set_xla_metadata(inlineable=None):  # the call is kept apart, not each step of it
+                    self.steps(segment.eqns, inner)
+                    return [self.array(r, inner) for r in segment.results]
 
             function = self.parts[key] = self.jax.jit(part)
         with set_xla_metadata(inlineable="false"):
