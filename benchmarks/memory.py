@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import counted
 import difflang
 from difflang.ir.types import F32, Tensor
 from difflang.ops.schedule import advances, dropped, left_to_do, quickly_dropped, reaches, sums_from_the_end
@@ -182,8 +181,6 @@ def table(names: list[str], rounds: int) -> str:
     if not names or "adaptive" in names:
         rows.append(oscillator(rounds))
     found = list(lines(rows)) if len(rows) > 1 else []
-    if whole := [name for name in names or counted.COUNTED if name in counted.COUNTED]:
-        found += ["", *lines([counted.HEADER, *[counted.measured(name, 21) for name in whole]])]
     if not names or "schedule" in names:
         found += ["", *lines([("slots", "worst", "mean"), *schedule()])]
     return "\n".join(found)

@@ -30,7 +30,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 
 from difflang.base.backend import prepare_back_end  # noqa: E402
 
-if "memory" in sys.argv:  # as on the command line; the kernels are measured as a library finds XLA
+if {"memory", "counted"} & {*sys.argv}:  # as on the command line; the kernels are measured as a library finds XLA
     prepare_back_end()
 
 import jax  # noqa: E402
@@ -300,7 +300,7 @@ def load() -> str:
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="all of the table if none is named")
-    parser.add_argument("--table", choices=(*TABLES, "memory", "budget"), default="kernels")
+    parser.add_argument("--table", choices=(*TABLES, "memory", "counted", "budget"), default="kernels")
     parser.add_argument("--rounds", type=int, help="how often each is measured")
     parser.add_argument("--block", type=float, help="seconds of one measurement")
     parser.add_argument("--first-calls", type=int, default=5, help="fresh processes for each way; 0 leaves it out")
@@ -310,8 +310,8 @@ def options() -> argparse.Namespace:
     args = parser.parse_args()
     usual = TABLES.get(args.table, TABLES["kernels"])
     args.rounds, args.block = args.rounds or usual.rounds, args.block or usual.block
-    memories = (*memory.ROWS, "adaptive", *counted.COUNTED, "schedule")
-    others = {"memory": memories, "budget": tuple(budget.PROGRAMS)}
+    memories = (*memory.ROWS, "adaptive", "schedule")
+    others = {"memory": memories, "counted": tuple(counted.COUNTED), "budget": tuple(budget.PROGRAMS)}
     known = others[args.table] if args.table in others else TABLES[args.table].cases
     if unknown := [name for name in args.cases if name not in known]:
         parser.error(f"no case {', '.join(unknown)}; there are {', '.join(known)}")
@@ -336,6 +336,10 @@ def main() -> int:
     args = options()
     if args.table == "memory":
         print(memory.table(args.cases, min(args.rounds, 3)))
+        return 0
+    if args.table == "counted":
+        jax.config.update("jax_enable_x64", True)
+        print(counted.table(args.cases, min(args.rounds, 21)))
         return 0
     if args.table == "budget":
         print(budget.table(args.cases, min(args.rounds, 5)))

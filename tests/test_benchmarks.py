@@ -73,6 +73,17 @@ def test_the_harness_runs_on_the_twins(tmp_path: Path) -> None:
     assert all(r["twin_seconds"] > 0 for r in results)
 
 
+@pytest.mark.parametrize("name", ["wave", "ode", "stacked", "recurrent"])
+def test_twins_of_loops_of_known_length(name: str) -> None:
+    """Those that are not in the table of gradients give what the program gives."""
+    from counted import COUNTED
+
+    case = COUNTED[name]()
+    ours = getattr(difflang.loads(case.source, name=name), case.entry).grad(case.wrt)(*case.arguments)
+    twin = jax.jit(case.differentiated(case.twins["scan1"]))(*case.arguments)
+    np.testing.assert_allclose(np.asarray(ours), np.asarray(twin), rtol=0, atol=1e-4 * np.abs(twin).max())
+
+
 def test_an_unknown_case_is_refused() -> None:
     command = [sys.executable, str(BENCHMARKS / "run.py"), "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
