@@ -72,7 +72,7 @@ def alike_outputs(eqn: Eqn) -> dict[Value, Value]:
     for slot in eqn.op.layout(eqn).slots if eqn.op.layout else ():
         if slot.result is not None and slot.operand is None:
             made = tuple([None if i is None else g.results[i] for g, i in zip(eqn.regions, slot.returns, strict=True)])
-            result = eqn.results[slot.result]
-            if (known := first.setdefault(made, result)) is not result:
+            result = eqn.results[slot.result]  # an array of all steps is no history of them
+            if (known := first.setdefault((result.type, made), result)) is not result:
                 alike[result] = known
     return alike
