@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import jax
@@ -72,6 +73,11 @@ ROWS = {
     "default": Row(10_000, 10_000, ""),
     "scan": Row(10_000, 10_000, "JAX scan"),
     "scan_checkpoint": Row(10_000, 10_000, "JAX scan, checkpoint"),
+    **{
+        f"equinox_{kept}": Row(10_000, 10_000, f"equinox, checkpoints = {kept}")
+        for kept in (23, 145)
+        if find_spec("equinox") is not None
+    },
     "small": Row(10_000, 10, "", 3.5),
     "longer": Row(100_000, 100, ""),
     "longest": Row(1_000_000, 1_000, "revolve, slots = 60", 6.0, 70),
@@ -90,11 +96,27 @@ def scan(steps: int, through: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda w: jnp.sum(jax.lax.scan(through(step), w, None, length=steps)[0])
 
 
+def unbounded(steps: int, kept: int) -> Callable[[Any], Any]:
+    """Equinox's loop, which is not told how many steps there will be either."""
+    from equinox.internal import while_loop
+
+    def step(at: Any) -> Any:
+        i, x = at
+        return i + 1, jnp.sin(0.9 * x) + 0.1 * jnp.cos(x)
+
+    def value(w: Any) -> Any:
+        end = while_loop(lambda at: at[0] < steps, step, (0, w), kind="checkpointed", checkpoints=kept)
+        return jnp.sum(end[1])
+
+    return value
+
+
 def ways(row: Row) -> tuple[Run, Run, Any]:
     """The value, its gradient, and the gradient compiled."""
     w = jnp.linspace(0.1, 1.0, row.floats, dtype=jnp.float32)
-    if row.way.startswith("JAX"):
-        value = scan(row.steps, jax.checkpoint if "checkpoint" in row.way else lambda step: step)
+    if row.way.startswith(("JAX", "equinox")):
+        through = jax.checkpoint if "checkpoint" in row.way else lambda step: step
+        value = scan(row.steps, through) if row.way.startswith("JAX") else unbounded(row.steps, kept_by(row))
         gradient = jax.jit(jax.grad(value))
         return waiting(jax.jit(value), w), waiting(gradient, w), gradient.lower(w).compile()
     strategy = f"@checkpoint({row.way})" if row.way else ""
@@ -103,11 +125,15 @@ def ways(row: Row) -> tuple[Run, Run, Any]:
     return waiting(wave, w, k), waiting(gradient, w, k), gradient.lower(w, k).compile()
 
 
+def kept_by(row: Row) -> int:
+    return int(row.way.rpartition("= ")[2])
+
+
 def taken(row: Row) -> float:
     """Steps taken for each step of the loop, as the tests count them; that of the pullback is not among them."""
     if row.way.startswith("JAX"):
         return 1.0
-    asked = Asked(slots=int(row.way.rpartition("= ")[2]) if row.way else 0)
+    asked = Asked(slots=kept_by(row) if row.way else 0)
     size = Size.of([Tensor(F32, (row.floats,))], 1, asked)
     if row.steps <= size.whole:
         return 1.0
@@ -139,7 +165,8 @@ def measured(name: str, row: Row, rounds: int) -> tuple[str, ...]:
     states = program.memory_analysis().temp_size_in_bytes / (4 * row.floats)
     room = f"{states:,.0f}" + (f" (at most {row.room})" if row.room else "")
     over = f"{ratio(seconds['gradient'], seconds['value'])}" + (f" (at most {row.target:g})" if row.target else "")
-    return name, f"{row.steps:,}", f"{row.floats:,}", row.way or "as usual", over, f"{taken(row):.3f}", room
+    steps = "-" if row.way.startswith("equinox") else f"{taken(row):.3f}"
+    return name, f"{row.steps:,}", f"{row.floats:,}", row.way or "as usual", over, steps, room
 
 
 def oscillator(rounds: int) -> tuple[str, ...]:
