@@ -32,7 +32,10 @@ def jumps_inside(loop: tree.For | tree.While) -> bool:
 
 
 def leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
-    """For each node the jumps in it that leave it; those of nested functions are their own."""
+    """For each node the jumps in it that leave it; those of nested functions are their own.
+
+    A loop ends those of its steps, not those of what it asks before them.
+    """
     order: list[tree.Node] = []
     todo: list[tree.Node] = [body]
     while todo:
@@ -44,8 +47,11 @@ def leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
         if isinstance(node, JUMPS):
             found[node] = {type(node)}
         elif not isinstance(node, (tree.Fn, tree.Lambda)):
-            inner = set[type[tree.Node]]().union(*[found.get(c, set()) for c in children(node)])
-            if inner := inner - {tree.Break, tree.Continue} if isinstance(node, LOOPS) else inner:
+            inner = set[type[tree.Node]]()
+            for child in children(node):
+                ended = isinstance(node, LOOPS) and child is node.body
+                inner |= found.get(child, set()) - ({tree.Break, tree.Continue} if ended else set())
+            if inner:
                 found[node] = inner
     return found
 
