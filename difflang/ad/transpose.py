@@ -14,7 +14,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import MaybeValue, Unknown
-from difflang.ops.regions import Ad, Mask, Transposed, choices_of, on, or_zeros, present, spread, truths
+from difflang.ops.regions import Ad, Mask, Transposed, Turning, choices_of, on, or_zeros, present, spread, truths
 from difflang.ops.say import silent
 
 Env = dict[Value, Value]
@@ -104,7 +104,7 @@ def pull_eqn(
     is_linear = tuple([v in linear for v in eqn.operands])
     if op.transpose_region is not None:
         known = [env.get(v) for v in eqn.operands]
-        return op.transpose_region(ad, eqn, builder, cts, is_linear, known, found.choices)
+        return op.transpose_region(ad, eqn, Turning(builder, cts, is_linear, known, found.choices))
     rules = op.transpose
     if rules is None or (op.term_by_term and sum(is_linear) != 1):
         raise InternalError(f"{op} is not linear in its operands {[i for i, here in enumerate(is_linear) if here]}")

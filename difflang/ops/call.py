@@ -13,11 +13,9 @@ from difflang.ir.types import History, Type
 from difflang.ops.regions import (
     Ad,
     Linearized,
-    Mask,
-    MaybeValues,
     Tangents,
+    Turning,
     alike,
-    choices_of,
     known_where,
     leaving,
     on,
@@ -70,20 +68,12 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     return outs[: len(eqn.results)], spread(outs[len(eqn.results) :], pushed.active)
 
 
-def transpose(
-    ad: Ad,
-    eqn: Eqn,
-    builder: Builder,
-    cts: MaybeValues,
-    linear: Mask,
-    known: MaybeValues,
-    choices: dict[Value, Value],
-) -> list[MaybeValue]:
-    given = choices_of(cts, choices)
-    back = ad.transpose(eqn.regions[0], linear, on(cts), given=on(given))
-    operands = [*known_where(known, linear), *present(cts), *present(given)]
-    outs = called(builder, back.graph, operands, f"{eqn.attrs['name']}.transpose") if any(back.active) else []
-    return leaving(outs, back.active, back.chosen, choices)
+def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
+    given = at.given
+    back = ad.transpose(eqn.regions[0], at.linear, on(at.cts), given=on(given))
+    operands = [*known_where(at.known, at.linear), *present(at.cts), *present(given)]
+    outs = called(at.builder, back.graph, operands, f"{eqn.attrs['name']}.transpose") if any(back.active) else []
+    return leaving(outs, back.active, back.chosen, at.choices)
 
 
 call = OPS.declare(

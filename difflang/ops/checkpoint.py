@@ -23,9 +23,8 @@ from difflang.ops.least_cut import least_cut
 from difflang.ops.regions import (
     Ad,
     Linearized,
-    Mask,
-    MaybeValues,
     Tangents,
+    Turning,
     alike,
     choices_of,
     known_where,
@@ -117,25 +116,17 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     return outs[:count], spread(outs[count:], active)
 
 
-def transpose(
-    ad: Ad,
-    eqn: Eqn,
-    builder: Builder,
-    cts: MaybeValues,
-    linear: Mask,
-    known: MaybeValues,
-    choices: dict[Value, Value],
-) -> list[MaybeValue]:
+def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
     """What is computed again is so before the cotangents go through; what is saved is at hand in no transpose."""
     (body,) = eqn.regions
-    arriving = [*cts, *[None] * (len(body.results) - len(cts))]
-    given = choices_of(arriving, choices)
-    back = ad.transpose(body, linear, on(arriving), given=on(given))
+    arriving = [*at.cts, *[None] * (len(body.results) - len(at.cts))]
+    given = choices_of(arriving, at.choices)
+    back = ad.transpose(body, at.linear, on(arriving), given=on(given))
     if not any(back.active):
-        return [None] * len(linear)
-    operands = [*known_where(known, linear), *present(arriving), *present(given)]
-    outs = emitted(builder, back.graph, operands, len(back.graph.results), eqn.attrs["again"])
-    return leaving(outs, back.active, back.chosen, choices)
+        return [None] * len(at.linear)
+    operands = [*known_where(at.known, at.linear), *present(arriving), *present(given)]
+    outs = emitted(at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["again"])
+    return leaving(outs, back.active, back.chosen, at.choices)
 
 
 checkpoint = OPS.declare(

@@ -15,11 +15,9 @@ from difflang.ir.types import BOOL, Tensor, Type
 from difflang.ops.regions import (
     Ad,
     Linearized,
-    Mask,
-    MaybeValues,
     Tangents,
+    Turning,
     alike,
-    choices_of,
     choosing,
     known_where,
     leaving,
@@ -146,35 +144,27 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     return list(outs[: len(eqn.results)]), spread(outs[len(eqn.results) :], active)
 
 
-def transpose(
-    ad: Ad,
-    eqn: Eqn,
-    builder: Builder,
-    cts: MaybeValues,
-    linear: Mask,
-    known: MaybeValues,
-    choices: dict[Value, Value],
-) -> list[MaybeValue]:
+def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
     """The same branch turned round; where it gives an operand nothing and the other does, zeros: a choice.
 
     A history has a choice only where every branch says of it which of it counts, or gives none.
     """
-    pred, rest = known[0], linear[1:]
+    pred, rest = at.known[0], at.linear[1:]
     if pred is None:
         raise InternalError("a cond cannot be linear in its condition")
-    given = choices_of(cts, choices)
-    backs = [ad.transpose(r, rest, on(cts), given=on(given)) for r in eqn.regions]
+    given = at.given
+    backs = [ad.transpose(r, rest, on(at.cts), given=on(given)) for r in eqn.regions]
     active = tuple([any(pair) for pair in zip(*[back.active for back in backs], strict=True)])
     if not any(active):
-        return [None] * len(linear)
+        return [None] * len(at.linear)
     chosen = tuple([
         here and (any if isinstance(x.type, Tensor) else all)(back.chosen[i] or not back.active[i] for back in backs)
         for i, (here, x) in enumerate(zip(active, eqn.operands[1:], strict=True))
     ])  # fmt: skip
-    backs = [ad.transpose(r, rest, on(cts), active, given=on(given), marked=chosen) for r in eqn.regions]
+    backs = [ad.transpose(r, rest, on(at.cts), active, given=on(given), marked=chosen) for r in eqn.regions]
     branches = [choosing(back, chosen).graph for back in backs]
-    operands = [pred, *known_where(known[1:], rest), *present(cts), *present(given)]
-    return [None, *leaving(builder.emit(cond, operands, tuple(branches)), active, chosen, choices)]
+    operands = [pred, *known_where(at.known[1:], rest), *present(at.cts), *present(given)]
+    return [None, *leaving(at.builder.emit(cond, operands, tuple(branches)), active, chosen, at.choices)]
 
 
 cond = OPS.declare(

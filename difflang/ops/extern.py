@@ -21,8 +21,8 @@ from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.graph import Eqn, Outside, Value, Values
 from difflang.ir.op import OPS, MaybeValue, Op, Solver
 from difflang.ir.types import Tensor, Type
-from difflang.ops.regions import Ad, Mask, MaybeValues, Tangents, alike, or_zeros, present, spread
-from difflang.ops.solved import chosen_anywhere
+from difflang.ops.regions import Ad, Mask, Tangents, Turning, alike, or_zeros, spread
+from difflang.ops.solved import mixed
 
 WIDE = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
 
@@ -167,27 +167,17 @@ def one_way(function: Foreign, span: Span, given: str, wanted: str) -> DifflangE
     return DifflangError(Diagnostic("DL0413", message, labels, ("bind it with both: `jvp=…, vjp=…`",)))
 
 
-def transpose(
-    ad: Ad,
-    eqn: Eqn,
-    builder: Builder,
-    cts: MaybeValues,
-    linear: Mask,
-    known: MaybeValues,
-    choices: dict[Value, Value],
-) -> list[MaybeValue]:
+def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
     """The derivative turned round, zero where nothing that arrives is chosen: it mixes all of that."""
     function, count = parts(eqn)
     fixed = len(eqn.operands) - count
     if function.turned is None:
         raise function.error if isinstance(function, Missing) else one_way(function, eqn.span, "jvp", "vjp")
-    rows = [or_zeros(builder, ct, r.type) for ct, r in zip(cts, eqn.results, strict=True)]
-    operands = [v for v in known[:fixed] if v is not None]
-    found = list(called(builder, function.turned, [*operands, *rows], len(rows)))
-    given = [choices.get(ct) for ct in cts if ct is not None]
-    if all(c is not None for c in given):
-        found = [chosen_anywhere(x, present(given), choices) for x in found]
-    return [None] * fixed + [ct if here else None for ct, here in zip(found, linear[fixed:], strict=True)]
+    rows = [or_zeros(at.builder, ct, r.type) for ct, r in zip(at.cts, eqn.results, strict=True)]
+    operands = [v for v in at.known[:fixed] if v is not None]
+    found = list(called(at.builder, function.turned, [*operands, *rows], len(rows)))
+    found = mixed(found, at)
+    return [None] * fixed + [ct if here else None for ct, here in zip(found, at.linear[fixed:], strict=True)]
 
 
 def named(function: Foreign) -> str:

@@ -25,11 +25,10 @@ from difflang.ops.regions import (
     Ad,
     Linearized,
     Mask,
-    MaybeValues,
     Sorted,
     Tangents,
+    Turning,
     alike,
-    choices_of,
     known_where,
     leaving,
     on,
@@ -254,31 +253,26 @@ def with_tangent_params(go: Graph, form: Form, dconsts: Sequence[Value], dcarry:
     return reordered(go, [at.first, *at.consts, *unread(dconsts), *at.carry, *unread(dcarry)])
 
 
-def transpose(
-    ad: Ad,
-    eqn: Eqn,
-    builder: Builder,
-    cts: MaybeValues,
-    linear: Mask,
-    known: MaybeValues,
-    choices: dict[Value, Value],
-) -> list[MaybeValue]:
+def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
     """The same count, the other direction: cotangents of consts are summed in the carry, those of xs are outputs."""
     form, (step,) = Form.of(eqn), eqn.regions
-    is_linear, given = form.parts(linear), form.parts(known)
+    is_linear, given = form.parts(at.linear), form.parts(at.known)
     if is_linear.first:
         raise InternalError("a loop cannot be linear in its limit")
     mask = (False, *is_linear.consts, *(True for _ in is_linear.carry), *is_linear.xs)  # a tangent's carry is tangents
-    at = Arriving(cts[1:], choices_of(cts[1:], choices), slice(1 + form.consts, 1 + form.consts + form.carry))
-    back = turned(ad, step, mask, at)
+    come = Arriving(at.cts[1:], at.given[1:], slice(1 + form.consts, 1 + form.consts + form.carry))
+    back = turned(ad, step, mask, come)
     if not any(back.active):
-        return [None] * len(linear)
+        return [None] * len(at.linear)
     consts, xs = known_where(given.consts, is_linear.consts), known_where(given.xs, is_linear.xs)
-    start = first_carry(builder, back, step, at)
-    sums = at.split(back.active)[0] + at.split(back.chosen)[0]
-    whole = transposed_step(in_pairs(back, 1 + len(consts) + len(xs), at), (len(consts), len(xs)), len(start), sums)
-    totals = [zeros(builder, r.type) for r in whole.results[:sums]]
-    limit, ys = form.limit(builder, given.first), [*present(at.cts[form.carry :]), *present(at.choices[form.carry :])]
+    start = first_carry(at.builder, back, step, come)
+    sums = come.split(back.active)[0] + come.split(back.chosen)[0]
+    whole = transposed_step(in_pairs(back, 1 + len(consts) + len(xs), come), (len(consts), len(xs)), len(start), sums)
+    totals = [zeros(at.builder, r.type) for r in whole.results[:sums]]
+    limit, ys = (
+        form.limit(at.builder, given.first),
+        [*present(come.cts[form.carry :]), *present(come.choices[form.carry :])],
+    )
     attrs: dict[str, Any] = {
         **eqn.attrs,
         "consts": len(consts),
@@ -287,9 +281,11 @@ def transpose(
     }
     operands = [limit, *consts, *totals, *start, *xs, *ys]
     items = [isinstance(x.type, History) for x in form.parts(eqn.operands).xs]
-    again = [h for mask in (back.active, back.chosen) for h, m in zip(items, mask[at.carries.stop :], strict=True) if m]
-    outs = giving(builder, operands, (whole,), attrs, again)[1:]
-    return leaving(apart(outs, back, at), back.active, back.chosen, choices)
+    again = [
+        h for mask in (back.active, back.chosen) for h, m in zip(items, mask[come.carries.stop :], strict=True) if m
+    ]
+    outs = giving(at.builder, operands, (whole,), attrs, again)[1:]
+    return leaving(apart(outs, back, come), back.active, back.chosen, at.choices)
 
 
 loop = OPS.declare(

@@ -20,11 +20,9 @@ from difflang.ops.loop import loop, sequence_of_steps
 from difflang.ops.loop_back import INDEX, transposed_step
 from difflang.ops.regions import (
     Ad,
-    Mask,
-    MaybeValues,
     Tangents,
+    Turning,
     alike,
-    choices_of,
     known_where,
     leaving,
     on,
@@ -210,34 +208,26 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     return list(outs[:n]), spread(outs[n:], pushed.active)
 
 
-def transpose(
-    ad: Ad,
-    eqn: Eqn,
-    builder: Builder,
-    cts: MaybeValues,
-    linear: Mask,
-    known: MaybeValues,
-    choices: dict[Value, Value],
-) -> list[MaybeValue]:
+def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
     """The map of the transpose: cotangents of consts are summed over the lanes, those of xs stacked."""
     (body,), nc = eqn.regions, eqn.attrs["consts"]
-    given = choices_of(cts, choices)
-    back = ad.transpose(body, linear, on(cts), given=on(given))
+    given = at.given
+    back = ad.transpose(body, at.linear, on(at.cts), given=on(given))
     if not any(back.active):
-        return [None] * len(linear)
-    consts, xs = known_where(known[:nc], linear[:nc]), known_where(known[nc:], linear[nc:])
-    sequences = [*xs, *present(cts), *present(given)]
+        return [None] * len(at.linear)
+    consts, xs = known_where(at.known[:nc], at.linear[:nc]), known_where(at.known[nc:], at.linear[nc:])
+    sequences = [*xs, *present(at.cts), *present(given)]
     shared = sum(back.active[:nc])
     if any(isinstance(r.type, History) for r in back.graph.results[:shared]):
-        outs = one_after_another(builder, back.cotangents, eqn, consts, sequences, (len(xs), shared))
+        outs = one_after_another(at.builder, back.cotangents, eqn, consts, sequences, (len(xs), shared))
         return list(spread(outs, back.active))
     attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts)}
-    outs = builder.emit(map_, [*consts, *sequences], (back.graph,), **attrs)
+    outs = at.builder.emit(map_, [*consts, *sequences], (back.graph,), **attrs)
     count, some = sum(back.active), sum(back.chosen[:nc])
     sums = [OPS["reduce_sum"].one(c, axes=(0,)) for c in outs[:shared]]
     anywhere = [OPS["reduce_any"].one(c, axes=(0,)) for c in outs[count : count + some]]
     found = [*sums, *outs[shared:count], *anywhere, *outs[count + some :]]
-    return leaving(found, back.active, back.chosen, choices)
+    return leaving(found, back.active, back.chosen, at.choices)
 
 
 def one_after_another(

@@ -5,9 +5,7 @@ The derivative rules of such an op are functions of an `Ad`, which differentiate
 * `linearize(ad, eqn, xs, dxs) -> (ys, dys)` emits the primal equation where `xs` live and the tangent equation in
   `dxs.builder`; absent tangents are `None`;
 * `jvp_region`, alike, emits both as one equation, where primal and tangent are in one graph;
-* `transpose_region(ad, eqn, builder, cts, linear, known, choices) -> ct_operands` emits the transpose of a linear
-  equation. `cts` may be absent; `known` are the operands that are not linear. `choices` says of some cotangents where
-  they are not zero by a choice, and learns it of those that leave.
+* `transpose_region(ad, eqn, at) -> ct_operands` emits the transpose of a linear equation; see `Turning`.
 """
 
 from __future__ import annotations
@@ -40,6 +38,22 @@ class Tangents:
     @property
     def present(self) -> list[Value]:
         return [v for v in self.values if v is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Turning:
+    """What a linear equation is turned round with. `choices` learns of the cotangents that leave."""
+
+    builder: Builder  # in which the cotangents are computed
+    cts: MaybeValues  # of the results, `None` where absent
+    linear: Mask  # of the operands
+    known: MaybeValues  # the operands that are not linear
+    choices: dict[Value, Value]  # of some cotangents where they are not zero by a choice
+
+    @property
+    def given(self) -> list[MaybeValue]:
+        """The choices of the cotangents that arrive."""
+        return choices_of(self.cts, self.choices)
 
 
 @dataclass(frozen=True, slots=True)

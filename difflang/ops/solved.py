@@ -21,8 +21,8 @@ from difflang.ops.reduce import anywhere
 from difflang.ops.regions import (
     Ad,
     Mask,
-    MaybeValues,
     Tangents,
+    Turning,
     add,
     alike,
     either,
@@ -96,37 +96,36 @@ def moved(ad: Ad, eqn: Eqn, xs: Values, x: Values, dxs: Tangents) -> list[MaybeV
     return spread(dys, lin.active)
 
 
-def transpose(
-    ad: Ad,
-    eqn: Eqn,
-    builder: Builder,
-    cts: MaybeValues,
-    linear: Mask,
-    known: MaybeValues,
-    choices: dict[Value, Value],
-) -> list[MaybeValue]:
+def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
     """The solution of the transposed equation, zero where nothing that arrives is chosen: it mixes all of that."""
     n = consts_of(eqn)
-    if any(linear[:n]):
+    if any(at.linear[:n]):
         raise InternalError("a solution is not linear in what its map is made of")
     solve, turned, apply = map(silent, eqn.regions)
-    inside = (False,) * n + (True,) * (len(linear) - n)
-    every = (True,) * (len(linear) - n)
+    inside = (False,) * n + (True,) * (len(at.linear) - n)
+    every = (True,) * (len(at.linear) - n)
     back = ad.transpose(apply, inside, every, inside).cotangents
-    rows = [or_zeros(builder, ct, v.type) for ct, v in zip(cts, eqn.operands[n:], strict=False)]
-    consts = known_where(known[:n], linear[:n])
-    found = list(solution(builder, [*consts, *rows], (turned, solve, back), n)[: len(rows)])
-    given = [choices.get(ct) for ct in cts if ct is not None]
-    if all(c is not None for c in given):
-        found = [chosen_anywhere(x, present(given), choices) for x in found]
-    return [None] * n + [c if here else None for c, here in zip(found, linear[n:], strict=True)]
+    rows = [or_zeros(at.builder, ct, v.type) for ct, v in zip(at.cts, eqn.operands[n:], strict=False)]
+    consts = known_where(at.known[:n], at.linear[:n])
+    found = list(solution(at.builder, [*consts, *rows], (turned, solve, back), n)[: len(rows)])
+    found = mixed(found, at)
+    return [None] * n + [c if here else None for c, here in zip(found, at.linear[n:], strict=True)]
 
 
-def chosen_anywhere(ct: Value, given: list[Value], choices: dict[Value, Value]) -> Value:
-    """The cotangent, zero unless one of these choices holds somewhere; that is noted as its choice."""
+def mixed(found: list[Value], at: Turning) -> list[Value]:
+    """The cotangents that leave what mixes all that arrives: zero where nothing that arrives is chosen.
+
+    That one of the choices holds somewhere is noted as theirs.
+    """
+    given = [choice for ct, choice in zip(at.cts, at.given, strict=True) if ct is not None]
+    truths = present(given)
+    return [chosen_anywhere(ct, truths, at) for ct in found] if len(truths) == len(given) else found
+
+
+def chosen_anywhere(ct: Value, given: list[Value], at: Turning) -> Value:
     some = reduce(either, [anywhere(choice, ct) for choice in given])
     kept = OPS["select"].one(some, ct, zeros(ct.home, ct.type))
-    choices[kept] = some
+    at.choices[kept] = some
     return kept
 
 
