@@ -22,6 +22,9 @@ def parameters(decl: tree.Lambda) -> str:
 
 def not_linear(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
     """The step of a lambda that is not linear."""
+    if not decl.params:
+        way = "name what it is linear in, as in `linear |dx| 2.0 * dx`"
+        return mistake("DL1101", "this is linear in nothing", (decl.span, "it takes nothing"), help=way)
     names = parameters(decl)
     place = fault.eqn.span if fault.eqn is not None and fault.fault is not Fault.RESULT else last(decl.body).span
     if not place.text:
