@@ -7,7 +7,6 @@ import sys
 import tempfile
 import time
 import traceback
-from importlib import metadata
 from pathlib import Path
 
 from difflang.base.resources import cache_folder
@@ -28,6 +27,8 @@ def crashed(error: BaseException) -> str:
 
 def report_of(error: BaseException) -> str:
     """Versions, the command, and the traceback; an internal error brings the graph around the equation itself."""
+    from importlib import metadata
+
     lines = [f"python {platform.python_version()} on {platform.platform()}"]
     for name in PACKAGES:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from difflang.base.collection import paused
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from difflang.runtime.compile import Executable
 
 SMALL = 24  # equations of a host expression on numbers that are not worth a compilation
+FEW = 4096  # elements of an array that is only taken apart or put together, which is not either
+MOVES = frozenset((
+    *("const", "dense", "iota", "slice", "dynamic_slice", "reshape", "broadcast", "transpose", "reverse", "concat"),
+    *("pad", "select", "truncate", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not"),
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +78,15 @@ class Engine:
 
 
 def small(graph: Graph) -> bool:
-    """Whether a graph is arithmetic on a few numbers."""
-    values = [*graph.params, *[r for e in graph.eqns for r in e.results]]
-    scalars = all(isinstance(v.type, Tensor) and not v.type.shape for v in values)
-    return scalars and len(graph.eqns) <= SMALL and not any(e.regions for e in graph.eqns)
+    """Whether a graph is arithmetic on a few numbers, or arranges a few: both engines give the same bits."""
+    if len(graph.eqns) > SMALL or any(e.regions for e in graph.eqns):
+        return False
+    types = [v.type for v in (*graph.params, *[r for e in graph.eqns for r in e.results])]
+    tensors = [t for t in types if isinstance(t, Tensor)]
+    if len(tensors) < len(types):
+        return False
+    arranged = all(e.op.name in MOVES for e in graph.eqns)
+    return all(not t.shape or (arranged and prod([n for n in t.shape if isinstance(n, int)]) <= FEW) for t in tensors)
 
 
 def interpreted(graph: Graph, says: Says = nobody) -> Program:

@@ -15,12 +15,16 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def syntax(cls: type[T]) -> type[T]:
-    return dataclass(frozen=True, eq=False, slots=True)(cls)
+    """A kind of node. The type checker holds nodes to be frozen; that Python should, too, takes longer to start."""
+    return dataclass(eq=False, repr=False, slots=True)(cls)
 
 
 @syntax
 class Node:
     span: Span
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.span.text!r})"
 
 
 # ---- Expressions
