@@ -87,7 +87,6 @@ ELEMENTWISE = {
             "erfinv",
             "gamma",
             "lgamma",
-            "digamma",
             "isnan",
             "isinf",
             "isfinite",
