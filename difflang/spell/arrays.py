@@ -255,9 +255,7 @@ def scattered(
     shape = tuple([a + n + b for a, n, b in zip(low, spread, high, strict=True)])
     text = speller.names.fresh("t")
     speller.say(f"var {text} = {exact(filler, Tensor(x.dtype, shape)).text}", speller.at)
-    ranges = [
-        written_range(a, a + n, s + 1, whole) for a, n, s, whole in zip(low, spread, steps, shape, strict=True)
-    ]
+    ranges = [written_range(a, a + n, s + 1, whole) for a, n, s, whole in zip(low, spread, steps, shape, strict=True)]
     speller.say(f"{text}[{', '.join(ranges)}] = {x.text}", speller.at)
     return Words(text, ATOM, shape, x.dtype)
 

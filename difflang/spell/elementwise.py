@@ -60,6 +60,8 @@ def operator(speller: Speller, eqn: Eqn) -> list[Words]:
             return [infix(sign, SUM, left, turned)]
         if sign == "-" and (turned := without_sign(left)) is not None:
             return [infix("-", SUM, right, turned)]
+    if eqn.op.name.startswith("logical") and not left.shape and right.shape:
+        left, right = right, left  # a single condition in front says whether the rest is looked at
     return [infix(op, level, left, right)]
 
 
@@ -77,7 +79,6 @@ def comparison(speller: Speller, eqn: Eqn) -> list[Words]:
     return [Words(text, COMPARE, broadcast(left.shape, right.shape), BOOL)]
 
 
-SHORT = 24  # characters that may be written twice
 RANGE_OR_SUM = SUM  # a comparison between ranges says nothing
 
 
@@ -149,12 +150,13 @@ def formula(op: str, template: str, level: int, *, twice: bool = False) -> None:
         return [Words(template.format(x.at(POSTFIX)), level, x.shape, x.dtype)]
 
 
-formula("positive_reciprocal", "sqrt({0}) ^ (-2)", POWER)  # 1 / x where `log` has a value, Inf at -0.0 too, at every order
+formula("positive_reciprocal", "sqrt({0}) ^ (-2)", POWER)  # 1 / x where `log` has a value, Inf at -0.0 as well
 formula("one_minus_square", "(1.0 - {0}) * (1.0 + {0})", PRODUCT, twice=True)
 formula("rsqrt", "where({0} < 0.0, nan, {0} ^ (-0.5))", POSTFIX, twice=True)  # not 1 / sqrt(x), which is -Inf at -0.0
 formula("sech2", "1.0 / cosh({0}) ^ 2", PRODUCT)
 formula("exp2_slope", f"{math.log(2.0)!r} * exp2({{0}})", PRODUCT)
 formula("erfinv_slope", f"{math.sqrt(math.pi) / 2!r} * exp(erfinv({{0}}) ^ 2)", PRODUCT)
+
 
 @spells("gelu_slope")
 def gelu_slope(speller: Speller, eqn: Eqn) -> list[Words]:
@@ -193,9 +195,9 @@ def exp_of_difference(speller: Speller, eqn: Eqn) -> list[Words]:
     """exp(x - y), 1 where both are the same infinite number. Only there the text has no slope, which is kept small."""
     x, y = [speller.words(v) for v in eqn.operands]
     if not speller.formula:
-        x, y = [w if len(w.text) <= SHORT else speller.atom(v) for w, v in zip((x, y), eqn.operands, strict=True)]
+        x, y = [speller.atom(v) for v in eqn.operands]
     inner = infix("-", SUM, x, y)
     if not speller.formula:
-        same = f"isinf({y.text}) and {x.at(SUM)} == {y.at(SUM)}"
+        same = f"{x.at(SUM)} == {y.at(SUM)} and isinf({y.text})"
         inner = Words(f"where({same}, 0.0, {inner.text})", POSTFIX, inner.shape, inner.dtype, inner.says)
     return [called("exp", inner, shape=inner.shape, dtype=inner.dtype)]

@@ -1,4 +1,4 @@
-"""How convolutions, pools and windows of images are spelled: by the function of as many axes, its padding written out."""
+"""How convolutions, pools and windows of images are spelled: by functions of as many axes, padding written out."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ def framed(speller: Speller, x: Words, padding: Margins, fill: float, gaps: Ints
     return padded(speller, x, filler, x.shape, (low, high, (0, *gaps, 0)))
 
 
+def even(padding: Margins) -> str:
+    """The option that pads both ends of each axis alike; none where they differ, or nothing is padded."""
+    amounts = tuple([low for low, high in padding if low == high and low >= 0])
+    if len(amounts) < len(padding) or not any(amounts):
+        return ""
+    return f"padding = {amounts[0] if len(set(amounts)) == 1 else several(amounts)}"
+
+
 def options(**given: Ints | int) -> str:
     """The options that say something: one number for all axes, or a tuple."""
     texts: list[str] = []
@@ -40,8 +48,12 @@ def convolution(speller: Speller, eqn: Eqn) -> list[Words]:
     at, type = eqn.attrs, array(eqn.results[0])
     if 0 in type.shape:
         raise Unspelled("a convolution of nothing")
-    image = framed(speller, x, at["padding"], 0.0, tuple([d - 1 for d in at["input_dilation"]]))
     more = options(stride=at["strides"], dilation=at["kernel_dilation"], groups=at["groups"])
+    gaps = tuple([d - 1 for d in at["input_dilation"]])
+    if not any(gaps) and (edges := even(at["padding"])):
+        image, more = x, ", ".join([more, edges] if more else [edges])
+    else:
+        image = framed(speller, x, at["padding"], 0.0, gaps)
     return [called(f"conv{type.rank - 2}d", image, w, shape=type.shape, dtype=type.dtype, more=more)]
 
 

@@ -21,8 +21,8 @@ from difflang.spell.words import (
     called,
     exact,
     infix,
-    number,
     listed,
+    number,
     settled,
     size,
     tight,
@@ -177,7 +177,9 @@ def product(speller: Speller, eqn: Eqn) -> list[Words]:
     text, step = copied(speller, eqn, value), speller.names.fresh("i")
     speller.unchecked[0] = True
     at = trimmed(placed([Words(f"{p.at(POSTFIX)}[{step}]", POSTFIX, (), I32) for p in places], axes, type.rank))
-    speller.say(f"for {step} in 0..{size(array(new).shape[0])} {{\n{text}[{', '.join(at)}] *= {factors.text}[{step}]\n}}")
+    speller.say(
+        f"for {step} in 0..{size(array(new).shape[0])} {{\n{text}[{', '.join(at)}] *= {factors.text}[{step}]\n}}"
+    )
     speller.names.used.discard(step)
     return [Words(text, ATOM, type.shape, type.dtype)]
 
