@@ -89,7 +89,8 @@ def level(cx: Context, e: tree.Comprehension, depth: int, identity: float | None
     over = yield extent(cx, e, e.iterators[depth])
 
     def body(index: Array, rows: list[Value]) -> Walk[Term]:
-        bind_pattern(cx, e.iterators[depth].pattern, over.item(index, rows), e.iterators[depth].span)
+        iterator = e.iterators[depth]
+        bind_pattern(cx, iterator.pattern, over.item(index, rows), iterator.span, counts=True)
         return level(cx, e, depth + 1, identity)
 
     return (yield mapping(cx, e.span, over, body))
