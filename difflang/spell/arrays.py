@@ -217,6 +217,8 @@ def padded(speller: Speller, x: Words, filler: Words, shape: Shape, how: tuple[S
         x, low, high = without_ends(x, shape, low, high)
     if not any((*low, *high)):
         return Words(x.text, POSTFIX if shortened(*how[:2]) else x.level, result, x.dtype)
+    if "pad" in speller.hidden:
+        return scattered(speller, x, filler, x.shape, low, high, (0,) * len(shape))
     more = f"{sizes_of(low)}, {sizes_of(high)}"
     if filler.text not in ("0.0", "0"):
         more += f", {settled(filler).text}"
