@@ -141,7 +141,7 @@ def moving(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
 
 
 def has_gradient(checked: Checked, decl: tree.Fn, told: Mapping[str, int], wrt: str) -> bool:
-    """Whether a function is differentiable in a parameter. Errors: of a gradient that is not there for another reason."""
+    """Whether there is a gradient in a parameter. Errors: those of one that fails for another reason."""
     try:
         graph(checked, decl, told, wrt)
     except DifflangError as error:
