@@ -21,7 +21,8 @@ def exponential(speller: Speller, eqn: Eqn) -> list[Words]:
     """Its derivative in a direction is the corner of the exponential of a larger matrix; see `ops.expm`."""
     type = array(eqn.results[0])
     if len(eqn.operands) == 1:
-        return [called("expm", speller.exact(eqn.operands[0]), shape=type.shape, dtype=type.dtype)]
+        (x,) = [speller.exact(v) for v in eqn.operands]
+        return [called("expm", x, shape=type.shape, dtype=type.dtype)]
     whole, *directions = [speller.atom(v, whole=True) for v in eqn.operands]
     for doublings, beside in enumerate(directions):
         wide = beside
@@ -54,7 +55,7 @@ def cofactors(speller: Speller, eqn: Eqn) -> list[Words]:
     """The determinants with one row each replaced by a unit vector: no division, so singular matrices are exact."""
     if len(eqn.operands) > 1:
         raise Unspelled("how the matrix of cofactors changes has no name in the language")
-    a, type = speller.atom(eqn.operands[0], whole=True), array(eqn.results[0])
+    (a,), type = [speller.atom(v, whole=True) for v in eqn.operands], array(eqn.results[0])
     *batch, n, _ = type.shape
     i, j = [speller.names.fresh(name) for name in ("i", "j")]
     row, rows = f"where(iota({size(n)}) == {j}, {type.dtype}(1), {type.dtype}(0))", f"iota({size(n)})[.., newaxis]"
