@@ -15,6 +15,24 @@ FIRST, LAST = -(1 << 31), (1 << 31) - 1
 """A failure speaks of an index in an i32. These stand for what is beyond them."""
 
 
+Counter = tuple[Span, int | None]  # where a loop binds a variable, and what is added to it in an index, if that is all
+
+
+@dataclass(frozen=True, slots=True)
+class Into:
+    """What an index goes into: an array as the program writes it, and which of its axes, if it has several.
+
+    `reach` is how many places a range takes from the index on, `many` whether it is an array of indices; `counters` are
+    the loops' variables in the index.
+    """
+
+    array: Span
+    axis: int | None = None
+    reach: int | None = None
+    many: bool = False
+    counters: tuple[Counter, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """A check in the program: where it stands, and what failing it means."""
@@ -23,6 +41,7 @@ class Site:
     message: str = ""  # none for an index: the numbers in the word are what is said of it
     room: str = ""  # what there were too few of: `frames` and `steps` of the functions in the message, or `items`
     most: int = 0  # more steps than these were taken: of a loop, or of the functions in the message
+    into: Into | None = None  # of an index
 
 
 class Checks(Protocol):

@@ -24,7 +24,7 @@ from difflang.check.reports import (
     unknown_type,
     untold,
 )
-from difflang.check.sizes import arithmetic, free_names, within_parts
+from difflang.check.sizes import a_size, arithmetic, free_names, within_parts
 from difflang.check.sums import is_stacked, joint
 from difflang.check.types import (
     KEY,
@@ -206,7 +206,7 @@ class Annotations:
         """The size that is written. Errors: DL02 if it names what is not bound."""
         match written:
             case tree.TypeInt(value=value):
-                return value
+                return a_size(value, written.span)
             case tree.TypeName(path=(name,)):
                 found = self.bound.get(name)
                 if found is None and self.rigid and name not in DTYPES:
@@ -217,7 +217,7 @@ class Annotations:
                     raise mistake("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
                 raise self.unbound(written.span, name)
             case tree.DimBinary(op=op):
-                return arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs))
+                return a_size(arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs)), written.span)
             case tree.TypeTuple(items=(only,)):
                 return self.dim(only)
             case _:

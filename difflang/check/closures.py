@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from difflang.base.source import Span
 from difflang.ir.graph import Graph
 from difflang.ir.types import DType, Tensor
 from difflang.syntax import tree
@@ -94,6 +95,7 @@ class DerivativeCode:
     wrt: tuple[Wrt, ...]
     order: int = 1  # of a jet
     asked: str = ""  # the operator that the program wrote, where this is a part of it
+    at: tuple[Span, ...] = field(default=(), compare=False)  # where it names what it is taken in
 
     def __str__(self) -> str:
         return self.asked or self.operator

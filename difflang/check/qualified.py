@@ -72,7 +72,7 @@ def no_variable(module: Module, name: str, span: Span, known: Collection[str], *
         fixes = ()  # a name that is read again is another variable, of which only the declaration was forgotten
     if not way and lasting and re.match(r"[ \t]*=(?!=)", span.source.text[span.end : span.end + 99]):
         fixes = tuple(before(span, f"{word} ", f"declare it: `{word} {name} = …`") for word in ("let", "var"))
-    way = way or f"declare it with `var {name} = …`"
+    way = way or f"declare it with `let {name} = …`, or with `var {name} = …` if it changes"
     return mistake("DL0201", f"there is no variable `{name}` here", (span, ""), help=way, fixes=fixes)
 
 

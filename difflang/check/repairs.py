@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from difflang.base.diagnostics import DifflangError, Edit, Fix
+from difflang.base.diagnostics import DifflangError, Fix
 from difflang.base.fixes import instead
 from difflang.base.source import Span
 from difflang.check.dtypes import DTypeParam, DTypeVar, pruned
@@ -16,10 +16,10 @@ from difflang.syntax import tree
 WHOLE_NUMBER = re.compile(r"[ \t]*=[ \t]*-?[0-9][0-9_]*(?=[ \t]*(?:[#}]|\r?$))", re.MULTILINE)
 
 
-def proposing(error: DifflangError, fixes: Iterable[Fix]) -> DifflangError:
-    """A report with more fixes, better than its own."""
-    found = tuple(fixes)
-    return DifflangError(*[replace(d, fixes=(*found, *d.fixes)) for d in error.diagnostics])
+def helped(error: DifflangError, ways: Iterable[str]) -> DifflangError:
+    """A report with more ways out, after its own."""
+    found = tuple([way for way in ways if way])
+    return DifflangError(*[replace(d, helps=(*d.helps, *found)) for d in error.diagnostics])
 
 
 def as_variable(bound: Span) -> tuple[Fix, ...]:
@@ -33,13 +33,13 @@ def as_variable(bound: Span) -> tuple[Fix, ...]:
     return (instead(Span(bound.source, start, start + len("let")), "var", said),)
 
 
-def as_float(bound: Span) -> tuple[Fix, ...]:
-    """A variable that begins as a whole number begins as a float."""
+def as_float(bound: Span) -> str:
+    """The way out for a variable that begins as a whole number, and is to hold others; none for another one.
+
+    No fix: whether the program means whole numbers or not, only its writer knows.
+    """
     number = WHOLE_NUMBER.match(bound.source.text, bound.end)
-    if number is None:
-        return ()
-    place = Span(bound.source, number.end(), number.end())
-    return (Fix(f"begin with a float: `{bound.text}{number[0]}.0`", (Edit(place, ".0"),)),)
+    return f"or begin with a float: `var {bound.text}{number[0]}.0`" if number is not None else ""
 
 
 def converted(span: Span, made: str) -> tuple[Fix, ...]:

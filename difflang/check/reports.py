@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from math import inf
 
@@ -108,10 +109,20 @@ def written_type(written: tree.TypeExpr) -> str:
     return written.span.text
 
 
+def with_a_value(text: str) -> str:
+    """The way out for what has no value where one is wanted, by how it begins."""
+    bound = re.match(r"(?:let|var)\s+(\w+)\b", text)
+    if bound is not None:
+        return f"end with the value: write `{bound[1]}` on a line below"
+    if text.startswith("if ") and not re.search(r"\belse\b", text):
+        return "an `if` without `else` has no value: say what it is otherwise, `else { … }`"
+    return "end with the value: a declaration, a loop or an `if` without `else` has none"
+
+
 def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str, way: str = "") -> DifflangError:
     """A value whose type is not the declared one."""
     if found == UNIT:
-        way = "end with the value: a declaration, a loop or an `if` without `else` has none"
+        way = with_a_value(span.text)
     fixes = as_declared(written, found.dtype, span) if isinstance(found, Tensor) else ()
     if fixes:
         way = f"there is no implicit conversion: {fixes[0].text}"

@@ -12,6 +12,8 @@ from difflang.ir.dims import Dim
 from difflang.ir.types import DTYPES
 from difflang.syntax import tree
 
+MOST_PLACES = 2**31 - 1
+
 
 def arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim:
     """A size made of two. Errors: DL0301 for a power that is no small number, DL0303 for a division by zero."""
@@ -33,6 +35,15 @@ def arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim:
             for _ in range(rhs):
                 power = power * lhs
             return power
+
+
+def a_size(value: Dim, span: Span) -> Dim:
+    """A size that an axis may have, as far as it is a number. Errors: DL0316."""
+    if isinstance(value, int) and value > MOST_PLACES:
+        message = f"an axis has at most {MOST_PLACES:,} places: a size is an i32"
+        shown = f"{value:,}" if value < 10**30 else "far more"
+        raise mistake("DL0316", message, (span, f"this is {shown}"), help="put them on several axes")
+    return value
 
 
 def free_names(written: tree.TypeExpr) -> set[str]:

@@ -65,6 +65,10 @@ def new(name: str) -> None:
     """
     folder = Path(name)
     title = folder.name
+    if title in ("", ".."):
+        raise click.UsageError(
+            f"'{name}' is a folder already, and a new one is made: say its name, `difflang new my-model`"
+        )
     if not title.replace("-", "_").isidentifier():
         raise click.BadParameter(f"'{title}' is no name: letters, digits, `_` and `-`", param_hint="NAME")
     program = title.replace("-", "_")

@@ -81,11 +81,31 @@ def wrong(text: str, message: str, *ways: str, code: str = "DL0101") -> Difflang
 
 @register(":t EXPRESSION", "the type of an expression; nothing is computed")
 def type_(talk: Talk, text: str) -> None:
+    from difflang.check.repairs import helped
     from difflang.check.types import show_type
     from difflang.driver.asked import signature
 
     decl = talk.session.module.fns.get(text)
-    talk.say(signature(talk.session, decl) if decl is not None else show_type(talk.session.type_of(text).type))
+    try:
+        talk.say(signature(talk.session, decl) if decl is not None else show_type(talk.session.type_of(text).type))
+    except DifflangError as error:
+        raise helped(error, [known_names(talk)] if unknown_alone(error) else []) from None
+
+
+def unknown_alone(error: DifflangError) -> bool:
+    """Whether a name is all that is wrong, and nothing is said of what it could be."""
+    return all(d.code == "DL0201" and not d.helps and not d.fixes for d in error.diagnostics)
+
+
+def known_names(talk: Talk) -> str:
+    from difflang.driver.asked import names
+
+    found = [name for name, known in names(talk.session).items() if known.kind != "builtin"]
+    return (
+        f"there are {', '.join(found)}"
+        if found
+        else "nothing is declared yet: `let x = 1.0`, `fn f(x: f32) -> f32 = x * x`"
+    )
 
 
 @register(":doc NAME", "what a name stands for; also `?NAME`")
@@ -102,7 +122,7 @@ def doc(talk: Talk, text: str) -> None:
             ways = (f"it is in `{module}`: `import {module} ({text})`",)
         elif (module := text.partition(".")[0]) in stdlib_modules() and module not in names(talk.session):
             ways = (f"import it: `import {module}`",)
-        raise wrong(f":doc {text}", f"there is no `{text}` here", *ways, code="DL0201")
+        raise wrong(f":doc {text}", f"there is no `{text}` here", *(ways or (known_names(talk),)), code="DL0201")
     talk.say(found)
 
 

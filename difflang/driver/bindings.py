@@ -12,7 +12,7 @@ from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.qualified import no_variable, not_variable
-from difflang.check.repairs import as_float, proposing
+from difflang.check.repairs import as_float, helped
 from difflang.check.reports import bound_again, mistake
 from difflang.check.sums import holds, joint, unknown, whole, without_texts
 from difflang.check.types import ClosureType, LangType, TextType, TupleType, show_type
@@ -197,7 +197,7 @@ class Bindings(Scopes, ABC):
                 if any(d.code not in ("DL0304", "DL0311") for d in error.diagnostics):
                     raise
                 bound = [self.module.host[name].span for name in names]
-                raise proposing(error, [fix for span in bound if span for fix in as_float(span)]) from None
+                raise helped(error, [as_float(span) for span in bound if span]) from None
 
         values, _ = self.unit(e, body)
         for name, value in zip(names, values, strict=True):

@@ -36,6 +36,7 @@ from difflang.ops.say import printing
 from difflang.passes.abreast import abreast
 from difflang.passes.flatten import flatten
 from difflang.passes.hinted import hinted
+from difflang.passes.once import once
 from difflang.passes.optimize import readable, tidied
 from difflang.passes.sized import sized
 from difflang.passes.yielded import as_histories
@@ -368,7 +369,9 @@ def names_of_lets(checked: Checked, graph: Graph) -> dict[Span, str]:
 
 def simplified(graph: Graph, names: Mapping[Span, str]) -> Graph:
     """The graph without derivative equations, as it reads best."""
-    return abreast(readable(derived_by_name(graph, names)))
+    found = readable(derived_by_name(graph, names))
+    merged = once(found)
+    return abreast(found if merged is found else readable(merged))
 
 
 def derived_by_name(graph: Graph, names: Mapping[Span, str]) -> Graph:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.sites import FIRST, LAST, Checks, Site
+from difflang.base.sites import FIRST, LAST, Checks, Into, Site
 from difflang.base.source import Span
 from difflang.ir.evaluate import Says
 from difflang.ir.graph import Graph
 from difflang.passes.dce import dce
 
 Program = Callable[..., Sequence[Any]]
+LONG = 40  # characters of an array as it is written that a message repeats
 NUMBERS = 2  # the last results of a program that can fail: what a failure was about
 WORD = 1 + NUMBERS  # with the number of a check before them
 
@@ -52,9 +53,39 @@ def error_of(found: Site, first: int, second: int, said: str | None = None) -> D
     if found.message:
         message = said or found.message
         return DifflangError(Diagnostic("DL0901", message, (Label(found.span, "this does not hold"),)))
-    room = f"this axis has room for 0 to {second - 1}" if second > 0 else "this axis is empty"
-    beyond = {FIRST: " or less", LAST: " or more"}.get(first, "")
-    return DifflangError(Diagnostic("DL0902", f"index {first}{beyond} is out of range", (Label(found.span, room),)))
+    return DifflangError(out_of_range(found, first, second))
+
+
+def out_of_range(found: Site, first: int, room: int) -> Diagnostic:
+    """The report of an index: what it goes into and how long that is, what the index is, and the loops' variables."""
+    into, number = found.into, f"{first}" + {FIRST: " or less", LAST: " or more"}.get(first, "")
+    if into is None or not into.array.text.strip():
+        text = f"this axis has room for 0 to {room - 1}" if room > 0 else "this axis is empty"
+        return Diagnostic("DL0902", f"index {number} is out of range", (Label(found.span, text),))
+    size = room if into.reach is None else room + into.reach - 1
+    exact = number == str(first)
+    what = f"index {number}"
+    if into.reach is not None:
+        what = f"the range {number}..{first + into.reach}" if exact else f"a range of {into.reach} from {number}"
+    message = f"{what} is out of range: {named(into)} {places(size)}"
+    holds = "one of these is" if into.many else "this begins at" if into.reach is not None else "this is"
+    alone = exact and not into.many
+    counted = [
+        Label(span, f"`{span.text}` is {first - more}" if alone and more is not None else f"`{span.text}` counts here")
+        for span, more in into.counters
+    ]
+    return Diagnostic("DL0902", message, (Label(found.span, f"{holds} {number}"), *counted))
+
+
+def named(into: Into) -> str:
+    """The array, or the axis of it, as the program writes it."""
+    text = " ".join(into.array.text.split())
+    text = f"`{text}`" if len(text) <= LONG else "this array"
+    return text if into.axis is None else f"axis {into.axis} of {text}"
+
+
+def places(size: int) -> str:
+    return "is empty" if size <= 0 else "has one place, 0" if size == 1 else f"has {size} places, 0 to {size - 1}"
 
 
 def too_many_steps(span: Span, most: int, calls: str = "") -> DifflangError:

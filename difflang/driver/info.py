@@ -119,7 +119,10 @@ def offer(checked: Checked, decl: tree.Fn, sizes: Mapping[str, int]) -> Offer:
     except DifflangError as error:
         return Offer(*head, {}, (), (), {}, None, error.diagnostics[0].message)
     dtypes = {p.hint: p.type.dtype.name for p in plain.params if isinstance(p.type, Tensor) and p.hint}
-    wrt = tuple([p.name for p in decl.params if has_gradient(checked, decl, told, p.name)])
+    try:
+        wrt = tuple([p.name for p in decl.params if has_gradient(checked, decl, told, p.name)])
+    except DifflangError as error:
+        return Offer(*head, dtypes, moving(decl, plain), (), {}, None, f"no gradient: {error.diagnostics[0].message}")
     if not wrt:
         return Offer(*head, dtypes, moving(decl, plain), (), {}, None, None)
     try:
@@ -138,9 +141,12 @@ def moving(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
 
 
 def has_gradient(checked: Checked, decl: tree.Fn, told: Mapping[str, int], wrt: str) -> bool:
+    """Whether there is a gradient in a parameter. Errors: those of one that fails for another reason."""
     try:
         graph(checked, decl, told, wrt)
-    except DifflangError:
+    except DifflangError as error:
+        if any(not d.code.startswith("DL04") for d in error.diagnostics if d.severity == "error"):
+            raise
         return False
     return True
 

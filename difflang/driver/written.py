@@ -44,7 +44,8 @@ class Written:
         self.refuse_numbers()
         result = as_tuple(self.entry.type)
         self.graph, site = self.without_failure()
-        speller = Speller(self.names(), self.note, self.hints(result))
+        hidden = frozenset([a.name for a in self.arguments])
+        speller = Speller(self.names(), self.note, self.hints(result), hidden=hidden)
         self.know_params(speller)
         speller.graph(self.graph)
         if site is not None:

@@ -87,7 +87,6 @@ ELEMENTWISE = {
             "erfinv",
             "gamma",
             "lgamma",
-            "digamma",
             "isnan",
             "isinf",
             "isfinite",
@@ -307,7 +306,7 @@ def map_(cx: Context, args: Args) -> Walk[Term]:
     from difflang.elaborate.comprehension import vmapped
 
     took = Taken(cx, args, "map", "f xs")
-    return (yield vmapped(cx, took.term("f"), Arguments(args.span, [took.found["xs"]])))
+    return (yield vmapped(cx, took.term("f"), Arguments(args.span, [took.found["xs"]]), "map"))
 
 
 BUILTINS["map"] = map_

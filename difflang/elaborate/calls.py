@@ -152,7 +152,8 @@ def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) 
     fn = function(cx, (yield walk(cx, e.args[0].value)), e.args[0].span, called_too_soon(operator, e.args[0].value))
     if isinstance(e.fn, tree.Index):
         known_parameters(cx, fn, wrt, e.fn.subscripts)
-    return Closure(VmapCode() if operator == "vmap" else DerivativeCode(operator, wrt, order), (fn,))
+    at = tuple([s.span for s in e.fn.subscripts]) if isinstance(e.fn, tree.Index) else ()
+    return Closure(VmapCode() if operator == "vmap" else DerivativeCode(operator, wrt, order, at=at), (fn,))
 
 
 def known_parameters(cx: Context, fn: Term, wrt: tuple[Wrt, ...], written: tuple[tree.Expr, ...]) -> None:
@@ -339,11 +340,13 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
         cx.scope, cx.module, cx.lambdas, cx.root.result = outer, module, cx.lambdas - 1, result
 
 
-def bind_pattern(cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, mutable: bool = False) -> None:
+def bind_pattern(
+    cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, mutable: bool = False, counts: bool = False
+) -> None:
     """Bind the names of a pattern. Errors: DL0321 if the value has another structure."""
     if isinstance(pattern, tree.NamePattern):
         note_term(cx, pattern.span, term)
-        cx.scope.bind(pattern.name, term, mutable=mutable, span=pattern.span)
+        cx.scope.bind(pattern.name, term, mutable=mutable, span=pattern.span, counts=counts)
         return
     if isinstance(term, Poison):
         for name in bound_names(pattern):
@@ -354,4 +357,4 @@ def bind_pattern(cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, 
         found = f"a tuple of {len(items)}" if items is not None else show_type(type_of(term))
         raise not_this_pattern(pattern, len(items) if items is not None else None, (span, f"this is {found}"))
     for item, part in zip(pattern.items, items, strict=True):
-        bind_pattern(cx, item, part, span, mutable=mutable)
+        bind_pattern(cx, item, part, span, mutable=mutable, counts=counts)

@@ -89,7 +89,8 @@ def level(cx: Context, e: tree.Comprehension, depth: int, identity: float | None
     over = yield extent(cx, e, e.iterators[depth])
 
     def body(index: Array, rows: list[Value]) -> Walk[Term]:
-        bind_pattern(cx, e.iterators[depth].pattern, over.item(index, rows), e.iterators[depth].span)
+        iterator = e.iterators[depth]
+        bind_pattern(cx, iterator.pattern, over.item(index, rows), iterator.span, counts=True)
         return level(cx, e, depth + 1, identity)
 
     return (yield mapping(cx, e.span, over, body))
@@ -268,13 +269,21 @@ def indexed_size(cx: Context, e: tree.Index, name: str) -> Walk[tuple[Dim, Span]
 # ---- vmap
 
 
-def vmapped(cx: Context, f: Term, args: Args) -> Walk[Term]:
+def is_number(term: Term) -> bool:
+    return isinstance(term, Array) and not term.tensor.shape
+
+
+def vmapped(cx: Context, f: Term, args: Args, name: str = "vmap") -> Walk[Term]:
     """`vmap(f)(xs, ys)`: f on each row, the results stacked."""
     values = [v for term, _ in args.items for v in leaves(term)]
     sizes = [(v.type.shape[0] if isinstance(v.type, Tensor) and v.type.shape else None) for v in values]
     if not sizes or args.named or any(s is None or not cx.unifier.equal(s, sizes[0] or 0) for s in sizes):
+        alone = next(((t, s) for t, s in args.items if is_number(t)), None)
+        if alone is not None:
+            message, way = f"`{name}` goes over the first axis, and a number has none", "call the function itself"
+            raise cx.error("DL0332", message, alone[1], f"this is {show_type(type_of(alone[0]))}", way)
         raise cx.error(
-            "DL0332", "`vmap` goes over the first axis of every argument", args.span, "these have no common one"
+            "DL0332", f"`{name}` goes over the first axis of every argument", args.span, "these have no common one"
         )
     length = sizes[0]
     assert length is not None

@@ -66,6 +66,15 @@ class Traced:
 
 def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     """Apply `grad[w](f)` and its kin."""
+    from difflang.elaborate.no_derivative import WithoutTangent
+
+    try:
+        return (yield derived(cx, code, f, args))
+    except WithoutTangent as error:
+        raise error.where_asked(code.at) from None
+
+
+def derived(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     from difflang.elaborate import jacobians, jets, linear
     from difflang.elaborate.no_derivative import real_result, result_with_tangent
     from difflang.elaborate.slope import slope
@@ -163,7 +172,7 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
             if len(points) == found and not isinstance(term, (Closure, Opaque)):
                 part = type_of(differentiable_part(cx, items[position], path))
                 if not may_move(cx.unifier, part):
-                    raise without_tangent(f, (position, path), part, span)
+                    raise without_tangent(f, wrt, (position, path), part, span)
         cx.root.deriving += 1
         try:
             result = yield apply(cx, f, Args(args.span, items))

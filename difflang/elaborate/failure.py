@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from difflang.base.sites import FIRST, LAST, Site
+from difflang.base.sites import FIRST, LAST, Into, Site
 from difflang.base.source import Span
 from difflang.check.dtypes import pruned
 from difflang.check.reports import Undecided
@@ -24,8 +24,8 @@ from difflang.ir.types import BOOL, I32, I64, U32, U64, Tensor
 from difflang.ops.families import tensor
 
 
-def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
-    """The index as an i32, after a check of all its bits that it lies in `0 .. size - 1`.
+def check_index(cx: Context, index: Array, size: Dim, span: Span, into: Into | None = None) -> Array:
+    """The index as an i32, after a check of all its bits that it lies in `0 .. size - 1`; `into` what it goes.
 
     Without it where that is proved, or where the program says `@unchecked`.
     """
@@ -50,7 +50,7 @@ def check_index(cx: Context, index: Array, size: Dim, span: Span) -> Array:
         worst = cx.emit("truncate", span, where, dtype=I32)
     if dtype in (U32, I64, U64):
         worst = nearest(cx, cx.emit("truncate", span, where, dtype=dtype), span)
-    fail(cx, bad, Site(span), span, worst, cx.integer(size, span).value)
+    fail(cx, bad, Site(span, into=into), span, worst, cx.integer(size, span).value)
     return index
 
 

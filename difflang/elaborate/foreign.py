@@ -25,6 +25,7 @@ ELSEWHERE = {
     **dict.fromkeys(("None", "null", "nil"), "a function without a result gives `()`"),
     "str": 'a text shows values: `"{x}"`',
     **dict.fromkeys(("list", "array", "tensor"), "an array is written `[1.0, 2.0]` or `zeros(n)`"),
+    "input": 'values come from the command line, `difflang run FILE:f --arg x=2.0`, or from files: `read_csv("a.csv")`',
     "True": "it is written `true`",
     "False": "it is written `false`",
     "D": "a change is not written out: it comes from a derivative, or is `zeros_like(x)`",

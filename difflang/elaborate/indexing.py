@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from difflang.base.diagnostics import DifflangError
+from difflang.base.sites import Counter, Into
 from difflang.base.source import Span
 from difflang.check.dtypes import pruned
 from difflang.check.reports import Undecided
@@ -16,6 +17,7 @@ from difflang.elaborate.context import Context, Reported, walk
 from difflang.elaborate.failure import check_index
 from difflang.elaborate.lanes import by_lanes
 from difflang.elaborate.mismatches import not_indexed
+from difflang.elaborate.names import nodes
 from difflang.elaborate.operators import array, broadcast_shape, broadcast_to
 from difflang.elaborate.terms import Array, Poison, Range, Term
 from difflang.elaborate.trampoline import Walk
@@ -89,7 +91,7 @@ def subscripts(cx: Context, e: tree.Index, base: Term) -> Walk[Subscripts]:
         else:
             if axis >= len(shape):
                 raise too_many(cx, given, base.tensor, e.span)
-            part = yield subscript(cx, sub, shape[axis])
+            part = yield subscript(cx, sub, Axis(shape[axis], e.base, axis if len(shape) > 1 else None))
             if isinstance(part, Part):
                 parts.append(part)
                 axis += 1
@@ -130,16 +132,49 @@ def whole(cx: Context, size: Dim, span: Span) -> Part:
     return Part(cx.integer(0, span), size, whole=True)
 
 
-def subscript(cx: Context, e: tree.Expr, size: Dim) -> Walk[Part | Array]:
-    """One subscript against the size of its axis; a mask, which may stand for more than one, as it is."""
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis that a subscript is for: its size, the array, and its number, if there are others."""
+
+    size: Dim
+    array: tree.Expr
+    number: int | None
+
+    def into(self, cx: Context, e: tree.Expr, index: Array, reach: Dim | None = None) -> Into:
+        """What a report of an index out of range tells."""
+        length, many = reach if isinstance(reach, int) else None, index.tensor.rank > 0
+        return Into(self.array.span, self.number, length, many, counters(cx, e, index))
+
+
+def counters(cx: Context, e: tree.Expr, index: Array) -> tuple[Counter, ...]:
+    """The loops' variables in an index, each with what the index is more, if that is known."""
+    found: dict[Span, int | None] = {}
+    for name in nodes(e):
+        binding = cx.scope.find(name.id) if isinstance(name, tree.Name) else None
+        if binding is not None and binding.counts and binding.span is not None and isinstance(binding.term, Array):
+            found[binding.span] = apart(index, binding.term)
+    return tuple(found.items())
+
+
+def apart(index: Array, counter: Array) -> int | None:
+    """How much more an index is than a loop's variable at every step."""
+    if index.value is counter.value:
+        return 0
+    more = index.offset - counter.offset
+    return more if index.lane is not None and index.lane is counter.lane and isinstance(more, int) else None
+
+
+def subscript(cx: Context, e: tree.Expr, axis: Axis) -> Walk[Part | Array]:
+    """One subscript against its axis; a mask, which may stand for more than one, as it is."""
+    size = axis.size
     if isinstance(e, (tree.Slice, tree.Range)):
         start = array(cx, (yield walk(cx, e.start)), e.start.span) if e.start is not None else cx.integer(0, e.span)
         stop = array(cx, (yield walk(cx, e.stop)), e.stop.span) if e.stop is not None else cx.integer(size, e.span)
         step = array(cx, (yield walk(cx, e.step)), e.step.span) if e.step is not None else None
-        return ranged(cx, e, start, stop, step, size)
+        return ranged(cx, e, start, stop, step, axis)
     index = yield walk(cx, e)
     if isinstance(index, Range):
-        return ranged(cx, e, index.start, index.stop, index.step, size)
+        return ranged(cx, e, index.start, index.stop, index.step, axis)
     index = array(cx, index, e.span, "an index")
     dtype = pruned(index.tensor.dtype)
     if dtype.name == "bool" and index.tensor.shape:
@@ -148,14 +183,14 @@ def subscript(cx: Context, e: tree.Expr, size: Dim) -> Walk[Part | Array]:
         way = "`i32(x)` rounds toward zero; `//` divides integers" if dtype.is_float else ""
         raise cx.error("DL0313", "an index is an integer", e.span, f"this is {show_type(index.tensor)}", way)
     if index.tensor.shape:
-        return Part(where=check_index(cx, index, size, e.span))
-    return Part(point(cx, e, index, size))
+        return Part(where=check_index(cx, index, size, e.span, axis.into(cx, e, index)))
+    return Part(point(cx, e, index, axis))
 
 
-def point(cx: Context, e: tree.Expr, index: Array, size: Dim) -> Array:
-    static = index.static
+def point(cx: Context, e: tree.Expr, index: Array, axis: Axis) -> Array:
+    static, size = index.static, axis.size
     if not isinstance(static, (int, Poly)) or isinstance(static, bool):
-        return check_index(cx, index, size, e.span)
+        return check_index(cx, index, size, e.span, axis.into(cx, e, index))
     if isinstance(e, tree.Unary) and isinstance(static, int) and static < 0:
         static = static + size
     beyond = static - size
@@ -174,8 +209,8 @@ def is_negative(*ends: Dim) -> bool:
     return any(isinstance(end, int) and end < 0 for end in ends)
 
 
-def ranged(cx: Context, e: tree.Expr, start: Array, stop: Array, step: Array | None, size: Dim) -> Part:
-    stride = step.static if step is not None else 1
+def ranged(cx: Context, e: tree.Expr, start: Array, stop: Array, step: Array | None, axis: Axis) -> Part:
+    stride, size = step.static if step is not None else 1, axis.size
     if not isinstance(stride, int) or stride < 1:
         raise cx.error("DL0328", "the step of a range is a positive number known before the run", e.span)
     first, last = start.static, stop.static
@@ -199,7 +234,7 @@ def ranged(cx: Context, e: tree.Expr, start: Array, stop: Array, step: Array | N
             "",
             "write `a[i..i + n]`, where n is a size",
         )
-    return Part(check_index(cx, start, size - length + 1, e.span), length)
+    return Part(check_index(cx, start, size - length + 1, e.span, axis.into(cx, e, start, length)), length)
 
 
 def run_time_length(cx: Context, e: tree.Expr) -> Dim | None:

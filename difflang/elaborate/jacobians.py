@@ -49,7 +49,7 @@ from difflang.ir.types import Tensor
 
 def hessian_product(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
     """`hvp(f)(x, v)`: how the gradient changes along v, forward over reverse."""
-    gradient = Closure(DerivativeCode("grad", code.wrt, asked=code.operator), (f,))
+    gradient = Closure(DerivativeCode("grad", code.wrt, asked=code.operator, at=code.at), (f,))
     pair = yield apply(cx, Closure(DerivativeCode("jvp", code.wrt), (gradient,)), args)
     assert isinstance(pair, Tuple)
     return pair.items[1]
@@ -65,7 +65,7 @@ def hessian(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term
             message = "`hessian` is of functions of real numbers: in complex ones a change has two halves"
             what = f"this is {show_type(type_of(item[0]))}"
             raise cx.error("DL0408", message, item[1], what, "`hvp` gives the change of the gradient along a direction")
-    gradient = Closure(DerivativeCode("grad", code.wrt, asked=code.operator), (f,))
+    gradient = Closure(DerivativeCode("grad", code.wrt, asked=code.operator, at=code.at), (f,))
     return (yield apply(cx, Closure(DerivativeCode("jacfwd", code.wrt, asked=code.operator), (gradient,)), args))
 
 
@@ -90,7 +90,7 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
         way = "take it of one of them at a time, `[for s in shapes => …]`"
         raise cx.error("DL0411", message, args.span, "", way)
     if not points:
-        raise without_tangent(f, wrt[0], parts[0], args.items[wrt[0][0]][1])
+        raise without_tangent(f, wrt, wrt[0], parts[0], args.items[wrt[0][0]][1])
     if not values:
         yield result_with_tangent(cx, code.operator, f, (yield trace_holomorphic(cx, f, args, wrt)), args, wrt)
     by_columns = column_by_column(code, points, values)

@@ -159,7 +159,7 @@ def through(cx: Context, e: tree.For, over: Source) -> Walk[Term]:
         raise InTurn
 
     def bind(index: Array, rows: list[Value]) -> None:
-        bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span)
+        bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span, counts=True)
 
     body: Step = yield step(cx, e, variables, over.arrays, bind, over.length)
     builders, results, params, split = [body.builder], [body.results], [body.params], [1]

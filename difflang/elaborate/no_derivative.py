@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from difflang.ad.lost import Step, losses
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -20,7 +21,23 @@ from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.wrt import Place, parameter_names
 
 
-def without_tangent(f: Term, place: Place, type: LangType, span: Span) -> DifflangError:
+class WithoutTangent(DifflangError):
+    """A derivative in what has no tangent: which of the places that it is taken in, and what the type of that is."""
+
+    number: int = 0
+    type: str = ""
+
+    def where_asked(self, written: Sequence[Span]) -> DifflangError:
+        """The report at the name of the place, if the program writes one, else at the argument."""
+        (said,) = self.diagnostics
+        if self.number >= len(written):
+            return DifflangError(said)
+        name = written[self.number]
+        first = Label(name, f"this is {self.type}" if name.text.isdigit() else f"`{name.text}` is {self.type}")
+        return DifflangError(replace(said, labels=(first, *said.labels[1:])))
+
+
+def without_tangent(f: Term, wrt: Sequence[Place], place: Place, type: LangType, span: Span) -> WithoutTangent:
     """An argument, or a field of it, that has no derivative, since nothing in it has a tangent: DL0401."""
     position, path = place
     what = show_type(type)
@@ -34,7 +51,11 @@ def without_tangent(f: Term, place: Place, type: LangType, span: Span) -> Diffla
     else:
         labels += declared_parameter(f, position)
         way = "differentiate in a float; convert with `f32(x)` outside"
-    return mistake("DL0401", f"{what} has no derivative: it has no tangent", *labels, help=way)
+    error = WithoutTangent(
+        *mistake("DL0401", f"{what} has no derivative: it has no tangent", *labels, help=way).diagnostics
+    )
+    error.number, error.type = list(wrt).index(place), what
+    return error
 
 
 def declared_parameter(f: Term, position: int) -> list[tuple[Span, str]]:

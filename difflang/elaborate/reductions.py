@@ -207,6 +207,18 @@ def again(cx: Context, result: Array, x: Array, axes: tuple[int, ...], span: Spa
     return Array(cx.emit("broadcast", span, result.value, shape=x.tensor.shape, axes=rest))
 
 
+@builtin("digamma")
+def digamma(cx: Context, args: Args, name: str) -> Term:
+    """`digamma(x, order = 0)`: the derivative of `lgamma`, and its derivative of that order."""
+    took = Taken(cx, args, name, "x order?")
+    order, x = took.integer("order", 0), (took.term("x"),)
+    if order < 0:
+        raise cx.error("DL0338", "the `order` of a derivative is not negative", took.span("order"), f"this is {order}")
+    if order == 0:
+        return elementwise(cx, "digamma", args.span, x, (took.span("x"),))
+    return elementwise(cx, "polygamma", args.span, x, (took.span("x"),), n=order)
+
+
 @builtin("logaddexp")
 def logaddexp(cx: Context, args: Args, name: str) -> Term:
     """`logsumexp` of two, element by element."""

@@ -62,7 +62,7 @@ def at_once(cx: Context, e: tree.For, over: Source, logs: dict[Binding, Log]) ->
 
     def body(index: Array, rows: list[Value]) -> Walk[Term]:
         lanes.append(index)
-        bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span)
+        bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span, counts=True)
         yield walk(cx, e.body)
         return Tuple(tuple([together(cx, log, log.sites, e.span) for log in logs.values() if log.sites]))
 

@@ -18,6 +18,7 @@ class Binding:
     mutable: bool = False
     span: Span | None = None
     read: bool = False
+    counts: bool = False  # a loop binds it anew at each step
 
 
 @dataclass(eq=False, slots=True)
@@ -45,9 +46,11 @@ class Scope:
             scope = scope.outer
         return True
 
-    def bind(self, name: str, term: Term | Dim, *, mutable: bool = False, span: Span | None = None) -> None:
+    def bind(
+        self, name: str, term: Term | Dim, *, mutable: bool = False, span: Span | None = None, counts: bool = False
+    ) -> None:
         if name != "_":
-            self.names[name] = Binding(name, term, mutable, span)
+            self.names[name] = Binding(name, term, mutable, span, counts=counts)
 
     def visible(self) -> list[str]:
         found: list[str] = []

@@ -77,7 +77,8 @@ class Poly:
 
     def __str__(self) -> str:
         text = ""
-        for monomial, coefficient in self.terms:
+        first = next((t for t in self.terms if t[1] > 0), self.terms[0])  # in front, as no type begins with a minus
+        for monomial, coefficient in (first, *[t for t in self.terms if t is not first]):
             size = "*".join(grouped_atom(a) for a in monomial)
             scale = abs(coefficient)
             body = str(scale) if not size else size if scale == 1 else f"{scale}*{size}"

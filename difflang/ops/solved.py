@@ -16,7 +16,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, MaybeValue, Op, Solver
 from difflang.ir.types import Type
-from difflang.ops.call import called
+from difflang.ops.call import call, called
 from difflang.ops.reduce import anywhere
 from difflang.ops.regions import (
     Ad,
@@ -56,6 +56,11 @@ def solved_reference(evaluate: Any, *arrays: Any, regions: Regions, consts: int)
 
 def solved_lower(lowering: Any, *arrays: Any, regions: Regions, consts: int) -> list[Any]:
     return lowering.call(regions[0], *arrays)
+
+
+def as_call(eqn: Eqn) -> Eqn:
+    """The call of the solver that is left of it where no derivative of it is taken any more."""
+    return Eqn(call, eqn.operands, eqn.results, {"name": eqn.regions[0].name}, eqn.regions[:1], eqn.span)
 
 
 def consts_of(eqn: Eqn) -> int:

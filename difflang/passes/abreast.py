@@ -44,6 +44,7 @@ class Row:
             return
         operands = [self.handed_on(last, v) if self.maker.get(v, last) != last else v for v in eqn.operands]
         self.eqns[number] = Eqn(eqn.op, tuple(operands), eqn.results, eqn.attrs, eqn.regions, eqn.span)
+        self.read_of_one(last)  # what it hands on it reads of others as well
 
     def handed_on(self, maker: int, history: Value) -> Value:
         """What a loop reads of an earlier one, as it keeps it itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ops.solved import as_call, solved
 from difflang.passes.inline import is_call, spliced
 
 
@@ -25,6 +26,8 @@ def flattened(graph: Graph, done: dict[Graph, Graph]) -> Graph:
             eqn = eqn.with_regions([done[r] for r in eqn.regions])
         if eqn.op.plain is not None:  # its derivative has been taken, and nothing is undone where it is read
             eqn = eqn.op.plain(eqn, False)
+        if eqn.op is solved:
+            eqn = as_call(eqn)
         if is_call(eqn) or runs_apart(eqn):
             found = spliced(eqn.regions[0], eqn.operands, eqns)
             to.update(zip(eqn.results, found, strict=False))

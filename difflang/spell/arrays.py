@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.ir.dims import Dim, substitute
-from difflang.ir.graph import Eqn
+from difflang.ir.graph import Eqn, Value
 from difflang.ir.types import BOOL, I32, Tensor
 from difflang.spell.body import Speller, array
 from difflang.spell.table import spells
@@ -180,7 +180,9 @@ def part(speller: Speller, eqn: Eqn) -> list[Words]:
 
 
 def taken(x: Words, ranges: Sequence[str], shape: Shape) -> Words:
-    """A part of an array."""
+    """A part of an array; a number has no parts."""
+    if not ranges:
+        return x
     base = x.at(POSTFIX)
     text = f"{base}[{', '.join(trimmed(ranges))}]"
     return Words(text, POSTFIX, shape, x.dtype, taken=(base, tuple(ranges)))
@@ -195,19 +197,32 @@ def written_range(start: Dim, stop: Dim, step: int, whole: Dim) -> str:
 @spells("pad")
 def pad(speller: Speller, eqn: Eqn) -> list[Words]:
     value, filler = eqn.operands
-    low, high, interior = eqn.attrs["low"], eqn.attrs["high"], eqn.attrs["interior"]
-    x, type = speller.exact(value), array(eqn.results[0])
-    if shortened(low, high) and not any(interior):
-        x, low, high = without_ends(x, array(value).shape, low, high)
-        if not any((*low, *high)):
-            return [Words(x.text, POSTFIX, type.shape, x.dtype)]
+    how = tuple([eqn.attrs[part] for part in ("low", "high", "interior")])
+    x = padded(speller, speller.exact(value), speller.words(filler), array(value).shape, how)
+    return [Words(x.text, x.level, array(eqn.results[0]).shape, x.dtype)]
+
+
+def padded(speller: Speller, x: Words, filler: Words, shape: Shape, how: tuple[Shape, Shape, Sequence[int]]) -> Words:
+    """An array with so many places more before, after and between: `how`. Negative ones are cut off its ends."""
+    low, high, interior = how
     if any(interior):
-        return [scattered(speller, x, speller.words(filler), array(value).shape, low, high, interior, type)]
+        wide = tuple([tuple([0 if cut(n) else n for n in side]) for side in (low, high)])
+        spread = scattered(speller, x, filler, shape, wide[0], wide[1], interior)
+        if not shortened(low, high):
+            return spread
+        left = tuple([tuple([n if cut(n) else 0 for n in side]) for side in (low, high)])
+        return padded(speller, spread, filler, spread.shape, (left[0], left[1], (0,) * len(shape)))
+    result = tuple([n + a + b for n, a, b in zip(shape, low, high, strict=True)])
+    if shortened(low, high):
+        x, low, high = without_ends(x, shape, low, high)
+    if not any((*low, *high)):
+        return Words(x.text, POSTFIX if shortened(*how[:2]) else x.level, result, x.dtype)
+    if "pad" in speller.hidden:
+        return scattered(speller, x, filler, x.shape, low, high, (0,) * len(shape))
     more = f"{sizes_of(low)}, {sizes_of(high)}"
-    with_value = speller.words(filler)
-    if with_value.text not in ("0.0", "0"):
-        more += f", {settled(with_value).text}"
-    return [called("pad", x, shape=type.shape, dtype=x.dtype, more=more)]
+    if filler.text not in ("0.0", "0"):
+        more += f", {settled(filler).text}"
+    return called("pad", x, shape=result, dtype=x.dtype, more=more)
 
 
 def cut(n: Dim) -> bool:
@@ -235,19 +250,16 @@ def sizes_of(shape: Shape) -> str:
 
 
 def scattered(
-    speller: Speller, x: Words, filler: Words, old: Shape, low: Shape, high: Shape, steps: Sequence[int], type: Tensor
+    speller: Speller, x: Words, filler: Words, old: Shape, low: Shape, high: Shape, steps: Sequence[int]
 ) -> Words:
     """An array with its elements further apart in a larger one: written into it."""
-    if shortened(low, high):
-        raise Unspelled("an array that loses its ends as it is spread")
+    spread = [(n - 1) * (s + 1) + 1 if n != 0 else 0 for n, s in zip(old, steps, strict=True)]
+    shape = tuple([a + n + b for a, n, b in zip(low, spread, high, strict=True)])
     text = speller.names.fresh("t")
-    speller.say(f"var {text} = {exact(filler, type).text}", speller.at)
-    ranges = [
-        written_range(a, a + (n - 1) * (s + 1) + 1, s + 1, whole)
-        for a, n, s, whole in zip(low, old, steps, type.shape, strict=True)
-    ]
+    speller.say(f"var {text} = {exact(filler, Tensor(x.dtype, shape)).text}", speller.at)
+    ranges = [written_range(a, a + n, s + 1, whole) for a, n, s, whole in zip(low, spread, steps, shape, strict=True)]
     speller.say(f"{text}[{', '.join(ranges)}] = {x.text}", speller.at)
-    return Words(text, ATOM, type.shape, type.dtype)
+    return Words(text, ATOM, shape, x.dtype)
 
 
 # ---- Reductions
@@ -279,6 +291,40 @@ def position(speller: Speller, eqn: Eqn) -> list[Words]:
 def running(speller: Speller, eqn: Eqn) -> list[Words]:
     more = [f"axis = {eqn.attrs['axis']}"] + ["reverse = true"] * eqn.attrs["reverse"]
     return [same_shape(speller, eqn, ", ".join(more))]
+
+
+@spells("recurrence")
+def recurrence(speller: Speller, eqn: Eqn) -> list[Words]:
+    """z[k] = a[k] z[k - 1] + b[k], step by step; just b[k] at the first place and where it begins anew."""
+    axis, type = eqn.attrs["axis"], array(eqn.results[0])
+    fresh, a, b = [front(speller, v, axis) for v in eqn.operands]
+    order = (*range(1, axis + 1), 0, *range(axis + 1, type.rank))
+    back, length = eqn.attrs["reverse"], type.shape[axis]
+    item = Tensor(type.dtype, (*type.shape[:axis], *type.shape[axis + 1 :]))
+    z, i, kept = [speller.names.fresh(n) for n in ("z", "i", "saved")]
+    speller.say(f"var {z} = {exact(number(0, Tensor(type.dtype)), item).text}", eqn.span)
+    over = f"reverse(iota({size(length)}))" if back else f"0..{size(length)}"
+    first = size(length - 1) if back else "0"
+    begins = f"{i} == {first}" if fresh.text == "false" else f"{fresh.text}[{i}] or {i} == {first}"
+    step = f"{z} = where({begins}, {b.text}[{i}], {a.text}[{i}] * {z} + {b.text}[{i}])"
+    speller.say(f"let {kept} = for {i} in {over} {{\n{step}\nyield {z}\n}}", eqn.span)
+    text = f"reverse({kept})" if back else kept
+    if axis:
+        text = f"transpose({text}, axes = {order})"
+    return [Words(text, POSTFIX if back or axis else ATOM, type.shape, type.dtype)]
+
+
+def front(speller: Speller, value: Value, axis: int) -> Words:
+    """An operand with an axis in front, with a name; truths that never hold as they are."""
+    if speller.words(value).text == "false":
+        return speller.words(value)
+    x = speller.atom(value, whole=True)
+    if axis == 0:
+        return x
+    order = (axis, *[a for a in range(len(x.shape)) if a != axis])
+    text = speller.names.fresh("t")
+    speller.say(f"let {text} = transpose({x.text}, axes = {order})", speller.at)
+    return Words(text, ATOM, tuple([x.shape[a] for a in order]), x.dtype)
 
 
 @spells("argsort")

@@ -84,12 +84,13 @@ class Speller:
     results: tuple[Value, ...] = ()
     formula: bool = False  # whether everything is one expression
     nested: bool = False  # whether it writes a region
+    hidden: frozenset[str] = frozenset()  # names that the program gives another meaning
     numbered: set[Value] = field(default_factory=set[Value])  # counts of steps that are read by name
     unchecked: list[bool] = field(default_factory=lambda: [False])  # whether something indexes without a check
 
     def inside(self) -> Speller:
         """A speller for a region: it knows nothing of what is outside but the names."""
-        return Speller(self.names, self.note, self.hints, unchecked=self.unchecked, nested=True)
+        return Speller(self.names, self.note, self.hints, unchecked=self.unchecked, nested=True, hidden=self.hidden)
 
     # ---- a graph
 

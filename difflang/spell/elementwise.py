@@ -7,6 +7,8 @@ import re
 
 from difflang.ir.graph import Eqn
 from difflang.ir.types import BOOL
+from difflang.ops.families import array_dtype
+from difflang.ops.roots import exponents
 from difflang.spell.body import Speller, array
 from difflang.spell.table import spells
 from difflang.spell.words import (
@@ -58,6 +60,8 @@ def operator(speller: Speller, eqn: Eqn) -> list[Words]:
             return [infix(sign, SUM, left, turned)]
         if sign == "-" and (turned := without_sign(left)) is not None:
             return [infix("-", SUM, right, turned)]
+    if eqn.op.name.startswith("logical") and not left.shape and right.shape:
+        left, right = right, left  # a single condition in front says whether the rest is looked at
     return [infix(op, level, left, right)]
 
 
@@ -146,18 +150,37 @@ def formula(op: str, template: str, level: int, *, twice: bool = False) -> None:
         return [Words(template.format(x.at(POSTFIX)), level, x.shape, x.dtype)]
 
 
-formula("positive_reciprocal", "where({0} < 0.0, nan, 1.0 / {0})", POSTFIX, twice=True)
+formula("positive_reciprocal", "sqrt({0}) ^ (-2)", POWER)  # 1 / x where `log` has a value, Inf at -0.0 as well
 formula("one_minus_square", "(1.0 - {0}) * (1.0 + {0})", PRODUCT, twice=True)
-formula("rsqrt", "1.0 / sqrt({0})", PRODUCT)
+formula("rsqrt", "where({0} < 0.0, nan, {0} ^ (-0.5))", POSTFIX, twice=True)  # not 1 / sqrt(x), which is -Inf at -0.0
 formula("sech2", "1.0 / cosh({0}) ^ 2", PRODUCT)
 formula("exp2_slope", f"{math.log(2.0)!r} * exp2({{0}})", PRODUCT)
 formula("erfinv_slope", f"{math.sqrt(math.pi) / 2!r} * exp(erfinv({{0}}) ^ 2)", PRODUCT)
-formula(
-    "gelu_slope",
-    f"0.5 * erfc(-{{0}} / {math.sqrt(2.0)!r}) + {{0}} * exp(-0.5 * {{0}} ^ 2) / {math.sqrt(2.0 * math.pi)!r}",
-    SUM,
-    twice=True,
-)
+
+
+@spells("gelu_slope")
+def gelu_slope(speller: Speller, eqn: Eqn) -> list[Words]:
+    """P(x) + x p(x); the density is 0 long before x is large, and infinite numbers times it would be NaN."""
+    x = settled(speller.atom(eqn.operands[0]))
+    near = speller.names.fresh("near")
+    speller.say(f"let {near} = clamp({x.text}, -40.0, 40.0)", eqn.span)
+    bell = f"{near} * exp(-0.5 * {near} ^ 2) / {math.sqrt(2.0 * math.pi)!r}"
+    return [Words(f"0.5 * erfc(-{x.at(POSTFIX)} / {math.sqrt(2.0)!r}) + {bell}", SUM, x.shape, x.dtype)]
+
+
+@spells("binade")
+def unit(speller: Speller, eqn: Eqn) -> list[Words]:
+    """What a point is measured in while its squares are taken: any number near it does, if it has a reciprocal."""
+    x = settled(speller.words(eqn.operands[0]))
+    most = 2.0 ** exponents(array_dtype(x.dtype))
+    text = f"stop(clamp({x.text}, {1.0 / most!r}, {most!r}))"
+    return [Words(text, POSTFIX, x.shape, x.dtype)]
+
+
+@spells("polygamma")
+def polygamma(speller: Speller, eqn: Eqn) -> list[Words]:
+    x = settled(speller.words(eqn.operands[0]))
+    return [Words(f"digamma({x.text}, order = {eqn.attrs['n']})", POSTFIX, x.shape, x.dtype)]
 
 
 @spells("gaussian")
@@ -169,6 +192,12 @@ def gaussian(speller: Speller, eqn: Eqn) -> list[Words]:
 
 @spells("exp_sub")
 def exp_of_difference(speller: Speller, eqn: Eqn) -> list[Words]:
+    """exp(x - y), 1 where both are the same infinite number. Only there the text has no slope, which is kept small."""
     x, y = [speller.words(v) for v in eqn.operands]
+    if not speller.formula:
+        x, y = [speller.atom(v) for v in eqn.operands]
     inner = infix("-", SUM, x, y)
+    if not speller.formula:
+        same = f"{x.at(SUM)} == {y.at(SUM)} and isinf({y.text})"
+        inner = Words(f"where({same}, 0.0, {inner.text})", POSTFIX, inner.shape, inner.dtype, inner.says)
     return [called("exp", inner, shape=inner.shape, dtype=inner.dtype)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflang.ir.graph import Eqn
 from difflang.spell.body import Speller, array
 from difflang.spell.table import spells
-from difflang.spell.words import Unspelled, Words, called, name
+from difflang.spell.words import ATOM, POSTFIX, Unspelled, Words, called, name, size, tight
 
 RESULTS = {"lu": "p l u", "qr": "q r", "slogdet": "sign log_det", "eigh": "w v", "svd": "u s vt"}
 
@@ -18,11 +18,53 @@ def function(speller: Speller, eqn: Eqn) -> list[Words]:
 
 @spells("expm")
 def exponential(speller: Speller, eqn: Eqn) -> list[Words]:
-    """Of the derivative of a matrix exponential, a block of the exponential of a larger matrix."""
+    """Its derivative in a direction is the corner of the exponential of a larger matrix; see `ops.expm`."""
+    type = array(eqn.results[0])
+    if len(eqn.operands) == 1:
+        (x,) = [speller.exact(v) for v in eqn.operands]
+        return [called("expm", x, shape=type.shape, dtype=type.dtype)]
+    whole, *directions = [speller.atom(v, whole=True) for v in eqn.operands]
+    for doublings, beside in enumerate(directions):
+        wide = beside
+        for _ in range(doublings):
+            wide = blocks(speller, wide, zeros_like(wide))
+        whole = blocks(speller, whole, wide)
+    n, m = size(type.shape[-1]), size(whole.shape[-1])
+    inner = called("expm", whole, shape=whole.shape, dtype=type.dtype)
+    start = n if len(directions) == 1 else f"{m} - {tight(type.shape[-1])}"
+    return [Words(f"{inner.text}[..., ..{n}, {start}..]", POSTFIX, type.shape, type.dtype)]
+
+
+def zeros_like(x: Words) -> Words:
+    return called("zeros_like", x, shape=x.shape, dtype=x.dtype)
+
+
+def blocks(speller: Speller, diagonal: Words, beside: Words) -> Words:
+    """[[diagonal, beside], [0, diagonal]], with a name."""
+    *batch, n, _ = diagonal.shape
+    across, down = len(batch) + 1, len(batch)
+    above = f"concat({diagonal.text}, {beside.text}, axis = {across})"
+    below = f"concat({zeros_like(diagonal).text}, {diagonal.text}, axis = {across})"
+    text = speller.names.fresh("blocks")
+    speller.say(f"let {text} = concat({above}, {below}" + f", axis = {down}" * bool(down) + ")", speller.at)
+    return Words(text, ATOM, (*batch, 2 * n, 2 * n), diagonal.dtype)
+
+
+@spells("cofactors")
+def cofactors(speller: Speller, eqn: Eqn) -> list[Words]:
+    """The determinants with one row each replaced by a unit vector: no division, so singular matrices are exact."""
     if len(eqn.operands) > 1:
-        raise Unspelled("the derivative of the matrix exponential has no name in the language")
-    (x,), type = [speller.exact(v) for v in eqn.operands], array(eqn.results[0])
-    return [called(eqn.op.name, x, shape=type.shape, dtype=type.dtype)]
+        raise Unspelled("how the matrix of cofactors changes has no name in the language")
+    (a,), type = [speller.atom(v, whole=True) for v in eqn.operands], array(eqn.results[0])
+    *batch, n, _ = type.shape
+    i, j = [speller.names.fresh(name) for name in ("i", "j")]
+    row, rows = f"where(iota({size(n)}) == {j}, {type.dtype}(1), {type.dtype}(0))", f"iota({size(n)})[.., newaxis]"
+    text = f"[for {i} in 0..{size(n)}, {j} in 0..{size(n)} => det(where({rows} == {i}, {row}, {a.text}))]"
+    speller.names.used.difference_update((i, j))
+    if batch:
+        order = (*range(2, type.rank), 0, 1)
+        return [Words(f"transpose({text}, axes = {order})", POSTFIX, type.shape, type.dtype)]
+    return [Words(text, ATOM, type.shape, type.dtype)]
 
 
 @spells(*RESULTS)

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.ir.graph import Eqn, Value
-from difflang.ir.types import I32
+from difflang.ir.types import BOOL, I32, Tensor
 from difflang.spell.arrays import taken, trimmed
 from difflang.spell.body import Speller, array
 from difflang.spell.table import spells
 from difflang.spell.words import (
+    AND,
     ATOM,
+    COMPARE,
     POSTFIX,
     SUM,
     Shape,
     Unspelled,
     Words,
     called,
+    exact,
     infix,
+    listed,
+    number,
     settled,
+    size,
     tight,
 )
 
@@ -57,6 +63,8 @@ def windows(speller: Speller, starts: Sequence[Value], sizes: Shape, whole: Shap
 def update(speller: Speller, eqn: Eqn) -> list[Words]:
     value, new, *starts = eqn.operands
     type = array(value)
+    if not starts:
+        return [speller.exact(new)]
     ranges = windows(speller, starts, array(new).shape, type.shape)
     change = speller.words(new)
     if change.shape == ():  # a number goes to every place, and a range of one place is that place
@@ -120,6 +128,16 @@ def placed(where: Sequence[Words], axes: Sequence[int], rank: int) -> list[str]:
     return subscripts
 
 
+def added(speller: Speller, eqn: Eqn, subscripts: str, change: Words, type: Tensor) -> Words:
+    """An array of zeros to which something is added at places."""
+    speller.unchecked[0] = True
+    text = speller.names.fresh(speller.hinted(eqn.results[0]) or "t")
+    zero = number(0, Tensor(type.dtype))
+    speller.say(f"var {text} = {exact(zero, type).text}", eqn.span)
+    speller.say(f"{text}[{subscripts}] += {change.text}", eqn.span)
+    return Words(text, ATOM, type.shape, type.dtype)
+
+
 UPDATES = {"scatter": "=", "scatter_add": "+=", "scatter_max": "max=", "scatter_min": "min="}
 
 
@@ -144,3 +162,61 @@ def scatter(speller: Speller, eqn: Eqn) -> list[Words]:
     subscripts = trimmed(placed(where, axes, type.rank))
     speller.say(f"{text}[{', '.join(subscripts)}] {UPDATES[eqn.op.name]} {change.text}", eqn.span)
     return [Words(text, ATOM, type.shape, type.dtype)]
+
+
+@spells("scatter_mul")
+def product(speller: Speller, eqn: Eqn) -> list[Words]:
+    """Products of several writes to one place, write by write."""
+    value, new, *indices = eqn.operands
+    axes, type = eqn.attrs["axes"], array(value)
+    rank, before = array(indices[0]).rank, leading(axes)
+    if rank != 1 or before:
+        raise Unspelled("a product of writes to places that have several axes")
+    places = [integer(speller.atom(i, whole=True)) for i in indices]
+    factors = speller.atom(new, whole=True)
+    text, step = copied(speller, eqn, value), speller.names.fresh("i")
+    speller.unchecked[0] = True
+    at = trimmed(placed([Words(f"{p.at(POSTFIX)}[{step}]", POSTFIX, (), I32) for p in places], axes, type.rank))
+    speller.say(
+        f"for {step} in 0..{size(array(new).shape[0])} {{\n{text}[{', '.join(at)}] *= {factors.text}[{step}]\n}}"
+    )
+    speller.names.used.discard(step)
+    return [Words(text, ATOM, type.shape, type.dtype)]
+
+
+@spells("last_writes")
+def last_writes(speller: Speller, eqn: Eqn) -> list[Words]:
+    """Each write puts its number into its place; the one that is found there was the last."""
+    return [winners(speller, eqn, eqn.operands, eqn.attrs["sizes"], "max=", None)]
+
+
+@spells("first_claims")
+def first_claims(speller: Speller, eqn: Eqn) -> list[Words]:
+    """Each claim puts its number into its place if it is less than what stands there: the least claimed it first."""
+    claims, *indices = eqn.operands
+    if len(eqn.attrs["axes"]) != len(eqn.attrs["shape"]):
+        raise Unspelled("which of several writes of whole rows wins has no name in the language")
+    return [winners(speller, eqn, indices, eqn.attrs["shape"], "min=", speller.atom(claims, whole=True))]
+
+
+def winners(
+    speller: Speller, eqn: Eqn, indices: Sequence[Value], sizes: Shape, better: str, claims: Words | None
+) -> Words:
+    """Whether the number of each write is the one that stays in its place."""
+    shape = array(eqn.results[0]).shape
+    count = 1
+    for n in shape:
+        count = n * count
+    none = "-1" if claims is None else size(count)
+    order = speller.names.fresh("order")
+    ordinals = f"iota({size(count)})"
+    whole = ordinals if len(shape) == 1 else f"reshape({ordinals}, [{listed(shape)}])"
+    speller.say(f"let {order} = {whole if claims is None else f'where({claims.text}, {whole}, {none})'}", eqn.span)
+    text = speller.names.fresh("t")
+    speller.say(f"var {text} = fill({listed(sizes)}, {none})", eqn.span)
+    at = ", ".join([integer(speller.exact(i)).text for i in indices])
+    speller.unchecked[0] = True
+    speller.say(f"{text}[{at}] {better} {order}", eqn.span)
+    found = f"{text}[{at}] == {order}"
+    found = found if claims is None else f"{claims.at(COMPARE)} and {found}"
+    return Words(found, COMPARE if claims is None else AND, shape, BOOL)

@@ -16,21 +16,8 @@ Rule = Callable[[Speller, Eqn], Sequence[Spelled]]
 SPELLINGS: dict[str, Rule] = {}
 
 RECURSION = "a function that calls itself is compiled to a machine of frames, which no program spells"
-IMAGES = "the derivative of a convolution or a pool is made of steps that the language has no name for"
 UNSPELLED = {
     "exchange": RECURSION,
-    "binade": "scaling by powers of two has no name in the language",
-    "polygamma": "polygamma functions have no name in the language",
-    "cofactors": "the matrix of cofactors has no name in the language",
-    "last_writes": "which of several writes to one place stays has no name in the language",
-    "first_claims": "which of several writes to one place wins has no name in the language",
-    "scatter_mul": "a product of several writes to one place has no name in the language",
-    "recurrence": "a linear recurrence has no name in the language",
-    "conv": IMAGES,
-    "windows": IMAGES,
-    "fold": IMAGES,
-    "max_pool": IMAGES,
-    "sum_pool": IMAGES,
     "fold_in": "a random draw of the program is tied to its own key",
     "random_bits": "a random draw of the program is tied to its own key",
     "uniform": "a random draw of the program is tied to its own key",
@@ -69,7 +56,7 @@ def spelling(eqn: Eqn) -> Rule:
 
 
 # They register their rules here.
-from difflang.spell import arrays, control, elementwise, loops, matrices, places, products  # noqa: E402
+from difflang.spell import arrays, control, elementwise, images, loops, matrices, places, products  # noqa: E402
 
 __all__ = [
     "SPELLINGS",
@@ -77,6 +64,7 @@ __all__ = [
     "arrays",
     "control",
     "elementwise",
+    "images",
     "loops",
     "matrices",
     "places",

@@ -114,6 +114,7 @@ def test_the_analytic_signal() -> None:
     "wrong",
     [
         "kaiser(3, -1.0)",
+        "kaiser(3, inf)",
         "recursive_filter([1.0], [0.0], [1.0])",
         "frequencies(4, 0.0)",
         "gaussian_kernel(0.0, 2)",

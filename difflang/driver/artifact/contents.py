@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
-from difflang.base.sites import Site
+from difflang.base.sites import Into, Site
 from difflang.base.source import BUILTIN, NOWHERE, Source, Span
 from difflang.driver.artifact import container
 from difflang.driver.artifact.container import damaged
@@ -105,7 +105,7 @@ def manifest(contents: Contents, sources: dict[Source, int]) -> dict[str, Json]:
         "fails": contents.fails,
         "limit": contents.limit,
         "in_order": contents.in_order,
-        "checks": [[span_json(s.span, sources), s.message, s.room] for s in contents.sites],
+        "checks": [site_json(s, sources) for s in contents.sites],
         "constants": [str(p.type) for p in last(contents.graph.params, len(contents.constants))],
         "platforms": list(contents.exported),
     }  # fmt: skip
@@ -113,6 +113,15 @@ def manifest(contents: Contents, sources: dict[Source, int]) -> dict[str, Json]:
 
 def last(values: Values, count: int) -> Values:
     return values[len(values) - count :]
+
+
+def site_json(site: Site, sources: dict[Source, int]) -> Json:
+    """A check; of an index also what it goes into."""
+    found: list[Json] = [span_json(site.span, sources), site.message, site.room]
+    if (into := site.into) is not None:
+        counters: list[Json] = [[span_json(span, sources), more] for span, more in into.counters]
+        found.append([span_json(into.array, sources), into.axis, into.reach, into.many, counters])
+    return found
 
 
 def span_json(span: Span, sources: dict[Source, int]) -> Json:
@@ -204,10 +213,15 @@ class Reader:
         return Param(text(data["name"]), text(data["written"]), read_layout(data["layout"]), self.span(data["span"]))
 
     def site(self, data: Json) -> Site:
-        span, message, room = data
+        span, message, room, *into = data
         if room not in ("", "frames", "steps", "items"):
             damaged("a check is of an unknown kind")
-        return Site(self.span(span), text(message), room)
+        return Site(self.span(span), text(message), room, into=self.into(into[0]) if into else None)
+
+    def into(self, data: Json) -> Into:
+        array, axis, reach, many, counters = data
+        found = tuple([(self.span(span), maybe(more)) for span, more in counters])
+        return Into(self.span(array), maybe(axis), maybe(reach), truth(many), found)
 
     def span(self, data: Json) -> Span:
         if data is None:
@@ -259,6 +273,12 @@ def text(data: Json) -> str:
 def truth(data: Json) -> bool:
     if not isinstance(data, bool):
         damaged("a truth value is none")
+    return data
+
+
+def maybe(data: Json) -> int | None:
+    if data is not None and type(data) is not int:
+        damaged("a number is none")
     return data
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.files import replace as write_file
 from difflang.base.files import unwritable
+from difflang.base.sites import Site
 from difflang.base.source import NOWHERE, Source, Span
 from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.modules import Module
@@ -160,9 +161,17 @@ def without_sources(contents: Contents) -> Contents:
     return replace(
         contents,
         graph=from_json(text, list(blank.values())),
-        sites=tuple([replace(s, span=moved(s.span)) for s in contents.sites]),
+        sites=tuple([moved_site(s, moved) for s in contents.sites]),
         params=tuple([replace(p, span=moved(p.span)) for p in contents.params]),
     )
+
+
+def moved_site(site: Site, moved: Callable[[Span], Span]) -> Site:
+    into = site.into
+    if into is not None:
+        counters = tuple([(moved(span), more) for span, more in into.counters])
+        into = replace(into, array=moved(into.array), counters=counters)
+    return replace(site, span=moved(site.span), into=into)
 
 
 def save(path: Path, made: Made, platforms: Sequence[str] = PLATFORMS, *, source: bool = True) -> None:

@@ -31,6 +31,7 @@ fn vector(x: f64[n]) -> f64[n] = x * x
 fn count(x: f64[n]) -> i32 = n
 fn any(x) = x
 host fn say(x: f32) { print(x) }
+fn deeper(x: f32, n: i32) -> f32 = if n == 0 { x } else { checkpoint { sin(deeper(x, n - 1)) } }
 """
 
 
@@ -44,7 +45,7 @@ def offers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_what_functions_take_and_in_what_they_are_differentiable(offers: dict[str, Any]) -> None:
-    assert list(offers) == ["layers", "walk", "vector", "count", "any", "say"]
+    assert list(offers) == ["layers", "walk", "vector", "count", "any", "say", "deeper"]
     layers = offers["layers"]
     assert layers["dims"] == ["n", "m", "b"] and layers["result"] == "f32"
     assert layers["differentiable_in"] == layers["gradient"]["wrt"] == ["w", "x"]
@@ -53,6 +54,7 @@ def test_what_functions_take_and_in_what_they_are_differentiable(offers: dict[st
     ]  # fmt: skip
     assert offers["vector"]["differentiable_in"] == ["x"] and offers["vector"]["gradient"] is None
     assert offers["count"]["differentiable_in"] == [] and offers["count"]["gradient"] is None
+    assert offers["deeper"]["why_not"].startswith("no gradient: a function calls itself")
     assert offers["any"]["why_not"] and offers["say"]["why_not"] and offers["say"]["effects"] == ["io"]
 
 

@@ -39,6 +39,12 @@ def test_a_project_passes_everything_as_it_is(folder: Path) -> None:
     assert len({line.index("#") for line in readme.splitlines()[2:]}) == 1  # comments stand below each other
 
 
+def test_the_folder_one_is_in_is_none_to_be_made() -> None:
+    for name in (".", ".."):
+        said = call("new", name)
+        assert said.exit_code == 2 and "is a folder already" in said.stderr and "difflang new" in said.stderr
+
+
 def test_nothing_is_overwritten(folder: Path) -> None:
     (folder / "mine").mkdir()
     assert "is there already" in call("new", "mine").stderr

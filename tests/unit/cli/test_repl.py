@@ -36,6 +36,12 @@ def repl(*lines: str, engine: str = "interpret") -> Result:
     return CliRunner().invoke(main, ["repl", f"--engine={engine}"], input="".join(f"{line}\n" for line in lines))
 
 
+def test_what_is_not_bound_is_told_with_what_is() -> None:
+    for line in (":t g", ":doc ggg"):
+        assert "there are sq, y" in repl("fn sq(x: f64) -> f64 = x * x", "let y = 2.0;", line).output
+        assert "nothing is declared yet" in repl(line).output
+
+
 # ---- What is piped in
 
 SESSION = """\

@@ -252,3 +252,56 @@ def test_formulas(program: Checked) -> None:
     for name in ("root", "branch", "normed"):
         with pytest.raises(DifflangError, match="DL0802"):
             formulas(program, None, name, Options())
+
+
+KEPT = """float f64
+fn walk(x: f64[n], k: f64) -> f64[n] {
+  var s = x
+  for i in 0..5 { s = s * cos(s) + k }
+  s
+}
+fn root(a: f64) -> f64 {
+  var x = a
+  while abs(x * x - a) > 1e-9 { x = (x + a / x) / 2 }
+  x
+}
+"""
+
+
+@pytest.mark.parametrize(("name", "word"), [("walk", "for _ in"), ("root", "while")])
+def test_a_pullback_runs_each_loop_once(name: str, word: str) -> None:
+    program = checked_text(KEPT)
+    text = held(program, program.module.fns[name], Options(mode="vjp")).text
+    assert text.count(word) == 1
+
+
+SPELLED = """float f64
+fn angle(y: f64, x: f64) -> f64 = atan2(y * x, x)
+fn gammas(x: f64[n]) -> f64 = sum(digamma(x) + lgamma(x * x))
+fn volume(a: f64[2, 2]) -> f64 = det(a) + sum(expm(a))
+fn images(x: f64[1, 5, 6, 2], w: f64[2, 3, 1, 4]) -> f64 =
+  sum(max_pool2d(conv2d(x, w, padding = "same", groups = 2), 2) ^ 2) + sum(avg_pool2d(x, (2, 3), stride = (1, 2))^2)
+fn edges(x: f64[1, 6, 2], w: f64[3, 2, 4], pad: f64) -> f64 = pad * sum(conv1d(x, w, padding = "same", stride = 2)^2)
+fn twice(x: f64[3], at: i32[4]) -> f64 {
+  var (y, z) = (x, x)
+  y[at] = x[at] * 2.0
+  z[at] max= x[at] * x[0]
+  sum(y * z * cumprod(x))
+}
+fn around(c: f64[n]) -> f64 = sum([for i in 0..n, j in 0..n => c[(i - j) % max(n, 1)]]^2)
+fn legendre(n: i32, x: f64) -> f64 {
+  var (p, q) = (1.0, x)
+  for k in 1..n { (p, q) = (q, (f64(2 * k + 1) * x * q - f64(k) * p) / f64(k + 1)) }
+  q
+}
+"""
+THRICE = ["angle", "gammas", "volume", "twice", "legendre"]
+
+
+@pytest.mark.parametrize("name", ["angle", "gammas", "volume", "images", "edges", "twice", "around", "legendre"])
+def test_what_has_no_name_is_put_together(name: str) -> None:
+    program = checked_text(SPELLED)
+    decl = program.module.fns[name]
+    found = held(program, decl, suitable(program, decl))
+    for _ in range(2 if name in THRICE else 0):
+        found = twice(found)
