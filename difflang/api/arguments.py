@@ -56,6 +56,7 @@ class Reader:
         self.keys: list[int] = []  # which of these are random keys
         self.span: Span | None = None  # where the parameter in question is declared
         self.generics: dict[str, str | None] = {}
+        self.bound: dict[str, int] = {}  # the sizes that names were bound to before
         self.whole: dict[str, tuple[tree.TypeExpr, Place]] = {}  # what a record in hand is applied to, and where
 
     # ---- by a written type
@@ -255,6 +256,9 @@ class Reader:
             raise self.refused(
                 path, shown or "a function", value, "functions of a loaded module are taken, and what they return"
             )
+        if getattr(value, "sizes", ()):
+            way = "sizes are bound for calls from Python: give the function that has them open"
+            raise self.error("DL1206", f"`{path}` is a function whose sizes are bound", way)
         self.order += [leaf.index for leaf in value.captured]
         return type
 
@@ -320,8 +324,10 @@ class Reader:
     ) -> DifflangError:
         """A value whose type does not fit what is written, and what the names in it stand for by now."""
         names = sorted(n for n in free_names(written) if n in annotations.bound)
-        story = ", ".join(f"{n} is {annotations.bound[n]}" for n in names)
-        text = "declared here" + (f", and {story} by the arguments before it" if story else "")
+        told = ", ".join(f"{n} is {annotations.bound[n]}" for n in names if n not in self.bound)
+        bound = ", ".join(f"{n} is bound to {self.bound[n]}" for n in names if n in self.bound)
+        story = [f"{told} by the arguments before it"] * bool(told) + [bound] * bool(bound)
+        text = ", and ".join(["declared here", *story])
         return mistake(
             "DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text)
         )

@@ -98,6 +98,8 @@ def with_dtype(array: Array, type: Tensor, name: str) -> Array:
 
 def is_weak(value: Any) -> bool:
     """Whether a value in JAX began as a plain Python number."""
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return bool(value.weak_type)
     return isinstance(value, jax.Array) and bool(getattr(value.aval, "weak_type", False))
 
 
