@@ -277,6 +277,7 @@ class Reader:
         given = value.value
         if values.is_python_number(given):
             return self.number(given, want, path)
+        self.refuse_masked(given, path)
         found = trees.array_type(given)
         if found is None:
             raise self.refused(path, shown or "an array", value)
@@ -307,6 +308,14 @@ class Reader:
         raise self.error("DL1201", message, values.line_to_write(given, dtype, want, path))
 
     # ---- refusals
+
+    def refuse_masked(self, given: Any, path: str) -> None:
+        """Errors: DL1206 for a masked array."""
+        try:
+            values.refuse_masked(given, path)
+        except DifflangError as error:
+            (found,) = error.diagnostics
+            raise self.error(found.code, found.message, found.helps[0]) from None
 
     def error(self, code: str, message: str, help: str = "") -> DifflangError:
         labels = [(self.span, "declared here")] if self.span is not None else []

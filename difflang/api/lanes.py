@@ -106,6 +106,7 @@ class Lanes:
         given, name = slot.value, parameter.name
         if reader.specs and isinstance(given, str):
             given = self.spelled(given, name, reader)
+        reader.refuse_masked(given, name)
         array = trees.array_type(given)
         if isinstance(given, str):  # a field of a record, which all lanes share
             return slot
