@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from difflang.api.derivable import Derivable, WrtGiven
+from difflang.api.derivable import Derivable, WrtGiven, listed
 from difflang.api.given import bytes_in
 from difflang.api.loaded import Given, doorway, tangent_at
 from difflang.api.lowered import Lowered
 from difflang.api.signature import innermost
+from difflang.base.diagnostics import DifflangError
+from difflang.base.errors import CheckError
 from difflang.check.closures import FnCode
 from difflang.check.modules import Module
 from difflang.driver.artifact.write import PLATFORMS, refused, save
 from difflang.driver.entry import Argument, Entry
+from difflang.driver.expense import Report as Expense
+from difflang.driver.expense import reported as costed
 from difflang.driver.guard import guarded
 from difflang.driver.memory import Report as Memory
 from difflang.driver.memory import reported
@@ -52,7 +57,10 @@ class Below(Derivable):
         tangents = self.whole.parameters[count:]
         if self.whole.lanes or any(p.tangent_of is None for p in tangents):
             return None
-        found = declared_arguments(module, decl, {n: str(size) for n, size in self.sizes})
+        try:
+            found = declared_arguments(module, decl, {n: str(size) for n, size in self.sizes})
+        except DifflangError as error:
+            raise untold(error, self.signature.dims) from None
         if tangents and len(found) < count:
             return None
         types = {a.name: a.type for a in found}
@@ -93,6 +101,29 @@ class Below(Derivable):
         with doorway():
             return reported(self._entry(specs, named).graph, f"`{self.__name__}`", bytes_in(budget), compiled=compiled)
 
+    def cost(self, *specs: Any, wrt: WrtGiven | None = None, **named: Any) -> Expense:
+        """What it and its gradient take for such arguments: operations, bytes, memory. Nothing is compiled or run.
+
+        The counts are of the compiler's own graph, as it is lowered; none is a time. The gradient is that in `wrt`, or,
+        if that is not said, in the first parameter, where it has one: else the report says why not. `str` of the report
+        is a table, `.table()` its rows in numbers.
+
+        Errors: those of `grad` where `wrt` is said; DL1210 where a size is not told.
+        """
+        with doorway():
+            value = self._entry(specs, named).graph
+        gradient, why = None, ""
+        try:
+            with doorway():
+                gradient = (self.grad() if wrt is None else self.grad(wrt))._entry(specs, named).graph
+        except CheckError as error:
+            if wrt is not None:
+                raise
+            why = error.diagnostics[0].message
+        with doorway():
+            places = [self._spelled(self._place(w)) for w in listed(0 if wrt is None else wrt)] if not why else []
+            return costed(f"`{self.__name__}`", value, gradient, ", ".join(places), why)
+
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX's primitives."""
         with doorway():
@@ -120,3 +151,10 @@ class Below(Derivable):
             entry = self.loaded.entry(self.__name__, self.function_type, arguments, session)
             made = self.loaded.made(self, entry, arguments, session)
             save(Path(path), made, platforms, source=source)
+
+
+def untold(error: DifflangError, dims: Sequence[str]) -> DifflangError:
+    """What a declaration does not say, with Python's ways to say it."""
+    bound = f", or bind its sizes: `f.bind({', '.join([f'{name}=3' for name in dims])})`" if dims else ""
+    way = f'give arrays, `jax.ShapeDtypeStruct`s or texts such as `"f32[3]"`{bound}'
+    return DifflangError(*[replace(d, helps=(way,)) if d.code == "DL1210" else d for d in error.diagnostics])

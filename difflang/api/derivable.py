@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from difflang.api.given import article, size_of
 from difflang.api.lanes import Axes, in_axes_of, out_axes_of
@@ -13,6 +13,9 @@ from difflang.base.codes import nearest
 from difflang.check.closures import DerivativeCode, VmapCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
+
+if TYPE_CHECKING:
+    from difflang.api.function import Function
 
 WrtGiven = int | str | Sequence[int | str]
 
@@ -28,70 +31,68 @@ class Derivable(Unchanging):
     whole: Signature
     sizes: Dims
 
-    def __init__(self, loaded: Loaded, type: ClosureType, captured: tuple[Any, ...] = (), sizes: Dims = ()) -> None:
-        raise NotImplementedError
-
     # ---- derivatives
 
-    def grad(self, wrt: WrtGiven = 0, *more: int | str) -> Self:
+    def grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
         """The gradient in a parameter: by position, by name, or by a path of fields such as `"m.w"`.
 
         Several give a record with those names. The function's result must be one real number.
         """
         return self._derivative("grad", wrt, more)
 
-    def value_and_grad(self, wrt: WrtGiven = 0, *more: int | str) -> Self:
+    def value_and_grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
         """The value, and the gradient as `grad` gives it."""
         return self._derivative("value_and_grad", wrt, more)
 
-    def jvp(self, wrt: WrtGiven = 0, *more: int | str) -> Self:
+    def jvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
         """A function of the arguments, then a tangent for each `wrt`: the value, and its change along them."""
         return self._derivative("jvp", wrt, more)
 
-    def vjp(self, wrt: WrtGiven = 0, *more: int | str) -> Self:
+    def vjp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
         """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
         return self._derivative("vjp", wrt, more)
 
-    def linearize(self, wrt: WrtGiven = 0, *more: int | str) -> Self:
+    def linearize(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
         """A function of the arguments: the value, and the derivative there, a function of a tangent."""
         return self._derivative("linearize", wrt, more)
 
-    def hvp(self, wrt: WrtGiven = 0, *more: int | str) -> Self:
+    def hvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
         """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
         return self._derivative("hvp", wrt, more)
 
-    def hessian(self, wrt: int | str = 0) -> Self:
+    def hessian(self, wrt: int | str = 0) -> Function:
         """All second derivatives in an array, `[..argument, ..argument]`."""
         return self._derivative("hessian", wrt, ())
 
-    def jacobian(self, wrt: int | str = 0) -> Self:
+    def jacobian(self, wrt: int | str = 0) -> Function:
         """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
         return self._derivative("jacobian", wrt, ())
 
-    def jacfwd(self, wrt: int | str = 0) -> Self:
+    def jacfwd(self, wrt: int | str = 0) -> Function:
         """The same in forward mode."""
         return self._derivative("jacfwd", wrt, ())
 
-    def jacrev(self, wrt: int | str = 0) -> Self:
+    def jacrev(self, wrt: int | str = 0) -> Function:
         """The same in reverse mode."""
         return self._derivative("jacrev", wrt, ())
 
-    def deriv(self, wrt: int | str = 0) -> Self:
+    def deriv(self, wrt: int | str = 0) -> Function:
         """The derivative of a function of one number."""
         return self._derivative("deriv", wrt, ())
 
-    def jet(self, order: int, wrt: int | str = 0) -> Self:
+    def jet(self, order: int, wrt: int | str = 0) -> Function:
         """The Taylor coefficients to an order in a parameter that is one number, along a new first axis."""
         return self._derivative("jet", wrt, (), order)
 
-    def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Self:
-        wanted: list[object] = list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]
+    def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Function:
         with doorway():
-            places = tuple(self._place(w) for w in (*wanted, *more))
+            places = tuple(self._place(w) for w in (*listed(wrt), *more))
             return self._made(ClosureType(DerivativeCode(operator, places, order), (self.function_type,)))
 
-    def _made(self, type: ClosureType, sizes: Dims | None = None) -> Self:
-        return self.__class__(self.loaded, type, self.captured, self.sizes if sizes is None else sizes)
+    def _made(self, type: ClosureType, sizes: Dims | None = None) -> Function:
+        from difflang.api.function import Function
+
+        return Function(self.loaded, type, self.captured, self.sizes if sizes is None else sizes)
 
     def _place(self, wrt: object) -> Wrt:
         """A parameter, and a path of fields in it. Errors: DL0403."""
@@ -121,7 +122,7 @@ class Derivable(Unchanging):
 
     # ---- lane by lane, and with sizes
 
-    def vmap(self, in_axes: Axes = 0, out_axes: int | Sequence[int] = 0) -> Self:
+    def vmap(self, in_axes: Axes = 0, out_axes: int | Sequence[int] = 0) -> Function:
         """The function for many arguments at once, each lane by itself, as `vmap` and comprehensions of the language.
 
         `in_axes` is along which axis the lanes of each argument lie: one number for all of them, one for each in their
@@ -139,7 +140,7 @@ class Derivable(Unchanging):
             code = VmapCode(tuple([axes.get(n) for n in self.whole.names]), out_axes_of(out_axes))
             return self._made(ClosureType(code, (self.function_type,)))
 
-    def bind(self, **dims: int) -> Self:
+    def bind(self, **dims: int) -> Function:
         """The function for these sizes: `dim`s that it takes, and names of sizes in the types of what it takes.
 
         A `dim` that is bound is no parameter any more; arguments of other sizes are refused. What is bound need not
@@ -161,3 +162,8 @@ class Derivable(Unchanging):
                 if size < 0 and name not in parameters:
                     raise mistake("DL1206", f"the size `{name}` is bound to {size}: a size is not negative")
             return self._made(self.function_type, tuple(sorted([*self.sizes, *given.items()])))
+
+
+def listed(wrt: WrtGiven) -> list[object]:
+    """What is asked for, one after the other."""
+    return list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]

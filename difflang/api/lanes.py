@@ -36,7 +36,7 @@ def in_axes_of(name: str, signature: Signature, given: Axes) -> tuple[int | None
     if isinstance(given, Mapping):
         for wanted in given:
             if wanted not in names:
-                near = nearest(wanted, names) if isinstance(wanted, str) else None
+                near = nearest(str(wanted), names)
                 way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
                 raise mistake("DL1207", f"`{name}` has no parameter `{wanted}`", help=way)
         axes: list[Any] = [given.get(n) for n in names]
@@ -59,10 +59,10 @@ def in_axes_of(name: str, signature: Signature, given: Axes) -> tuple[int | None
 
 def out_axes_of(given: int | Sequence[int]) -> int | tuple[int, ...]:
     """Where the lanes come in the result, or in each item of a tuple. Errors: DL1207."""
-    axes = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    for axis in axes:
+    several: Any = tuple(given) if isinstance(given, (tuple, list)) else None
+    for axis in (given,) if several is None else several:
         axis_of(axis, "`out_axes`", or_none=False)
-    return axes if isinstance(given, (tuple, list)) else given
+    return given if isinstance(given, int) else several
 
 
 def axis_of(axis: Any, what: str, *, or_none: bool = True) -> None:

@@ -37,7 +37,6 @@ class Surface:
                 return known_class(layout.shape)
             return known_variant(Variant(layout.enum, layout.mark, layout.shape))
 
-
     def in_room(self, body: Body, room: Room) -> Body:
         """A function that a program with such room has given: what it holds is as large as that room."""
         with self.around.lock:
