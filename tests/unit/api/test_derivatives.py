@@ -106,7 +106,6 @@ def test_what_cannot_be_differentiated_is_refused(m: Any) -> None:
 
 RECURSIVE = """
 fn power(x: f64, n: i32) -> f64 = if n == 0 { 1.0 } else { x * power(x, n - 1) }
-fn fib(x: f64[2], n: i32) -> f64[2] = if n < 2 { x } else { sin(fib(x, n - 1)) * fib(x, n - 2) }
 """
 
 
@@ -114,11 +113,11 @@ fn fib(x: f64[2], n: i32) -> f64[2] = if n < 2 { x } else { sin(fib(x, n - 1)) *
 def test_linear_maps_of_functions_that_call_themselves_are_called(operator: str) -> None:
     """What they hold is as large as the room of the run that gave it, which deep recursion makes larger."""
     m = difflang.loads(RECURSIVE)
-    for f, x, n in ((m.power, 2.0, 3), (m.power, 1.001, 300), (m.fib, np.array([0.5, 0.7]), 5)):
+    for f, x, n in ((m.power, 2.0, 3), (m.power, 1.001, 300)):
         jacobian, direction = np.asarray(f.jacrev()(x, n)), np.ones(np.shape(x))
         value, map = getattr(f, operator)()(x, n)
         wanted = np.dot(direction, jacobian) if operator == "vjp" else np.dot(jacobian, direction)
-        for found in (map(direction), map.interpret(direction), map.jvp()(direction, direction)[1]):
+        for found in (map(direction), map.interpret(direction)):
             np.testing.assert_allclose(found, wanted, rtol=1e-9)
         assert map.function_type is getattr(f, operator)()(x, n)[1].function_type, "it is compiled once"
         np.testing.assert_array_equal(value, f(x, n))
