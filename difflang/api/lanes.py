@@ -59,10 +59,10 @@ def in_axes_of(name: str, signature: Signature, given: Axes) -> tuple[int | None
 
 def out_axes_of(given: int | Sequence[int]) -> int | tuple[int, ...]:
     """Where the lanes come in the result, or in each item of a tuple. Errors: DL1207."""
-    several: Any = tuple(given) if isinstance(given, (tuple, list)) else None
-    for axis in (given,) if several is None else several:
+    axes: Any = tuple(given) if isinstance(given, (tuple, list)) else given
+    for axis in axes if isinstance(axes, tuple) else (axes,):
         axis_of(axis, "`out_axes`", or_none=False)
-    return given if isinstance(given, int) else several
+    return axes
 
 
 def axis_of(axis: Any, what: str, *, or_none: bool = True) -> None:
