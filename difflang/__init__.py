@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from difflang.api.importing import importing as importing
     from difflang.api.importing import install_import_hook as install_import_hook
     from difflang.base.diagnostics import DifflangError as DifflangError
+    from difflang.base.diagnostics import InternalError as InternalError
     from difflang.base.errors import ArgumentError as ArgumentError
     from difflang.base.errors import ArtifactError as ArtifactError
     from difflang.base.errors import AssertionFailure as AssertionFailure
@@ -36,7 +37,7 @@ _HOMES = {
     **dict.fromkeys(("Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"), "difflang.api"),
     **dict.fromkeys(("compile", "define"), "difflang.api.brief"),
     **dict.fromkeys(("importing", "install_import_hook"), "difflang.api.importing"),
-    "DifflangError": "difflang.base.diagnostics",
+    **dict.fromkeys(("DifflangError", "InternalError"), "difflang.base.diagnostics"),
     **dict.fromkeys(
         (
             *("ParseError", "CheckError", "ShapeError", "DTypeError", "DifferentiationError", "DataError"),
@@ -57,8 +58,8 @@ _HOMES = {
 __all__ = [
     "ArgumentError", "ArtifactError", "AssertionFailure", "CheckError", "DTypeError", "DataError",
     "DifferentiationError", "DifflangError", "DifflangWarning", "Extern", "Failure", "Function", "GradientMismatch",
-    "IndexFailure", "Module", "NonFiniteError", "ParseError", "ShapeError", "checked", "compile", "define", "extern",
-    "importing", "install_import_hook", "load", "loads",
+    "IndexFailure", "InternalError", "Module", "NonFiniteError", "ParseError", "ShapeError", "checked", "compile",
+    "define", "extern", "importing", "install_import_hook", "load", "loads",
 ]  # fmt: skip
 
 

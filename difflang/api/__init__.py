@@ -12,6 +12,7 @@ from difflang.api.externs import bind as bind_externs
 from difflang.api.function import Function
 from difflang.api.loaded import Loaded, doorway
 from difflang.api.records import Records
+from difflang.api.shown import bundle_of_module
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.files import read
@@ -87,6 +88,11 @@ class Module:
 
     def __repr__(self) -> str:
         return f"<difflang module {self.__name__}: {', '.join(self)}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows: its functions and records with what is said of them, in plain text, HTML, Markdown."""
+        functions = [f for name in self if isinstance(f := self[name], Function)]
+        return bundle_of_module(self.__name__, self._module, functions)
 
 
 def load(

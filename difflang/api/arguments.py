@@ -56,6 +56,7 @@ class Reader:
         self.keys: list[int] = []  # which of these are random keys
         self.span: Span | None = None  # where the parameter in question is declared
         self.generics: dict[str, str | None] = {}
+        self.bound: dict[str, int] = {}  # the sizes that names were bound to before
         self.whole: dict[str, tuple[tree.TypeExpr, Place]] = {}  # what a record in hand is applied to, and where
 
     # ---- by a written type
@@ -255,6 +256,9 @@ class Reader:
             raise self.refused(
                 path, shown or "a function", value, "functions of a loaded module are taken, and what they return"
             )
+        if getattr(value, "sizes", ()):
+            way = "sizes are bound for calls from Python: give the function that has them open"
+            raise self.error("DL1206", f"`{path}` is a function whose sizes are bound", way)
         self.order += [leaf.index for leaf in value.captured]
         return type
 
@@ -273,6 +277,7 @@ class Reader:
         given = value.value
         if values.is_python_number(given):
             return self.number(given, want, path)
+        self.refuse_masked(given, path)
         found = trees.array_type(given)
         if found is None:
             raise self.refused(path, shown or "an array", value)
@@ -304,6 +309,14 @@ class Reader:
 
     # ---- refusals
 
+    def refuse_masked(self, given: Any, path: str) -> None:
+        """Errors: DL1206 for a masked array."""
+        try:
+            values.refuse_masked(given, path)
+        except DifflangError as error:
+            (found,) = error.diagnostics
+            raise self.error(found.code, found.message, found.helps[0]) from None
+
     def error(self, code: str, message: str, help: str = "") -> DifflangError:
         labels = [(self.span, "declared here")] if self.span is not None else []
         return mistake(code, message, *labels, help=help)
@@ -320,8 +333,10 @@ class Reader:
     ) -> DifflangError:
         """A value whose type does not fit what is written, and what the names in it stand for by now."""
         names = sorted(n for n in free_names(written) if n in annotations.bound)
-        story = ", ".join(f"{n} is {annotations.bound[n]}" for n in names)
-        text = "declared here" + (f", and {story} by the arguments before it" if story else "")
+        told = ", ".join(f"{n} is {annotations.bound[n]}" for n in names if n not in self.bound)
+        bound = ", ".join(f"{n} is bound to {self.bound[n]}" for n in names if n in self.bound)
+        story = [f"{told} by the arguments before it"] * bool(told) + [bound] * bool(bound)
+        text = ", and ".join(["declared here", *story])
         return mistake(
             "DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text)
         )

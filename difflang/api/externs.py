@@ -226,15 +226,30 @@ def other_type(error: DifflangError) -> DifflangError:
 def verify(module: Module) -> None:
     """Hold what is bound against its declaration, before any call, where the declaration says every size.
 
-    Where it names sizes, some are tried: what is of another type than declared is refused, and what fails is left to
-    the sizes of a call. Errors: DL1230, DL1232.
+    Where it names sizes, some are tried: what is of another type than declared is refused, and so is what fails for a
+    reason that no size can be; any other failure is left to the sizes of a call. Errors: DL1230, DL1232.
     """
     for home, decl in {decl: (home, decl) for home, decl in dict(declared(module)).values()}.values():
         bound = home.externs.get(decl.name)
         if isinstance(bound, Bound) and not bound.given.host:
-            for sizes in SAMPLES:
-                if not tried(bound, decl, home, sizes):
-                    break
+            verify_one(bound, decl, home)
+
+
+def verify_one(bound: Bound, decl: tree.Fn, module: Module) -> None:
+    from difflang.embed.foreign import whatever_the_sizes
+
+    failures: list[DifflangError] = []
+    for sizes in SAMPLES:
+        try:
+            if not tried(bound, decl, module, sizes):
+                return
+        except DifflangError as error:
+            if error.diagnostics[0].code == "DL1230" or not sized(decl, module):
+                raise
+            failures.append(error)
+    causes = [error.__cause__ for error in failures if error.__cause__ is not None]
+    if len(causes) == len(SAMPLES) and whatever_the_sizes(causes):
+        raise failures[0]
 
 
 SAMPLES = ((5, 7, 11, 13), (2, 3, 5, 7))
@@ -242,7 +257,7 @@ SAMPLES = ((5, 7, 11, 13), (2, 3, 5, 7))
 
 
 def tried(bound: Bound, decl: tree.Fn, module: Module, sizes: tuple[int, ...]) -> bool:
-    """Hold it against its declaration at these sizes. Whether there are others to try."""
+    """Hold it against its declaration at these sizes. Whether there are others to try. Errors: DL1230, DL1232."""
     names = sized(decl, module)
     found = dict(zip(names, sizes, strict=False))
     if len(found) < len(names):
@@ -256,11 +271,7 @@ def tried(bound: Bound, decl: tree.Fn, module: Module, sizes: tuple[int, ...]) -
         return False
     if any(is_open(t) for t in types):
         return False
-    try:
-        bound.at(decl, module, tuple(types), result)
-    except DifflangError as error:
-        if not names or error.diagnostics[0].code == "DL1230":
-            raise
+    bound.at(decl, module, tuple(types), result)
     return bool(names)
 
 

@@ -7,29 +7,46 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from difflang.api.arguments import Reader
+from difflang.api.lanes import Lanes
 from difflang.api.records import Records
 from difflang.api.signature import Parameter, Signature
 from difflang.base.collection import paused
 from difflang.base.errors import doorway as doorway
 from difflang.check.annotations import Annotations
+from difflang.check.closures import FnCode, MapCode
 from difflang.check.modules import Global
 from difflang.check.reports import mistake
-from difflang.check.types import UNIT, ClosureType, LangType, RecordType, settled_type, tangent_type
+from difflang.check.types import (
+    UNIT,
+    ClosureType,
+    LangType,
+    RecordType,
+    SumType,
+    TupleType,
+    VariantType,
+    mapped,
+    settled_type,
+    tangent_type,
+)
 from difflang.check.unify import Unifier
 from difflang.driver.artifact.write import Made
 from difflang.driver.draws import draws_from
+from difflang.driver.emit import effects_of
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.program import Checked, loaded
+from difflang.driver.room import Room, numbers_of
 from difflang.driver.running import Surroundings
 from difflang.elaborate.context import Session
+from difflang.passes.sized import Numbers, sized, told
 from difflang.runtime import trees
+from difflang.syntax import tree
 
 Dims = tuple[tuple[str, int], ...]
 
@@ -50,6 +67,7 @@ class Given:
     leaves: list[Any]
     structure: Any
     expected: LangType | None = None  # what a linear map takes
+    sizes: Dims = ()  # that names in its types are bound to
 
     @property
     def key(self) -> Hashable:
@@ -91,9 +109,27 @@ class Loaded:
         self.captured = values or loaded(checked, path, seed=seed)
         self.records = records or Records(checked.module, name)
         self.lock = threading.RLock()
-        self.tables: dict[ClosureType, Any] = {}
+        self.tables: dict[Any, Any] = {}
         self.around = Surroundings(checked.session, self.lock, {})
         self.draws = draws_from(seed)
+        self.given: dict[tuple[ClosureType, Room], ClosureType] = {}
+        self.effects: dict[tree.Fn, tuple[str, ...]] = {}
+
+    def effects_of(self, type: ClosureType) -> tuple[str, ...]:
+        """The effects of a declared function, as `difflang info` names them."""
+        if not isinstance(type.code, FnCode):
+            return ()
+        decl = type.code.decl
+        if decl not in self.effects:
+            self.effects[decl] = tuple(sorted(effects_of(self.checked, decl)))
+        return self.effects[decl]
+
+    def in_room(self, type: ClosureType, room: Room) -> ClosureType:
+        """The type of a function that a program with such room has given: what it holds is as large as that room."""
+        with self.lock:
+            if (type, room) not in self.given:
+                self.given[type, room] = held_in(type, numbers_of(room))
+            return self.given[type, room]
 
     def follow(self, before: Loaded) -> None:
         """Go on where another one is: draws come after its draws, and records that both declare have one class."""
@@ -150,26 +186,36 @@ class Matching:
         self.loaded, self.name, self.signature, self.reader = loaded, name, signature, reader
         module = reader.module
         self.annotations = Annotations(Unifier(), module.records.get, {}, dict(signature.generics))
+        self.lanes = Lanes(name)
+        self.lane: dict[str, LangType] = {}  # of each argument that is mapped, or is not, the type in one lane
 
     def types(self, given: Given, values: Sequence[Any]) -> dict[str, LangType]:
         parameters = {p.name: p for p in self.signature.parameters}
         types: dict[str, LangType] = {}
         rest = iter(values)
         sizes = dict(given.dims)
+        self.annotations.bound |= dict(given.sizes)
+        self.reader.bound = dict(given.sizes)
         for name in given.names:
             parameter = parameters.get(name, Parameter(name))
             self.reader.span = parameter.span
             if name in sizes:
                 self.annotations.bound[name] = sizes[name]
                 types[name] = UNIT
-            elif parameter.tangent_of is not None:
-                wanted = self.tangent(parameter, types)
-                types[name] = self.reader.typed(next(rest), wanted, name)
-            elif given.expected is not None:
-                types[name] = self.reader.typed(next(rest), given.expected, name)
-            else:
-                types[name] = self.match(parameter, next(rest))
+                continue
+            value = self.lanes.one(next(rest), parameter, self.reader)
+            with self.lanes.explained(parameter):
+                self.lane[name] = self.typed(value, parameter, given)
+            types[name] = self.lanes.whole(self.lane[name], parameter.axes)
         return {n: settled_type(t) for n, t in types.items()}
+
+    def typed(self, value: Any, parameter: Parameter, given: Given) -> LangType:
+        """The type of an argument, in one lane."""
+        if parameter.tangent_of is not None:
+            return self.reader.typed(value, self.tangent(parameter), parameter.name)
+        if given.expected is not None:
+            return self.reader.typed(value, given.expected, parameter.name)
+        return self.match(parameter, value)
 
     def match(self, parameter: Parameter, value: Any) -> LangType:
         type = self.reader.written(value, parameter.written, parameter.name)
@@ -178,13 +224,41 @@ class Matching:
             raise self.reader.misfit(parameter.name, parameter.written, type, self.annotations, parameter.span)
         return type
 
-    def tangent(self, parameter: Parameter, types: dict[str, LangType]) -> LangType:
+    def tangent(self, parameter: Parameter) -> LangType:
         """What a tangent must be, by the argument that it belongs to."""
         assert parameter.tangent_of is not None
         position, path = parameter.tangent_of
-        type = types[self.signature.parameters[position].name]
-        for field in path:
-            if not isinstance(type, RecordType) or field not in type.names:
-                raise mistake("DL0403", f"there is no field `{field}` to differentiate in")
-            type = type.fields[type.names.index(field)]
-        return tangent_type(settled_type(type))
+        base, depth = self.signature.parameters[position], len(parameter.axes)
+        type = self.lanes.whole(self.lane[base.name], base.axes[depth:], depth)
+        return tangent_at(type, path)
+
+
+def held_in(type: ClosureType, number: Numbers) -> ClosureType:
+    """A function value with numbers for the names of sizes in what it holds, and in linear maps that it is made of."""
+
+    def held(part: LangType) -> LangType:
+        match part:
+            case ClosureType():
+                return held_in(part, number)
+            case TupleType(items=items):
+                return replace(part, items=tuple(map(held, items)))
+            case RecordType(fields=fields) | VariantType(fields=fields):
+                return replace(part, fields=tuple(map(held, fields)))
+            case SumType(options=options):
+                return replace(part, options=tuple(map(held, options)))
+            case _:
+                return mapped(part, lambda t: told(t, number))
+
+    code = type.code
+    if isinstance(code, MapCode):
+        code = replace(code, graph=sized(code.graph, number), back=code.back and sized(code.back, number))
+    return ClosureType(code, tuple(map(held, type.captures)))
+
+
+def tangent_at(type: LangType, path: Sequence[str]) -> LangType:
+    """The type of the tangent of a part of a value. Errors: DL0403."""
+    for field in path:
+        if not isinstance(type, RecordType) or field not in type.names:
+            raise mistake("DL0403", f"there is no field `{field}` to differentiate in")
+        type = type.fields[type.names.index(field)]
+    return tangent_type(settled_type(type))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from difflang.base.source import Span
@@ -10,7 +11,9 @@ from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, MapCode,
 from difflang.check.modules import Module
 from difflang.check.types import ClosureType
 from difflang.driver.parameters import kind_of, tangent_name
+from difflang.driver.specs import sizes_in_params
 from difflang.elaborate.signatures import is_dim
+from difflang.ir.types import DTYPES
 from difflang.syntax import tree
 
 
@@ -23,6 +26,7 @@ class Parameter:
     span: Span | None = None
     optional: bool = False
     tangent_of: tuple[int, tuple[str, ...]] | None = None
+    axes: tuple[int | None, ...] = ()  # along which it is mapped, the outermost `vmap` first
 
     @property
     def is_dim(self) -> bool:
@@ -30,12 +34,18 @@ class Parameter:
 
     @property
     def shown(self) -> str:
-        return self.written.span.text if self.written is not None else ""
+        along = [axis for axis in self.axes if axis is not None]
+        if self.written is None:
+            return ""
+        return self.written.span.text + "".join([" per lane" + (f" of axis {axis}" if axis else "") for axis in along])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Signature:
-    """The parameters of a function in order. Without `fixed` nothing is known of them, as of a builtin's."""
+    """The parameters of a function in order, and its effects: `rand` draws, `print` prints, `fail` has checks.
+
+    Without `fixed` nothing is known of the parameters, as of a builtin's. `sizes` are those that are bound.
+    """
 
     parameters: tuple[Parameter, ...] = ()
     module: Module | None = None
@@ -43,6 +53,29 @@ class Signature:
     result: tree.TypeExpr | None = None
     gaps: bool = False  # whether one in the middle may be left out
     fixed: bool = True
+    effects: tuple[str, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+    lanes: int = 0  # how often it is mapped: what it gives is so for each lane
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of sizes in what it takes that are not bound, in the order in which they appear."""
+        if self.module is None:
+            return ()
+        bound, written = dict(self.sizes), [(p.name, p.written) for p in self.parameters]
+        return tuple([n for n in sizes_in_params(self.module, written, self.generics) if n not in bound])
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """The element types that are written, by parameter: `f32`, or a name that stands for any, such as `T`."""
+        found: dict[str, str] = {}
+        for p in self.parameters:
+            match p.written:
+                case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)) if name in {*DTYPES, *self.generics}:
+                    found[p.name] = name
+                case _:
+                    pass
+        return found
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,8 +91,30 @@ class Signature:
                 inspect.Parameter(p.name, kind, default=... if may_miss else nothing, annotation=p.shown or nothing)
                 for p, may_miss in zip(self.parameters, rest, strict=True)
             ],
-            return_annotation=self.result.span.text if self.result is not None else inspect.Signature.empty,
+            return_annotation=self.shown_result or inspect.Signature.empty,
         )
+
+    def without(self, sizes: Mapping[str, int]) -> Signature:
+        """The same without the `dim`s that are bound."""
+        kept = tuple([p for p in self.parameters if not (p.is_dim and p.name in sizes)])
+        return self if len(kept) == len(self.parameters) else replace(self, parameters=kept)
+
+    @property
+    def shown_result(self) -> str:
+        """What it gives, where that is written."""
+        return self.result.span.text + " per lane" * self.lanes if self.result is not None else ""
+
+    def __str__(self) -> str:
+        """In one line: `(x: f32[n], k: f32 = ...) -> f32  # rand, with n = 3`."""
+        params = [p.name + f": {p.shown}" * bool(p.shown) + " = ..." * p.optional for p in self.parameters]
+        text = f"({', '.join(params)})" + f" -> {self.shown_result}" * bool(self.shown_result)
+        notes = [*self.effects, *([f"with {bound}"] if (bound := self.bound) else [])]
+        return text + f"  # {', '.join(notes)}" * bool(notes)
+
+    @property
+    def bound(self) -> str:
+        """The sizes that are bound, as `n = 3`."""
+        return ", ".join([f"{name} = {size}" for name, size in self.sizes])
 
 
 def signature_of(type: ClosureType) -> Signature:
@@ -77,11 +132,11 @@ def signature_of(type: ClosureType) -> Signature:
             for place in wrt if operator in ("jvp", "hvp") else ():
                 whole = replace(whole, parameters=(*whole.parameters, tangent(inner, place, whole.names)))
             return whole
-        case VmapCode():
+        case VmapCode(axes=axes):
             inner = signature_of(function_in(type))
-            return replace(
-                inner, parameters=tuple(Parameter(p.name, None, p.span) for p in inner.parameters), result=None
-            )
+            axes = axes or (0,) * len(inner.parameters)
+            mapped = [replace(p, axes=(a, *p.axes)) for p, a in zip(inner.parameters, axes, strict=True)]
+            return replace(inner, parameters=tuple(mapped), lanes=inner.lanes + 1)
         case MapCode():
             return Signature((Parameter("ct"),))
         case _:
@@ -107,8 +162,8 @@ def tangent(inner: Signature, wrt: Wrt, taken: tuple[str, ...]) -> Parameter:
 
 
 def innermost(type: ClosureType) -> ClosureType:
-    """The function that derivatives are of."""
-    while isinstance(type.code, DerivativeCode) and isinstance(type.captures[0], ClosureType):
+    """The function that derivatives are of, and what goes lane by lane."""
+    while isinstance(type.code, (DerivativeCode, VmapCode)) and isinstance(type.captures[0], ClosureType):
         type = type.captures[0]
     return type
 
@@ -116,8 +171,8 @@ def innermost(type: ClosureType) -> ClosureType:
 def name_of(type: ClosureType) -> str:
     """`loss`, `grad_loss`; a lambda has no name."""
     prefix = ""
-    while isinstance(type.code, DerivativeCode) and isinstance(type.captures[0], ClosureType):
-        prefix += f"{type.code.operator}_"
+    while isinstance(type.code, (DerivativeCode, VmapCode)) and isinstance(type.captures[0], ClosureType):
+        prefix += f"{type.code.operator if isinstance(type.code, DerivativeCode) else 'vmap'}_"
         type = type.captures[0]
     text = str(type.code)
     return prefix + (text if text.isidentifier() else "function")

@@ -9,7 +9,7 @@ from difflang.api.loaded import Given, Loaded
 from difflang.api.results import maker
 from difflang.api.signature import Signature
 from difflang.audit.report import Report
-from difflang.check.closures import DerivativeCode
+from difflang.check.closures import DerivativeCode, VmapCode
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver import check_grad, trace
@@ -44,7 +44,11 @@ class Specialization(Running):
         super().__init__(loaded.around, self.entry.graph, self.entry.fails, type)
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
         like = moved_like(type, signature, given)
-        self.make = maker(self.entry.type, loaded.records, lambda type, leaves: function(loaded, type, leaves), like)
+
+        def held(type: ClosureType, leaves: tuple[Any, ...]) -> Any:
+            return function(loaded, loaded.in_room(type, self.program.room), leaves)
+
+        self.make = maker(self.entry.type, loaded.records, held, like)
 
     def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """What the program takes."""
@@ -152,6 +156,8 @@ class Table:
 
 def moved_like(type: ClosureType, signature: Signature, given: Given) -> Any:
     """What a gradient, or a value and a gradient, is to be like: the arguments that it is taken in."""
+    while isinstance(type.code, VmapCode) and isinstance(type.captures[0], ClosureType):
+        type = type.captures[0]
     code = type.code
     if not isinstance(code, DerivativeCode) or code.operator not in ("grad", "value_and_grad", "hvp"):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from difflang.artifact.reading import read
@@ -12,8 +12,10 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import NOWHERE
 from difflang.driver.artifact.contents import Contents, Param
 from difflang.driver.guard import WORD
+from difflang.driver.room import Room, numbers_of
 from difflang.driver.running import Running, Surroundings, key_words
 from difflang.ir.graph import Graph
+from difflang.passes.sized import sized
 from difflang.runtime import trees
 from difflang.runtime.layouts import Fields, Functions, Layout, count, maker
 from difflang.runtime.records import Variant, known_class, known_variant
@@ -26,6 +28,7 @@ class Surface:
         self.contents = contents
         self.around = Surroundings(contents, threading.RLock(), {})
         self.constants = tuple(map(trees.on_device, contents.constants))
+        self.given: dict[tuple[Body, Room], Body] = {}
 
     def class_of(self, layout: Fields) -> type:
         """The class of a record or a variant: of the module which it is of, if that is loaded, else like it."""
@@ -33,6 +36,14 @@ class Surface:
             if not layout.enum:
                 return known_class(layout.shape)
             return known_variant(Variant(layout.enum, layout.mark, layout.shape))
+
+    def in_room(self, body: Body, room: Room) -> Body:
+        """A function that a program with such room has given: what it holds is as large as that room."""
+        with self.around.lock:
+            if (body, room) not in self.given:
+                graph = sized(body.graph, numbers_of(room))
+                self.given[body, room] = body if graph is body.graph else replace(body, graph=graph)
+            return self.given[body, room]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -72,7 +83,11 @@ class Program(Running):
     def __init__(self, surface: Surface, body: Body, function: Functions) -> None:
         super().__init__(surface.around, body.graph, body.fails, body.graph)
         self.body = body
-        self.make = maker(body.result, surface.class_of, function)
+
+        def held(map: Body, leaves: tuple[Any, ...]) -> Any:
+            return function(surface.in_room(map, self.program.room), leaves)
+
+        self.make = maker(body.result, surface.class_of, held)
 
     def arrays(self, given: Sequence[Any], key: Any, held: Sequence[Any]) -> list[Any]:
         """What the program takes. Errors: DL1206, DL1207, DL1208."""

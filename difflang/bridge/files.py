@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import jax
 import numpy as np
 
-from difflang.api.function import article
+from difflang.api.given import article
 from difflang.api.loaded import doorway
 from difflang.base.files import replace, unreadable, unwritable
 from difflang.base.source import NOWHERE

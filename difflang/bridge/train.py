@@ -20,7 +20,7 @@ import jax
 import numpy as np
 import optax
 
-from difflang.api.function import article
+from difflang.api.given import article
 from difflang.api.loaded import doorway
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.files import unwritable

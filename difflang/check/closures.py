@@ -122,7 +122,10 @@ class MapCode:
 
 @dataclass(frozen=True, slots=True)
 class VmapCode:
-    """`vmap(f)`; captures `f`."""
+    """`vmap(f)`; captures `f`. Python may say along which axis of each argument it goes, and where the lanes come."""
+
+    axes: tuple[int | None, ...] = ()  # of each parameter, None where all lanes share it; () for the first of each
+    out: int | tuple[int, ...] = 0  # of the result, or of each item of a tuple
 
     def __str__(self) -> str:
         return "vmap"

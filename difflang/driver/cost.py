@@ -24,7 +24,7 @@ from difflang.elaborate.context import Session
 from difflang.elaborate.notes import Notes
 from difflang.ir import dims
 from difflang.ir.dims import Dim, UnknownSize
-from difflang.ir.graph import Eqn, Graph, inner_first
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
 from difflang.ir.op import TypeMismatch
 from difflang.ir.types import Tensor
 from difflang.ops.say import printing
@@ -95,13 +95,17 @@ def length(graph: Graph) -> int:
     return sum(len(inner.eqns) for inner in inner_first(graph)[0])
 
 
-def counted(graph: Graph) -> Cost:
-    """The operations of a graph, regions as often as they are run; of several ways the longest."""
+def counted(graph: Graph, of_one: Callable[[Eqn], Dim] | None = None) -> Cost:
+    """The operations of a graph, or what else there is `of_one` equation, regions as often as they are run.
+
+    Of several ways the longest counts.
+    """
+    of_one = of_one or own
     done: dict[Graph, Cost] = {}
     for inner in inner_first(graph)[0]:
         total, per_step = 0, False
         for eqn in inner.eqns:
-            cost = inside(eqn, [done[region] for region in eqn.regions]) if eqn.regions else Cost(own(eqn))
+            cost = inside(eqn, [done[region] for region in eqn.regions]) if eqn.regions else Cost(of_one(eqn))
             total, per_step = total + cost.operations, per_step or cost.per_step
         done[inner] = Cost(total, per_step)
     return done[graph]
@@ -115,7 +119,7 @@ def inside(eqn: Eqn, regions: list[Cost]) -> Cost:
     step: Dim = 0
     for cost in regions:
         step = step + cost.operations
-    times: Dim | None = eqn.attrs["length"]
+    times: Dim | None = eqn.attrs["length"] if eqn.attrs.get("exact", True) else None
     return Cost(step * (1 if times is None else times), times is None or any(cost.per_step for cost in regions))
 
 
@@ -146,4 +150,25 @@ def whole(count: Any) -> Dim:
     return count if isinstance(count, dims.Poly) else int(count)
 
 
-__all__ = ["Cost", "costs"]
+def touched(eqn: Eqn) -> Dim:
+    """The bytes that an equation without regions reads and writes, if nothing of it is fused with others.
+
+    Of an array that it looks things up in, or changes at some places, these places alone.
+    """
+    op, results = eqn.op, sum(map(bytes_of, eqn.results))
+    if op.effect or not eqn.operands:
+        return 0
+    rest = [bytes_of(v) for v in dict.fromkeys(eqn.operands[1:])]
+    if op.updates:
+        return sum(rest) + 2 * max(rest, default=0)
+    if op.looks_up or (op.window is not None and op.window(eqn) is not None):
+        return sum(rest) + 2 * results
+    return sum(map(bytes_of, dict.fromkeys(eqn.operands))) + results
+
+
+def bytes_of(value: Value) -> int:
+    """How many an array has whose sizes are numbers; what a loop saves is counted where it is read and written."""
+    return value.type.bytes if isinstance(value.type, Tensor) else 0
+
+
+__all__ = ["Cost", "costs", "counted", "touched"]

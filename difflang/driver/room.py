@@ -10,7 +10,7 @@ from difflang.base.sites import Checks, Site
 from difflang.ir.graph import Graph, inner_first
 from difflang.ir.types import History, Type
 from difflang.passes.repeated import endless_where_repeated
-from difflang.passes.sized import ROOM, sized
+from difflang.passes.sized import ROOM, Numbers, sized
 from difflang.passes.yielded import as_histories
 
 T = TypeVar("T")
@@ -63,8 +63,13 @@ def with_room(graph: Graph, room: Room, *, arrays: bool = False) -> Graph:
     What loops yield is held in histories, which need no room, unless `arrays` are asked for or it cannot be.
     """
     freely = None if arrays else as_histories(graph)
+    return sized(endless_where_repeated(graph if freely is None else freely), numbers_of(room))
+
+
+def numbers_of(room: Room) -> Numbers:
+    """The names of room as numbers."""
     told = asdict(room)
-    return sized(endless_where_repeated(graph if freely is None else freely), lambda n: told[n.removeprefix(ROOM)])
+    return lambda n: told[n.removeprefix(ROOM)]
 
 
 def keeps_steps(graph: Graph) -> bool:

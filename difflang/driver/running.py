@@ -22,7 +22,7 @@ from difflang.driver.guard import WORD, explain, guarded, untold, without_proved
 from difflang.driver.guard import Program as Runs
 from difflang.driver.pipeline import finished
 from difflang.driver.planning import fitted, limit_of, planned
-from difflang.driver.room import LITTLE, Elastic, Room
+from difflang.driver.room import LITTLE, Elastic, Room, with_room
 from difflang.embed.primitive import apply
 from difflang.embed.program import Program, Road, poisoned
 from difflang.ir.evaluate import Says, evaluate
@@ -30,6 +30,7 @@ from difflang.ir.graph import Graph
 from difflang.ops.say import printing
 from difflang.ops.voice import Voice
 from difflang.passes.dce import dce
+from difflang.passes.sized import has_names
 from difflang.runtime import trees
 from difflang.runtime.compile import Executable, compile
 from difflang.runtime.waiting import Waiter
@@ -202,7 +203,7 @@ class Running:
     @cached_property
     def whole(self) -> Program:
         """What `executable` runs, for wherever its arguments are."""
-        graph = printing(self.elaborated)
+        graph = self.seen
         if not self.fails:
             return Program(dce(graph.with_results(graph.results[:-WORD])) if self.can_fail else graph, self.road)
         return Program(guarded(graph), self.road)
@@ -225,7 +226,15 @@ class Running:
     @cached_property
     def bare(self) -> Program:
         """The program with the whole word of a failure, nothing of which is told otherwise."""
-        return Program(printing(self.elaborated), self.road)
+        return Program(self.seen, self.road)
+
+    @property
+    def seen(self) -> Graph:
+        """The graph as JAX sees it: what it gives has sizes in numbers."""
+        graph = printing(self.elaborated)
+        if not any(has_names(r.type) for r in graph.results):
+            return graph
+        return with_room(graph, self.program.room, arrays=True)
 
     @cached_property
     def road(self) -> Road:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
@@ -150,13 +150,20 @@ def sizes_in(written: tree.TypeExpr, annotations: Annotations) -> list[str]:
 
 def sizes_of(module: Module, decl: tree.Fn) -> tuple[str, ...]:
     """The names of sizes in what a function takes, in the order in which they appear."""
-    annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
+    return sizes_in_params(module, [(p.name, p.type) for p in decl.params], {g.name: g.bound for g in decl.generics})
+
+
+def sizes_in_params(
+    module: Module, params: Sequence[tuple[str, tree.TypeExpr | None]], generics: Mapping[str, str | None]
+) -> tuple[str, ...]:
+    """The same of parameters, beside these generic names."""
+    annotations = Annotations(Unifier(), module.records.get, {}, dict(generics))
     found: dict[str, None] = {}
-    for p in decl.params:
-        if is_dim(p.type):
-            found[p.name] = None
-        elif p.type is not None:
-            found |= dict.fromkeys(sizes_in(p.type, annotations))
+    for name, written in params:
+        if is_dim(written):
+            found[name] = None
+        elif written is not None:
+            found |= dict.fromkeys(sizes_in(written, annotations))
     return tuple(found)
 
 

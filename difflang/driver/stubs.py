@@ -16,12 +16,14 @@ from difflang.check.modules import Module
 from difflang.check.types import LangType, RecordType, SumType, TextType, TupleType, VariantType
 from difflang.driver.emit import effects_of, typed
 from difflang.driver.program import Checked
+from difflang.elaborate.signatures import is_dim
 from difflang.ir.types import DTYPES, Tensor
 from difflang.syntax import tree
 
 MARK = "# Written by `difflang stubs`"
 HEAD = """
 import typing as _t
+from collections.abc import Mapping as _Mapping
 from collections.abc import Sequence as _Sequence
 from dataclasses import dataclass as _dataclass
 
@@ -33,6 +35,7 @@ _R = _t.TypeVar("_R")
 """
 INDENT = "    "
 WRT = "wrt: int | str | _Sequence[int | str] = 0, *more: int | str"
+AXES = "int | _Sequence[int | None] | _Mapping[str, int | None]"
 SLOPES = ("jacobian", "jacfwd", "jacrev", "hessian", "deriv")
 
 
@@ -169,12 +172,15 @@ class Stub:
                 yield "@_t.overload"
                 yield f"def {member}(self, wrt: {wrt}) -> {mine}[{gives.format(type)}]: ..."
             yield from ("@_t.overload",) if moving else ()
-            any = gives.format("_t.Any")
-            yield f"def {member}(self, {WRT}) -> {mine}[{any}]: ..."
+            unknown = gives.format("_t.Any")
+            yield f"def {member}(self, {WRT}) -> {mine}[{unknown}]: ..."
         for member in ("vjp", "linearize"):
             yield f"def {member}(self, {WRT}) -> {mine}[tuple[_R, _Function]]: ..."
         for member in SLOPES:
             yield f"def {member}(self, wrt: int | str = 0) -> {mine}[_t.Any]: ..."
+        yield f"def vmap(self, in_axes: {AXES} = 0, out_axes: int | _Sequence[int] = 0) -> {mine}[_R]: ..."
+        if not any(is_dim(p.type) for p in decl.params):  # else it takes fewer parameters then
+            yield f"def bind(self, **dims: int) -> {mine}[_R]: ..."
 
     def result(self, decl: tree.Fn, generics: Bounds) -> str:
         if decl.result is not None:

@@ -303,10 +303,10 @@ def enumerate_(cx: Context, args: Args, name: str) -> Term:
 def map_(cx: Context, args: Args) -> Walk[Term]:
     """`map(f, xs)`: f on each item."""
     from difflang.elaborate.arguments import Args as Arguments
-    from difflang.elaborate.comprehension import vmapped
+    from difflang.elaborate.batching import vmapped
 
     took = Taken(cx, args, "map", "f xs")
-    return (yield vmapped(cx, took.term("f"), Arguments(args.span, [took.found["xs"]]), "map"))
+    return (yield vmapped(cx, took.term("f"), Arguments(args.span, [took.found["xs"]]), name="map"))
 
 
 BUILTINS["map"] = map_

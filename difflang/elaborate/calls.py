@@ -224,10 +224,10 @@ def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
             return construct(cx, code, args)
         case Closure(code=VariantCode() as code):
             return construct_variant(cx, code, args)
-        case Closure(code=VmapCode(), captures=(f,)):
-            from difflang.elaborate.comprehension import vmapped
+        case Closure(code=VmapCode() as code, captures=(f,)):
+            from difflang.elaborate.batching import vmapped
 
-            return vmapped(cx, f, args)
+            return vmapped(cx, f, args, code)
         case Closure(code=DerivativeCode() as code, captures=(f,)):
             return derivatives.derivative(cx, code, f, args)
         case Closure(code=MapCode() as code, captures=captures):

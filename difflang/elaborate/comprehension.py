@@ -1,4 +1,4 @@
-"""Comprehensions, reductions over them, and `vmap`: the `map` op, extents inferred from the indexing."""
+"""Comprehensions and reductions over them: the `map` op, extents inferred from the indexing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from difflang.check.dtypes import pruned
 from difflang.check.reports import mistake
 from difflang.check.sums import filled_texts, tagged
 from difflang.check.types import leaf_types, mapped, show_type
-from difflang.elaborate.arguments import Args
-from difflang.elaborate.calls import apply, bind_pattern
+from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import WORD, Context, Reported, walk, walks
 from difflang.elaborate.control import Branch, branch, closed, joined
 from difflang.elaborate.failure import absorb_lanes, all_is_well, has_one_check
@@ -264,37 +263,3 @@ def indexed_size(cx: Context, e: tree.Index, name: str) -> Walk[tuple[Dim, Span]
     from_the_end = any(isinstance(s, tree.Dots) for s in before)
     place = len(shape) - (len(e.subscripts) - place) if from_the_end else len(before)
     return (shape[place], e.subscripts[-1].span.to(e.span)) if 0 <= place < len(shape) else None
-
-
-# ---- vmap
-
-
-def is_number(term: Term) -> bool:
-    return isinstance(term, Array) and not term.tensor.shape
-
-
-def vmapped(cx: Context, f: Term, args: Args, name: str = "vmap") -> Walk[Term]:
-    """`vmap(f)(xs, ys)`: f on each row, the results stacked."""
-    values = [v for term, _ in args.items for v in leaves(term)]
-    sizes = [(v.type.shape[0] if isinstance(v.type, Tensor) and v.type.shape else None) for v in values]
-    if not sizes or args.named or any(s is None or not cx.unifier.equal(s, sizes[0] or 0) for s in sizes):
-        alone = next(((t, s) for t, s in args.items if is_number(t)), None)
-        if alone is not None:
-            message, way = f"`{name}` goes over the first axis, and a number has none", "call the function itself"
-            raise cx.error("DL0332", message, alone[1], f"this is {show_type(type_of(alone[0]))}", way)
-        raise cx.error(
-            "DL0332", f"`{name}` goes over the first axis of every argument", args.span, "these have no common one"
-        )
-    length = sizes[0]
-    assert length is not None
-
-    def body(_: Array, rows: list[Value]) -> Walk[Term]:
-        rest = iter(rows)
-        items: list[tuple[Term, Span]] = []
-        for term, span in args.items:
-            inner = mapped(type_of(term), lambda t: Tensor(t.dtype, t.shape[1:]))
-            items.append((rebuild(inner, [next(rest) for _ in leaves(term)]), span))
-        return apply(cx, f, Args(args.span, items))
-
-    over = Source(length, cx.integer(length, args.span), values, lambda index, _: index)
-    return (yield mapping(cx, args.span, over, body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.base.source import Span
-from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
+from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, VmapCode, Wrt
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context
 from difflang.elaborate.terms import (
@@ -58,7 +58,7 @@ def parameter_names(f: Term) -> list[str]:
             return [p.name for p in decl.params]
         case Closure(code=LambdaCode(decl=decl)):
             return [p.pattern.name if isinstance(p.pattern, tree.NamePattern) else "" for p in decl.params]
-        case Closure(code=DerivativeCode() | AscribedCode(), captures=(inner,)):
+        case Closure(code=DerivativeCode() | AscribedCode() | VmapCode(), captures=(inner,)):
             return parameter_names(inner)
         case Sum(parts=parts):
             every = [parameter_names(part) for part in parts]

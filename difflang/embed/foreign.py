@@ -51,7 +51,7 @@ class Traced(Foreign):
                 traced = self.function.trace(*specs).jaxpr
         except DifflangError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise failed(self, error) from error
         if len(traced.in_avals) != len(specs):  # JAX makes arguments of the values of another trace
             message = f"`{self.name}` has a value in it that is inside a JAX transformation"
@@ -71,8 +71,8 @@ class Traced(Foreign):
 
 
 def unsaid(record: logging.LogRecord) -> bool:
-    """Whether a record of JAX's log is of something else than a failure that is told as an error of ours."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], DifflangError)
+    """Whether a record of JAX's log is of something else than a failure that is told as what it is."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], (DifflangError, KeyboardInterrupt))
 
 
 logging.getLogger("jax._src.callback").addFilter(unsaid)
@@ -93,7 +93,7 @@ class Host(Foreign):
             return [np.array(x, numpy_dtype(t.dtype)) for x, t in zip(found, self.results, strict=True)]
         except DifflangError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a function does not decide that a process ends
             raise failed(self, error) from error
 
     def lower(self, jax: Any, *arrays: Array) -> list[Array]:
@@ -103,7 +103,7 @@ class Host(Foreign):
         def called(*words: Any) -> list[Any]:
             try:
                 found = self.run(*[whole(np.asarray(x), dtype) for x, dtype in zip(words, dtypes, strict=True)])
-            except DifflangError as error:
+            except (DifflangError, KeyboardInterrupt) as error:
                 self.failure = error
                 raise
             return [in_words(x) for x in found]
@@ -157,13 +157,25 @@ def put_together(jax: Any, words: Array, type: Tensor) -> Array:
     return lax.complex(parts[..., 0], parts[..., 1])
 
 
-def failed(function: Foreign, error: Exception) -> DifflangError:
+def whatever_the_sizes(errors: Sequence[BaseException]) -> bool:
+    """Whether a function that raised these, each for other sizes, has its mistake whatever the sizes are."""
+    first = errors[0]
+    if any(type(e) is not type(first) for e in errors):
+        return False
+    if isinstance(first, (NameError, AttributeError, ImportError, NotImplementedError, jax.errors.JAXTypeError)):
+        return not isinstance(first, UnboundLocalError)  # a branch that depends on a size may have left it out
+    return isinstance(first, TypeError) and len({str(e) for e in errors}) == 1 < len(errors)
+
+
+def failed(function: Foreign, error: BaseException) -> DifflangError:
     """Errors: DL1232, with what the function raised."""
     first = next(iter(str(error).splitlines()), "")
     message = f"`{function.name}` raised {type(error).__name__}{': ' if first else ''}{first}"
     traced = isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError))
     way = "it is traced by JAX; a function of NumPy is bound as `difflang.extern(f, host=True)`" if traced else ""
     given = f"for {', '.join(map(str, function.params)) or 'no arguments'}"
+    if isinstance(error, SystemExit):
+        way = "a function that a program calls gives a value: raise an error where there is none"
     helps = (way,) if way else ()
     label = Label(function.span, f"declared here; called {given}")
     return DifflangError(Diagnostic("DL1232", message, (label,), helps))

@@ -121,6 +121,7 @@ class Op:
     parted: Rule | None = None  # (*operands, **attrs) -> an equal product, whose factors' rules lead back to themselves
     window: Rule | None = None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
     looks_up: bool = False  # reads the first operand at places that the others say; any place does no harm
+    updates: bool = False  # its first operand, changed at a few places that the others say: the rest stays as it is
     chooses: bool = False  # between the second and the third operand, element by element, by the first
     carries: bool = False  # turned round it moves elements and adds them up: nothing is multiplied or subtracted
     shuffles: bool = False  # of one that carries: turned round no two elements meet, so truths go the way of numbers

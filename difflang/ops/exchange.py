@@ -76,6 +76,7 @@ exchange = linear(
     reach=reached,
     reference=exchange_reference,
     lower=exchange_lower,
+    updates=True,
     samples=(
         Example(((4, 2), Fixed(1, I32), (2,))),
         Example(((3,), Fixed(2, I32), ())),

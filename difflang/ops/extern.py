@@ -40,7 +40,7 @@ class Foreign(Outside):
         self.params, self.results = params, results
         self.span = span  # where it is declared
         self.host = False  # it runs in Python while the program does
-        self.failure: DifflangError | None = None  # of its last run, while nobody has asked for it
+        self.failure: DifflangError | KeyboardInterrupt | None = None  # of its last run, while nobody has asked for it
         self.pushed: Foreign | None = None
         self.pulled: Foreign | None = None
         self.turned: Foreign | None = None

@@ -104,6 +104,7 @@ dynamic_update = linear(
     reference=dynamic_update_reference,
     lower=lambda jax, x, update, *starts: jax.lax.dynamic_update_slice(x, update, starts, allow_negative_indices=False),
     each=update_each,
+    updates=True,
     samples=(
         Example(((5, 4), (3, 1), *start_at(1, 2))),
         Example(((5,), (3,), *start_at(4))),
@@ -308,6 +309,7 @@ scatter = linear(
     reference=scatter_reference,
     lower=scatter_lower,
     each=scatter_each,
+    updates=True,
     samples=(
         Example(((3, 2), (5, 2), DUPLICATES), {"axes": (0,)}),
         Example(((2, 3), (5, 2), DUPLICATES), {"axes": (1,)}),
@@ -331,6 +333,7 @@ scatter_add = linear(
     lower=scatter_add_lower,
     each=scatter_each,
     accepts=NUMBERS,
+    updates=True,
     samples=(
         Example(((3, 2), (5, 2), DUPLICATES), {"axes": (0,)}),
         Example(((2, 3), (5, 2), DUPLICATES), {"axes": (1,)}),

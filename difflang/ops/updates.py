@@ -150,6 +150,7 @@ def extreme(name: str, better: Op, reference: Any, lower: str, nothing: Any, doc
             reference=one_by_one(combine),
             lower=lowering,
             each=scatter_each,
+            updates=True,
             accepts=REALS,
             samples=SAMPLES,
             doc=doc,
@@ -249,6 +250,7 @@ scatter_mul = OPS.declare(
         reference=one_by_one(np.multiply),
         lower=scatter_mul_lower,
         each=scatter_each,
+        updates=True,
         accepts=NUMBERS,
         samples=SAMPLES,
         doc="""`x` with items multiplied at the indices (see `gather`); several to one place all count; one out of range

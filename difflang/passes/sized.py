@@ -7,7 +7,7 @@ from typing import Any
 
 from difflang.ir.dims import Dim, Poly, name, substitute
 from difflang.ir.graph import Eqn, Graph, Value, inner_first
-from difflang.ir.types import History, Tensor
+from difflang.ir.types import History, Tensor, Type
 
 Numbers = Callable[[str], Dim]
 ROOM = "room."  # no name of a program has a point in it
@@ -22,12 +22,21 @@ def room_for(what: str) -> Poly:
 def sized(graph: Graph, number: Numbers) -> Graph:
     """The graph with each name of a size replaced; a graph without names as it is. Cost: linear."""
     graphs, _ = inner_first(graph)
-    if all(told(a, number) is a for inner in graphs for e in inner.eqns for a in e.attrs.values()):
-        return graph  # a size that has a name is an attribute first
+    if not any(has_names(p.type) for p in graph.params) and all(
+        told(a, number) is a for inner in graphs for e in inner.eqns for a in e.attrs.values()
+    ):
+        return graph  # a size that has a name is one of a param's, or an attribute first
     done: dict[Graph, Graph] = {}
     for inner in graphs:
         done[inner] = replaced(inner, number, done)
     return done[graph]
+
+
+def has_names(type: Type) -> bool:
+    """Whether a size of this type is a name, or is made of some."""
+    if isinstance(type, History):
+        return has_names(type.item)
+    return not PLAIN.issuperset([d.__class__ for d in type.shape])
 
 
 def replaced(graph: Graph, number: Numbers, done: dict[Graph, Graph]) -> Graph:

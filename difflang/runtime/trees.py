@@ -15,6 +15,7 @@ from difflang.runtime.values import NAMES, is_weak
 
 Tracer = jax.core.Tracer
 NUMBERS = (bool, int, float, complex)
+ARRAYS = (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)
 tree_flatten = jax.tree_util.tree_flatten
 
 
@@ -97,12 +98,28 @@ def in_trace() -> bool:
 
 def array_type(value: Any) -> tuple[DType | None, tuple[int, ...]] | None:
     """The element type, None if the language has no such, and the shape of an array; None for anything else."""
-    if isinstance(value, (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)):
+    if isinstance(value, ARRAYS):
         return NAMES.get(np.dtype(value.dtype)) if is_dtype(value.dtype) else None, tuple(value.shape)
     if hasattr(value, "__array__") and not isinstance(value, type):
         array = np.asarray(value)
         return NAMES.get(array.dtype), array.shape
     return None
+
+
+def like_array(shape: tuple[int, ...], of: Any) -> Any:
+    """What stands for an array of another shape with the element type of `of`."""
+    dtype = of.dtype if isinstance(of, ARRAYS) else np.asarray(of).dtype
+    return jax.ShapeDtypeStruct(shape, dtype, weak_type=is_weak(of))
+
+
+def spec(shape: Sequence[int], dtype: Any) -> Any:
+    """What stands for an array of which no more is known."""
+    return jax.ShapeDtypeStruct(tuple(shape), dtype)
+
+
+def each_slot(tree: Any, change: Callable[[Slot], Slot]) -> Any:
+    """The structure with each of its slots changed."""
+    return jax.tree_util.tree_map(change, tree)
 
 
 def is_dtype(dtype: Any) -> bool:

@@ -66,6 +66,7 @@ def checked(given: Any, type: Tensor, name: str) -> Array:
                 helps=(f"write `np.array({name}, dtype={numpy_name(type.dtype)})`",),
             )
         )
+    refuse_masked(given, name)
     if not isinstance(array, (np.ndarray, np.generic, jax.Array)):
         return other_array(given, type, name)
     if array.shape != type.shape:
@@ -76,6 +77,14 @@ def checked(given: Any, type: Tensor, name: str) -> Array:
 def is_python_number(given: Any) -> bool:
     """Whether it is a plain number of Python, or one of the classes that JAX makes of them to pass them on."""
     return isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic)
+
+
+def refuse_masked(given: Any, name: str) -> None:
+    """Errors: DL1206 for an array some numbers of which do not count: here all would."""
+    if isinstance(given, np.ma.MaskedArray):
+        message = f"`{name}` is a masked array, and the language has no numbers that do not count"
+        way = f"fill them in, `{name}.filled(0)`, or give `{name}.data` and `{name}.mask` as two arguments"
+        raise DifflangError(Diagnostic("DL1206", message, helps=(way,)))
 
 
 def other_array(given: Any, type: Tensor, name: str) -> Array:
@@ -98,6 +107,8 @@ def with_dtype(array: Array, type: Tensor, name: str) -> Array:
 
 def is_weak(value: Any) -> bool:
     """Whether a value in JAX began as a plain Python number."""
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return bool(value.weak_type)
     return isinstance(value, jax.Array) and bool(getattr(value.aval, "weak_type", False))
 
 

@@ -288,3 +288,16 @@ def test_threads_get_what_one_thread_gets() -> None:
     for thread in threads:
         thread.join()
     assert results == [[(float(j * j), (j + 1,), 2.0 * i) for j in range(6)] for i in range(8)]
+
+
+def test_a_masked_array_is_refused_since_its_mask_would_be_lost(m: Any) -> None:
+    x = np.ma.masked_array(np.ones(3, np.float32), mask=[False, True, False])
+    m.pick(np.ones(3, np.float32), 0)  # the short way is there
+    for call in (lambda: m.pick(x, 0), lambda: m.pick.interpret(x, 0)):
+        with refused("DL1206", "`x` is a masked array", "`x.filled(0)`", "`x.mask`"):
+            call()
+    given = {"first": {"w": x, "b": 1.0}, "count": 4, "tag": "t"}
+    with refused("DL1206", "`net.first.w` is a masked array"):
+        m.loss(given, np.ones((2, 3), np.float32))
+    with refused("DL1206", "`x` is a masked array"):
+        m.square(np.ma.masked)

@@ -102,3 +102,25 @@ def test_what_cannot_be_differentiated_is_refused(m: Any) -> None:
         with pytest.raises(difflang.DifferentiationError) as error:
             m.f.grad("p.q")(P, X)
         assert len(error.value.diagnostics) == 1
+
+
+RECURSIVE = """
+fn power(x: f64, n: i32) -> f64 = if n == 0 { 1.0 } else { x * power(x, n - 1) }
+"""
+
+
+@pytest.mark.parametrize("operator", ["vjp", "linearize"])
+def test_linear_maps_of_functions_that_call_themselves_are_called(operator: str) -> None:
+    """What they hold is as large as the room of the run that gave it, which deep recursion makes larger."""
+    m = difflang.loads(RECURSIVE)
+    for f, x, n in ((m.power, 2.0, 3), (m.power, 1.001, 300)):
+        jacobian, direction = np.asarray(f.jacrev()(x, n)), np.ones(np.shape(x))
+        value, map = getattr(f, operator)()(x, n)
+        wanted = np.dot(direction, jacobian) if operator == "vjp" else np.dot(jacobian, direction)
+        for found in (map(direction), map.interpret(direction)):
+            np.testing.assert_allclose(found, wanted, rtol=1e-9)
+        assert map.function_type is getattr(f, operator)()(x, n)[1].function_type, "it is compiled once"
+        np.testing.assert_array_equal(value, f(x, n))
+    with jax.enable_x64(True):
+        _, map = jax.jit(lambda x: getattr(m.power, operator)()(x, 3))(2.0)
+    assert float(map(1.0)) == 12

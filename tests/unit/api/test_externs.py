@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -300,6 +301,10 @@ def test_a_branch_not_taken_contributes_nothing() -> None:
         ("f(x: f32) -> f32", np.sin, "DL1232", "host=True"),
         ("f(x: f32) -> f32", lambda x: jax.debug.print("{}", x) or x, "DL1232", "pure"),
         ("f(x: f32) -> f32", 3, "DL1207", "takes functions"),
+        ("f(x: f32[n]) -> f32[n]", lambda x: nothing_of_this_name(x), "DL1232", "NameError"),  # noqa: F821
+        ("f(x: f32[n]) -> f32[n]", lambda x, y: x, "DL1232", "missing 1 required positional argument"),
+        ("f(x: f32[n]) -> f32[n]", np.sin, "DL1232", "host=True"),
+        ("f(x: f32) -> f32", lambda x: sys.exit(3), "DL1232", "SystemExit: 3"),
         ("other(x: f32) -> f32", jnp.sin, "DL1207", "it has other"),
     ],
 )  # fmt: skip
@@ -321,6 +326,37 @@ def test_what_fails_at_some_sizes_only_is_said_at_those_of_a_call() -> None:
     with pytest.raises(difflang.ArgumentError) as caught:
         m.g(np.ones(3, np.float32))
     assert caught.value.diagnostics[0].code == "DL1232" and "sum(f(x))" in str(caught.value)
+
+
+def of_fours(x: Any) -> Any:
+    if x.shape[0] % 4:
+        raise ValueError("n is a multiple of 4")
+    return x
+
+
+def test_what_may_be_right_at_other_sizes_is_left_to_the_call() -> None:
+    m = difflang.loads("extern fn f(x: f32[n]) -> f32[n]\nfn g(x: f32[n]) -> f32 = sum(f(x))",
+                       externs={"f": of_fours})  # fmt: skip
+    assert float(m.g(np.ones(8, np.float32))) == 8
+    assert code_of(lambda: m.g(np.ones(6, np.float32))) == "DL1232"
+
+
+@pytest.mark.parametrize("way", ["compiled", "interpreted", "mapped"])
+def test_a_function_of_the_host_does_not_end_the_process(way: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for error, becomes in ((SystemExit(3), difflang.ArgumentError), (KeyboardInterrupt(), KeyboardInterrupt)):
+
+        def stops(x: Any, error: BaseException = error) -> Any:
+            raise error
+
+        m = wave(difflang.extern(stops, host=True))
+        run = {"compiled": m.energy, "interpreted": m.energy.interpret, "mapped": m.energy.vmap()}[way]
+        for _ in range(2):
+            with pytest.raises(becomes) as caught:
+                run(A if way == "mapped" else X)
+        if becomes is not KeyboardInterrupt:
+            assert "`wave` raised SystemExit: 3" in str(caught.value) and "gives a value" in str(caught.value)
+            assert isinstance(caught.value.__cause__, SystemExit)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_nothing_bound_is_said_at_the_call() -> None:

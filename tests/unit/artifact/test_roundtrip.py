@@ -431,3 +431,13 @@ def test_a_pullback_leaves_a_program_of_jax(loss: Any) -> None:
     again, same = loss.vjp("x")(LAYER, X, Y)
     np.testing.assert_allclose(value, again, rtol=1e-6)
     np.testing.assert_allclose(pull(np.float32(2)), same(np.float32(2)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("operator", ["vjp", "linearize"])
+def test_linear_maps_of_what_calls_itself_are_called(operator: str, tmp_path: Path) -> None:
+    power = difflang.compile("fn power(x: f64, n: i32) -> f64 = if n == 0 { 1.0 } else { x * power(x, n - 1) }")
+    power.export(tmp_path / "power.dflx", "f64", "i32", platforms=())
+    again = difflang.runtime.load(tmp_path / "power.dflx")
+    for n in (3, 300):  # the second one takes more room
+        _, map = getattr(again, operator)()(1.001, np.int32(n))
+        assert float(map(1.0)) == pytest.approx(n * 1.001 ** (n - 1), rel=1e-9)

@@ -68,6 +68,11 @@ assert_type(shapes.rolled(form), shapes.Shape)
 assert_type(shapes.noise(3, key=np.zeros(2, np.uint32)), Array)
 assert_type(shapes.id(x), Array)
 shapes.total.hessian("p.a")(pair, pair)
+assert_type(shapes.loss.vmap({"y": 0})(net, x, np.stack([y, y])), Array)
+assert_type(shapes.loss.grad("m").vmap(in_axes=(None, 0, None))(net, x[None], y).w, Array)
+assert_type(shapes.loss.bind(d=2, n=3)(net, x, y), Array)
+shapes.pairs.bind(k=2)(pair)
+print(shapes.loss.cost("Net[2]", "f32[3, 2]", "f32[3]").table()[0]["of"])
 print(shapes.loss.__name__)
 """
 WRONG = """
@@ -87,6 +92,8 @@ shapes.lost(net, x, x)  # wrong
 shapes.shown()  # wrong
 shapes.loss.grad("m")(net, x)  # wrong
 shapes.loss.grad(wert="m")  # wrong
+shapes.loss.vmap(axes=0)  # wrong
+shapes.loss.bind(d=2)(net, x)  # wrong
 shapes.pairs(shapes.Pair(a=1.0, b=x), 2.5)  # wrong
 shapes.loss.grad("m")(net, x, x).name  # wrong
 shapes.area(net)  # wrong
@@ -136,7 +143,7 @@ def test_what_the_stubs_say_is_so(
     with difflang.importing():
         runpy.run_path(str(folder / "user.py"))
     del sys.modules["shapes"]
-    assert capsys.readouterr().out == "loss\n"
+    assert capsys.readouterr().out == "value\nloss\n"
 
 
 def test_names_that_python_cannot_write_and_effects(folder: Path) -> None:

@@ -1,0 +1,160 @@
+"""The levels below a function of a loaded file: its graph, its programs for JAX and XLA, its artifact, its needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from difflang.api.derivable import Derivable, WrtGiven, listed
+from difflang.api.given import bytes_in
+from difflang.api.loaded import Given, doorway, tangent_at
+from difflang.api.lowered import Lowered
+from difflang.api.signature import innermost
+from difflang.base.diagnostics import DifflangError
+from difflang.base.errors import CheckError
+from difflang.check.closures import FnCode
+from difflang.check.modules import Module
+from difflang.driver.artifact.write import PLATFORMS, refused, save
+from difflang.driver.entry import Argument, Entry
+from difflang.driver.expense import Report as Expense
+from difflang.driver.expense import reported as costed
+from difflang.driver.guard import guarded
+from difflang.driver.memory import Report as Memory
+from difflang.driver.memory import reported
+from difflang.driver.pipeline import staged
+from difflang.driver.running import ready
+from difflang.driver.specs import declared_arguments
+from difflang.elaborate.context import Session
+from difflang.ir.text import to_text
+from difflang.runtime.texts import jaxpr_text, lower
+from difflang.syntax import tree
+
+
+class Below(Derivable):
+    """What shows a function's programs for arguments that are described, and runs none of them."""
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Given, Any]:
+        raise NotImplementedError
+
+    def _entry(self, specs: tuple[Any, ...], named: dict[str, Any]) -> Entry:
+        """The graph for arguments described by specs, made anew."""
+        return self.loaded.entry(self.__name__, self.function_type, self._arguments(specs, named), Session())
+
+    def _arguments(self, specs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Argument, ...]:
+        """The arguments described by specs; without any, those that the declaration says."""
+        base = innermost(self.function_type).code
+        decl = (base.decl, base.module) if isinstance(base, FnCode) and not specs and not named else None
+        if decl is not None and (found := self._declared(*decl)) is not None:
+            return found
+        given, _ = self._given(specs, dict(named))
+        return self.loaded.typed(self.__name__, self.whole, given, specs=True).arguments
+
+    def _declared(self, decl: tree.Fn, module: Module) -> tuple[Argument, ...] | None:
+        """What a declaration and the sizes that are bound say, and tangents of that; nothing of what is mapped."""
+        count = len(decl.params)
+        tangents = self.whole.parameters[count:]
+        if self.whole.lanes or any(p.tangent_of is None for p in tangents):
+            return None
+        try:
+            found = declared_arguments(module, decl, {n: str(size) for n, size in self.sizes})
+        except DifflangError as error:
+            raise untold(error, self.signature.dims) from None
+        if tangents and len(found) < count:
+            return None
+        types = {a.name: a.type for a in found}
+        for p in tangents:
+            assert p.tangent_of is not None
+            position, path = p.tangent_of
+            types[p.name] = tangent_at(types[self.whole.names[position]], path)
+            found = (*found, Argument(p.name, types[p.name]))
+        return found
+
+    def lower(self, *specs: Any, platform: str | None = None, **named: Any) -> Lowered:
+        """The program for such arguments, lowered for XLA: made anew from the checked source each time.
+
+        A spec is an array, a `jax.ShapeDtypeStruct`, or a string such as `"f32[3, 4]"` or `"Mlp[64, 32, 10]"`. None
+        are needed where the declaration says every size.
+        """
+        with doorway():
+            entry = self._entry(specs, named)
+            graph = ready(entry.graph)
+            graph = guarded(graph) if entry.fails else graph
+            return Lowered(graph, lower(graph, platform), entry)
+
+    def ir(self, stage: str = "ir", *specs: Any, **named: Any) -> str:
+        """The program's graph as text: elaborated (`ir`), without derivative operators (`derived`), or `optimized`."""
+        with doorway():
+            return to_text(staged(self._entry(specs, named).graph, stage))
+
+    def memory(
+        self, *specs: Any, wrt: WrtGiven | None = None, budget: str | int = 0, compiled: bool = False, **named: Any
+    ) -> Memory:
+        """What it, or its gradient in `wrt`, needs in memory for such arguments, under a budget such as `"64 MiB"`.
+
+        Nothing is compiled, unless it is to be `compiled` and compared with what XLA takes. `str` of the report is a
+        table by lines. Errors: DL1012 where the budget is too small.
+        """
+        if wrt is not None:
+            return self.grad(wrt).memory(*specs, budget=budget, compiled=compiled, **named)
+        with doorway():
+            return reported(self._entry(specs, named).graph, f"`{self.__name__}`", bytes_in(budget), compiled=compiled)
+
+    def cost(self, *specs: Any, wrt: WrtGiven | None = None, **named: Any) -> Expense:
+        """What it and its gradient take for such arguments: operations, bytes, memory. Nothing is compiled or run.
+
+        The counts are of the compiler's own graph, as it is lowered; none is a time. The gradient is that in `wrt`, or,
+        if that is not said, in the first parameter, where it has one: else the report says why not. `str` of the report
+        is a table, `.table()` its rows in numbers.
+
+        Errors: those of `grad` where `wrt` is said; DL1210 where a size is not told.
+        """
+        with doorway():
+            value = self._entry(specs, named).graph
+        gradient, why = None, ""
+        try:
+            with doorway():
+                gradient = (self.grad() if wrt is None else self.grad(wrt))._entry(specs, named).graph
+        except CheckError as error:
+            if wrt is not None:
+                raise
+            why = error.diagnostics[0].message
+        with doorway():
+            places = [self._spelled(self._place(w)) for w in listed(0 if wrt is None else wrt)] if not why else []
+            return costed(f"`{self.__name__}`", value, gradient, ", ".join(places), why)
+
+    def jaxpr(self, *specs: Any, **named: Any) -> str:
+        """The program as JAX's primitives."""
+        with doorway():
+            return jaxpr_text(ready(self._entry(specs, named).graph))
+
+    def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
+        """The program as XLA reads it."""
+        return self.lower(*specs, platform=platform, **named).as_text()
+
+    def export(
+        self, path: str | Path, *specs: Any, platforms: Sequence[str] = PLATFORMS, source: bool = True, **named: Any
+    ) -> None:
+        """Write it to a file that `difflang.runtime.load` reads, for arguments that are told as `lower` takes them.
+
+        Beside the program that loads everywhere the file holds StableHLO for the `platforms`, which need not be here,
+        and the text of the program, for its reports, unless `source` is false.
+
+        Errors: ArtifactError for a function that prints, or takes or gives functions; DL1210 where a size is not told.
+        """
+        with doorway():
+            if self.captured:
+                raise refused(f"`{self.__name__}` holds values of this process", "export the function that made it")
+            session = Session()
+            arguments = self._arguments(specs, named)
+            entry = self.loaded.entry(self.__name__, self.function_type, arguments, session)
+            made = self.loaded.made(self, entry, arguments, session)
+            save(Path(path), made, platforms, source=source)
+
+
+def untold(error: DifflangError, dims: Sequence[str]) -> DifflangError:
+    """What a declaration does not say, with Python's ways to say it."""
+    bound = f", or bind its sizes: `f.bind({', '.join([f'{name}=3' for name in dims])})`" if dims else ""
+    way = f'give arrays, `jax.ShapeDtypeStruct`s or texts such as `"f32[3]"`{bound}'
+    return DifflangError(*[replace(d, helps=(way,)) if d.code == "DL1210" else d for d in error.diagnostics])

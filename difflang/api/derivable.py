@@ -1,0 +1,169 @@
+"""Functions made of a function of a loaded file: its derivatives, itself lane by lane, itself with sizes bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from difflang.api.given import article, size_of
+from difflang.api.lanes import Axes, in_axes_of, out_axes_of
+from difflang.api.loaded import Dims, Loaded, Unchanging, doorway
+from difflang.api.signature import Signature
+from difflang.base.codes import nearest
+from difflang.check.closures import DerivativeCode, VmapCode, Wrt
+from difflang.check.reports import mistake
+from difflang.check.types import ClosureType
+
+if TYPE_CHECKING:
+    from difflang.api.function import Function
+
+WrtGiven = int | str | Sequence[int | str]
+
+
+class Derivable(Unchanging):
+    """What gives further functions. `sizes` are those that are bound; `whole` has the parameters that they are, too."""
+
+    __name__: str
+    loaded: Loaded
+    function_type: ClosureType
+    captured: tuple[Any, ...]
+    signature: Signature
+    whole: Signature
+    sizes: Dims
+
+    # ---- derivatives
+
+    def grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """The gradient in a parameter: by position, by name, or by a path of fields such as `"m.w"`.
+
+        Several give a record with those names. The function's result must be one real number.
+        """
+        return self._derivative("grad", wrt, more)
+
+    def value_and_grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """The value, and the gradient as `grad` gives it."""
+        return self._derivative("value_and_grad", wrt, more)
+
+    def jvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments, then a tangent for each `wrt`: the value, and its change along them."""
+        return self._derivative("jvp", wrt, more)
+
+    def vjp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
+        return self._derivative("vjp", wrt, more)
+
+    def linearize(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments: the value, and the derivative there, a function of a tangent."""
+        return self._derivative("linearize", wrt, more)
+
+    def hvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
+        return self._derivative("hvp", wrt, more)
+
+    def hessian(self, wrt: int | str = 0) -> Function:
+        """All second derivatives in an array, `[..argument, ..argument]`."""
+        return self._derivative("hessian", wrt, ())
+
+    def jacobian(self, wrt: int | str = 0) -> Function:
+        """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
+        return self._derivative("jacobian", wrt, ())
+
+    def jacfwd(self, wrt: int | str = 0) -> Function:
+        """The same in forward mode."""
+        return self._derivative("jacfwd", wrt, ())
+
+    def jacrev(self, wrt: int | str = 0) -> Function:
+        """The same in reverse mode."""
+        return self._derivative("jacrev", wrt, ())
+
+    def deriv(self, wrt: int | str = 0) -> Function:
+        """The derivative of a function of one number."""
+        return self._derivative("deriv", wrt, ())
+
+    def jet(self, order: int, wrt: int | str = 0) -> Function:
+        """The Taylor coefficients to an order in a parameter that is one number, along a new first axis."""
+        return self._derivative("jet", wrt, (), order)
+
+    def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Function:
+        with doorway():
+            places = tuple(self._place(w) for w in (*listed(wrt), *more))
+            return self._made(ClosureType(DerivativeCode(operator, places, order), (self.function_type,)))
+
+    def _made(self, type: ClosureType, sizes: Dims | None = None) -> Function:
+        from difflang.api.function import Function
+
+        return Function(self.loaded, type, self.captured, self.sizes if sizes is None else sizes)
+
+    def _place(self, wrt: object) -> Wrt:
+        """A parameter, and a path of fields in it. Errors: DL0403."""
+        names = self.signature.names
+        if not isinstance(wrt, (int, str)) or isinstance(wrt, bool):
+            help = f"the derivative is a function of the arguments: `{self.__name__}.grad()(…)`"
+            raise mistake("DL0403", f"a parameter is named by a text or a number, not by {article(wrt)}", help=help)
+        if isinstance(wrt, int):
+            if self.signature.fixed and not -len(names) <= wrt < len(names):
+                raise mistake(
+                    "DL0403", f"`{self.__name__}` has no parameter {wrt}", help=f"it has {', '.join(names) or 'none'}"
+                )
+            if self.sizes:
+                return (names[wrt],)
+            return (wrt % len(names) if self.signature.fixed else wrt,)
+        first, *path = wrt.split(".")
+        if first not in names:
+            near = nearest(first, names)
+            help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
+            raise mistake("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
+        return (first, *path)
+
+    def _spelled(self, place: Wrt) -> str:
+        """A parameter, or a field of it, as its values are called."""
+        first, *path = place
+        return ".".join([self.signature.names[first] if isinstance(first, int) else first, *map(str, path)])
+
+    # ---- lane by lane, and with sizes
+
+    def vmap(self, in_axes: Axes = 0, out_axes: int | Sequence[int] = 0) -> Function:
+        """The function for many arguments at once, each lane by itself, as `vmap` and comprehensions of the language.
+
+        `in_axes` is along which axis the lanes of each argument lie: one number for all of them, one for each in their
+        order, or by name; None, or no name, is for what all lanes share, as sizes, texts and functions always are. Of a
+        record the axis is that of each array in it. `out_axes` is where the lanes come in the result: a number, or one
+        for each item of a tuple.
+
+        A lane that is not there, as behind a condition, prints nothing, fails nothing and keeps no loop going; where a
+        check fails the call raises, for the first lane that failed. What lanes draw differs between them.
+
+        Errors: ArgumentError for axes that do not fit, here or at the call; CheckError for a result that is a function.
+        """
+        with doorway():
+            axes = dict(zip(self.signature.names, in_axes_of(self.__name__, self.signature, in_axes), strict=True))
+            code = VmapCode(tuple([axes.get(n) for n in self.whole.names]), out_axes_of(out_axes))
+            return self._made(ClosureType(code, (self.function_type,)))
+
+    def bind(self, **dims: int) -> Function:
+        """The function for these sizes: `dim`s that it takes, and names of sizes in the types of what it takes.
+
+        A `dim` that is bound is no parameter any more; arguments of other sizes are refused. What is bound need not
+        be told to `ir`, `lower`, `memory`, `cost` and `export`: with every size bound they take no specs.
+
+        Errors: ArgumentError for what is no size of it, or none that is free, and for what is no number.
+        """
+        with doorway():
+            free = self.signature.dims
+            for name in dims:
+                if name not in free:
+                    near = nearest(name, free)
+                    has = f"its sizes are {', '.join(free)}" if free else "it has none that is free"
+                    way = f"did you mean `{near}`?" if near else has
+                    raise mistake("DL1207", f"`{self.__name__}` has no size `{name}`", help=way)
+            given = {name: size_of(name, size) for name, size in dims.items()}
+            parameters = {p.name for p in self.signature.parameters if p.is_dim}
+            for name, size in given.items():
+                if size < 0 and name not in parameters:
+                    raise mistake("DL1206", f"the size `{name}` is bound to {size}: a size is not negative")
+            return self._made(self.function_type, tuple(sorted([*self.sizes, *given.items()])))
+
+
+def listed(wrt: WrtGiven) -> list[object]:
+    """What is asked for, one after the other."""
+    return list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]
