@@ -95,6 +95,7 @@ class Session:
     strategies: dict[Span, tuple[str, int]] = field(default_factory=dict[Span, Any])  # which states loops there keep
     in_order: bool = False  # whether a program asks for scatters that add up in one order
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
+    defaults: list[tree.Expr] = field(default_factory=list[Any])  # of parameters, that are being evaluated
     wide: set[Any] = field(default_factory=set[Any])  # the keys of instances that are better made for every variant
 
     reads: list[Any] = field(default_factory=list[Any])  # where checking met a file that is read: `driver.fitting.Read`

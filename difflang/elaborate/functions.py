@@ -31,6 +31,7 @@ from difflang.elaborate.settle import numbers_fit, settle
 from difflang.elaborate.signatures import (
     both_size_and_value,
     captured_sizes,
+    default_value,
     has_open_names,
     held_to,
     is_dim,
@@ -160,15 +161,6 @@ def specialized(
     if making is not None:
         return recursion.called_again(cx, making, given, annotations, span)
     return emit_call(cx, code, instance, given, span)
-
-
-def default_value(cx: Context, code: FnCode, default: tree.Expr) -> Walk[Term]:
-    outer, module = cx.scope, cx.module
-    cx.scope, cx.module = Scope(), code.module
-    try:
-        return (yield walk(cx, default))
-    finally:
-        cx.scope, cx.module = outer, module
 
 
 def instantiate(

@@ -16,9 +16,10 @@ from difflang.check.repairs import as_declared
 from difflang.check.reports import Undecided, mistake, written_type
 from difflang.check.sums import unknown
 from difflang.check.types import FnType, is_linear_type, leaf_types, show_type
-from difflang.elaborate.context import Context
+from difflang.elaborate.context import Context, walk
 from difflang.elaborate.linear_reports import plain_function
 from difflang.elaborate.names import free_names
+from difflang.elaborate.scope import Scope
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -31,6 +32,7 @@ from difflang.elaborate.terms import (
     type_of,
 )
 from difflang.elaborate.told import told
+from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.wrt import parameter_names
 from difflang.ir.dims import Dim
 from difflang.ir.types import DTYPES, Tensor
@@ -270,3 +272,19 @@ def held_alike(old: Term, new: Term, span: Span) -> Term:
         return new
     same = isinstance(new.code, AscribedCode) and new.code.type == old.code.type
     return new if same else Closure(replace(old.code, given=span), (new,))
+
+
+def default_value(cx: Context, code: FnCode, default: tree.Expr) -> Walk[Term]:
+    """What a parameter is that no argument is given for. Errors: DL1003 where that calls its own function like that."""
+    under_way = cx.session.defaults
+    if default in under_way:
+        message, way = "a default calls its own function, which takes the default again", "give that call an argument"
+        raise mistake("DL1003", message, (default.span, "this is never settled"), help=way)
+    outer, module = cx.scope, cx.module
+    cx.scope, cx.module = Scope(), code.module
+    under_way.append(default)
+    try:
+        return (yield walk(cx, default))
+    finally:
+        under_way.pop()
+        cx.scope, cx.module = outer, module

@@ -21,7 +21,7 @@ Place = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
 
 def by_position(cx: Context, f: Term, args: Args, needed: int = 0) -> Walk[Args]:
     """The arguments by position, the first `needed` of them at least: what is left out stands at its default."""
-    from difflang.elaborate.functions import default_value
+    from difflang.elaborate.signatures import default_value
 
     names, (code, defaults) = parameter_names(f), defaults_of(f)
     items = list(args.items)
