@@ -1,27 +1,27 @@
 """XLA's back end in a hurry: up to half the time of tests that compile goes into machine code that runs once.
 
-What we hand to XLA is what users' programs become; only how carefully it is made into machine code differs. Tests of
-numbers to the last digits, of examples, twins, benchmarks, memory and hazards are marked `as_users` or lie in a folder
-where all is: there nothing differs.
+What we hand to XLA is what users' programs become, and what JAX hands to it for a comparison is what it always is; only
+how carefully it is made into machine code differs. Tests of numbers to the last digits, of examples, twins, benchmarks,
+memory and hazards are marked `as_users` or lie in a folder where all is: there nothing differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import jax
+import jax._src.compiler
 import pytest
-
-import difflang.runtime.compile
 
 OPTIONS = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 AS_USERS = ("canary", "docs", "stdlib", "twins")  # folders of tests
+IN_USE = jax.make_user_context(False)  # a part of the keys of JAX's caches: what was made in a hurry is not met later
 
 
 class Hurry:
-    """Whether programs are compiled in a hurry now."""
+    """Whether programs are compiled in a hurry now, in any thread."""
 
     on = False
 
@@ -32,16 +32,25 @@ def belongs(item: pytest.Item) -> bool:
 
 
 @contextmanager
+def within(item: pytest.Item) -> Iterator[None]:
+    """A test and its fixtures, in a hurry if they may be."""
+    Hurry.on = belongs(item)
+    with IN_USE(Hurry.on):
+        yield
+
+
+@contextmanager
 def installed() -> Iterator[None]:
-    """Programs are compiled in a hurry while `Hurry.on`."""
-    compiled = difflang.runtime.compile.compiled
+    """What JAX compiles, for us or for a test, is compiled in a hurry while `Hurry.on`."""
+    with_care = jax._src.compiler.get_compile_options
     known = {name: value for name, value in OPTIONS.items() if is_known(name, value)}
 
-    def quickly(program: Any, graph: Any, options: Mapping[str, Any] | None = None) -> Any:
-        return compiled(program, graph, {**known, **(options or {})} if Hurry.on else options)
+    def quickly(*given: Any, env_options_overrides: dict[str, Any] | None = None, **more: Any) -> Any:
+        asked = {**known, **(env_options_overrides or {})} if Hurry.on else env_options_overrides
+        return with_care(*given, env_options_overrides=asked, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(difflang.runtime.compile, "compiled", quickly)
+        patch.setattr(jax._src.compiler, "get_compile_options", quickly)
         yield
 
 
