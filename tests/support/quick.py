@@ -2,7 +2,8 @@
 
 What we hand to XLA is what users' programs become, and what JAX hands to it for a comparison is what it always is; only
 how carefully it is made into machine code differs. Tests of numbers to the last digits, of examples, twins, benchmarks,
-memory and hazards are marked `as_users` or lie in a folder where all is: there nothing differs.
+memory and hazards are marked `as_users` or lie in a folder where all is: there nothing differs, but for those in such
+a folder that are marked `in_a_hurry`, whose bounds are far from the last digits.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Hurry:
 
 def belongs(item: pytest.Item) -> bool:
     """Whether a test may be compiled in a hurry."""
+    if item.get_closest_marker("in_a_hurry") is not None:
+        return True
     return item.get_closest_marker("as_users") is None and not {*item.path.parts} & {*AS_USERS}
 
 
