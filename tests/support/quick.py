@@ -8,13 +8,16 @@ a folder that are marked `in_a_hurry`, whose bounds are far from the last digits
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
-import jax._src.compiler
 import pytest
+from jax._src import compiler  # where JAX looks for the options of what it compiles: no public place has an effect
+
+import difflang.runtime.compile
 
 OPTIONS = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 AS_USERS = ("canary", "docs", "stdlib", "twins")  # folders of tests
@@ -44,16 +47,34 @@ def within(item: pytest.Item) -> Iterator[None]:
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """What JAX compiles, for us or for a test, is compiled in a hurry while `Hurry.on`."""
-    with_care = jax._src.compiler.get_compile_options
-    known = {name: value for name, value in OPTIONS.items() if is_known(name, value)}
+    """Programs of ours that are called, and what JAX compiles when it is called, are made in a hurry while `Hurry.on`.
 
-    def quickly(*given: Any, env_options_overrides: dict[str, Any] | None = None, **more: Any) -> Any:
-        asked = {**known, **(env_options_overrides or {})} if Hurry.on else env_options_overrides
-        return with_care(*given, env_options_overrides=asked, **more)
+    What a test lowers and compiles by itself, to look at its text or its memory, is not.
+    """
+    ours, asked, for_jax = difflang.runtime.compile.compiled, jax.stages.Lowered.compile, compiler.get_compile_options
+    known = {name: value for name, value in OPTIONS.items() if is_known(name, value)}
+    looked_at = ContextVar("looked_at", default=False)
+
+    def quickly(program: Any, graph: Any, options: Mapping[str, Any] | None = None) -> Any:
+        return ours(program, graph, {**known, **(options or {})} if Hurry.on else options)
+
+    def with_care(lowered: Any, *given: Any, **options: Any) -> Any:
+        token = looked_at.set(True)
+        try:
+            return asked(lowered, *given, **options)
+        finally:
+            looked_at.reset(token)
+
+    def options_for_jax(*given: Any, env_options_overrides: dict[str, Any] | None = None, **more: Any) -> Any:
+        more["env_options_overrides"] = env_options_overrides
+        if Hurry.on and not looked_at.get():
+            more["env_options_overrides"] = {**known, **(env_options_overrides or {})}
+        return for_jax(*given, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax._src.compiler, "get_compile_options", quickly)
+        patch.setattr(difflang.runtime.compile, "compiled", quickly)
+        patch.setattr(jax.stages.Lowered, "compile", with_care)
+        patch.setattr(compiler, "get_compile_options", options_for_jax)
         yield
 
 
