@@ -249,10 +249,8 @@ def first_call_elsewhere(case: Case, way: str) -> float:
     """The same in a process and a cache folder of its own. Bytecode is there, as it is of what is installed."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(HERE / "run.py"), case.name, "--first-call-of", way]
-        env = os.environ | {"XDG_CACHE_HOME": folder}
-        if sys.dont_write_bytecode:  # else it lies beside the sources, or is written there by the first of them
-            env["PYTHONPYCACHEPREFIX"] = BYTECODE.name
-            env.pop("PYTHONDONTWRITEBYTECODE", None)
+        env = os.environ | {"XDG_CACHE_HOME": folder, "PYTHONPYCACHEPREFIX": BYTECODE.name}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         done = subprocess.run(command, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise RuntimeError(f"the first call of {case.name} ({way}) failed:\n{done.stderr}")
