@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -26,10 +26,11 @@ def in_a_hurry() -> Iterator[None]:
         yield
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before a module's own fixtures compile anything."""
-    quick.Hurry.on = quick.belongs(item)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Around a module's own fixtures too, which may compile."""
+    with quick.within(item):
+        return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)

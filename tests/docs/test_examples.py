@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from difflang.base.source import Source
 from difflang.driver import program
 from difflang.driver.bench import Benchmarks
 from difflang.driver.engine import Engine
-from difflang.driver.testing import Options, opened
+from difflang.driver.testing import Options, Suite, opened
 from support.documents import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").rglob("*.dfl"))
@@ -36,21 +37,26 @@ def test_there_are_examples() -> None:
     assert {e.stem for e in EXAMPLES} >= {*LEAST, *MOST, *learning, "fit_curve", "pendulum"}
 
 
+@cache
+def suite(path: Path) -> Suite:
+    """Read and checked once, the examples in its comments too."""
+    return opened(str(path), Options(Engine("interpret")))
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_an_example_checks(path: Path) -> None:
-    checked = program.check(Source(path.name, path.read_text(encoding="utf-8")), path=path, examples=True)
-    assert not checked.diagnostics, render(checked.diagnostics)
+    diagnostics = (*suite(path).errors, *suite(path).checked.diagnostics)
+    assert not diagnostics, render(diagnostics)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_an_example_passes_its_own_tests(path: Path) -> None:
-    suite = opened(str(path), Options(Engine("interpret")))
-    found = [suite.run(n) for n in range(len(suite.cases))]
+    found = [suite(path).run(n) for n in range(len(suite(path).cases))]
     assert all(outcome.result == "passed" for outcome in found), "\n".join(o.report for o in found)
 
 
 def test_examples_show_tests_and_benchmarks() -> None:
-    kinds = {case.kind for path in EXAMPLES for case in opened(str(path), Options()).cases}
+    kinds = {case.kind for path in EXAMPLES for case in suite(path).cases}
     assert kinds >= {"test", "example"}
     assert any(Benchmarks(str(path), Options()).found for path in EXAMPLES)
 

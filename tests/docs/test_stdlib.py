@@ -1,4 +1,4 @@
-"""The standard library's own tests and rules, run by both engines, and its examples, interpreted.
+"""The standard library's own tests, run by both engines, and its rules and examples, interpreted.
 
 What its functions give when compiled is compared with other libraries in `tests/stdlib`.
 """
@@ -31,12 +31,12 @@ def suite(path: Path, engine: str) -> Suite:
 
 
 ALL = [(path, n, case) for path in FILES for n, case in enumerate(suite(path, "interpret").cases)]
-
-
+# A rule is compared with its body by the interpreter, whatever the engine of its suite.
 RUNS = [pytest.param(p, n, e, id=f"{c.title}-{e}")
-        for p, n, c in ALL for e in ("interpret", "xla") if e == "interpret" or c.kind != "example"]  # fmt: skip
+        for p, n, c in ALL for e in ("interpret", "xla") if e == "interpret" or c.kind == "test"]  # fmt: skip
 
 
+@pytest.mark.in_a_hurry
 @pytest.mark.parametrize(("path", "number", "engine"), RUNS)
 def test_it_is_as_it_says(path: Path, number: int, engine: str) -> None:
     outcome = suite(path, engine).run(number)

@@ -119,6 +119,7 @@ def test_derivatives_in_parameters(name: str) -> None:
         assert back == pytest.approx(float(slopes[k].sum() + rises[k].sum()), rel=1e-9)
 
 
+@pytest.mark.in_a_hurry
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_draws_are_of_the_distribution(name: str) -> None:
     """Kolmogorov's and Smirnov's test, or of counts Pearson's, at a fixed seed; and the mean."""

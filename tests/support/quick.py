@@ -1,47 +1,80 @@
 """XLA's back end in a hurry: up to half the time of tests that compile goes into machine code that runs once.
 
-What we hand to XLA is what users' programs become; only how carefully it is made into machine code differs. Tests of
-numbers to the last digits, of examples, twins, benchmarks, memory and hazards are marked `as_users` or lie in a folder
-where all is: there nothing differs.
+What we hand to XLA is what users' programs become, and what JAX hands to it for a comparison is what it always is; only
+how carefully it is made into machine code differs. Tests of numbers to the last digits, of examples, twins, benchmarks,
+memory and hazards are marked `as_users` or lie in a folder where all is: there nothing differs, but for those in such
+a folder that are marked `in_a_hurry`, whose bounds are far from the last digits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
 import pytest
+from jax._src import compiler  # where JAX looks for the options of what it compiles: no public place has an effect
 
 import difflang.runtime.compile
 
 OPTIONS = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 AS_USERS = ("canary", "docs", "stdlib", "twins")  # folders of tests
+IN_USE = jax.make_user_context(False)  # a part of the keys of JAX's caches: what was made in a hurry is not met later
 
 
 class Hurry:
-    """Whether programs are compiled in a hurry now."""
+    """Whether programs are compiled in a hurry now, in any thread."""
 
     on = False
 
 
 def belongs(item: pytest.Item) -> bool:
     """Whether a test may be compiled in a hurry."""
+    if item.get_closest_marker("in_a_hurry") is not None:
+        return True
     return item.get_closest_marker("as_users") is None and not {*item.path.parts} & {*AS_USERS}
 
 
 @contextmanager
+def within(item: pytest.Item) -> Iterator[None]:
+    """A test and its fixtures, in a hurry if they may be."""
+    Hurry.on = belongs(item)
+    with IN_USE(Hurry.on):
+        yield
+
+
+@contextmanager
 def installed() -> Iterator[None]:
-    """Programs are compiled in a hurry while `Hurry.on`."""
-    compiled = difflang.runtime.compile.compiled
+    """Programs of ours that are called, and what JAX compiles when it is called, are made in a hurry while `Hurry.on`.
+
+    What a test lowers and compiles by itself, to look at its text or its memory, is not.
+    """
+    ours, asked, for_jax = difflang.runtime.compile.compiled, jax.stages.Lowered.compile, compiler.get_compile_options
     known = {name: value for name, value in OPTIONS.items() if is_known(name, value)}
+    looked_at = ContextVar("looked_at", default=False)
 
     def quickly(program: Any, graph: Any, options: Mapping[str, Any] | None = None) -> Any:
-        return compiled(program, graph, {**known, **(options or {})} if Hurry.on else options)
+        return ours(program, graph, {**known, **(options or {})} if Hurry.on else options)
+
+    def with_care(lowered: Any, *given: Any, **options: Any) -> Any:
+        token = looked_at.set(True)
+        try:
+            return asked(lowered, *given, **options)
+        finally:
+            looked_at.reset(token)
+
+    def options_for_jax(*given: Any, env_options_overrides: dict[str, Any] | None = None, **more: Any) -> Any:
+        more["env_options_overrides"] = env_options_overrides
+        if Hurry.on and not looked_at.get():
+            more["env_options_overrides"] = {**known, **(env_options_overrides or {})}
+        return for_jax(*given, **more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(difflang.runtime.compile, "compiled", quickly)
+        patch.setattr(jax.stages.Lowered, "compile", with_care)
+        patch.setattr(compiler, "get_compile_options", options_for_jax)
         yield
 
 
