@@ -39,7 +39,7 @@ def moves_histories(graph: Graph) -> bool:
 
 
 def lowerable(graph: Graph) -> Graph:
-    return optimized_whole(differentiate(tidied(graph)))
+    return optimized_whole(differentiate(tidied(graph, written_out=True)))
 
 
 def derived(graph: Graph, room: Room = LITTLE) -> Graph:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.types import Tensor, Type
@@ -42,9 +43,33 @@ class Segment:
 Step = Eqn | Segment
 
 
+class Flow(NamedTuple):
+    """The longest chains through an equation: to each result, from what it reads, and from anywhere in it, and those
+    that only begin in it. The first are negative where nothing leads through: a product or a sum lies between.
+    """
+
+    through: Lengths
+    tail: Lengths
+    head: int
+
+    @classmethod
+    def line(cls, eqn: Eqn) -> Flow:
+        """Of an equation that is one link."""
+        ones = (1,) * len(eqn.results)
+        return cls(ones, ones, 1)
+
+
+Lengths = tuple[int, ...]
+NONE = -(1 << 30)  # the length of a chain that there is not
+
+
 def barrier(eqn: Eqn) -> bool:
     """XLA keeps it apart on its own: nothing is fused through it."""
     return eqn.op.barrier or eqn.effectful or (eqn.op.term_by_term and not eqn.op.elementwise)
+
+
+def fusible(eqn: Eqn) -> bool:
+    return bool(eqn.operands) and not barrier(eqn)
 
 
 class Chains:
@@ -52,6 +77,8 @@ class Chains:
 
     def __init__(self) -> None:
         self.depths: dict[Graph, int] = {}
+        self.flows: dict[Graph, Flow] = {}
+        self.ends: dict[Graph, dict[Value, int]] = {}
         self.plans: dict[Graph, tuple[Step, ...]] = {}
 
     def plan(self, graph: Graph) -> tuple[Step, ...]:
@@ -68,25 +95,57 @@ class Chains:
         return len(graph.eqns) > LENGTH or self.depth(graph) > DEPTH
 
     def weight(self, eqn: Eqn) -> int:
-        """How many links of a chain an equation is. A deep region is cut by itself."""
+        """How many links of a chain an equation is at most. A deep region is cut by itself."""
         inner = max(map(self.depth, eqn.regions), default=1)
         return inner if 0 < inner <= DEPTH else 1
 
+    def flow(self, eqn: Eqn) -> Flow:
+        """The chains through an equation: those of its regions, unless these are cut by themselves."""
+        if not eqn.regions or max(map(self.depth, eqn.regions)) > DEPTH:
+            return Flow.line(eqn)
+        flows, count = list(map(self.flow_of, eqn.regions)), len(eqn.results)
+        head = max([flow.head for flow in flows])
+        if eqn.op.layout is None:  # nothing is known of which result is which
+            ends = max([n for flow in flows for n in flow.tail], default=0)
+            return Flow((max(ends, head),) * count, (ends,) * count, head)
+        through, tail = [1] * count, [1] * count
+        for slot in eqn.op.layout(eqn).slots:
+            places = [(flow, p) for flow, p in zip(flows, slot.returns, strict=False) if p is not None]
+            if slot.result is not None and places:
+                through[slot.result] = max([flow.through[p] for flow, p in places])
+                tail[slot.result] = max([flow.tail[p] for flow, p in places])
+        return Flow(tuple(through), tuple(tail), head)
+
     def depth(self, graph: Graph) -> int:
         """The length of the longest chain, those of regions included."""
-        found = self.depths.get(graph)
+        self.flow_of(graph)
+        return self.depths[graph]
+
+    def flow_of(self, graph: Graph) -> Flow:
+        """The chains through a graph, from its params to its results."""
+        found = self.flows.get(graph)
         if found is None:
-            found = self.depths[graph] = max(self.before(graph).values(), default=0)
+            ends, reached, head, depth = dict[Value, int](), dict.fromkeys(graph.params, 0), 0, 0
+            for eqn in graph.eqns:
+                if fusible(eqn):
+                    flow = self.flow(eqn)
+                    end = max([ends.get(v, 0) for v in eqn.operands])
+                    far = max([reached.get(v, NONE) for v in eqn.operands])
+                    for r, through, tail in zip(eqn.results, flow.through, flow.tail, strict=True):
+                        ends[r] = max(tail, through + end)
+                        reached[r] = max(through + far, NONE)
+                    head = max(head, flow.head + far)
+                    within = [n for r in eqn.regions if (n := self.depth(r)) <= DEPTH]
+                    depth = max([depth, flow.head + end, *[ends[r] for r in eqn.results], *within])
+            through = tuple([reached.get(r, NONE) for r in graph.results])
+            found = self.flows[graph] = Flow(through, tuple([ends.get(r, 0) for r in graph.results]), head)
+            self.depths[graph], self.ends[graph] = depth, ends
         return found
 
     def before(self, graph: Graph) -> dict[Value, int]:
         """For each value made by a fusible equation, the longest chain that ends in it."""
-        ends: dict[Value, int] = {}
-        for eqn in graph.eqns:
-            if eqn.operands and not barrier(eqn):
-                length = self.weight(eqn) + max([ends.get(v, 0) for v in eqn.operands])
-                ends.update(dict.fromkeys(eqn.results, length))
-        return ends
+        self.flow_of(graph)
+        return self.ends[graph]
 
     def long(self, graph: Graph) -> set[Eqn]:
         """The equations that lie on a chain deeper than XLA takes."""
@@ -94,10 +153,12 @@ class Chains:
         for eqn in reversed(graph.eqns):
             if not eqn.results or eqn.results[0] not in before:
                 continue
-            rest = max([after.get(r, 0) for r in eqn.results])
-            if before[eqn.results[0]] + rest > DEPTH:
+            flow, rests = self.flow(eqn), [after.get(r, 0) for r in eqn.results]
+            length = max([flow.head, *[through + rest for through, rest in zip(flow.through, rests, strict=True)]])
+            start = max([before.get(v, 0) for v in eqn.operands])
+            ends = [before[r] + rest for r, rest in zip(eqn.results, rests, strict=True)]
+            if max(*ends, start + length) > DEPTH:
                 found.add(eqn)
-            length = rest + self.weight(eqn)
             for v in eqn.operands:
                 after[v] = max(after.get(v, 0), length)
         return found

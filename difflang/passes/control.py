@@ -9,6 +9,7 @@ from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, F64, I32, History, Tensor
 from difflang.ops.loop import Form
+from difflang.ops.tape import Asked, Size
 from difflang.passes.simplify import Guarded, Rewriter, tensor
 
 Found = Sequence[Value] | None
@@ -65,6 +66,25 @@ def unrolled(to: Rewriter, eqn: Eqn) -> Found:
         to.emit(eqn, "reshape", v, shape=tensor(y).shape)[0] for v, y in zip(outs[form.carry :], ys, strict=True)
     ]
     return [to.const(eqn, 1, INDEX), *outs[: form.carry], *stacked]
+
+
+def counted(to: Rewriter, eqn: Eqn) -> Found:
+    """A loop that nothing but a constant limit ends takes that many steps.
+
+    It stays as it is where the program says what it keeps, and where a tape of its states would drop some for want of
+    room: a loop of known length keeps what every step needs.
+    """
+    form, limit = Form.of(eqn), to.number(eqn.operands[0])
+    if form.exact or len(eqn.regions) > 1 or form.keep != (0, 0) or form.host or not isinstance(limit, int):
+        return None
+    if not all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)]):
+        return None
+    steps = max(limit, 0)
+    carried = [v.type for v in form.parts(eqn.operands).carry]
+    if steps != form.length if form.length is not None else steps > Size.of(carried, 1, Asked()).whole:
+        return None
+    attrs: dict[str, Attr] = {**eqn.attrs, "length": steps, "exact": True}
+    return to.emit(eqn, "loop", to.const(eqn, steps, INDEX), *eqn.operands[1:], regions=eqn.regions, **attrs)
 
 
 def unchanging(to: Rewriter, eqn: Eqn) -> Found:
@@ -131,6 +151,15 @@ def looping(limit: int, length: int | None, exact: bool, shape: tuple[int, ...])
     return lambda: region([FLOAT, FLOAT, FLOAT, Tensor(F64, shape)], program)
 
 
+def running(limit: int) -> Callable[[], Graph]:
+    """A loop of which only its limit says how many steps it takes."""
+    step = region([INDEX, FLOAT, FLOAT], lambda i, a, b: [a * b + OPS["convert"].one(i, dtype=F64)])
+    attrs: dict[str, Attr] = {"consts": 1, "carry": 1, "length": None, "exact": False, "reverse": False}
+    return lambda: region(
+        [FLOAT, FLOAT], lambda a, b: a.home.emit(OPS["loop"], [a.home.const(limit, INDEX), a, b], (step,), **attrs)
+    )
+
+
 CONTROL = (
     Guarded(
         ("cond",),
@@ -140,5 +169,6 @@ CONTROL = (
     ),
     Guarded(("cond", "call"), passed_through, (branching(lambda p: p), calling)),
     Guarded(("loop",), unrolled, (looping(0, 3, False, (3,)), looping(1, 1, True, (1,)), looping(0, 0, True, (0,)))),
+    Guarded(("loop",), counted, (looping(3, 3, False, (3,)), running(3), running(-1))),
     Guarded(("loop",), unchanging, (looping(2, 3, False, (3,)), looping(3, 3, True, (3,)))),
 )

@@ -20,17 +20,27 @@ from difflang.ir.types import Tensor, stacked
 from difflang.ops.families import tensor
 from difflang.ops.linalg import dot_general
 from difflang.ops.loop import Form, loop
+from difflang.ops.map import map_
 from difflang.passes.shapes import ints
+from difflang.passes.simplify import simplify
+from difflang.passes.unbatch import unbatch
+from difflang.passes.widen import widen
 
 
 def defer(graph: Graph) -> Graph:
-    """Sums of contractions leave loops in reverse. What is no longer read is left to dce. Cost: linear."""
-    return Deferrer().graph(graph)
+    """Sums of contractions leave loops in reverse, and the maps around those. What is no longer read is left to dce.
+
+    What lanes give to a shared matrix is one contraction over steps and lanes then. Cost: linear.
+    """
+    deferrer = Deferrer()
+    found = deferrer.graph(graph)
+    return unbatch(widen(simplify(found))) if deferrer.in_lanes else found
 
 
 class Deferrer:
     def __init__(self) -> None:
         self.done: dict[Graph, Graph] = {}
+        self.in_lanes = False  # whether sums left loops in maps
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
@@ -41,7 +51,9 @@ class Deferrer:
         eqns: list[Eqn] = []
         to: dict[Value, Value] = {}
         for old in graph.eqns:
-            eqn = old.with_regions(map(self.graph, old.regions)).renamed(to) if old.regions else old.renamed(to)
+            inner = old.with_regions(map(self.graph, old.regions)) if old.regions else old
+            self.in_lanes |= inner is not old and old.op is map_
+            eqn = inner.renamed(to)
             plan = Plan.of(eqn) if eqn.op is loop else None
             if plan is None or not plan.sums:
                 eqns.append(eqn)

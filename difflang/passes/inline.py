@@ -1,4 +1,4 @@
-"""Inlining of calls. Loops are never unrolled, and code never grows by more than a constant factor."""
+"""Inlining of calls. Loops stay (see `unroll` for short ones), and code never grows by more than a constant factor."""
 
 from __future__ import annotations
 

@@ -14,12 +14,28 @@ from difflang.passes.fuse import fuse
 from difflang.passes.hoist import hoist, hoist_surely_done
 from difflang.passes.inline import inline
 from difflang.passes.simplify import simplify
+from difflang.passes.unbatch import unbatch
+from difflang.passes.unroll import unroll
 from difflang.passes.widen import widen, widen_closed
 
 Pass = Callable[[Graph], Graph]
 
 ROUND: tuple[Pass, ...] = (inline, simplify, cse, fuse, cse, hoist, dce)
-WHOLE: tuple[Pass, ...] = (widen, inline, simplify, window_sums, contract, dce, defer, cse, fuse, cse, hoist, dce)
+WHOLE: tuple[Pass, ...] = (
+    widen,
+    inline,
+    simplify,
+    window_sums,
+    contract,
+    unbatch,
+    dce,
+    defer,
+    cse,
+    fuse,
+    cse,
+    hoist,
+    dce,
+)
 READ: tuple[Pass, ...] = (widen, inline, simplify, cse, fuse, cse, hoist, dce)
 ROUNDS = 3
 PASSES = tuple(dict.fromkeys(p.__name__ for p in (*WHOLE, *ROUND)))
@@ -27,14 +43,17 @@ AT_ONCE: set[Pass] = {cse, dce}  # run again at once they change nothing
 BLIND: set[Pass] = {cse, simplify}  # they see no dead equation, so one dropped gives them nothing to do
 
 
-def tidied(graph: Graph) -> Graph:
+def tidied(graph: Graph, *, written_out: bool = False) -> Graph:
     """One quick round, for a graph that will be differentiated and then optimized once more.
 
     What lanes look up is one gather, and its derivative one scatter. What every step of a loop computes alike leaves it
     here: its derivative is then taken once too, not once a step. Sums of products are not contracted yet: as such their
-    cotangents are chosen term by term.
+    cotangents are chosen term by term. What is not to be read has short loops `written_out`.
     """
     narrow = after(graph, dce, inline, simplify)
+    if written_out:
+        straight = after(narrow, unroll)
+        narrow = straight if straight is narrow else after(straight, simplify)
     wide = after(narrow, widen_closed)
     if wide is not narrow:
         wide = after(wide, simplify)

@@ -163,3 +163,33 @@ def twice(f: Graph) -> Graph:
         return list(x.home.emit(OPS["call"], [y], (f,), name="f"))
 
     return region([VECTOR], body)
+
+
+def test_a_chain_ends_in_a_function_with_a_product_between() -> None:
+    def body(x: Value) -> list[Value]:
+        y = OPS["dot_general"].one(sines(x, 12), x, contract=((1,), (0,)), batch=((), ()))
+        return [sines(y, 12)]
+
+    function, builder = region([SQUARE], body), Builder()
+    x = builder.param(SQUARE)
+    for _ in range(DEPTH):
+        (x,) = builder.emit(OPS["call"], [x], (function,), name="f")
+    graph = builder.finish([x])
+    assert segments(graph) == []
+    assert Chains().depth(graph) == 24  # from a product to the next
+
+
+def test_what_a_function_gives_beside_a_chain_is_on_none() -> None:
+    """As gradients of weights beside the cotangent that goes on: what is made of them begins anew."""
+
+    def body(x: Value) -> list[Value]:
+        beside = OPS["dot_general"].one(x, x, contract=((1,), (0,)), batch=((), ()))
+        return [sines(x, 20), beside]
+
+    function, builder = region([SQUARE], body), Builder()
+    x, others = builder.param(SQUARE), list[Value]()
+    for _ in range(4):
+        x, beside = builder.emit(OPS["call"], [x], (function,), name="f")
+        others.append(sines(beside, 10))
+    found = [e for s in segments(builder.finish([x, *others])) for e in s.eqns]
+    assert {e.op.name for e in found} == {"call"}
