@@ -185,7 +185,7 @@ def test_all_bits_of_an_index_are_checked(name: str, index: Any, said: str) -> N
     for run in (f, f.interpret):
         with pytest.raises(
             difflang.IndexFailure,
-            match=rf"(index|the range|a range of 2 from) {re.escape(said)} is out of range: `x` has 3",
+            match=rf"(index|the range|a range of 2 from) {re.escape(said)} is out of range: `[xy]` has 3",
         ):
             run(X, index)
 
