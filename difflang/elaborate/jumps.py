@@ -23,6 +23,7 @@ from difflang.elaborate.leaving import (
     bound_by,
     bound_in,
     ends,
+    freed,
     going_on,
     jumps_inside,
     leaving,
@@ -305,13 +306,15 @@ class Writer:
         """A loop, its variables before it, and after it what a `return` in it means for the loop around."""
         inside: set[type[tree.Node]] = set().union(*[self.jumps.get(s, set()) for s in stmt.body.stmts])
         if not inside:
-            return (replace(stmt, body=replace(stmt.body, stmts=(yield self.flagged(stmt.body.stmts, Flags())))),)
+            return (
+                freed(replace(stmt, body=replace(stmt.body, stmts=(yield self.flagged(stmt.body.stmts, Flags()))))),
+            )
         skip, stop = self.name("skip"), self.name("stop") if inside - {tree.Continue} else None
         flags = Flags(skip, stop, around.returned, around.result)
         stmts = yield self.flagged(stmt.body.stmts, flags)
-        loop: tree.Stmt = replace(stmt, body=replace(stmt.body, stmts=(variable(stmt, skip), *stmts)))
+        loop = replace(stmt, body=replace(stmt.body, stmts=(variable(stmt, skip), *stmts)))
         if stop is None:
-            return (loop,)
+            return (freed(loop),)
         if isinstance(loop, tree.While):
             go_on = tree.Unary(loop.condition.span, "not", tree.Name(loop.condition.span, stop))
             at = loop.condition.span
@@ -324,7 +327,7 @@ class Writer:
             asked = tree.Name(stmt.span, around.returned or "")
             left = [assigned(stmt, name) for name in (around.skip, around.stop) if name]
             after = (tree.If(stmt.span, asked, tree.Block(stmt.span, tuple(left)), None),)
-        return (variable(stmt, stop), loop, *after)
+        return (variable(stmt, stop), freed(loop), *after)
 
 
 def asked_first(stmt: tree.Stmt) -> tree.Node | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from difflang.elaborate.names import bound_names, children, free_names, nodes
 from difflang.syntax import tree
@@ -10,6 +11,7 @@ from difflang.syntax import tree
 Stmts = tuple[tree.Stmt, ...]
 JUMPS = (tree.Break, tree.Continue, tree.Return)
 LOOPS = (tree.For, tree.While)
+L = TypeVar("L", bound=tree.For | tree.While)
 
 
 _jumping: dict[tree.Node, bool] = {}
@@ -27,8 +29,16 @@ def jumps_inside(loop: tree.For | tree.While) -> bool:
         for node in reversed(order):
             if isinstance(node, JUMPS) or any(c in found for c in children(node)):
                 found.add(node)
-        _jumping.update({node: node in found for node in order if isinstance(node, LOOPS)})
+        for node in order:
+            if isinstance(node, LOOPS):
+                _jumping.setdefault(node, node in found)
     return _jumping[loop]
+
+
+def freed(loop: L) -> L:
+    """A loop that is written without its jumps. What it asks or computes may hold loops that have some of their own."""
+    _jumping[loop] = False
+    return loop
 
 
 def leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:

@@ -273,3 +273,17 @@ def test_a_name_that_a_left_value_hides(name: str) -> None:
     with pytest.raises(difflang.DifflangError) as found:
         module(f"{enum}fn f(x: f64) -> f64 {{\n {HIDDEN[name]}\n}}").f(1.0)
     assert found.value.diagnostics[0].code == "DL0509"
+
+
+@pytest.mark.parametrize(("text", "want"), [
+    ("s += { var t = 0.0\n for w in x { if w > 4 { break }\n t += w }\n t }", 9.0),
+    ("s += abs({ var t = 0.0\n for w in x { if w > 4 { break }\n t += w }\n t })", 9.0),
+    ("if { var t = 0.0\n for w in x { if w > 4 { break }\n t += w }\n t > v } { break }\n s += v", 0.0),
+    ("for u in { var t = x\n for w in x { if w > 4 { break }\n t = t + w }\n t } { s += u }", 3 * 17.0),
+    ("while { var t = 0.0\n for w in x { if w > 4 { break }\n t += w }\n s + v < t } { s += 1.0 }", 2.0),
+])  # fmt: skip
+def test_a_loop_with_jumps_in_an_expression_of_a_loop(text: str, want: float) -> None:
+    """Its jumps are its own: the loop around is written once, not again and again."""
+    program = f"fn f(x: f64[n]) -> f64 {{\n  var s = 0.0\n  for v in x {{\n    {text}\n  }}\n  s\n}}\n"
+    f: Any = difflang.loads(program, name="inner").f
+    assert float(f.interpret(np.array([1.0, 2.0, 5.0]))) == want
