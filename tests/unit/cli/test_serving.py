@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tomllib
 from pathlib import Path
@@ -23,6 +24,8 @@ def test_an_editor_is_told_how_the_server_is_started(editor: str) -> None:
 
 def test_what_is_told_can_be_read() -> None:
     assert tomllib.loads(EDITORS["helix"])["language-server"]["difflang"] == {"command": "difflang", "args": ["lsp"]}
+    assert json.loads(EDITORS["vscode"])["difflang.command"] == ["difflang"]
+    assert json.loads(EDITORS["sublime"])["clients"]["difflang"]["command"] == ["difflang", "lsp"]
     assert '"difflang", "lsp"' in (ROOT / "editor" / "vim" / "lsp" / "difflang.lua").read_text(encoding="utf-8")
 
 
