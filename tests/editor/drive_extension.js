@@ -156,7 +156,7 @@ const load = Module._load;
 Module._load = function (name, ...rest) {
   return name === "vscode" ? vscode : load.call(this, name, ...rest);
 };
-setTimeout(() => process.exit(3), 60000);
+setTimeout(() => process.exit(3), 110000);
 const started = require(path.resolve(extension)).activate({ subscriptions: [] });
 started.then(() => command && pressed(command)).catch((error) => {
   process.stderr.write(`${error.stack}\n`);
