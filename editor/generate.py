@@ -7,6 +7,7 @@ from the elaborator, the host and the prelude. All else in those files is writte
 from __future__ import annotations
 
 import json
+import plistlib
 import re
 import sys
 import textwrap
@@ -155,6 +156,12 @@ def textmate(text: str, found: Words) -> str:
     return json.dumps(grammar, indent=2, ensure_ascii=False) + "\n"
 
 
+def sublime(text: str, found: Words) -> str:
+    """The same grammar, written as Sublime Text and TextMate read it. Of what is there nothing is kept."""
+    grammar = textmate((ROOT / TEXTMATE).read_text(encoding="utf-8"), found)
+    return plistlib.dumps(json.loads(grammar), sort_keys=False).decode()
+
+
 def vim(text: str, found: Words) -> str:
     infix = f"%(%({'|'.join(INFIX)})>)@!"
     operand = rf'[ \t]+{infix}[[:alnum:]_(\[|"]|[ \t]+-\k'
@@ -232,9 +239,11 @@ def between(text: str, comment: str, body: str) -> str:
     return head + begin + body + end + rest.split(end)[1]
 
 
+TEXTMATE = "editor/vscode/syntaxes/difflang.tmLanguage.json"
 FILES: dict[str, Callable[[str, Words], str]] = {
     "difflang/pygments/words.py": python,
-    "editor/vscode/syntaxes/difflang.tmLanguage.json": textmate,
+    TEXTMATE: textmate,
+    "editor/sublime/difflang.tmLanguage": sublime,
     "editor/vim/syntax/difflang.vim": vim,
     "editor/emacs/difflang-mode.el": emacs,
 }

@@ -16,6 +16,14 @@ vim.lsp.config("difflang", {
 })
 vim.lsp.enable("difflang")
 """
+VIM = """\
+" Vim has no client of its own: this is for the plugin vim-lsp.
+autocmd User lsp_setup call lsp#register_server({
+      \\ 'name': 'difflang',
+      \\ 'cmd': {info -> ['difflang', 'lsp']},
+      \\ 'allowlist': ['difflang'],
+      \\ })
+"""
 EMACS = """\
 (with-eval-after-load 'eglot
   (add-to-list 'eglot-server-programs '(difflang-mode . ("difflang" "lsp"))))
@@ -44,7 +52,13 @@ SUBLIME = """\
   }
 }
 """
-EDITORS = {"neovim": NEOVIM, "emacs": EMACS, "helix": HELIX, "sublime": SUBLIME}
+VSCODE = """\
+{
+  "difflang.languageServer": true,
+  "difflang.command": ["difflang"]
+}
+"""
+EDITORS = {"vscode": VSCODE, "neovim": NEOVIM, "vim": VIM, "emacs": EMACS, "helix": HELIX, "sublime": SUBLIME}
 
 
 @click.command()

@@ -211,7 +211,7 @@ class Analysis:
                 checker.item(item, above + p.items[:i])
         finally:
             session.notes = None
-        p.result = Result(
+        p.found(Result(
             p.source,
             tuple(session.diagnostics),
             notes.types,
@@ -223,7 +223,7 @@ class Analysis:
             line,
             p.place.asked,
             any(d.span is not None and d.span.source is not p.source for d in session.diagnostics),
-        )
+        ))  # fmt: skip
         self.examples.pop(p, None)
         self.stale.discard(p)
 

@@ -32,13 +32,13 @@ class Refused(Exception):
     """There is no derivative to write; says why."""
 
 
-def derivable(document: Document, offset: int) -> Binding | None:
-    """The function of a file in whose first line a place is, if it can have a derivative."""
+def derivable(document: Document, offset: int, within: bool) -> Binding | None:
+    """The function of a file in whose head a place is, or `within` which it is, if it can have a derivative."""
     piece = piece_at(document, offset)
     for b in names_of(piece).top() if piece is not None else ():
         if piece is not None and isinstance(b.node, tree.Fn) and b.node.params and not b.node.host:
-            start, end = (piece.place.offset + at for at in (b.node.span.start, b.node.body.span.start))
-            if start <= offset <= end:
+            last = b.node.span.end if within else b.node.body.span.start
+            if b.node.span.start <= offset - piece.place.offset <= last:
                 return b
     return None
 

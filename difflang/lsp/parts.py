@@ -45,7 +45,7 @@ class Piece:
     words: frozenset[str] = frozenset()
     declares: frozenset[str] = frozenset()
     result: Result | None = None  # what checking said of it as it stands
-    before: Result | None = None  # what it said when it could last be read
+    before: Result | None = None  # what it said when it, and what it needs, was last right
     kept: dict[str, object] = field(default_factory=dict[str, object])  # what was asked of it, by the question
 
     @property
@@ -60,6 +60,26 @@ class Piece:
     def known(self) -> Result | None:
         """What is known of it, at the worst from before."""
         return self.result or self.before
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it cannot be read, or is reported."""
+        found = self.result.reports if self.result is not None else ()
+        return bool(self.diagnostics) or any(d.severity == "error" for d in found)
+
+    @property
+    def lasting(self) -> Result | None:
+        """What a text in its place has from it: while it is wrong, what was known before that."""
+        return (self.before or self.result) if self.wrong else self.known
+
+    def found(self, result: Result) -> None:
+        """It was checked. Where that tells less than it did, something that it needs is wrong: both are kept."""
+        old, former = self.result, self.before
+        if old is not None and len(old.types) > len(result.types):
+            same = former is not None and former.source.text == self.text
+            if former is None or not same or len(old.types) >= len(former.types):
+                self.before = old
+        self.result = result
 
 
 # ---- Cutting
@@ -206,12 +226,12 @@ def joined(name: str, text: str, following: Sequence[str], whole: object, *, fir
 
 def keep_last(old: Sequence[Piece], new: Sequence[Piece]) -> None:
     """What was known of a part is known, by the name that it declares or by its place, until it is checked anew."""
-    named = {name: piece for piece in old if piece.known for name in own_names(piece)}
+    named = {name: piece for piece in old if piece.lasting for name in own_names(piece)}
     for i, piece in enumerate(new):
         if piece.result is None and piece.before is None:
             same = [named[name] for name in own_names(piece) if name in named]
             former = same[0] if same else old[i] if len(old) == len(new) else None
-            piece.before = former.known if former is not None else None
+            piece.before = former.lasting if former is not None else None
 
 
 def own_names(piece: Piece) -> list[str]:

@@ -299,9 +299,14 @@ async def code_action(ls: Server, params: lsp.CodeActionParams) -> list[lsp.Code
 
 
 def derive_action(document: Document, offset: int, kinds: Any) -> list[lsp.CodeAction]:
-    """The offer to write a derivative down; nothing is done before it is taken."""
-    refactor = (lsp.CodeActionKind.Refactor, lsp.CodeActionKind.RefactorRewrite, lsp.CodeActionKind.Empty)
-    b = deriving.derivable(document, offset) if kinds is None or not {*refactor}.isdisjoint(kinds) else None
+    """The offer to write a derivative down; nothing is done before it is taken.
+
+    It stands at a function's head; who asks for refactorings has it anywhere in a function.
+    """
+    refactor = {lsp.CodeActionKind.Refactor, lsp.CodeActionKind.RefactorRewrite, lsp.CodeActionKind.Empty}
+    if kinds is not None and refactor.isdisjoint(kinds):
+        return []
+    b = deriving.derivable(document, offset, within=kinds is not None)
     if b is None:
         return []
     title = f"write the gradient of `{b.name}` below it"

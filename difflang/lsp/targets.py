@@ -54,10 +54,13 @@ def found_at(document: Document, offset: int) -> Found | None:
 
 
 def type_at(piece: Piece, start: int, end: int) -> LangType | None:
-    """The type of what stands there, as it was found by the last check; at the worst that of its name before."""
-    if piece.result is not None:
-        return piece.result.types.get((start, end))
-    return piece.before.named().get(piece.text[start:end]) if piece.before is not None else None
+    """The type of what stands there, as it was found by the last check; where that went wrong, as before."""
+    found = piece.result.types.get((start, end)) if piece.result is not None else None
+    if found is not None or piece.before is None:
+        return found
+    if piece.before.source.text == piece.text:
+        return piece.before.types.get((start, end))
+    return piece.before.named().get(piece.text[start:end]) if piece.result is None or piece.wrong else None
 
 
 # ---- From a name to its declaration

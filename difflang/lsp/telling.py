@@ -198,14 +198,14 @@ def hints(document: Document, start: int, end: int, places: Places) -> Iterator[
     """The types of names that are bound without one, and of results that are not declared."""
     for piece in document.parts:
         at = piece.place.offset
-        if piece.result is None or at + len(piece.text) < start or at > end:
+        if at + len(piece.text) < start or at > end:
             continue
         for b in names_of(piece).bindings:
-            text = hint(piece.result.types.get((b.span.start, b.span.end)), b)
+            text = hint(type_at(piece, b.span.start, b.span.end), b)
             if text and start <= at + b.span.end <= end:
                 yield lsp.InlayHint(places.position(at + b.span.end), f": {text}", lsp.InlayHintKind.Type)
         for decl in (b.node for b in names_of(piece).bindings if isinstance(b.node, tree.Fn)):
-            found = piece.result.found.get(decl)
+            found = next((r.found[decl] for r in (piece.result, piece.before) if r and decl in r.found), None)
             if found is not None and decl.result is None and len(text := show_type(found.type)) <= WIDEST:
                 first = decl.params[-1].span.end if decl.params else decl.name_span.end
                 after = decl.span.source.text.find(")", first, decl.body.span.start) + 1

@@ -62,6 +62,23 @@ async function start(verb) {
   await vscode.tasks.executeTask(await taskFor(verb, editor.document.uri));
 }
 
+/** Has the server write the gradient of the function around the cursor below it. */
+async function derive() {
+  const editor = vscode.window.activeTextEditor;
+  if (!editor || editor.document.languageId !== "difflang") return;
+  const ask = ["vscode.executeCodeActionProvider", editor.document.uri, editor.selection, "refactor.rewrite"];
+  const offers = client ? await vscode.commands.executeCommand(...ask) : [];
+  const offer = offers?.find((each) => each.command?.command === "difflang.derive");
+  if (!offer) {
+    const why = client ? "there is no function with a gradient at the cursor" : "this needs the language server";
+    vscode.window.showInformationMessage(`difflang: ${why}`);
+    return;
+  }
+  const shown = { location: vscode.ProgressLocation.Window, title: "difflang: deriving" };
+  const { command, arguments: args } = offer.command;
+  await vscode.window.withProgress(shown, () => vscode.commands.executeCommand(command, ...args));
+}
+
 /** Tasks of `tasks.json` that name a verb and a file. */
 const provider = {
   provideTasks: () => [],
@@ -118,6 +135,7 @@ exports.activate = async (context) => {
   for (const verb of VERBS) {
     context.subscriptions.push(vscode.commands.registerCommand(`difflang.${verb}`, () => start(verb)));
   }
+  context.subscriptions.push(vscode.commands.registerCommand("difflang.gradient", derive));
   context.subscriptions.push(vscode.tasks.registerTaskProvider("difflang", provider));
   channel = vscode.window.createOutputChannel("difflang");
   const again = () => stop().then(serve);

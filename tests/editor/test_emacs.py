@@ -71,8 +71,10 @@ def test_it_compiles_without_warnings(tmp_path: Path) -> None:
 
 
 def test_eglot_knows_the_language_server() -> None:
+    """An Emacs that has no eglot is given its list and told that it is there."""
     program = """(progn (require 'difflang-mode)
-      (if (require 'eglot nil t)
-          (message "server: %s" (cdr (assoc 'difflang-mode eglot-server-programs)))
-        (message "server: (difflang lsp)")))"""
+      (unless (require 'eglot nil t)
+        (setq eglot-server-programs nil)
+        (provide 'eglot))
+      (message "server: %s" (cdr (assoc 'difflang-mode eglot-server-programs))))"""
     assert "server: (difflang lsp)" in emacs("--eval", program)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import plistlib
 from pathlib import Path
 from types import ModuleType
 
@@ -39,6 +41,16 @@ def test_a_new_word_reaches_every_editor(generate: ModuleType, name: str) -> Non
         text = (ROOT / path).read_text(encoding="utf-8")
         assert "brandnew" not in text
         assert "brandnew" in render(text, more), path
+
+
+def test_sublime_text_reads_the_grammar_of_vs_code() -> None:
+    """As a property list, so what holds of the one holds of the other."""
+    written = ROOT / "editor" / "sublime" / "difflang.tmLanguage"
+    grammar = ROOT / "editor" / "vscode" / "syntaxes" / "difflang.tmLanguage.json"
+    assert plistlib.loads(written.read_bytes()) == json.loads(grammar.read_text(encoding="utf-8"))
+    comments = plistlib.loads((written.parent / "Comments.tmPreferences").read_bytes())
+    assert comments["scope"] == "source.difflang"
+    assert comments["settings"]["shellVariables"] == [{"name": "TM_COMMENT_START", "value": "# "}]
 
 
 def test_a_contextual_word_nobody_speaks_of_is_refused(generate: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

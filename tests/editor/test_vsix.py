@@ -8,6 +8,7 @@ import shutil
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,9 +43,10 @@ def test_each_command_is_one_of_difflang() -> None:
     from difflang.cli import main
 
     verbs = {command["command"].removeprefix("difflang.") for command in MANIFEST["contributes"]["commands"]}
-    assert verbs == {"run", "check", "test", "restart"} and verbs - {"restart"} <= set(main.commands)
+    assert verbs == {"run", "check", "test", "gradient", "restart"}
+    verbs -= {"gradient", "restart"}  # these are the server's
     (definition,) = MANIFEST["contributes"]["taskDefinitions"]
-    assert set(definition["properties"]["verb"]["enum"]) == verbs - {"restart"}
+    assert set(definition["properties"]["verb"]["enum"]) == verbs <= set(main.commands)
 
 
 @pytest.mark.parametrize("name", SNIPPETS)
@@ -86,29 +88,76 @@ def test_a_line_that_opens_a_bracket_is_followed_by_a_deeper_one(line: str, deep
     assert bool(re.match(rules["increaseIndentPattern"], line)) == deeper
 
 
-@pytest.mark.slow
-def test_the_package_holds_what_it_needs_and_a_client_that_talks_to_the_server(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the extension was packed, with `difflang.vsix` and what is in it under `unpacked`."""
     installed = modules(EXTENSION, "no-publishing")
     ignored = shutil.ignore_patterns("node_modules", "*.vsix", "dist")
-    folder = shutil.copytree(EXTENSION, tmp_path / "vscode", ignore=ignored)
+    folder = shutil.copytree(EXTENSION, tmp_path_factory.mktemp("package") / "vscode", ignore=ignored)
     (folder / "node_modules").symlink_to(installed)
-    out = tmp_path / "difflang.vsix"
     flags = MANIFEST["scripts"]["package"].split()[2:]
-    node(installed / "@vscode" / "vsce" / "vsce", "package", *flags, "--out", out, cwd=folder)
-    files = {f"extension/{name}": folder / name for name in MANIFEST["files"] if name != "LICENSE"}
+    node(installed / "@vscode" / "vsce" / "vsce", "package", *flags, "--out", folder / "difflang.vsix", cwd=folder)
+    with zipfile.ZipFile(folder / "difflang.vsix") as packed:
+        packed.extractall(folder / "unpacked")
+    return folder
+
+
+@pytest.mark.slow
+def test_the_package_holds_what_it_needs(package: Path) -> None:
+    files = {f"extension/{name}": package / name for name in MANIFEST["files"] if name != "LICENSE"}
     files |= {"extension/LICENSE.txt": ROOT / "LICENSE", "extension/readme.md": EXTENSION / "README.md"}
-    with zipfile.ZipFile(out) as packed:
+    with zipfile.ZipFile(package / "difflang.vsix") as packed:
         made = {"extension/package.json", "extension.vsixmanifest", "[Content_Types].xml"}
         assert set(packed.namelist()) == {*files, *made}
         assert all(packed.read(name) == path.read_bytes() for name, path in files.items())
         assert json.loads(packed.read("extension/package.json"))["version"] == MANIFEST["version"]
         assert b'Id="difflang"' in packed.read("extension.vsixmanifest")
-        packed.extract("extension/dist/extension.js", tmp_path)
-    (tmp_path / "wrong.dfl").write_text("let x = nowhere\n", encoding="utf-8")
+
+
+def driven(package: Path, program: Path, settings: object, *command: str) -> Any:
+    """What comes of a program that is opened where the packed extension is, and of a command in a line of it."""
     driver = ROOT / "tests" / "editor" / "drive_extension.js"
-    told = node(driver, tmp_path / "extension" / "dist" / "extension.js", tmp_path / "wrong.dfl", sys.executable)
-    ((code, message, place),) = json.loads(told)
+    extension = package / "unpacked" / "extension" / "dist" / "extension.js"
+    return json.loads(node(driver, extension, program, json.dumps(settings), *command))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("found", ["in the setting", "in the workspace"])
+def test_the_packed_client_talks_to_the_server(package: Path, tmp_path: Path, found: str) -> None:
+    (tmp_path / "wrong.dfl").write_text("let x = nowhere\n", encoding="utf-8")
+    settings = {"command": [sys.executable, "-m", "difflang"]}
+    if found == "in the workspace":
+        own = tmp_path / ".venv" / "bin" / "difflang"
+        own.parent.mkdir(parents=True)
+        own.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m difflang "$@"\n', encoding="utf-8")
+        own.chmod(0o755)
+        settings = {}
+    ((code, message, place),) = driven(package, tmp_path / "wrong.dfl", settings)
     assert (code, message.split("\n")[0], place) == ("DL0201", "there is no `nowhere` here", [0, 8, 0, 15])
+
+
+@pytest.mark.slow
+def test_without_a_server_that_is_said_once_and_quietly(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "node").symlink_to(shutil.which("node") or "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "right.dfl").write_text("let x = 1.0\n", encoding="utf-8")
+    shown, *output = driven(package, tmp_path / "right.dfl", {})
+    assert shown == "difflang: colours only, see the output of difflang"
+    assert output == ["no language server: there is no difflang: pip install 'difflang[lsp]'"]
+
+
+@pytest.mark.slow
+def test_the_gradient_at_the_cursor_is_written_below_its_function(package: Path, tmp_path: Path) -> None:
+    """From within the function; elsewhere it is said that there is none."""
+    program = tmp_path / "square.dfl"
+    program.write_text("fn square(x: f32) -> f32 {\n  x * x\n}\n\nlet four = square(2.0)\n", encoding="utf-8")
+    settings = {"command": [sys.executable, "-m", "difflang"]}
+    ((place, text),) = driven(package, program, settings, "difflang.gradient", "1")
+    assert place == [2, 1, 2, 1] and "fn d_square(x: f32) -> f32" in text
+    (said,) = driven(package, program, settings, "difflang.gradient", "4")
+    assert said == "difflang: there is no function with a gradient at the cursor"
 
 
 def test_what_the_extension_speaks_of_is_shipped() -> None:
