@@ -68,7 +68,7 @@ def loops_alike(loops: Eqns, eqn: Eqn) -> bool:
 
 def alike(form: Form) -> Form:
     """What two loops must have in common."""
-    return form._replace(consts=0, carry=0)
+    return form._replace(consts=0, carry=0, again=0)
 
 
 def items_of(eqn: Eqn) -> Sequence[int]:
@@ -87,7 +87,9 @@ def joined_loops(loops: Eqns, to: Renaming) -> Eqn:
     carry: list[tuple[Value, Value]] = []  # operand and param
     made: Renaming = {}
     body: list[Eqn] = []
-    results: tuple[list[Value], list[Value]] = ([], [])  # carries and outputs, inside
+    carries: list[tuple[Value, Value]] = []  # result of the loop and of its step
+    arrays: list[tuple[Value, Value]] = []
+    histories: list[tuple[Value, Value]] = []  # which a step gives last
     for eqn in loops:
         form = Form.of(eqn)
         outer, inner = form.parts(eqn.operands), form.parts(eqn.regions[0].params)
@@ -95,20 +97,23 @@ def joined_loops(loops: Eqns, to: Renaming) -> Eqn:
         carry += zip(outer.carry, state, strict=True)
         inside = {inner.first: index, **dict(zip(inner.carry, state, strict=True))}
         inside |= consts.bind(outer.consts, inner.consts, {}) | items.bind(outer.xs, inner.xs, made)
-        outs = copied(eqn.regions[0], inside, body)
-        results[0].extend(outs[: form.carry])
-        results[1].extend(outs[form.carry :])
-        made.update(zip(outputs_of(eqn), outs[form.carry :], strict=True))
+        pairs = list(zip(eqn.results[1:], copied(eqn.regions[0], inside, body), strict=True))
+        whole = len(pairs) - form.again
+        carries += pairs[: form.carry]
+        arrays += pairs[form.carry : whole]
+        histories += pairs[whole:]
+        made.update(pairs[form.carry :])
         to[eqn.results[0]] = first.results[0]
     del to[first.results[0]]
     params = (index, *consts.of.values(), *(param for _, param in carry), *items.of.values())
-    step = Graph(params, tuple(body), (*results[0], *results[1]), first.regions[0].name)
+    results = [*carries, *arrays, *histories]
+    step = Graph(params, tuple(body), tuple([inner for _, inner in results]), first.regions[0].name)
     attrs: dict[str, Attr] = {**first.attrs, "consts": len(consts.of), "carry": len(carry)}
+    if histories:
+        attrs["again"] = len(histories)
     operands = (first.operands[0], *consts.of, *(value for value, _ in carry), *items.of)
-    carries = [r for eqn in loops for r in eqn.results[1 : 1 + Form.of(eqn).carry]]
-    outputs = [r for eqn in loops for r in outputs_of(eqn)]
     regions = (step, *conditions(first, consts, [param for _, param in carry]))
-    return Eqn(loop, operands, (first.results[0], *carries, *outputs), attrs, regions, first.span)
+    return Eqn(loop, operands, (first.results[0], *[r for r, _ in results]), attrs, regions, first.span)
 
 
 def conditions(eqn: Eqn, consts: Params, carry: Sequence[Value]) -> Iterator[Graph]:
