@@ -55,8 +55,6 @@ REPAIRED = {
     "x = 1.0\nx = 2.0\n": "var x = 1.0\nx = 2.0\n",
     "fn f(x: f32) -> f32 {\n  y = x\n  y\n}\n": "fn f(x: f32) -> f32 {\n  let y = x\n  y\n}\n",
     # Numbers
-    "var s = 0\ns += 1.5\n": "var s = 0.0\ns += 1.5\n",
-    "var s = -1  # begins\ns = 1.5\n": "var s = -1.0  # begins\ns = 1.5\n",
     "let n = 2\nprint(sqrt(n))\n": "let n = 2\nprint(sqrt(f32(n)))\n",
     "float f64\nlet n = 2\nprint(1.5 * n)\n": "float f64\nlet n = 2\nprint(1.5 * f64(n))\n",
     "fn f(n: i32, x: f64) -> f64 = n * x\n": "fn f(n: i32, x: f64) -> f64 = f64(n) * x\n",
@@ -97,6 +95,8 @@ UNSURE = (
     "let layer1 = 1.0\nprint(layer3)\n",  # numbers are no slips
     "let scale = 1.0\nlet scalp = 2.0\nprint(scalr)\n",  # either
     "let x = 1.0\nprint(y)\n",
+    "var s = 0\ns += 1.5\n",  # a float from the beginning, or a whole number all along
+    "var s = -1  # begins\ns = 1.5\n",
     "record Total { x: f32 }\nlet y = totla + 1.0\nlet total = Total(1.0)\n",  # what it stands for is not there yet
     "fn f(k: i32) -> i32 = k + 0.5\n",  # the sum is no integer
     "fn f(x: f64) -> f32 = x\n",  # loses digits

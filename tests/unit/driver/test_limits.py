@@ -10,6 +10,7 @@ import pytest
 from difflang.base.files import MOST_BYTES
 from difflang.base.source import Source
 from difflang.check.reports import MOST_PARTS
+from difflang.check.sizes import MOST_PLACES
 from difflang.driver.host import MOST_NESTED
 from difflang.driver.program import check
 from difflang.driver.runner import MOST_CALLS
@@ -57,6 +58,7 @@ def test_each_limit_is_written_down() -> None:
     rows = dict(re.findall(r"^\| (.*?) \| ([\d,]+)", page, flags=re.MULTILINE))
     numbers = {name: int(number.replace(",", "")) for name, number in rows.items()}
     assert numbers == {
+        "places along an axis": MOST_PLACES,
         "MiB of one file": MOST_BYTES >> 20,
         "mistakes in syntax before the rest is not read": MISTAKES,
         "loops, branches and lambdas in one another": MOST_NESTED,
