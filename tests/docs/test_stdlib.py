@@ -36,7 +36,6 @@ RUNS = [pytest.param(p, n, e, id=f"{c.title}-{e}")
         for p, n, c in ALL for e in ("interpret", "xla") if e == "interpret" or c.kind == "test"]  # fmt: skip
 
 
-@pytest.mark.in_a_hurry
 @pytest.mark.parametrize(("path", "number", "engine"), RUNS)
 def test_it_is_as_it_says(path: Path, number: int, engine: str) -> None:
     outcome = suite(path, engine).run(number)
