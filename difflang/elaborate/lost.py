@@ -185,7 +185,9 @@ def warning(cx: Context, f: Term, span: Span, dead: list[Part], found: dict[Step
     more = f"; {len(steps) - MOST} more ways are lost" if len(steps) > MOST else ""
     asked = Label(span, f"asked for here{more}")
     ways = labels_of(cx, steps, span, lost_by, dead[0].name)
-    return Diagnostic("DL0409", message, (asked, *labels, *ways), ways_out(f, dead, steps), "warning")
+    of_library = [label.span.source.name.startswith("stdlib/") for label in (asked, *labels)]
+    first = (*labels, asked) if of_library[0] and not all(of_library) else (asked, *labels)
+    return Diagnostic("DL0409", message, (*first, *ways), ways_out(f, dead, steps), "warning")
 
 
 def declared(cx: Context, f: Term, dead: list[Part]) -> list[Label]:

@@ -129,3 +129,10 @@ def test_a_chain_of_calls_is_walked_once_for_each_function() -> None:
     (found,) = warnings("\n".join([*lines, "let y = grad(|t| f39(floor(t), 2.0))(1.5)"]))
     assert found.labels[1].span.text == "floor(t)"
     assert not warnings("\n".join([*lines, "let y = grad(|t| f39(t, 2.0))(1.5)"]))
+
+
+def test_a_function_given_to_the_library_is_told_where_it_stands() -> None:
+    text = "float f64\nimport minimize (lbfgs)\nlet fit = lbfgs(|b: f64[2]| 3.0, [1.0, 2.0])\nprint(fit.steps)\n"
+    (warning,) = program.check(Source("mine.dfl", text)).diagnostics
+    assert warning.code == "DL0409" and warning.span is not None
+    assert (warning.span.source.name, warning.span.text) == ("mine.dfl", "b: f64[2]")
