@@ -157,7 +157,7 @@ POINTS: dict[str, tuple[str, str, list[Any]]] = {
     "quantiles beside infinity": (
         STATS,
         "(median([1.0, inf, 2.0]), median([nan, 1.0, 2.0]), quantile([inf, inf], 0.5))",
-        [2.0, 2.0, np.inf],
+        [2.0, np.nan, np.inf],
     ),
 }
 
