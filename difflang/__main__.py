@@ -11,7 +11,7 @@ OBJECTS = 100_000  # made between two looks for garbage: after 700, as by itself
 def main() -> None:
     """Run the command that the process was started with, and end the process with its exit code."""
     end_on_signals()
-    gc.set_threshold(OBJECTS, 50, 50)
+    gc.set_threshold(OBJECTS, 10, 10)
     try:
         from difflang.cli import main as command
 

@@ -78,7 +78,7 @@ class Engine:
 
 
 def small(graph: Graph) -> bool:
-    """Whether a graph is arithmetic on a few numbers, or arranges a few: both engines give the same bits."""
+    """Whether a graph is arithmetic on a few numbers, or arranges a few: the same bits, but for XLA's denormals, 0."""
     if len(graph.eqns) > SMALL or any(e.regions for e in graph.eqns):
         return False
     types = [v.type for v in (*graph.params, *[r for e in graph.eqns for r in e.results])]
