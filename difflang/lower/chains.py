@@ -78,6 +78,7 @@ class Chains:
     def __init__(self) -> None:
         self.depths: dict[Graph, int] = {}
         self.flows: dict[Graph, Flow] = {}
+        self.left: dict[Graph, Flow] = {}
         self.ends: dict[Graph, dict[Value, int]] = {}
         self.plans: dict[Graph, tuple[Step, ...]] = {}
 
@@ -95,15 +96,18 @@ class Chains:
         return len(graph.eqns) > LENGTH or self.depth(graph) > DEPTH
 
     def weight(self, eqn: Eqn) -> int:
-        """How many links of a chain an equation is at most. A deep region is cut by itself."""
+        """How many links of a chain an equation is at most: of a deep region, what is left when it is cut by itself."""
         inner = max(map(self.depth, eqn.regions), default=1)
-        return inner if 0 < inner <= DEPTH else 1
+        if inner > DEPTH:
+            flow = self.flow(eqn)
+            inner = max(flow.head, *flow.through, *flow.tail)
+        return max(inner, 1)
 
     def flow(self, eqn: Eqn) -> Flow:
-        """The chains through an equation: those of its regions, unless these are cut by themselves."""
-        if not eqn.regions or max(map(self.depth, eqn.regions)) > DEPTH:
+        """The chains through an equation: those of its regions, or what is left of them where they are cut."""
+        if not eqn.regions:
             return Flow.line(eqn)
-        flows, count = list(map(self.flow_of, eqn.regions)), len(eqn.results)
+        flows, count = list(map(self.flow_left, eqn.regions)), len(eqn.results)
         head = max([flow.head for flow in flows])
         if eqn.op.layout is None:  # nothing is known of which result is which
             ends = max([n for flow in flows for n in flow.tail], default=0)
@@ -125,22 +129,37 @@ class Chains:
         """The chains through a graph, from its params to its results."""
         found = self.flows.get(graph)
         if found is None:
-            ends, reached, head, depth = dict[Value, int](), dict.fromkeys(graph.params, 0), 0, 0
-            for eqn in graph.eqns:
-                if fusible(eqn):
-                    flow = self.flow(eqn)
-                    end = max([ends.get(v, 0) for v in eqn.operands])
-                    far = max([reached.get(v, NONE) for v in eqn.operands])
-                    for r, through, tail in zip(eqn.results, flow.through, flow.tail, strict=True):
-                        ends[r] = max(tail, through + end)
-                        reached[r] = max(through + far, NONE)
-                    head = max(head, flow.head + far)
-                    within = [n for r in eqn.regions if (n := self.depth(r)) <= DEPTH]
-                    depth = max([depth, flow.head + end, *[ends[r] for r in eqn.results], *within])
-            through = tuple([reached.get(r, NONE) for r in graph.results])
-            found = self.flows[graph] = Flow(through, tuple([ends.get(r, 0) for r in graph.results]), head)
-            self.depths[graph], self.ends[graph] = depth, ends
+            found, self.depths[graph], self.ends[graph] = self.followed(graph, set())
+            self.flows[graph] = found
         return found
+
+    def flow_left(self, graph: Graph) -> Flow:
+        """The chains through a graph once it has been cut: segments end them. What they give and take is one link."""
+        if self.depth(graph) <= DEPTH:
+            return self.flow_of(graph)
+        found = self.left.get(graph)
+        if found is None:
+            flow, _, _ = self.followed(graph, self.long(graph))
+            through, tail = (tuple([max(n, 1) for n in lengths]) for lengths in (flow.through, flow.tail))
+            found = self.left[graph] = Flow(through, tail, max(flow.head, 1))
+        return found
+
+    def followed(self, graph: Graph, cut: set[Eqn]) -> tuple[Flow, int, dict[Value, int]]:
+        """The chains through a graph in which some equations are apart, the longest in it, and those to each value."""
+        ends, reached, head, depth = dict[Value, int](), dict.fromkeys(graph.params, 0), 0, 0
+        for eqn in graph.eqns:
+            if fusible(eqn) and eqn not in cut:
+                flow = self.flow(eqn)
+                end = max([ends.get(v, 0) for v in eqn.operands])
+                far = max([reached.get(v, NONE) for v in eqn.operands])
+                for r, through, tail in zip(eqn.results, flow.through, flow.tail, strict=True):
+                    ends[r] = max(tail, through + end)
+                    reached[r] = max(through + far, NONE)
+                head = max(head, flow.head + far)
+                within = [n for r in eqn.regions if (n := self.depth(r)) <= DEPTH]
+                depth = max([depth, flow.head + end, *[ends[r] for r in eqn.results], *within])
+        through = tuple([reached.get(r, NONE) for r in graph.results])
+        return Flow(through, tuple([ends.get(r, 0) for r in graph.results]), head), depth, ends
 
     def before(self, graph: Graph) -> dict[Value, int]:
         """For each value made by a fusible equation, the longest chain that ends in it."""

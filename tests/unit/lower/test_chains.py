@@ -99,6 +99,21 @@ def test_calls_count_as_long_as_they_are() -> None:
     assert {len(s.eqns) for s in segments(builder.finish([x]))} == {SEGMENT // LINK // 2}
 
 
+def test_what_a_cut_function_leaves_whole_counts_where_it_is_called() -> None:
+    """One result is a long chain and cut; the other is a shorter one, and grows from call to call."""
+    body = region([VECTOR, VECTOR], lambda x, y: [sines(x, DEPTH + 1), sines(y, DEPTH // 2 + 1)])
+    assert {r for s in segments(body) for e in s.eqns for r in e.results}.isdisjoint(body.results[1:])
+    builder = Builder()
+    x, y = builder.param(VECTOR), builder.param(VECTOR)
+    z = [x, y]
+    for _ in range(6):
+        z = builder.emit(OPS["call"], [x, z[1]], (body,), name="f")
+    assert [len(s.eqns) for s in segments(builder.finish(z))] == [1] * 6
+    once = Builder()
+    x, y = once.param(VECTOR), once.param(VECTOR)
+    assert segments(once.finish(once.emit(OPS["call"], [x, y], (body,), name="f"))) == []
+
+
 def test_a_chain_inside_a_loop_is_cut() -> None:
     body = region([Tensor(I32), VECTOR], lambda i, x: [sines(x, 100)])
     builder = Builder()
