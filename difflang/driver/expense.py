@@ -21,9 +21,10 @@ class Expense:
     """What one program takes.
 
     `operations` are those on numbers, as each op declares them, one an element if it does not; `bytes` what they would
-    read and write if none were fused. The rest is predicted of memory: `arguments`, `results`, the most that is there
-    `between` them, and all together at the `peak`. `per_step`: of a loop whose length only the run knows one step is
-    counted. `again`: what a loop keeps less of and computes again is not counted again.
+    read and write if none were fused. Of the ways of a branch the longest is counted. The rest is predicted of memory:
+    `arguments`, `results`, the most that is there `between` them, and all together at the `peak`. `per_step`: of a loop
+    whose length only the run knows one step is counted. `again`: what a loop keeps less of and computes again is not
+    counted again.
     """
 
     operations: int
@@ -77,17 +78,12 @@ class Report:
     @property
     def notes(self) -> list[str]:
         found = [e for e in (self.value, self.gradient) if e is not None]
-        said = [self.why] if self.why else []
+        said = [f"no gradient{f' in {self.wrt}' * bool(self.wrt)}: {self.why}"] if self.why else []
         if any(e.per_step for e in found):
             said.append("of loops whose length only the run knows one step is counted")
         if any(e.again for e in found):
             said.append("what loops compute again, to keep less, is not counted again")
         return said
-
-
-def reported(what: str, value: Graph, gradient: Graph | None, wrt: str, why: str = "") -> Report:
-    """The report of two elaborated graphs."""
-    return Report(what, expense(value), expense(gradient) if gradient is not None else None, wrt, why)
 
 
 def expense(graph: Graph) -> Expense:
