@@ -13,7 +13,6 @@ from difflang.base.amounts import human
 from difflang.driver.cost import Cost, counted, touched
 from difflang.driver.planning import limit_of, planned
 from difflang.ir.graph import Graph, inner_first
-from difflang.lower.buffers import Account
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +88,12 @@ class Report:
 def expense(graph: Graph) -> Expense:
     """What a program takes, under the limit on memory that it has itself, if any. Errors: DL1012."""
     plan = planned(graph, limit_of(graph))
-    operations, bytes = counted(plan.graph), counted(plan.graph, touched)
+    operations, bytes, room = counted(plan.graph), counted(plan.graph, touched), plan.account
     again = any("keep" in eqn.attrs for inner in inner_first(plan.graph)[0] for eqn in inner.eqns)
-    return Expense(in_numbers(operations), in_numbers(bytes), *memory(plan.account), operations.per_step, again)
-
-
-def memory(account: Account) -> tuple[int, int, int, int]:
-    return account.arguments, account.results, account.between, account.peak
+    memory = room.arguments, room.results, room.between, room.peak
+    return Expense(in_numbers(operations), in_numbers(bytes), *memory, operations.per_step, again)
 
 
 def in_numbers(cost: Cost) -> int:
-    assert isinstance(cost.operations, int), "a graph that is lowered has no names of sizes"
-    return cost.operations
+    assert isinstance(cost.count, int), "a graph that is lowered has no names of sizes"
+    return cost.count
