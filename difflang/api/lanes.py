@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from difflang.api.arguments import Reader, described
 from difflang.api.given import article
 from difflang.api.records import is_text
@@ -48,8 +50,11 @@ def in_axes_of(name: str, signature: Signature, given: Axes) -> tuple[int | None
     else:
         axes = [None if may_not(p) else given for p in signature.parameters]
     able = [p.name for p in signature.parameters if not may_not(p) and not is_key(p)]
+    axes = [
+        axis if axis is None else axis_of(axis, f"`in_axes` of `{n}`", " or None")
+        for n, axis in zip(names, axes, strict=True)
+    ]
     for parameter, axis in zip(signature.parameters, axes, strict=True):
-        axis_of(axis, f"`in_axes` of `{parameter.name}`")
         if axis is not None and (why := may_not(parameter) or "one key" * is_key(parameter)):
             message = f"`{parameter.name}` of `{name}` is {why}, which all lanes share"
             way = f'leave it out: `in_axes={{"{able[0]}": 0}}`, or ' if able else ""
@@ -62,18 +67,18 @@ def in_axes_of(name: str, signature: Signature, given: Axes) -> tuple[int | None
 
 def out_axes_of(given: int | Sequence[int]) -> int | tuple[int, ...]:
     """Where the lanes come in the result, or in each item of a tuple. Errors: DL1207."""
-    axes: Any = tuple(given) if isinstance(given, (tuple, list)) else given
-    for axis in axes if isinstance(axes, tuple) else (axes,):
-        axis_of(axis, "`out_axes`", or_none=False)
-    return axes
+    if isinstance(given, (tuple, list)):
+        return tuple([axis_of(axis, "`out_axes`") for axis in given])
+    return axis_of(given, "`out_axes`")
 
 
-def axis_of(axis: Any, what: str, *, or_none: bool = True) -> None:
-    if (axis is None and or_none) or (isinstance(axis, int) and not isinstance(axis, bool)):
-        return
+def axis_of(axis: Any, what: str, or_none: str = "") -> int:
+    """An axis as Python counts it, of any class of whole numbers. Errors: DL1207."""
+    if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
+        return int(axis)
     way = PER_LEAF if isinstance(axis, (tuple, list, dict)) else "write `0` for the first axis, `-1` for the last"
     found = "None" if axis is None else article(axis)
-    raise mistake("DL1207", f"{what} is a number{' or None' * or_none}, not {found}", help=way)
+    raise mistake("DL1207", f"{what} is a number{or_none}, not {found}", help=way)
 
 
 def may_not(parameter: Parameter) -> str:
@@ -103,6 +108,8 @@ class Lanes:
         """What one lane is given of an argument. Errors: DL1202, DL1206 where it has no such axis."""
         if all(axis is None for axis in parameter.axes):
             return value
+        if isinstance(value, list) and isinstance(parameter.written, tree.TypeApply):
+            raise reader.refused(parameter.name, parameter.written.span.text, value)
         return trees.each_slot(value, parameter.name, lambda slot, path: self.lane(slot, path, parameter, reader))
 
     def lane(self, slot: trees.Slot, name: str, parameter: Parameter, reader: Reader) -> trees.Slot:
@@ -147,7 +154,8 @@ class Lanes:
     def agree(self, level: int, length: int, name: str, reader: Reader) -> None:
         known, first = self.found.setdefault(level, (length, name))
         if known != length:
-            message = f"`{self.name}` is mapped over {known} lanes of `{first}`, and over {length} of `{name}`"
+            lanes = f"{known} lane{'s' * (known != 1)}"
+            message = f"`{self.name}` is mapped over {lanes} of `{first}`, and over {length} of `{name}`"
             raise reader.error("DL1202", message, "what all lanes share is `None` in `in_axes`")
 
     def whole(self, type: LangType, axes: Sequence[int | None], level: int = 0) -> LangType:
@@ -170,6 +178,8 @@ class Lanes:
             axes = " and ".join([str(axis) for axis in parameter.axes if axis is not None])
             way = f"this is about one lane: `{parameter.name}` is mapped along axis {axes}"
             if not axes:
+                if error.diagnostics[0].code != "DL1202":
+                    raise
                 way = f"all lanes share `{parameter.name}`: `in_axes` names no axis of it"
             raise DifflangError(*[replace(d, helps=(*d.helps, way)) for d in error.diagnostics]) from None
 

@@ -58,7 +58,7 @@ def loss(x: Any, y: Any = 0.0) -> Any:
     [
         ({"x": 0}, (M, X), loss(X)),
         ({"x": 1}, (M, X.T), loss(X)),
-        ({"x": -1}, (M, X.T), loss(X)),
+        ({"x": np.int64(-1)}, (M, X.T), loss(X)),
         ((None, 0, 0, None), (M, X, Y), loss(X, Y)),
         ([None, 0, None, None], (M, X, 2.0), loss(X, 2.0)),
         ({"y": 0}, (M, X[1], Y), loss(X[1], Y)),
@@ -224,10 +224,11 @@ def test_what_all_lanes_share_has_no_axis(m: Any) -> None:
         ((M, X[0]), "DL1202", "this is about one lane: `x` is mapped along axis 0"),
         ((M, np.float64(1)), "DL1202", "mapped along axis 0, and f64 has none"),
         ((M, 1.0), "DL1206", "`x` is mapped, and has no axis"),
-        ((M, [1.0]), "DL1206", "`x[0]` is mapped, and has no axis"),
+        ((M, [1.0]), "DL1206", "write `np.array(x)` with the element type"),
         ((M, np.ones((3, 5))), "DL1202", "`x` is declared f64[d], and f64[5] was given"),
         ((M, X.astype(np.float32)), "DL1201", "x.astype(np.float64)"),
         ((M, X, np.ones(2)), "DL1202", "over 3 lanes of `x`, and over 2 of `y`"),
+        ((M, X[:1], np.ones(2)), "DL1202", "over 1 lane of `x`, and over 2 of `y`"),
         ((M, np.ma.masked_array(X)), "DL1206", "masked"),
     ],
 )
