@@ -119,10 +119,14 @@ def spec(shape: Sequence[int], dtype: Any) -> Any:
 
 def each_slot(tree: Any, name: str, change: Callable[[Slot, str], Slot]) -> Any:
     """The structure of that `name` with each of its slots changed, by what is there and how it is called: `m.w`."""
-    return jax.tree_util.tree_map_with_path(lambda path, slot: change(slot, name + "".join(map(step, path))), tree)
+
+    def changed(path: Sequence[Any], slot: Slot) -> Slot:
+        return change(slot, name + "".join([step_of(key) for key in path]))
+
+    return jax.tree_util.tree_map_with_path(changed, tree)
 
 
-def step(key: Any) -> str:
+def step_of(key: Any) -> str:
     """One step on the way to a leaf, `.w` or `[0]`."""
     text = jax.tree_util.keystr((key,), simple=True)
     by_place = isinstance(key, (jax.tree_util.SequenceKey, jax.tree_util.FlattenedIndexKey))
