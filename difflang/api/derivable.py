@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from difflang.api.given import article, size_of
+from difflang.api.given import article, order_of, size_of
 from difflang.api.lanes import Axes, in_axes_of, out_axes_of
 from difflang.api.loaded import Dims, Loaded, Unchanging, doorway
 from difflang.api.signature import Signature
@@ -16,7 +14,6 @@ from difflang.check.closures import DerivativeCode, VmapCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
 from difflang.driver.specs import MOST
-from difflang.elaborate.jets import HIGHEST_ORDER
 
 if TYPE_CHECKING:
     from difflang.api.function import Function
@@ -90,9 +87,8 @@ class Derivable(Unchanging):
         Errors: DL0405 for what is no such order.
         """
         with doorway():
-            if isinstance(order, bool) or not (isinstance(order, (int, np.integer)) and 0 <= order <= HIGHEST_ORDER):
-                raise mistake("DL0405", f"there is no jet of order {order!r}", help=f"orders are 0 to {HIGHEST_ORDER}")
-        return self._derivative("jet", wrt, (), int(order))
+            known = order_of(order)
+        return self._derivative("jet", wrt, (), known)
 
     def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Function:
         with doorway():
