@@ -18,8 +18,8 @@ from difflang.check.closures import FnCode
 from difflang.check.modules import Module
 from difflang.driver.artifact.write import PLATFORMS, refused, save
 from difflang.driver.entry import Argument, Entry
-from difflang.driver.expense import Report as Expense
-from difflang.driver.expense import reported as costed
+from difflang.driver.expense import Report as Expenses
+from difflang.driver.expense import expense
 from difflang.driver.guard import guarded
 from difflang.driver.memory import Report as Memory
 from difflang.driver.memory import reported
@@ -101,7 +101,7 @@ class Below(Derivable):
         with doorway():
             return reported(self._entry(specs, named).graph, f"`{self.__name__}`", bytes_in(budget), compiled=compiled)
 
-    def cost(self, *specs: Any, wrt: WrtGiven | None = None, **named: Any) -> Expense:
+    def cost(self, *specs: Any, wrt: WrtGiven | None = None, **named: Any) -> Expenses:
         """What it and its gradient take for such arguments: operations, bytes, memory. Nothing is compiled or run.
 
         The counts are of the compiler's own graph, as it is lowered; none is a time. The gradient is that in `wrt`, or,
@@ -111,18 +111,18 @@ class Below(Derivable):
         Errors: those of `grad` where `wrt` is said; DL1210 where a size is not told.
         """
         with doorway():
-            value = self._entry(specs, named).graph
-        gradient, why = None, ""
+            value = expense(self._entry(specs, named).graph)
+        gradient, places, why = None, "", ""
         try:
             with doorway():
-                gradient = (self.grad() if wrt is None else self.grad(wrt))._entry(specs, named).graph
+                asked = listed(0 if wrt is None else wrt)
+                places = ", ".join([self._spelled(self._place(w)) for w in asked])
+                gradient = expense((self.grad() if wrt is None else self.grad(wrt))._entry(specs, named).graph)
         except CheckError as error:
             if wrt is not None:
                 raise
             why = error.diagnostics[0].message
-        with doorway():
-            places = [self._spelled(self._place(w)) for w in listed(0 if wrt is None else wrt)] if not why else []
-            return costed(f"`{self.__name__}`", value, gradient, ", ".join(places), why)
+        return Expenses(f"`{self.__name__}`", value, gradient, places, why)
 
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX's primitives."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from difflang.api.given import article, size_of
+from difflang.api.given import article, order_of, size_of
 from difflang.api.lanes import Axes, in_axes_of, out_axes_of
 from difflang.api.loaded import Dims, Loaded, Unchanging, doorway
 from difflang.api.signature import Signature
@@ -13,6 +13,7 @@ from difflang.base.codes import nearest
 from difflang.check.closures import DerivativeCode, VmapCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
+from difflang.driver.specs import MOST
 
 if TYPE_CHECKING:
     from difflang.api.function import Function
@@ -81,8 +82,13 @@ class Derivable(Unchanging):
         return self._derivative("deriv", wrt, ())
 
     def jet(self, order: int, wrt: int | str = 0) -> Function:
-        """The Taylor coefficients to an order in a parameter that is one number, along a new first axis."""
-        return self._derivative("jet", wrt, (), order)
+        """The Taylor coefficients to an order, 0 to 64, in a parameter that is one number, along a new first axis.
+
+        Errors: DL0405 for what is no such order.
+        """
+        with doorway():
+            known = order_of(order)
+        return self._derivative("jet", wrt, (), known)
 
     def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Function:
         with doorway():
@@ -144,13 +150,17 @@ class Derivable(Unchanging):
         """The function for these sizes: `dim`s that it takes, and names of sizes in the types of what it takes.
 
         A `dim` that is bound is no parameter any more; arguments of other sizes are refused. What is bound need not
-        be told to `ir`, `lower`, `memory`, `cost` and `export`: with every size bound they take no specs.
+        be told to `ir`, `lower`, `memory`, `cost` and `export`: with every size bound they take no specs, but of what
+        is mapped, whose lanes only arguments count.
 
-        Errors: ArgumentError for what is no size of it, or none that is free, and for what is no number.
+        Errors: ArgumentError for what is no size of it, or none that is free, and for what is no number that fits.
         """
         with doorway():
-            free = self.signature.dims
+            free, bound = self.signature.dims, dict(self.sizes)
             for name in dims:
+                if name in bound:
+                    way = "bind the function that it was made of"
+                    raise mistake("DL1207", f"the size `{name}` is bound to {bound[name]} already", help=way)
                 if name not in free:
                     near = nearest(name, free)
                     has = f"its sizes are {', '.join(free)}" if free else "it has none that is free"
@@ -159,8 +169,9 @@ class Derivable(Unchanging):
             given = {name: size_of(name, size) for name, size in dims.items()}
             parameters = {p.name for p in self.signature.parameters if p.is_dim}
             for name, size in given.items():
-                if size < 0 and name not in parameters:
-                    raise mistake("DL1206", f"the size `{name}` is bound to {size}: a size is not negative")
+                if not (-MOST if name in parameters else 0) <= size < MOST:
+                    why = f"at most {MOST - 1:,}" if size > 0 else "not negative" if size >= -MOST else "an i32"
+                    raise mistake("DL1206", f"the size `{name}` is bound to {size}: a size is {why}")
             return self._made(self.function_type, tuple(sorted([*self.sizes, *given.items()])))
 
 

@@ -1,4 +1,4 @@
-"""Plain things that people give beside arguments: sizes, amounts of memory."""
+"""Plain things that people give beside arguments: sizes, amounts of memory, orders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from difflang.base.amounts import amount
 from difflang.check.reports import mistake
+from difflang.elaborate.jets import HIGHEST_ORDER
 
 
 def article(value: object) -> str:
@@ -31,3 +32,11 @@ def size_of(name: str, value: Any) -> int:
         raise mistake(
             "DL1206", f"`{name}` is a dim: a Python integer is needed, known before the program runs"
         ) from None
+
+
+def order_of(value: Any) -> int:
+    """The order of a `jet`. Errors: DL0405."""
+    known = operator.index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else -1
+    if not 0 <= known <= HIGHEST_ORDER:
+        raise mistake("DL0405", f"there is no jet of order {value!r}", help=f"orders are 0 to {HIGHEST_ORDER}")
+    return known

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from difflang.api.arguments import Reader, described
 from difflang.api.given import article
 from difflang.api.records import is_text
@@ -22,7 +24,7 @@ from difflang.runtime import trees
 from difflang.syntax import tree
 
 Axes = int | Sequence[int | None] | Mapping[str, int | None]
-PER_LEAF = "an axis is one number for all arrays of an argument: give arrays of which it is the same"
+PER_LEAF = "an axis is one number for all arrays of an argument or a result: it is the same for each of them"
 
 
 # ---- What is asked for
@@ -47,30 +49,36 @@ def in_axes_of(name: str, signature: Signature, given: Axes) -> tuple[int | None
         axes = list(given)
     else:
         axes = [None if may_not(p) else given for p in signature.parameters]
+    able = [p.name for p in signature.parameters if not may_not(p) and not is_key(p)]
+    axes = [
+        axis if axis is None else axis_of(axis, f"`in_axes` of `{n}`", " or None")
+        for n, axis in zip(names, axes, strict=True)
+    ]
     for parameter, axis in zip(signature.parameters, axes, strict=True):
-        axis_of(axis, f"`in_axes` of `{parameter.name}`")
         if axis is not None and (why := may_not(parameter) or "one key" * is_key(parameter)):
             message = f"`{parameter.name}` of `{name}` is {why}, which all lanes share"
-            raise mistake("DL1207", message, help=f'leave it out: `in_axes={{"{names[0]}": 0}}`, or None in its place')
+            way = f'leave it out: `in_axes={{"{able[0]}": 0}}`, or ' if able else ""
+            raise mistake("DL1207", message, help=f"{way}write None in its place")
     if all(axis is None for axis in axes):
-        raise mistake("DL1207", f"`{name}` is to be mapped, and along no argument", help="`in_axes=0` is along each")
+        way = "`in_axes=0` is along each" if able else "it takes nothing that has lanes: call it once"
+        raise mistake("DL1207", f"`{name}` is to be mapped, and along no argument", help=way)
     return tuple(axes)
 
 
 def out_axes_of(given: int | Sequence[int]) -> int | tuple[int, ...]:
     """Where the lanes come in the result, or in each item of a tuple. Errors: DL1207."""
-    axes: Any = tuple(given) if isinstance(given, (tuple, list)) else given
-    for axis in axes if isinstance(axes, tuple) else (axes,):
-        axis_of(axis, "`out_axes`", or_none=False)
-    return axes
+    if isinstance(given, (tuple, list)):
+        return tuple([axis_of(axis, "`out_axes`") for axis in given])
+    return axis_of(given, "`out_axes`")
 
 
-def axis_of(axis: Any, what: str, *, or_none: bool = True) -> None:
-    if (axis is None and or_none) or (isinstance(axis, int) and not isinstance(axis, bool)):
-        return
+def axis_of(axis: Any, what: str, or_none: str = "") -> int:
+    """An axis as Python counts it, of any class of whole numbers. Errors: DL1207."""
+    if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
+        return int(axis)
     way = PER_LEAF if isinstance(axis, (tuple, list, dict)) else "write `0` for the first axis, `-1` for the last"
     found = "None" if axis is None else article(axis)
-    raise mistake("DL1207", f"{what} is a number{' or None' * or_none}, not {found}", help=way)
+    raise mistake("DL1207", f"{what} is a number{or_none}, not {found}", help=way)
 
 
 def may_not(parameter: Parameter) -> str:
@@ -100,18 +108,21 @@ class Lanes:
         """What one lane is given of an argument. Errors: DL1202, DL1206 where it has no such axis."""
         if all(axis is None for axis in parameter.axes):
             return value
-        return trees.each_slot(value, lambda slot: self.lane(slot, parameter, reader))
+        if isinstance(value, list) and isinstance(parameter.written, tree.TypeApply):
+            raise reader.refused(parameter.name, parameter.written.span.text, value)
+        return trees.each_slot(value, parameter.name, lambda slot, path: self.lane(slot, path, parameter, reader))
 
-    def lane(self, slot: trees.Slot, parameter: Parameter, reader: Reader) -> trees.Slot:
-        given, name = slot.value, parameter.name
+    def lane(self, slot: trees.Slot, name: str, parameter: Parameter, reader: Reader) -> trees.Slot:
+        """What one lane is given of an array in an argument, which is called `name`."""
+        given = slot.value
         if reader.specs and isinstance(given, str):
             given = self.spelled(given, name, reader)
-        reader.refuse_masked(given, name)
-        array = trees.array_type(given)
         if isinstance(given, str):  # a field of a record, which all lanes share
             return slot
+        reader.refuse_masked(given, name)
+        array = trees.array_type(given)
         if array is None:
-            way = f"its lanes are along an axis: give an array, or `None` for `{name}` in `in_axes`"
+            way = f"its lanes are along an axis: give an array, or `None` for `{parameter.name}` in `in_axes`"
             raise reader.error("DL1206", f"`{name}` is mapped, and has no axis: {described(slot)} was given", way)
         shape = list(array[1])
         for level, axis in enumerate(parameter.axes):
@@ -124,16 +135,27 @@ class Lanes:
         return trees.Slot(slot.index, trees.like_array(tuple(shape), given))
 
     def spelled(self, text: str, name: str, reader: Reader) -> Any:
-        type = parsed_type(text, reader.module)
+        """What a text stands for in specs; one that spells no type is a text, or is refused where it is read."""
+        try:
+            type = parsed_type(text, reader.module)
+        except DifflangError:
+            return text
         if not isinstance(type, Tensor):
             way = "give arrays or `jax.ShapeDtypeStruct`s with the axis of the lanes"
             raise reader.error("DL1210", f"`{name}` is mapped, and `{text}` does not say along which axis", way)
         return trees.spec([d for d in type.shape if isinstance(d, int)], numpy_dtype(type.dtype))
 
+    def refuse_key(self, parameter: Parameter, reader: Reader) -> None:
+        """Errors: DL1206 for an argument with a random key in it, if it has lanes."""
+        if any(axis is not None for axis in parameter.axes):
+            way = f"give the key in an argument of its own, or `None` for `{parameter.name}`: what lanes draw differs"
+            raise reader.error("DL1206", f"`{parameter.name}` is mapped, and all lanes share the key in it", way)
+
     def agree(self, level: int, length: int, name: str, reader: Reader) -> None:
         known, first = self.found.setdefault(level, (length, name))
         if known != length:
-            message = f"`{self.name}` is mapped over {known} lanes of `{first}`, and over {length} of `{name}`"
+            lanes = f"{known} lane{'s' * (known != 1)}"
+            message = f"`{self.name}` is mapped over {lanes} of `{first}`, and over {length} of `{name}`"
             raise reader.error("DL1202", message, "what all lanes share is `None` in `in_axes`")
 
     def whole(self, type: LangType, axes: Sequence[int | None], level: int = 0) -> LangType:
@@ -151,10 +173,14 @@ class Lanes:
         try:
             yield
         except DifflangError as error:
-            if all(axis is None for axis in parameter.axes):
+            if not parameter.axes:
                 raise
             axes = " and ".join([str(axis) for axis in parameter.axes if axis is not None])
             way = f"this is about one lane: `{parameter.name}` is mapped along axis {axes}"
+            if not axes:
+                if error.diagnostics[0].code != "DL1202":
+                    raise
+                way = f"all lanes share `{parameter.name}`: `in_axes` names no axis of it"
             raise DifflangError(*[replace(d, helps=(*d.helps, way)) for d in error.diagnostics]) from None
 
 

@@ -203,9 +203,11 @@ class Matching:
                 self.annotations.bound[name] = sizes[name]
                 types[name] = UNIT
                 continue
-            value = self.lanes.one(next(rest), parameter, self.reader)
+            value, keys = self.lanes.one(next(rest), parameter, self.reader), len(self.reader.keys)
             with self.lanes.explained(parameter):
                 self.lane[name] = self.typed(value, parameter, given)
+            if len(self.reader.keys) > keys:
+                self.lanes.refuse_key(parameter, self.reader)
             types[name] = self.lanes.whole(self.lane[name], parameter.axes)
         return {n: settled_type(t) for n, t in types.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from difflang.api.signature import Parameter, Signature
 from difflang.check.modules import Module
 from difflang.driver.sheets import EFFECTS, Sheet
 from difflang.syntax import tree
+from difflang.syntax.pages import first_sentence
 
 if TYPE_CHECKING:
     from difflang.api.function import Function
@@ -20,8 +22,7 @@ def bundle_of(f: Function) -> dict[str, str]:
     """A function, in all forms."""
     signature = f.signature
     rows = tuple([(p.name, p.shown or "any", remark(p)) for p in signature.parameters])
-    plain = f"{f.__name__}{signature}".partition("  #")[0]
-    return Sheet(plain, f.__doc__ or "", COLUMNS, rows, tuple(notes(signature))).bundle()
+    return Sheet(f"{f.__name__}{signature.types}", f.__doc__ or "", COLUMNS, rows, tuple(notes(signature))).bundle()
 
 
 def remark(p: Parameter) -> str:
@@ -41,19 +42,14 @@ def notes(signature: Signature) -> Iterable[str]:
 
 def bundle_of_module(name: str, module: Module, functions: Iterable[Function]) -> dict[str, str]:
     """A module: its functions with what is first said of them, and its records and enums."""
-    rows = [(f"{f.__name__}{f.signature}".partition("  #")[0], sentence(f.__doc__)) for f in functions]
+    rows = [(f"{f.__name__}{f.signature.types}", first_sentence(f.__doc__ or "")) for f in functions]
     for record in module.records.values():
         if module.home(record) is module:
-            rows.append((in_one_line(record), sentence(record.doc)))
+            rows.append((in_one_line(record), first_sentence(record.doc or "")))
     return Sheet(f"module {name}", "", ("", ""), tuple(rows)).bundle()
 
 
-def in_one_line(record: tree.Record | tree.Enum) -> str:
-    return " ".join(record.span.text.split())
-
-
-def sentence(text: str | None) -> str:
-    """The first one of a text, if it ends in its first paragraph; else that paragraph."""
-    first = " ".join((text or "").strip().partition("\n\n")[0].split())
-    head, stop, _ = first.partition(". ")
-    return head + stop.strip()
+def in_one_line(item: tree.Record | tree.Enum) -> str:
+    """A declaration, without the comments in it."""
+    text = re.sub(r"#.*", "", item.span.text)  # no text stands in it that could hold a `#`
+    return " ".join(text.split())

@@ -106,10 +106,14 @@ class Signature:
 
     def __str__(self) -> str:
         """In one line: `(x: f32[n], k: f32 = ...) -> f32  # rand, with n = 3`."""
-        params = [p.name + f": {p.shown}" * bool(p.shown) + " = ..." * p.optional for p in self.parameters]
-        text = f"({', '.join(params)})" + f" -> {self.shown_result}" * bool(self.shown_result)
         notes = [*self.effects, *([f"with {bound}"] if (bound := self.bound) else [])]
-        return text + f"  # {', '.join(notes)}" * bool(notes)
+        return self.types + f"  # {', '.join(notes)}" * bool(notes)
+
+    @property
+    def types(self) -> str:
+        """What it takes and gives, without its effects and what is bound: `(x: f32[n], k: f32 = ...) -> f32`."""
+        params = [p.name + f": {p.shown}" * bool(p.shown) + " = ..." * p.optional for p in self.parameters]
+        return f"({', '.join(params)})" + f" -> {self.shown_result}" * bool(self.shown_result)
 
     @property
     def bound(self) -> str:

@@ -39,14 +39,14 @@ TYPICAL = 100  # stands for every size where two formulas are compared
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Operations, and whether there are loops of unknown length in them, of which one step is counted."""
+    """How many operations, or bytes, and whether there are loops of unknown length, of which one step is counted."""
 
-    operations: Dim
+    count: Dim
     per_step: bool = False
 
     def __str__(self) -> str:
         """As a formula of the language; of a long one the terms of the highest degree."""
-        terms = dims.terms_of(self.operations)
+        terms = dims.terms_of(self.count)
         if len(terms) > MOST_TERMS:
             degree = max(len(monomial) for monomial, _ in terms)
             terms = tuple([term for term in terms if len(term[0]) == degree][:MOST_TERMS])
@@ -55,7 +55,7 @@ class Cost:
 
     @property
     def length(self) -> int:
-        return len(dims.terms_of(self.operations))
+        return len(dims.terms_of(self.count))
 
 
 def product(count: int, monomial: dims.Monomial) -> str:
@@ -106,19 +106,19 @@ def counted(graph: Graph, of_one: Callable[[Eqn], Dim] | None = None) -> Cost:
         total, per_step = 0, False
         for eqn in inner.eqns:
             cost = inside(eqn, [done[region] for region in eqn.regions]) if eqn.regions else Cost(of_one(eqn))
-            total, per_step = total + cost.operations, per_step or cost.per_step
+            total, per_step = total + cost.count, per_step or cost.per_step
         done[inner] = Cost(total, per_step)
     return done[graph]
 
 
 def inside(eqn: Eqn, regions: list[Cost]) -> Cost:
     """What an equation with regions takes: a loop all of them in each step, anything else one of them."""
-    once = max(regions, key=lambda cost: typical(cost.operations))
+    once = max(regions, key=lambda cost: typical(cost.count))
     if eqn.op.layout is None or not eqn.op.layout(eqn).repeats:
-        return Cost(once.operations, any(cost.per_step for cost in regions))
+        return Cost(once.count, any(cost.per_step for cost in regions))
     step: Dim = 0
     for cost in regions:
-        step = step + cost.operations
+        step = step + cost.count
     times: Dim | None = eqn.attrs["length"] if eqn.attrs.get("exact", True) else None
     return Cost(step * (1 if times is None else times), times is None or any(cost.per_step for cost in regions))
 

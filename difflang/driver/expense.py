@@ -13,7 +13,6 @@ from difflang.base.amounts import human
 from difflang.driver.cost import Cost, counted, touched
 from difflang.driver.planning import limit_of, planned
 from difflang.ir.graph import Graph, inner_first
-from difflang.lower.buffers import Account
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +20,10 @@ class Expense:
     """What one program takes.
 
     `operations` are those on numbers, as each op declares them, one an element if it does not; `bytes` what they would
-    read and write if none were fused. The rest is predicted of memory: `arguments`, `results`, the most that is there
-    `between` them, and all together at the `peak`. `per_step`: of a loop whose length only the run knows one step is
-    counted. `again`: what a loop keeps less of and computes again is not counted again.
+    read and write if none were fused. Of the ways of a branch the longest is counted. The rest is predicted of memory:
+    `arguments`, `results`, the most that is there `between` them, and all together at the `peak`. `per_step`: of a loop
+    whose length only the run knows one step is counted. `again`: what a loop keeps less of and computes again is not
+    counted again.
     """
 
     operations: int
@@ -77,7 +77,7 @@ class Report:
     @property
     def notes(self) -> list[str]:
         found = [e for e in (self.value, self.gradient) if e is not None]
-        said = [self.why] if self.why else []
+        said = [f"no gradient{f' in {self.wrt}' * bool(self.wrt)}: {self.why}"] if self.why else []
         if any(e.per_step for e in found):
             said.append("of loops whose length only the run knows one step is counted")
         if any(e.again for e in found):
@@ -85,23 +85,15 @@ class Report:
         return said
 
 
-def reported(what: str, value: Graph, gradient: Graph | None, wrt: str, why: str = "") -> Report:
-    """The report of two elaborated graphs."""
-    return Report(what, expense(value), expense(gradient) if gradient is not None else None, wrt, why)
-
-
 def expense(graph: Graph) -> Expense:
     """What a program takes, under the limit on memory that it has itself, if any. Errors: DL1012."""
     plan = planned(graph, limit_of(graph))
-    operations, bytes = counted(plan.graph), counted(plan.graph, touched)
+    operations, bytes, room = counted(plan.graph), counted(plan.graph, touched), plan.account
     again = any("keep" in eqn.attrs for inner in inner_first(plan.graph)[0] for eqn in inner.eqns)
-    return Expense(in_numbers(operations), in_numbers(bytes), *memory(plan.account), operations.per_step, again)
-
-
-def memory(account: Account) -> tuple[int, int, int, int]:
-    return account.arguments, account.results, account.between, account.peak
+    memory = room.arguments, room.results, room.between, room.peak
+    return Expense(in_numbers(operations), in_numbers(bytes), *memory, operations.per_step, again)
 
 
 def in_numbers(cost: Cost) -> int:
-    assert isinstance(cost.operations, int), "a graph that is lowered has no names of sizes"
-    return cost.operations
+    assert isinstance(cost.count, int), "a graph that is lowered has no names of sizes"
+    return cost.count

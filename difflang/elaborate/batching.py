@@ -57,15 +57,15 @@ def along_axes(cx: Context, f: Term, args: Args, code: VmapCode) -> Walk[Term]:
         item if axis is None else (first(cx, item, axis), item[1]) for item, axis in zip(args.items, axes, strict=True)
     ]
     batched = [axis is not None for axis in axes]
-    values = [v for (term, _), along in zip(items, batched, strict=True) if along for v in leaves(term)]
-    if not have_a_common_axis(cx, values):
-        raise no_common_axis(cx, args)
+    if not have_a_common_axis(cx, values := leaves_along(items, batched)):
+        lengths = " and ".join(dict.fromkeys([str(size_of(v)) for v in values])) or "none"
+        raise cx.error("DL0332", "what `vmap` goes along has as many lanes everywhere", args.span, f"here {lengths}")
     return placed(cx, (yield in_lanes(cx, f, args.span, items, batched)), code.out, args.span)
 
 
 def in_lanes(cx: Context, f: Term, span: Span, items: list[Item], batched: list[bool]) -> Walk[Term]:
     """f for each row of the `batched` arguments, of which there are as many."""
-    values = [v for (term, _), along in zip(items, batched, strict=True) if along for v in leaves(term)]
+    values = leaves_along(items, batched)
     length = size_of(values[0])
     assert length is not None
 
@@ -77,6 +77,11 @@ def in_lanes(cx: Context, f: Term, span: Span, items: list[Item], batched: list[
 
     over = Source(length, cx.integer(length, span), values, lambda index, _: index)
     return (yield mapping(cx, span, over, body))
+
+
+def leaves_along(items: list[Item], batched: list[bool]) -> list[Value]:
+    """The arrays in the arguments that have lanes."""
+    return [v for (term, _), along in zip(items, batched, strict=True) if along for v in leaves(term)]
 
 
 def lane(term: Term, rows: list[Value]) -> Term:
@@ -93,7 +98,7 @@ def size_of(value: Value) -> Dim | None:
     return value.type.shape[0] if isinstance(value.type, Tensor) and value.type.shape else None
 
 
-def no_common_axis(cx: Context, args: Args, name: str = "vmap") -> DifflangError:
+def no_common_axis(cx: Context, args: Args, name: str) -> DifflangError:
     alone = next(((t, s) for t, s in args.items if isinstance(t, Array) and not t.tensor.shape), None)
     if alone is not None:
         message, way = f"`{name}` goes over the first axis, and a number has none", "call the function itself"

@@ -117,9 +117,20 @@ def spec(shape: Sequence[int], dtype: Any) -> Any:
     return jax.ShapeDtypeStruct(tuple(shape), dtype)
 
 
-def each_slot(tree: Any, change: Callable[[Slot], Slot]) -> Any:
-    """The structure with each of its slots changed."""
-    return jax.tree_util.tree_map(change, tree)
+def each_slot(tree: Any, name: str, change: Callable[[Slot, str], Slot]) -> Any:
+    """The structure of that `name` with each of its slots changed, by what is there and how it is called: `m.w`."""
+
+    def changed(path: Sequence[Any], slot: Slot) -> Slot:
+        return change(slot, name + "".join([step_of(key) for key in path]))
+
+    return jax.tree_util.tree_map_with_path(changed, tree)
+
+
+def step_of(key: Any) -> str:
+    """One step on the way to a leaf, `.w` or `[0]`."""
+    text = jax.tree_util.keystr((key,), simple=True)
+    by_place = isinstance(key, (jax.tree_util.SequenceKey, jax.tree_util.FlattenedIndexKey))
+    return f"[{text}]" if by_place else f".{text}"
 
 
 def is_dtype(dtype: Any) -> bool:

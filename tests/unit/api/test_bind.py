@@ -73,6 +73,7 @@ def test_it_stays_bound_as_a_structure_of_jax(m: Any) -> None:
         ({"n": 2.5}, "a Python integer is needed"),
         ({"n": True}, "a Python integer is needed"),
         ({"n": -1}, "a size is not negative"),
+        ({"n": 2**70}, "a size is at most 2,147,483,647"),
     ],
 )
 def test_what_is_no_size(m: Any, sizes: Any, says: str) -> None:
@@ -82,7 +83,7 @@ def test_what_is_no_size(m: Any, sizes: Any, says: str) -> None:
 
 
 def test_a_size_is_bound_once_and_for_python_alone(m: Any) -> None:
-    with pytest.raises(difflang.ArgumentError, match="has no size `n`"):
+    with pytest.raises(difflang.ArgumentError, match="the size `n` is bound to 3 already"):
         m.loss.bind(n=3).bind(n=4)
     assert m.loss.bind(n=3).bind(d=2).signature.bound == "d = 2, n = 3"
     with pytest.raises(difflang.ArgumentError, match="a function whose sizes are bound"):

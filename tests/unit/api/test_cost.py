@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 
 import difflang
@@ -13,6 +14,8 @@ fn dots(a: f64[n, k], b: f64[k, m]) -> f64 = sum(a @ b)
 fn product(a: f64[n, k], b: f64[k, m]) -> f64[n, m] = a @ b
 fn counted(x: i32) -> i32 = x + 1
 fn none() -> f64 = 1.0
+extern fn wave(x: f64[n]) -> f64[n]
+fn called(x: f64[n]) -> f64 = sum(wave(x))
 fn steps(x: f64, n: dim) -> f64 {
   var y = x
   for _ in 0..n { y = sin(y) }
@@ -40,7 +43,7 @@ fn rooted(x: f64, n: dim) -> f64 {
 
 @pytest.fixture(scope="module")
 def m() -> Any:
-    return difflang.loads(PROGRAM, name="cost")
+    return difflang.loads(PROGRAM, name="cost", externs={"wave": jnp.sin})
 
 
 @pytest.mark.parametrize(("n", "k", "p"), [(3, 4, 5), (30, 7, 11)])
@@ -87,9 +90,14 @@ def test_what_a_loop_computes_again_to_keep_less_is_said(m: Any) -> None:
 
 def test_a_function_without_a_gradient_says_why(m: Any) -> None:
     assert "no tangent" in m.counted.cost().why and m.counted.cost().value.operations == 1
-    assert "no parameter" in m.none.cost().why
+    assert "no parameter" in m.none.cost().why and "\nno gradient: " in str(m.none.cost())
+    assert "\nno gradient in x: i32 has no derivative" in str(m.counted.cost())
     with pytest.raises(difflang.DifferentiationError):
         m.counted.cost(wrt=0)
+    report = m.called.cost("f64[3]")
+    assert report.gradient is None and "`wave`" in report.why and report.value.results == 8
+    with pytest.raises(difflang.DifferentiationError):
+        m.called.cost("f64[3]", wrt="x")
     with pytest.raises(difflang.ArgumentError, match="must be told") as caught:
         m.dots.cost()
     assert "f.bind(n=3, k=3, m=3)" in str(caught.value)

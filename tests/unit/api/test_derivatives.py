@@ -104,6 +104,13 @@ def test_what_cannot_be_differentiated_is_refused(m: Any) -> None:
         assert len(error.value.diagnostics) == 1
 
 
+@pytest.mark.parametrize("order", [-1, 65, 1.5, "2", True])
+def test_the_order_of_a_jet_is_a_number_that_there_is(m: Any, order: Any) -> None:
+    with pytest.raises(difflang.DifferentiationError, match="there is no jet of order") as error:
+        m.g.jet(order)
+    assert "orders are 0 to 64" in str(error.value)
+
+
 RECURSIVE = """
 fn power(x: f64, n: i32) -> f64 = if n == 0 { 1.0 } else { x * power(x, n - 1) }
 """

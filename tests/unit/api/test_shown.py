@@ -99,6 +99,11 @@ def test_a_notebook_shows_a_module(m: Any) -> None:
     assert len(table) == 2 + 4 + 2 and r"How far it is \| off." in data["text/markdown"]
 
 
+def test_comments_in_a_record_are_no_part_of_its_line() -> None:
+    m = difflang.loads("record Net {\n  w: f32, # the slope\n  ## The offset.\n  b: f32,\n}\n")
+    assert "record Net { w: f32, b: f32, }" in m._repr_mimebundle_()["text/plain"]
+
+
 def test_one_without_anything_is_shown(m: Any) -> None:
     assert difflang.loads("")._repr_mimebundle_()["text/plain"] == "module <string>"
     _, pull = m.root.vjp()(4.0)

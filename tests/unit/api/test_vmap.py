@@ -25,6 +25,11 @@ fn area(s: Shape) -> f64 = match s { Circle(r) => pi * r^2, Box(w, h) => w * h }
 fn rolled(s: Shape, by: f64) -> Shape = if area(s) > by { s } else { Box(by, by) }
 fn applied(f: (f64) -> f64, x: f64) -> f64 = f(x)
 fn keyed(x: f64, k: key) -> f64 = with_key(k) { x + f64(normal()) }
+fn weighed(a: f64, b: f64, s: f64) -> f64 = s * a * b
+fn through(g: (f64[n], f64[k], f64) -> f64[n], x: f64[n], y: f64[k], s: f64) -> f64 = sum(g(x, y, s))
+fn constant() -> f64 = 1.0
+record Drawn { k: key, x: f64 }
+fn drawn(d: Drawn) -> f64 = with_key(d.k) { d.x + f64(normal()) }
 fn pick(x: f64[n], i: i32) -> f64 = x[i]
 fn heron(a: f64) -> f64 {
   if a <= 0 { return 0.0 }
@@ -53,7 +58,7 @@ def loss(x: Any, y: Any = 0.0) -> Any:
     [
         ({"x": 0}, (M, X), loss(X)),
         ({"x": 1}, (M, X.T), loss(X)),
-        ({"x": -1}, (M, X.T), loss(X)),
+        ({"x": np.int64(-1)}, (M, X.T), loss(X)),
         ((None, 0, 0, None), (M, X, Y), loss(X, Y)),
         ([None, 0, None, None], (M, X, 2.0), loss(X, 2.0)),
         ({"y": 0}, (M, X[1], Y), loss(X[1], Y)),
@@ -169,6 +174,20 @@ def test_the_levels_below(m: Any, tmp_path: Path) -> None:
     assert "x: 'f64[d] per lane of axis 1'" in repr(m.loss.vmap({"x": 1}))
 
 
+def test_a_key_in_a_record_has_no_lanes(m: Any) -> None:
+    keys = np.array([[0, 1], [0, 2], [0, 3]], np.uint32)
+    with pytest.raises(difflang.ArgumentError, match="all lanes share the key in it"):
+        m.drawn.vmap()({"k": keys, "x": Y})
+
+
+def test_a_text_in_a_record_is_no_spec(m: Any) -> None:
+    f = m.loss.vmap({"m": 0})
+    nets = {"w": X, "b": Y, "tag": "a"}
+    assert "f64[3]" in f.ir("ir", nets, "f64[2]") == f.ir("ir", {**nets, "w": "f64[3, 2]"}, "f64[2]")
+    with pytest.raises(difflang.ArgumentError, match="`f6` is no type of an argument"):
+        f.ir("ir", {**nets, "w": "f6"}, "f64[2]")
+
+
 @pytest.mark.parametrize(
     ("axes", "says"),
     [
@@ -189,11 +208,14 @@ def test_axes_that_are_none(m: Any, axes: Any, says: str) -> None:
 
 def test_what_all_lanes_share_has_no_axis(m: Any) -> None:
     for f, axes, what in ((m.filled, (0, 0), "a size"), (m.applied, {"f": 0}, "a function"), (m.keyed, 0, "one key")):
-        with pytest.raises(difflang.ArgumentError, match=f"is {what}, which all lanes share"):
+        with pytest.raises(difflang.ArgumentError, match=f"is {what}, which all lanes share") as caught:
             f.vmap(axes)
+        assert 'leave it out: `in_axes={"x": 0}`' in str(caught.value), "an argument that may have lanes"
     np.testing.assert_allclose(m.applied.vmap()(m.heron.grad(), np.array([4.0, 9.0])), [1 / 4, 1 / 6])
     with pytest.raises(difflang.ArgumentError, match="`out_axes` is a number, not None"):
         m.both.vmap(out_axes=None)
+    with pytest.raises(difflang.ArgumentError, match="it takes nothing that has lanes"):
+        m.constant.vmap()
 
 
 @pytest.mark.parametrize(
@@ -202,10 +224,11 @@ def test_what_all_lanes_share_has_no_axis(m: Any) -> None:
         ((M, X[0]), "DL1202", "this is about one lane: `x` is mapped along axis 0"),
         ((M, np.float64(1)), "DL1202", "mapped along axis 0, and f64 has none"),
         ((M, 1.0), "DL1206", "`x` is mapped, and has no axis"),
-        ((M, [1.0]), "DL1206", "`x` is mapped, and has no axis"),
+        ((M, [1.0]), "DL1206", "write `np.array(x)` with the element type"),
         ((M, np.ones((3, 5))), "DL1202", "`x` is declared f64[d], and f64[5] was given"),
         ((M, X.astype(np.float32)), "DL1201", "x.astype(np.float64)"),
         ((M, X, np.ones(2)), "DL1202", "over 3 lanes of `x`, and over 2 of `y`"),
+        ((M, X[:1], np.ones(2)), "DL1202", "over 1 lane of `x`, and over 2 of `y`"),
         ((M, np.ma.masked_array(X)), "DL1206", "masked"),
     ],
 )
@@ -215,6 +238,27 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_is_traced(
     with pytest.raises(difflang.ArgumentError) as caught:
         m.loss.vmap({"x": 0, "y": 0})(*args)
     assert caught.value.diagnostics[0].code == code and says in str(caught.value)
+
+
+def test_the_array_in_a_record_that_does_not_fit_is_named(m: Any) -> None:
+    nets = {"w": X, "b": Y, "tag": "a"}
+    with pytest.raises(difflang.ArgumentError, match=r"`m\.b` is mapped along axis 1, and f64\[3\] has none"):
+        m.loss.vmap({"m": 1})(nets, X[0])
+    with pytest.raises(difflang.ArgumentError, match=r"over 3 lanes of `m\.b`, and over 2 of `m\.w`"):
+        m.loss.vmap({"m": 0})({**nets, "w": X[:2]}, X[0])
+
+
+def test_lanes_of_an_argument_that_all_share_are_refused_with_the_way_out(m: Any) -> None:
+    with pytest.raises(difflang.ArgumentError, match="all lanes share `y`: `in_axes` names no axis of it"):
+        m.loss.vmap({"x": 0})(M, X, Y)
+
+
+def test_a_program_that_gives_a_mapped_function_other_numbers_of_lanes(m: Any) -> None:
+    f = m.weighed.vmap((0, 0, None))
+    assert float(m.through.interpret(f, Y, Y, 2.0)) == 2 * float(Y @ Y)
+    with pytest.raises(difflang.CheckError, match="has as many lanes everywhere") as caught:
+        m.through.interpret(f, Y, Y[:2], 2.0)
+    assert "here 3 and 2" in str(caught.value) and "a number has none" not in str(caught.value)
 
 
 def test_results_that_have_no_lanes(m: Any) -> None:
