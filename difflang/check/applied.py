@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from difflang.check.annotations import Annotations, Binding
     from difflang.check.types import LangType
 
+OTHER_KIND = ("DL0202", "DL0203", "DL0301")  # what a name in a field is reported as that stands for something else
+
 
 def applied_type(names: Annotations, written: tree.TypeApply, decl: tree.Record | tree.Enum) -> LangType:
     """`Name[a, b]`. Errors: DL0302 for another number of arguments, DL0301 for one of another kind."""
@@ -30,8 +32,9 @@ def applied_type(names: Annotations, written: tree.TypeApply, decl: tree.Record 
     try:
         return names.declared(decl, args)
     except DifflangError as error:
-        use = error.diagnostics[0].span
-        if use is None or use.source is not decl.span.source or use.text not in args:
+        wrong = error.diagnostics[0]
+        use = wrong.span
+        if wrong.code not in OTHER_KIND or use is None or use.source is not decl.span.source or use.text not in args:
             raise
         raise other_kind(decl, places[use.text], args[use.text], use) from None
 
