@@ -8,9 +8,11 @@ is not asked, and what a rule says holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from difflang.ad.flow import Flow, members
+from difflang.base.partly import Partly
 from difflang.ir.graph import Eqn, Graph
 
 MOST = 16  # how many lost ways to a result are remembered, and at least one of each param
@@ -21,8 +23,7 @@ def reached(graph: Graph) -> tuple[int, ...]:
     return Reach().results(graph)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Step:
+class Step(Struct, frozen=True, eq=False):
     """An equation on a way from a param: after which step of the same graph, and where the way goes on inside it."""
 
     eqn: Eqn
@@ -79,14 +80,13 @@ class Reach(Flow[int]):
         return fact
 
 
-@dataclass(frozen=True, slots=True)
-class Ways:
+class Ways(Partly, frozen=True, eq=False):
     """How a value depends on params: on which with a tangent, on which at all, and what lost it on the other ways."""
 
     live: int = 0
     all: int = 0
     losses: Mapping[Step, int] = field(default_factory=dict[Step, int])
-    last: Step | None = field(default=None, compare=False)  # on one of the ways with a tangent
+    last: Step | None = None  # on one of the ways with a tangent
 
 
 class Losses(Flow[Ways]):

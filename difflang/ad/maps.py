@@ -6,7 +6,7 @@ makes them is computed again in the linear graph, from arrays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from difflang.ad.context import Context
 from difflang.ad.differentiate import Expansion
@@ -20,8 +20,7 @@ from difflang.passes.optimize import tidied
 from difflang.passes.repeated import endless_where_repeated
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """A graph at a point. `primal` gives the graph's results, then the residuals that `tangent` takes first."""
 
     primal: Graph  # params -> results ++ residuals

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from difflang.api.derivable import Derivable, WrtGiven, listed
 from difflang.api.given import bytes_in

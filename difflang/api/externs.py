@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.api.arguments import Reader
 from difflang.api.records import Records
@@ -40,8 +42,7 @@ from difflang.syntax import tree
 Python = Callable[..., Any]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Extern:
+class Extern(Struct, frozen=True, eq=False):
     """A function for an `extern fn`, and what is told of it; see `extern`."""
 
     function: Python

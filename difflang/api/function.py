@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from difflang.api.below import Below
 from difflang.api.given import size_of

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.api.arguments import Reader, described
 from difflang.api.given import article
@@ -97,8 +98,7 @@ def is_key(parameter: Parameter) -> bool:
 # ---- Reading arguments
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Lanes:
+class Lanes(Struct, frozen=True, eq=False):
     """How many lanes there are at each level of `vmap`, the outermost first, and which argument has said so."""
 
     name: str

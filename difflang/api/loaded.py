@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.api.arguments import Reader
 from difflang.api.lanes import Lanes
@@ -58,8 +59,7 @@ class Unchanging:
         return self
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Given:
+class Given(Struct, frozen=True, eq=False):
     """The arguments of one call: their names, their sizes (`dim`s), and the leaves of the rest."""
 
     names: tuple[str, ...]
@@ -74,8 +74,7 @@ class Given:
         return (self.structure, self.names, self.dims, tuple([trees.key(x) for x in self.leaves]))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Typed:
+class Typed(Struct, frozen=True, eq=False):
     """A call whose arguments were read: which leaves the program takes, and what each argument is."""
 
     order: tuple[int, ...]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, MapCode, VmapCode, Wrt
@@ -17,8 +19,7 @@ from difflang.ir.types import DTYPES
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True, eq=False):
     """One parameter. `written` is its declared type; `tangent_of` says of which parameter's part it is a tangent."""
 
     name: str
@@ -40,8 +41,7 @@ class Parameter:
         return self.written.span.text + "".join([" per lane" + (f" of axis {axis}" if axis else "") for axis in along])
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Signature:
+class Signature(Struct, frozen=True, eq=False):
     """The parameters of a function in order, and its effects: `rand` draws, `print` prints, `fail` has checks.
 
     Without `fixed` nothing is known of the parameters, as of a builtin's. `sizes` are those that are bound.

@@ -6,8 +6,10 @@ What a language's own operator would elaborate is built here from the graph alon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.ad.maps import split, turned
 from difflang.artifact.program import Body
@@ -27,8 +29,7 @@ from difflang.runtime.records import Shape
 JVP, VJP = OPS["jvp"], OPS["vjp"]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A part of the arguments: of which parameter, what it is called, its first leaf, and what it is."""
 
     param: Param
@@ -270,8 +271,7 @@ def of_map(body: Body, places: Sequence[Place], operator: str) -> Body:
     return new.body_of([*found[: count(body.result)], *held], layout, failure(body, found), operator)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Map:
+class Map(Struct, frozen=True, eq=False):
     """A linear graph of residuals and numbers, and the layouts of what it takes and gives.
 
     It takes the numbers in that `order`, and what it gives is put `back` into that.

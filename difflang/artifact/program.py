@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.artifact.reading import read
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -46,8 +48,7 @@ class Surface:
             return self.given[body, room]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Body:
+class Body(Struct, frozen=True, eq=False):
     """A graph of the leaves of params, of a key if it is `random`, and of `held` arrays.
 
     It gives the leaves of the result and, if it `fails`, a failure.

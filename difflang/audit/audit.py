@@ -8,9 +8,10 @@ guessed: differences bring their own error, and rounding is measured by shaking 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.ad.differentiate import expanded
 from difflang.audit.locate import Search, first_wrong, modes, value
@@ -27,8 +28,7 @@ PRECISE = 1e-6  # differences that are known less well than this say little
 INNER = 2  # at how many of the arguments that it meets a derivative in the program is audited
 
 
-@dataclass(slots=True)
-class Audit:
+class Audit(Struct):
     """One audit under way. Comparisons of the same two things are joined to one row."""
 
     roads: Roads

@@ -7,10 +7,11 @@ table trusts most. What moves differently ahead and behind however small the ste
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.audit.runs import Crossed
 from difflang.ir.graph import Eqn
@@ -22,8 +23,7 @@ GOOD = 2.0**-40  # a relative error with which a table is done
 DOUBLE = 2.0**-53  # what is not known to be rounded may be, once, on the way
 
 
-@dataclass(frozen=True, slots=True)
-class Slopes:
+class Slopes(Struct, frozen=True):
     """The derivative along one direction, one number for each number of the results."""
 
     values: Row

@@ -7,10 +7,10 @@ cutting the graph shorter: the first equation up to which the derivative is wron
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from difflang.audit.differences import Row, slopes
 from difflang.audit.report import Comparison, Fault, Kink, compared
@@ -61,8 +61,7 @@ def adjoint(direction: Direction) -> Comparison:
     return compared(REVERSE, got, want, np.array([bound]), size)
 
 
-@dataclass(slots=True)
-class Search:
+class Search(Struct):
     """A search through the equations of a graph and its regions. `kinks` collects what has no derivative."""
 
     met: Met

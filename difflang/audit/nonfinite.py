@@ -8,10 +8,10 @@ one in question, found by halving. What `where` leaves out, or a division by inf
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from difflang.ir.evaluate import Endless, results_of, walk
 from difflang.ir.graph import Eqn, Graph, Value
@@ -20,8 +20,7 @@ FLOATS = "fcV"  # V is bfloat16
 TOO_LONG = 4  # times as many steps as the run itself: a number that was replaced may keep a loop going
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """An operation that makes a number that is not finite, its operands, the first place of such a number, and where.
 
     `steps` are the loops and maps around it, innermost last, and in which step of each, from 1.

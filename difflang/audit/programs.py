@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.ad.differentiate import differentiate, expanded
 from difflang.audit.differences import Row
@@ -22,8 +23,7 @@ ROUNDINGS = 16  # decisions that so many roundings on the way turn are made by r
 TRIES = 24  # of shaking: half of them push a number at an edge the wrong way
 
 
-@dataclass(frozen=True, slots=True)
-class Roads:
+class Roads(Struct, frozen=True):
     """How a graph becomes a program: without derivative equations, rules kept; as it is compiled; and compiled."""
 
     derived: Callable[[Graph], Graph] = expanded
@@ -43,8 +43,7 @@ class Work(Protocol):
     def forgive(self, found: Comparison, why: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """A finished graph, and what runs it, if it is compiled."""
 
     mode: str
@@ -52,8 +51,7 @@ class Ready:
     compiled: Program | None
 
 
-@dataclass(frozen=True, slots=True)
-class Programs:
+class Programs(Struct, frozen=True):
     """The programs of one function: forward mode, reverse mode, the value. Each is compiled once."""
 
     work: Work

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.audit.differences import Row
 from difflang.base.diagnostics import Diagnostic, Label, to_json
@@ -17,8 +18,7 @@ REPORT_IT = "this is a fault of difflang's, not of the program's: please report 
 MEND_IT = "compare the rule with the body of the function"
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Two numbers that should be one, and how far apart rounding may set them."""
 
     got: float
@@ -31,8 +31,7 @@ class Difference:
             return float(np.abs(np.float64(self.got) - self.want) / np.abs(np.float64(self.want)))
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """What was compared with what, how many numbers, and by how much they differ at most, relatively."""
 
     mode: str  # which derivative, or the value
@@ -73,8 +72,7 @@ def compared(
     return Comparison(*names, numbers, largest, Difference(float(got[i]), float(want[i]), float(allowed[i])))
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """The first equation of which something is wrong: `what` it is, and two numbers that should be one.
 
     `by` says who gives the one and who the other.
@@ -117,16 +115,14 @@ def unplaced(found: Comparison, worst: Difference) -> Fault:
     return Fault(None, "something", (f"{found.mode}, {found.how},", found.against), worst)
 
 
-@dataclass(frozen=True, slots=True)
-class Kink:
+class Kink(Struct, frozen=True):
     """An equation at a point where it has no derivative, or where the path turns."""
 
     eqn: Eqn
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """The audit of one derivative. `str` of it is what the command line prints."""
 
     name: str

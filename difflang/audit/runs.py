@@ -7,10 +7,10 @@ a run beside it either keeps these decisions or stops at the first that would be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import ml_dtypes
 import numpy as np
+from msgspec import Struct, field
 
 from difflang.ad.differentiate import differentiate
 from difflang.audit.wide import EPSILON, Array, cast
@@ -30,8 +30,7 @@ class Crossed(Exception):
         self.eqn = eqn
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(Struct, frozen=True):
     """How a run relates to one before it.
 
     `watch`: it stops where it would decide otherwise, instead of keeping the decision. `beside`: what `stop` gave is
@@ -45,8 +44,7 @@ class Mode:
     amount: float = 0.0
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """One run of a graph, wide or not: `decided` is its path, `met` what equations were given, if that is asked for."""
 
     path: Sequence[list[Array]] | None = None

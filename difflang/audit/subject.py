@@ -6,11 +6,11 @@ The same questions are asked of a whole function and of each of its equations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from difflang.ad.differentiate import differentiate
 from difflang.audit.differences import Row, Slopes, slopes
@@ -59,8 +59,7 @@ def narrowed(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     return [cast(x, p.type) for x, p in zip(arrays, graph.params, strict=True)]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Wide:
+class Wide(Struct, frozen=True, eq=False):
     """A graph interpreted in its own numbers, then in wide ones along the same path."""
 
     graph: Graph
@@ -114,8 +113,7 @@ class Wide:
         return np.where(np.isfinite(found), found, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Direction:
+class Direction(Struct, frozen=True):
     """The derivative of a subject along one direction, and against one, in wide numbers."""
 
     tangents: list[Array]

@@ -7,9 +7,9 @@ step is one operation. Its derivative is that of its op, taken alone: the tape p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from difflang.ad.differentiate import differentiate
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -26,8 +26,7 @@ from difflang.ops.loop import Form, loop
 MOST = 100_000  # steps: more than anybody reads
 
 
-@dataclass(eq=False, slots=True)
-class Node:
+class Node(Struct, eq=False):
     """A value of the run. It `moves` if it depends on what is differentiated in; then it has tangents and an adjoint.
 
     `name` is that of an argument, or empty. `step` is what gave it.
@@ -42,8 +41,7 @@ class Node:
     adjoint: Array | None = None
 
 
-@dataclass(eq=False, slots=True)
-class Step:
+class Step(Struct, eq=False):
     """Nodes made of others: by an equation; else one item of an array, or an array of all items.
 
     `frame` counts the calls, branches and steps of loops: what has the same is one stretch of code, run once.

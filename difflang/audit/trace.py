@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from difflang.audit.tape import Node, Step, Tape
 from difflang.ir.evaluate import Array
@@ -21,8 +21,7 @@ OF_ONE_NAME = ("exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "max", "min",
 FUNCTIONS = {"log": "ln", "asin": "arcsin", "acos": "arccos", "atan": "arctan", **{n: n for n in OF_ONE_NAME}}
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One value: an argument, or what an expression gave at that step of the run."""
 
     name: str
@@ -42,8 +41,7 @@ class Row:
         }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """The evaluation of a call, row by row. `wrt` names what the columns of tangents are derivatives in.
 
     `left` says how many rows in the middle are left out of the table.

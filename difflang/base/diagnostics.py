@@ -9,32 +9,30 @@ import html
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from difflang.base.source import BUILTIN, Source, Span
 
 Severity = Literal["error", "warning"]
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """A caret under a place, with what is to be said of it. The first label of a diagnostic is the primary one."""
 
     span: Span
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """A text to stand where another one stands; an empty span is a place to insert it."""
 
     span: Span
     replacement: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """A repair as data, proposed by the place that reports. `certain` once the checker has judged it: see `driver`."""
 
     text: str
@@ -42,8 +40,7 @@ class Fix:
     certain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """One report. `code` is stable, `DLnnnn`; `helps` are ways out, `fixes` those that can be made, best first."""
 
     code: str
@@ -192,8 +189,7 @@ def _indented(text: str, margin: int) -> str:
     return f"\n{' ' * (margin + 9)}".join(_visible(line) for line in text.split("\n"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(Struct, frozen=True):
     """The part of a label on one line, in code points from 0."""
 
     source: Source

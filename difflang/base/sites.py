@@ -6,8 +6,9 @@ A running program says of a failed check its number, which counts from 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from difflang.base.source import Span
 
@@ -18,8 +19,7 @@ FIRST, LAST = -(1 << 31), (1 << 31) - 1
 Counter = tuple[Span, int | None]  # where a loop binds a variable, and what is added to it in an index, if that is all
 
 
-@dataclass(frozen=True, slots=True)
-class Into:
+class Into(Struct, frozen=True):
     """What an index goes into: an array as the program writes it, and which of its axes, if it has several.
 
     `reach` is how many places a range takes from the index on, `many` whether it is an array of indices; `counters` are
@@ -33,8 +33,7 @@ class Into:
     counters: tuple[Counter, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """A check in the program: where it stands, and what failing it means."""
 
     span: Span

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, eq=False, slots=True)
+
 class Source:
     """A named text. `name` is what messages call it: a path as the user wrote it, or `<stdin>`, `<string>`."""
 
-    name: str
-    text: str
-    starts: tuple[int, ...] = field(init=False, repr=False)
+    __slots__ = ("name", "starts", "text")
 
-    def __post_init__(self) -> None:
-        starts = [0, *[found.end() for found in re.finditer("\n", self.text)]]
-        object.__setattr__(self, "starts", tuple(starts))
+    def __init__(self, name: str, text: str) -> None:
+        self.name: Final = name
+        self.text: Final = text
+        self.starts: Final = (0, *[found.end() for found in re.finditer("\n", text)])
 
     def position(self, offset: int) -> tuple[int, int]:
         """The 1-based line and 1-based column, in code points, of an offset."""
@@ -42,8 +41,7 @@ class Source:
         return self.text[start:end].rstrip("\r\n")
 
 
-@dataclass(eq=False, slots=True)
-class Place:
+class Place(Struct, eq=False):
     """Where in its whole a part begins by now. `asked` is set when somebody wants to know."""
 
     offset: int = 0
@@ -61,8 +59,8 @@ class Part(Source):
 
     def __init__(self, name: str, text: str, of: object, place: Place) -> None:
         super().__init__(name, text)
-        object.__setattr__(self, "of", of)
-        object.__setattr__(self, "place", place)
+        self.of: Final = of
+        self.place: Final = place
 
     @property
     def whole(self) -> object:
@@ -80,27 +78,13 @@ class Part(Source):
     def line(self, number: int) -> str:
         return super().line(number - self.place.line)
 
-    of: object
-    place: Place
 
+class Span(Struct, frozen=True):
+    """A half-open range of code points in a source."""
 
-class Span:
-    """A half-open range of code points in a source. Not a dataclass: there are thousands, and frozen ones are slow."""
-
-    __slots__ = ("end", "source", "start")
-
-    def __init__(self, source: Source, start: int, end: int) -> None:
-        self.source: Final = source
-        self.start: Final = start
-        self.end: Final = end
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Span):
-            return NotImplemented
-        return self.start == other.start and self.end == other.end and self.source is other.source
-
-    def __hash__(self) -> int:
-        return hash((self.source, self.start, self.end))
+    source: Source
+    start: int
+    end: int
 
     def __repr__(self) -> str:
         return f"Span({self})"

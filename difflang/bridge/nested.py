@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
+from msgspec import Struct
 
 from difflang.api.loaded import doorway
 from difflang.base.codes import nearest
@@ -18,8 +18,7 @@ from difflang.driver.formats import ALONE
 Path = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """How a structure is put together: the path of each leaf, what JAX knows of the rest, and the texts in it."""
 
     paths: tuple[Path, ...]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -54,8 +56,7 @@ WHOLE = (Tensor, TupleType, RecordType, VariantType, SumType, ClosureType, FnTyp
 Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
 
 
-@dataclass(slots=True)
-class Annotations:
+class Annotations(Struct):
     """Reads written types against what their names are bound to by now.
 
     `bound` maps dim names, element types and shapes to what they stand for, but for those that are `untold`; `generics`

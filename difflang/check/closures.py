@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct
+
+from difflang.base.partly import Partly
 from difflang.base.source import Span
 from difflang.ir.graph import Graph
 from difflang.ir.types import DType, Tensor
@@ -16,8 +18,7 @@ if TYPE_CHECKING:
     from difflang.check.types import FnType, LangType
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """A number of the host that a function found where it stands, and that specialization may know."""
 
     name: str
@@ -25,8 +26,7 @@ class Known:
     type: Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class FnCode:
+class FnCode(Struct, frozen=True):
     """A declared function. A nested one captures `names` from the function around it."""
 
     decl: tree.Fn
@@ -38,8 +38,7 @@ class FnCode:
         return self.decl.name
 
 
-@dataclass(frozen=True, slots=True)
-class LambdaCode:
+class LambdaCode(Struct, frozen=True):
     """A lambda: it captures `names` from where it stands."""
 
     decl: tree.Lambda
@@ -51,8 +50,7 @@ class LambdaCode:
         return "|" + ", ".join(p.span.text for p in self.decl.params) + "| ..."
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltinCode:
+class BuiltinCode(Struct, frozen=True):
     """A function of the language itself."""
 
     name: str
@@ -61,8 +59,7 @@ class BuiltinCode:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class RecordCode:
+class RecordCode(Struct, frozen=True):
     """The constructor of a record."""
 
     decl: tree.Record
@@ -72,8 +69,7 @@ class RecordCode:
         return self.decl.name
 
 
-@dataclass(frozen=True, slots=True)
-class VariantCode:
+class VariantCode(Struct, frozen=True):
     """The constructor of a variant of an enum that has fields."""
 
     decl: tree.Enum
@@ -87,22 +83,20 @@ class VariantCode:
 Wrt = tuple[str | int, ...]  # a parameter by name or position, then a path of fields
 
 
-@dataclass(frozen=True, slots=True)
-class DerivativeCode:
+class DerivativeCode(Partly, frozen=True, eq=False):
     """`grad[w](f)` and its kin; captures `f`."""
 
     operator: str
     wrt: tuple[Wrt, ...]
     order: int = 1  # of a jet
     asked: str = ""  # the operator that the program wrote, where this is a part of it
-    at: tuple[Span, ...] = field(default=(), compare=False)  # where it names what it is taken in
+    at: tuple[Span, ...] = ()  # where it names what it is taken in
 
     def __str__(self) -> str:
         return self.asked or self.operator
 
 
-@dataclass(frozen=True, slots=True)
-class MapCode:
+class MapCode(Partly, frozen=True, eq=False):
     """A linear map, such as `vjp` and `linearize` give beside the value.
 
     It captures the tags of what it takes and of what it gives, then the residuals of `graph`. Equal maps hold one
@@ -112,7 +106,7 @@ class MapCode:
     graph: Graph  # residuals ++ the numbers of what it takes -> the numbers of what it gives
     takes: LangType
     gives: LangType
-    back: Graph | None = field(default=None, compare=False)
+    back: Graph | None = None
 
     def __str__(self) -> str:
         from difflang.check.types import FnType, show_type
@@ -120,8 +114,7 @@ class MapCode:
         return show_type(FnType((self.takes,), self.gives, linear=True))
 
 
-@dataclass(frozen=True, slots=True)
-class VmapCode:
+class VmapCode(Struct, frozen=True):
     """`vmap(f)`; captures `f`. Python may say along which axis of each argument it goes, and where the lanes come."""
 
     axes: tuple[int | None, ...] = ()  # of each parameter, None where all lanes share it; () for the first of each
@@ -131,8 +124,7 @@ class VmapCode:
         return "vmap"
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertCode:
+class ConvertCode(Struct, frozen=True):
     """`f64(x)`: conversion to an element type."""
 
     dtype: DType
@@ -141,14 +133,15 @@ class ConvertCode:
         return self.dtype.name
 
 
-@dataclass(frozen=True, slots=True)
-class AscribedCode:
+class AscribedCode(Partly, frozen=True, eq=False):
     """A function held to the type of the parameter that it was given for; captures the function."""
 
     type: FnType
     name: str
-    given: Span = field(compare=False)
-    declared: Span = field(compare=False)
+    given: Span
+    declared: Span
+
+    BESIDE: ClassVar[int] = 2
 
     def __str__(self) -> str:
         return self.name

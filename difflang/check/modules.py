@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.source import Source, Span
 from difflang.check.reports import bound_again
@@ -17,8 +19,7 @@ from difflang.syntax import tree
 Static = float | bool | Dim | None  # what specialization may know of a number
 
 
-@dataclass(eq=False, slots=True)
-class HostVar:
+class HostVar(Struct, eq=False):
     """A `let` or `var` of the host as functions see it: its type, and its value where specialization may know it."""
 
     name: str
@@ -38,8 +39,7 @@ class HostVar:
         return above or not by_function
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class ProgramArgument:
+class ProgramArgument(Struct, frozen=True, eq=False):
     """What the command line may tell a program: its name and type, the default as written, a line of help."""
 
     name: str
@@ -49,8 +49,7 @@ class ProgramArgument:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """A name of a file: where it is declared, and whether other modules may use it."""
 
     span: Span
@@ -80,8 +79,7 @@ class Records(dict[str, "tree.Record | tree.Enum"]):
         self.module: Module | None = None  # whose records these are
 
 
-@dataclass(eq=False, repr=False)
-class Module:
+class Module(Struct, eq=False, dict=True):
     """A file: its declarations and top-level names. Compared by identity."""
 
     source: Source
@@ -145,7 +143,7 @@ class Module:
 
     def copied(self) -> Module:
         """What it declares now, as a module that stays as it is."""
-        tables = {f.name: dict(t) for f in fields(self) if type(t := getattr(self, f.name)) is dict}
+        tables = {f: dict(t) for f in self.__struct_fields__ if type(t := getattr(self, f)) is dict}
         copy = replace(self, records=Records(), **tables)
         copy.records.update(self.records)
         copy.records.homes.update({r: copy if home is self else home for r, home in self.records.homes.items()})
@@ -156,8 +154,7 @@ class Module:
         return self.records.homes.get(record, self)
 
 
-@dataclass(frozen=True, slots=True)
-class Global:
+class Global(Struct, frozen=True):
     """A name of a module. What stands for it may change while host code runs; this does not."""
 
     module: Module
@@ -169,8 +166,7 @@ class Global:
         return self.module.host.get(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class HostNumber:
+class HostNumber(Struct, frozen=True):
     """A whole number that the host has: a value, or a leaf of what a function of the host captured."""
 
     of: Global

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import instead, meant
@@ -22,15 +23,13 @@ TUPLE: Key = ("tuple", None)
 MOST_STEPS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Anything:
+class Anything(Struct, frozen=True):
     """Fits every value; `_` has no name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Begins:
+class Begins(Struct, frozen=True):
     """Fits values that begin like this, and whose parts fit."""
 
     key: Key
@@ -41,8 +40,7 @@ Fit = Anything | Begins
 WILD = Anything("_")
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(Struct, frozen=True):
     """One way in which values of a type begin: how it is written, and the types of the parts, if they are known."""
 
     key: Key
@@ -91,8 +89,7 @@ def declared(unifier: Unifier, type: LangType) -> list[VariantType | tree.Varian
 # ---- Reading
 
 
-@dataclass(slots=True)
-class Patterns:
+class Patterns(Struct):
     """Reads patterns against types, in a module."""
 
     unifier: Unifier
@@ -227,8 +224,7 @@ def other_count(
 # ---- Are all there, and all needed?
 
 
-@dataclass(slots=True)
-class Coverage:
+class Coverage(Struct):
     """Questions about rows of patterns, each for the values of some columns. Source: Maranget 2007."""
 
     unifier: Unifier

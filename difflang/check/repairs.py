@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, Fix
 from difflang.base.fixes import instead

@@ -6,8 +6,9 @@ A value is known by the variants, or the functions, that it can be, so that only
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.check.dtypes import pruned

@@ -7,9 +7,12 @@ generic `T`) or a `DTypeVar` (a literal's, not yet asked for), and its sizes pol
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.base.partly import Partly
 from difflang.check.dtypes import dtype_text, pruned, settled
 from difflang.ir.dims import Dim
 from difflang.ir.types import I32, U32, DType, Tensor
@@ -19,8 +22,7 @@ if TYPE_CHECKING:
     from difflang.syntax import tree
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """Stands in a shape for any number of axes, `..s`, while a definition is checked."""
 
     name: str
@@ -29,8 +31,7 @@ class Spread:
         return f"..{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class TupleType:
+class TupleType(Struct, frozen=True):
     """A tuple, or the tangent of a function `of`: of what it captured."""
 
     items: tuple[LangType, ...]
@@ -43,8 +44,7 @@ class TupleType:
 UNIT = TupleType(())
 
 
-@dataclass(frozen=True, slots=True)
-class RecordType:
+class RecordType(Struct, frozen=True):
     """A record, or the tangent of one: then only the fields that have a tangent are there."""
 
     decl: tree.Record
@@ -63,8 +63,7 @@ def applied(args: Sequence[object]) -> str:
     return f"[{', '.join('_' if a is None else str(a) for a in args)}]" if args else ""
 
 
-@dataclass(frozen=True, slots=True)
-class VariantType:
+class VariantType(Partly, frozen=True, eq=False):
     """A value of an enum of which the variant is known, or the tangent of one: then only the fields with a tangent."""
 
     decl: tree.Enum
@@ -73,7 +72,7 @@ class VariantType:
     fields: tuple[LangType, ...]
     args: tuple[object, ...] = ()  # as a record's
     tangent: bool = False
-    home: Callable[[str], tree.Record | tree.Enum | None] | None = field(default=None, compare=False, repr=False)
+    home: Callable[[str], tree.Record | tree.Enum | None] | None = None
 
     @property
     def name(self) -> str:
@@ -87,8 +86,7 @@ class VariantType:
 TAG = Tensor(I32)
 
 
-@dataclass(frozen=True, slots=True)
-class SumType:
+class SumType(Struct, frozen=True):
     """One of several, which the run chooses: variants of an enum, in their order, functions, or tangents of these.
 
     As an operand it is a tag and every option, of which those that the tag does not say are zero.
@@ -113,8 +111,7 @@ class SumType:
         return "one of " + ", ".join(map(show_type, self.options))
 
 
-@dataclass(frozen=True, slots=True)
-class ClosureType:
+class ClosureType(Struct, frozen=True):
     """A function value: its code, and the types of what it captured. Two lambdas never have one type."""
 
     code: Code
@@ -124,8 +121,7 @@ class ClosureType:
         return f"function {self.code}"
 
 
-@dataclass(frozen=True, slots=True)
-class FnType:
+class FnType(Struct, frozen=True):
     """A written function type, `(A, B) -> C`: all that is known of a parameter while its definition is checked."""
 
     params: tuple[LangType, ...]
@@ -137,16 +133,14 @@ class FnType:
         return f"({', '.join(map(str, self.params))}) {arrow} {self.result}"
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(Struct, frozen=True):
     """A place in a text that a value fills in, in a format of Python's."""
 
     type: LangType
     spec: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TextType:
+class TextType(Struct, frozen=True):
     """A string. What it says is known beforehand, or it has `parts` that the run fills in.
 
     It has neither while only the declaration is known.
@@ -159,8 +153,7 @@ class TextType:
         return "str"
 
 
-@dataclass(frozen=True, slots=True)
-class KeyType:
+class KeyType(Struct, frozen=True):
     """A random key; `u32[2]` in the IR."""
 
     def __str__(self) -> str:
@@ -171,8 +164,7 @@ KEY = KeyType()
 KEY_DATA = Tensor(U32, (2,))
 
 
-@dataclass(frozen=True, slots=True)
-class RangeType:
+class RangeType(Struct, frozen=True):
     """`a..b by s`; the ends may be static."""
 
     ends: tuple[Dim | float | None, ...]
@@ -181,8 +173,7 @@ class RangeType:
         return "range"
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryType:
+class HistoryType(Struct, frozen=True):
     """What a loop yields whose length only the run knows. It never leaves its function, so nobody writes its type."""
 
     item: LangType
@@ -191,8 +182,7 @@ class HistoryType:
         return f"history[{show_type(self.item)}]"
 
 
-@dataclass(frozen=True, slots=True)
-class NeverType:
+class NeverType(Struct, frozen=True):
     """Of what nobody reads before it is set: it is whatever it is set to."""
 
     def __str__(self) -> str:

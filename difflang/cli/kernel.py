@@ -21,7 +21,7 @@ Reply = dict[str, Any]
 DONE: Reply = {"status": "ok", "payload": [], "user_expressions": {}}
 
 
-class KernelCells(Cells):
+class KernelCells(Cells, eq=False, kw_only=True):
     """The session of a kernel. The value of a cell is its result."""
 
     kernel: DifflangKernel
@@ -47,7 +47,9 @@ class DifflangKernel(Kernel):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.cells = KernelCells(Loading("xla", None, 0, "f32", (), self.echo), publish=self.display)
+        self.cells = KernelCells(
+            loading=Loading("xla", None, 0, "f32", (), self.echo), publish=self.display, kernel=self
+        )
         self.cells.kernel = self
         self.silent = False
         self.cells.loading.begin()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, cast
 
 import click
+from msgspec import Struct
 
 from difflang.base.codes import CODES
 from difflang.base.diagnostics import Diagnostic, Fix, concise, to_json
@@ -22,8 +22,7 @@ output_format = click.option(
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What one report comes to: a code, a sentence, and a range of lines and columns, which count from 1."""
 
     severity: str

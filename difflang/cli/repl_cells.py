@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from difflang.cli.repl_commands import command
 from difflang.cli.repl_session import Loading, Talk
@@ -16,8 +17,7 @@ Bundle = dict[str, str]  # one thing in several forms, by their MIME types
 PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
-@dataclass(eq=False, slots=True)
-class Cells(Talk):
+class Cells(Talk, eq=False, kw_only=True):
     """A session under way. `publish` shows something that has several forms."""
 
     loading: Loading = field(default_factory=lambda: Loading("xla", None, 0, "f32", (), echo))

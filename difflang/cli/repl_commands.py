@@ -10,10 +10,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 from difflang.base.codes import all_nearest, nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -26,8 +26,7 @@ from difflang.cli.repl_session import Talk
 LONG_ENOUGH, MOST_TIMES = 0.5, 100  # seconds, calls: how long `:time` measures
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """What a command takes and does. `act` says whether the session goes on."""
 
     usage: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
@@ -77,8 +77,7 @@ class Loading:
             self.echo(render(diagnostics, sys.stderr.isatty()), err=True)
 
 
-@dataclass(eq=False, slots=True)
-class Talk:
+class Talk(Struct, eq=False):
     """A session under way: what it was told last, and the exit code that its first failure stands for."""
 
     loading: Loading
@@ -88,7 +87,7 @@ class Talk:
     loaded: str = ""  # the file that was loaded last
     interrupted: bool = False  # ever
     terminal: bool = True  # whether other programs can talk to the person
-    made: Interactive | None = field(default=None, init=False)
+    made: Interactive | None = None
 
     @property
     def session(self) -> Interactive:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from difflang.cli.shared import report, source_of
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from difflang.driver.engine import Engine
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What to run: a file or `FILE:ENTRY`, words for the program, arguments from files and as values."""
 
     program: str

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -340,7 +339,7 @@ def earlier_times(path: Path) -> dict[tuple[str, str], Timing]:
 
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        names = [f.name for f in fields(Timing)]
+        names = Timing.__struct_fields__
         return {(Path(m["file"]).name, m["name"]): Timing(*[m[n] for n in names]) for m in told["benchmarks"]}
     except (ValueError, KeyError, TypeError):
         raise click.BadParameter(

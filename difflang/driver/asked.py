@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
@@ -27,8 +28,7 @@ from difflang.syntax.tables import tables
 TOLD = re.compile(r"\s+([\w.]+)=((?:[^\s\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])+)")  # `x=f32[3, 4]`, `x=[[1, 2], [3, 4]]`
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """A name as completion and search show it: a type, or what else it is."""
 
     kind: str  # value, function, record, variant, module, builtin

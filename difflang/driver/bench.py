@@ -8,9 +8,11 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.files import read
@@ -27,8 +29,7 @@ SURE = 0.01  # how well the median is to be known, relative to it
 NOISE = 0.05  # two runs of one program differ by so much, whatever the spread within each
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """Seconds: of the first run, and of later ones the median, the quartiles and the fastest."""
 
     first: float
@@ -45,8 +46,7 @@ class Timing:
         return (self.high - self.low) / 2 / self.median if self.median else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """A benchmark and its times."""
 
     file: str

@@ -7,10 +7,11 @@ file's header tells, then the call. So whatever is wrong with it is said as of a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -41,8 +42,7 @@ READ_WHOLE = ("csv", "json")  # formats without headers
 USAGE = ("DL0201", "DL1207", "DL1210", "DL1220")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A function, and what each argument is: a text of the language, or `@FILE` or `@FILE:NAME`."""
 
     entry: str

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.audit.audit import audit
 from difflang.audit.programs import Roads
@@ -38,8 +39,7 @@ USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")  
 LEFT_OUT = ("DL03", "DL0401", "DL09", "DL12")  # families that keep a function from being audited among others
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What is asked of an audit, in Python or on the command line. Errors: DL1207 for a number that no option is."""
 
     order: int = 1

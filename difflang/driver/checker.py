@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Generator, Hashable, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.check.annotations import Annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.source import Source
 from difflang.syntax.tables import tables
@@ -13,8 +14,7 @@ from difflang.syntax.tokens import CLOSES, OPENS, Token, tokenize
 RANKS = ("value", "function", "record", "variant", "module", "word", "builtin")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A proposal: the word, where in the text it begins, what is shown beside it."""
 
     word: str
@@ -22,8 +22,7 @@ class Candidate:
     beside: str
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """What can be proposed. Each name goes with its kind and the text of its type."""
 
     known: Mapping[str, tuple[str, str]]
@@ -60,8 +59,7 @@ def needed_type(text: str, names: Names) -> str:
     return types[call.place] if call is not None and call.place < len(types) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class UnderWay:
+class UnderWay(Struct, frozen=True):
     """A call of which the end is not written yet: what is called, where that begins, and which argument stands next.
 
     `named` is the name of that argument, where it is given by name.

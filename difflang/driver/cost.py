@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from difflang.ad.differentiate import differentiate
 from difflang.base.diagnostics import DifflangError
@@ -37,8 +38,7 @@ MOST = 2000  # equations: who points at a name does not wait for more
 TYPICAL = 100  # stands for every size where two formulas are compared
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """How many operations, or bytes, and whether there are loops of unknown length, of which one step is counted."""
 
     count: Dim

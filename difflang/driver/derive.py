@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
 
 from difflang.ad.differentiate import differentiate
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -52,8 +53,7 @@ MOST = 4  # the highest order: each about triples what there is to read
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """Which derivative: in what, how, how often; what its arguments are; arguments of the program."""
 
     wrt: str | None = None
@@ -157,8 +157,7 @@ def unspelled(decl: tree.Fn, error: Unspelled) -> DifflangError:
 # ---- What is asked
 
 
-@dataclass(eq=False, slots=True)
-class Asked:
+class Asked(Struct, eq=False):
     """A derivative as a line of source: a function of its own that calls the operator."""
 
     checked: Checked

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
 from difflang.check.annotations import Annotations, Binding
@@ -31,8 +31,7 @@ SIZES = ((3, 4, 5, 6, 7, 8), (4,), (8,), (16,))  # for the sizes of arrays, in o
 DIMS = (2, 3)  # for parameters that are a `dim`: a part of an array, often
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """How the numbers of one attempt are drawn: each float from one of the ranges, each integer from one of others."""
 
     ranges: tuple[Range, ...]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -25,8 +27,7 @@ from difflang.ir.text import to_text
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What to show: a stage; of one function or all; for arguments of these types; of its gradient; for a platform."""
 
     stage: str
@@ -191,7 +192,7 @@ def tree_text(root: tree.Node) -> str:
         label, node, depth = todo.pop()
         held: list[str] = []
         inner: list[tuple[str, tree.Node, int]] = []
-        for name in (f.name for f in fields(node)):
+        for name in node.__struct_fields__:
             value = getattr(node, name)
             parts = members(value)
             if parts:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
 
 from difflang.base.collection import paused
 from difflang.driver.guard import Program, guarded
@@ -28,8 +29,7 @@ MOVES = frozenset((
 ))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """`interpret` runs every graph in NumPy; `device` is a platform of JAX, None for its default.
 
     A compiled program with a derivative takes at most `budget` bytes, if it is not 0. With `in_order` it adds up what

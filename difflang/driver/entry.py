@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source, Span
@@ -21,8 +23,7 @@ from difflang.ir.dims import Dim
 from difflang.ir.graph import Graph, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """An argument by its type; of a `dim`, its value, or its name where nothing is to be run."""
 
     name: str
@@ -36,8 +37,7 @@ class Argument:
         return f"{self.name} = {shown}" if self.named else shown
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Entry:
+class Entry(Struct, frozen=True, eq=False):
     """A graph of the leaves of what the function captured, of the arguments, a key if it is random, and globals."""
 
     graph: Graph

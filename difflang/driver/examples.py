@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
+
+from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Source, Span
@@ -23,8 +24,7 @@ DOCUMENTED = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Let, tree.Import)
 WITH_FIELDS = (tree.Record, tree.Enum)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Line:
+class Line(Struct, frozen=True, eq=False):
     """What stands after one `>`, and the text below it."""
 
     span: Span
@@ -33,8 +33,7 @@ class Line:
     expected_span: Span | None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Examples:
+class Examples(Struct, frozen=True, eq=False):
     """The examples of one comment, named for what it documents; `diagnostics` are mistakes in their syntax."""
 
     name: str
@@ -49,8 +48,7 @@ class Examples:
         return tree.Block(whole, tuple(s for line in self.lines for s in line.stmts))
 
 
-@dataclass(frozen=True, slots=True)
-class DocLine:
+class DocLine(Struct, frozen=True):
     """A line of a doc comment: its text without the `##`, and where that stands."""
 
     number: int

@@ -6,8 +6,10 @@ what stands here one by one, and how fast a machine is, is not known here.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from difflang.base.amounts import human
 from difflang.driver.cost import Cost, counted, touched
@@ -15,8 +17,7 @@ from difflang.driver.planning import limit_of, planned
 from difflang.ir.graph import Graph, inner_first
 
 
-@dataclass(frozen=True, slots=True)
-class Expense:
+class Expense(Struct, frozen=True):
     """What one program takes.
 
     `operations` are those on numbers, as each op declares them, one an element if it does not; `bytes` what they would
@@ -36,8 +37,7 @@ class Expense:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """What a function takes, and its gradient in `wrt`, if it has one; else `why` says why it has none."""
 
     what: str

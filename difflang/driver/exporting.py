@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
 
 from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.reports import mistake
@@ -22,8 +22,7 @@ from difflang.elaborate.context import Session
 USAGE = ("DL0201", "DL0403", "DL0601", "DL1207", "DL1210", "DL1220")  # codes that are about the command
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """For arguments of these types, or of its gradient, for platforms; or StableHLO alone, for one of them."""
 
     told: Mapping[str, str] = field(default_factory=dict[str, str])

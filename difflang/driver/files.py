@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from difflang.base.files import replace, why_not
 from difflang.base.source import Span
 from difflang.check.reports import mistake
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """Where a program may read and write: its own folder, and what the command line allows."""
 
     folder: Path

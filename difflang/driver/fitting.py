@@ -7,11 +7,12 @@ names. Sizes that several arrays share have to agree.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.check.annotations import Annotations
@@ -38,8 +39,7 @@ READERS = ("read_npy", "read_npz", "read_safetensors", "load")
 NESTED = (RecordType, TupleType, VariantType, SumType)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Read:
+class Read(Struct, frozen=True, eq=False):
     """A call in the program that reads a file: in which module and function, and what sizes were known there."""
 
     given: Given

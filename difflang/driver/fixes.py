@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, Edit, Fix
 from difflang.base.fixes import applied, overlap
@@ -22,8 +24,7 @@ Again = Callable[[Source], Sequence[Diagnostic]]
 Key = tuple[str, str, str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Mended:
+class Mended(Struct, frozen=True):
     """A text after its certain fixes, what they were, with the lines they were made in, and what is left to report."""
 
     source: Source
@@ -41,8 +42,7 @@ def judged(source: Source, found: Sequence[Diagnostic], again: Again) -> tuple[D
     return tuple(replace(d, fixes=judge.fixes(d)) if d.fixes else d for d in found)
 
 
-@dataclass(slots=True)
-class Judge:
+class Judge(Struct):
     """Tries proposals on a text of which `found` is what there is to report."""
 
     source: Source

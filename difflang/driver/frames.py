@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -13,8 +14,7 @@ from difflang.driver.wanted import Wanted
 from difflang.syntax import tree
 
 
-@dataclass(eq=False, slots=True)
-class Frame:
+class Frame(Struct, eq=False):
     """A `host fn` under way: the names of its signature, its loops and, while it is checked, what it returns."""
 
     decl: tree.Fn | None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import meant
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 UNIT_VALUE = HostValue(UNIT, ())
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Hosted:
+class Hosted(Struct, frozen=True, eq=False):
     """A function of the host. `check` says what a call gives, by types alone; `run` carries it out."""
 
     name: str
@@ -37,8 +36,7 @@ class Hosted:
     like_result: tuple[str, ...] = ()  # the options whose type is that of the result
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Given:
+class Given(Struct, frozen=True, eq=False):
     """A call: its arguments by position and by name, each with its place, and the type that is asked of it."""
 
     call: tree.Node

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePath, PureWindowsPath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base import resources
 from difflang.base.diagnostics import DifflangError, Fix, Label
@@ -26,16 +28,14 @@ from difflang.elaborate.foreign import PACKAGES
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(Struct, frozen=True):
     """Where the imports of a program lead: below its own folder, and into what the command line names."""
 
     folder: Path
     paths: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The file that an import names, and what messages call it. `library` is true in the standard library."""
 
     path: Path
@@ -43,8 +43,7 @@ class Found:
     library: bool = False
 
 
-@dataclass(eq=False, slots=True)
-class File:
+class File(Struct, eq=False):
     """A module of a program: what was read, where its own imports are looked for, and the import that led to it."""
 
     module: Module
@@ -54,7 +53,7 @@ class File:
     library: bool = False
     by: tree.Import | None = None
     done: bool = False  # whether all that it imports is there
-    waiting: Iterator[tree.Import] = field(init=False, repr=False)  # its imports that were not followed yet
+    waiting: Iterator[tree.Import] = iter(())  # its imports that were not followed yet
 
     def __post_init__(self) -> None:
         self.waiting = iter([item for item in self.items if isinstance(item, tree.Import)])

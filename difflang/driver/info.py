@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isqrt, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
@@ -38,8 +39,7 @@ OFF = 0.1  # how far a prediction may be off
 Powers = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
+class Formula(Struct, frozen=True):
     """A sum of products of sizes, with how many bytes for each. Its `str` is an expression, here and in Python."""
 
     terms: Mapping[Powers, int]
@@ -54,8 +54,7 @@ class Formula:
         return " + ".join(texts) or "0"
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """One function of a file. It has a gradient in `wrt` if its result is a real number."""
 
     name: str

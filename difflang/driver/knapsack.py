@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 W = TypeVar("W")
 
 
-@dataclass(frozen=True, slots=True)
-class Table(Generic[W]):
+class Table(Struct, Generic[W], frozen=True):
     """The ways that there are: how many more bytes each takes, and how much is computed again."""
 
     ways: list[W]

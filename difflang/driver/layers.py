@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 from difflang.driver.picture import Box, Picture, Wire
 
@@ -25,8 +26,7 @@ SWEEPS, ROUNDS = 12, 24
 WIDEST = 30  # letters of a type beside a wire that make room for themselves
 
 
-@dataclass(eq=False, slots=True)
-class Item:
+class Item(Struct, eq=False):
     """A box, or the place where a wire goes through a layer."""
 
     box: Box | None
@@ -45,8 +45,7 @@ class Item:
         return self.x - self.width / 2
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Path:
+class Path(Struct, frozen=True, eq=False):
     """A wire, or the part of it that several share, from point to point. It ends at a box if it has a tip."""
 
     points: tuple[tuple[float, float], ...]
@@ -55,8 +54,7 @@ class Path:
     tip: bool
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Placed:
+class Placed(Struct, frozen=True, eq=False):
     """A picture whose boxes have places, its own corner at 0, 0."""
 
     picture: Picture

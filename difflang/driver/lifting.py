@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.elaborate.names import child_names, children, free_names, nodes
 from difflang.syntax import tree
@@ -14,8 +16,7 @@ Step = tree.If | tree.Match | tree.Block | tree.For | tree.While
 STEPS = (tree.If, tree.Match, tree.Block, tree.For, tree.While)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Lifted:
+class Lifted(Struct, frozen=True, eq=False):
     """An expression whose `parts` the host carries out first, in order; `rest` is None where it does all of it."""
 
     rest: tree.Expr | None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.check.reports import mistake
@@ -20,8 +20,7 @@ from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.types import I32, Tensor
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Over:
+class Over(Struct, frozen=True, eq=False):
     """A range or an array, or several side by side: `type` is that of an item."""
 
     type: LangType

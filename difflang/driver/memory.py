@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from difflang.base.amounts import human
 from difflang.base.source import NOWHERE
@@ -29,8 +30,7 @@ USAGE = ("DL0201", "DL0322", "DL0403", "DL0710", "DL1207", "DL1210", "DL1220")
 SHOWN = 110  # cells of a line of the program
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What is asked: of arguments of these types, the gradient in `wrt`, in so many bytes; compare with XLA's own."""
 
     told: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -40,8 +40,7 @@ class Options:
     words: tuple[str, ...] = ()  # arguments of the program
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line of the program: how much is there for it when most is there, and at most, as planned and before."""
 
     place: Place | None
@@ -58,8 +57,7 @@ class Line:
         }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """What a program needs in memory. `measured` is what XLA says of it, if it was asked."""
 
     what: str

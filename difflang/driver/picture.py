@@ -6,8 +6,9 @@ A region is closed, so it is a picture inside the box of its equation, and no wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.dims import Poly
@@ -21,8 +22,7 @@ Kind = Literal["param", "eqn", "region", "folded", "again", "result"]
 Marks = Mapping[Eqn, str]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Box:
+class Box(Struct, frozen=True, eq=False):
     """A parameter, an equation or several, or the results; `again` is what was drawn before.
 
     `tip` is what is told of it where the pointer rests.
@@ -37,8 +37,7 @@ class Box:
     inside: tuple[Picture, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(Struct, frozen=True):
     """From the result number `port` of one box to another: a value, its name if it has one, and its type."""
 
     source: int
@@ -52,8 +51,7 @@ class Wire:
         return f"{self.name}: {self.type}" if self.name else self.type
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Picture:
+class Picture(Struct, frozen=True, eq=False):
     """Boxes in the order of the program, and the wires between them."""
 
     title: str

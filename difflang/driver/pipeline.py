@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from difflang.ad.differentiate import differentiate, expanded
 from difflang.driver.room import ENDLESS, LITTLE, Room, keeps_steps, with_room

@@ -9,9 +9,11 @@ What a program says of a loop or a block itself is left as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.amounts import human
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -55,8 +57,7 @@ FULL = 0.95  # of a limit: a plan that takes so much is not made to take more
 LATER = 1e-3  # what is computed again late makes less room while the rest is: so much dearer is the last piece
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Plan:
+class Plan(Struct, frozen=True, eq=False):
     """A program to be compiled, and what it is predicted to need: as it is, and if all that is read back were kept."""
 
     graph: Graph

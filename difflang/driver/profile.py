@@ -10,8 +10,9 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
 
 from difflang.base.diagnostics import printable
 from difflang.base.source import NOWHERE, Source, Span
@@ -29,8 +30,7 @@ ROWS = 30
 START: Line = ("", 0)  # what belongs to no line
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """The seconds of one line, for what; and its text."""
 
     line: Line
@@ -217,8 +217,7 @@ def span_of(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Timed:
+class Timed(Struct, frozen=True, eq=False):
     """A compiled program that says how long its calls take."""
 
     profile: Profile

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -26,8 +27,7 @@ from difflang.elaborate.context import Reported, Session
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Checked:
+class Checked(Struct, frozen=True, eq=False):
     """A file that was checked: its declarations, statements, what it imports, and everything there is to report."""
 
     module: Module

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
 from typing import Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from difflang.base.sites import Checks, Site
 from difflang.ir.graph import Graph, inner_first
@@ -21,8 +23,7 @@ MOST = {"frames": 1 << 20, "steps": 1 << 24, "items": 1 << 24}
 MOST_INTERPRETED = 1 << 12  # frames: the interpreter copies a stack at every step
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """How deep functions may call themselves, for how many of their steps a derivative keeps something, and how many
     items a loop yields where they are held in arrays."""
 

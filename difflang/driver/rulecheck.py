@@ -6,12 +6,13 @@ A rule that is wrong still loads: this finds it. What is compared is one functio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.modules import Global, Module
@@ -31,8 +32,7 @@ from difflang.ops.invertible import invertible
 Arrays = Sequence[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """The largest relative differences, element by element; all are a few ε where the rules are right.
 
     `value` and `change` are between the derivative by rules and that of the bodies; `turned` is

@@ -6,12 +6,12 @@ import itertools
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, printable
 from difflang.base.source import Span

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError, printable, render
@@ -46,8 +46,7 @@ def ready(graph: Graph, room: Room = LITTLE, *, explained: bool = False) -> Grap
         return planned(graph, limit, room).graph if limit else finished(graph, room, explained=explained)
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """A finished graph, and what runs it."""
 
     graph: Graph
@@ -58,8 +57,7 @@ class Made:
         return self.executable.bytes
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, eq=False):
     """What programs of one file have in common. `rooms` are those of functions that needed more than a little."""
 
     checks: Checks

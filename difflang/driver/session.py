@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
@@ -43,8 +45,7 @@ TABLES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class State:
+class State(Struct, frozen=True, eq=False):
     """All that inputs have made, for going back to it."""
 
     tables: dict[str, dict[Any, Any]]
@@ -53,8 +54,7 @@ class State:
     inputs: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Kept:
+class Kept(Struct, frozen=True, eq=False):
     """What inputs had made at some time, for functions that are called from elsewhere: later inputs leave it alone."""
 
     checked: Checked

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 EFFECTS = {
     "fail": "has checks that can fail",
@@ -14,8 +15,7 @@ EFFECTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """Code in its head and in the cells of its rows but the last, which is prose, as are its text and its notes."""
 
     head: str

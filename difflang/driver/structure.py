@@ -7,10 +7,11 @@ variant, and below that name the fields of the variant: `shape` is `"Circle"`, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
@@ -104,8 +105,7 @@ def stored(value: HostValue, path: str = "") -> dict[str, Any]:
     return found
 
 
-@dataclass(eq=False, slots=True)
-class Loading:
+class Loading(Struct, eq=False):
     """A value of a declared type made from what a file holds. Sizes that the type leaves open are the file's."""
 
     file: str

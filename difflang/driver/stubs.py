@@ -9,8 +9,9 @@ is taken.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from keyword import iskeyword
+
+from msgspec import Struct
 
 from difflang.check.modules import Module
 from difflang.check.types import LangType, RecordType, SumType, TextType, TupleType, VariantType
@@ -51,8 +52,7 @@ def word_of(line: str) -> str:
     return line.split(" as ")[-1].split(" = ")[0].split(":")[0]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Stub:
+class Stub(Struct, frozen=True, eq=False):
     """The stub of one module of a program; `prefix` is what its names stand behind, `model.` or nothing."""
 
     checked: Checked

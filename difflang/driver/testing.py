@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -27,8 +29,7 @@ Kind = Literal["test", "example", "rule", "check"]
 Result = Literal["passed", "failed", "skipped"]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One thing to test. A file that does not check is one case, of the kind `check`."""
 
     file: str
@@ -47,8 +48,7 @@ class Case:
         return f"{self.kind} {name if self.kind == 'test' else name[1:-1]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How a case went: the report, what it printed, and whether a fault of ours ended it."""
 
     case: Case
@@ -63,8 +63,7 @@ class Outcome:
         return {**asdict(self.case), **{n: v for n, v in asdict(self).items() if n != "case"}}
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """How cases are run."""
 
     engine: Engine = field(default_factory=Engine)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from difflang.audit.trace import Trace, short, traced
 from difflang.base.codes import nearest
@@ -42,8 +42,7 @@ ROWS = 100
 COLUMNS = 4  # of tangents, if nobody says which
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What is asked: a call with these values, columns of tangents in `wrt`, at most so many rows."""
 
     given: Mapping[str, str] = field(default_factory=dict[str, str])

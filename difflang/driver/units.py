@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic
@@ -32,8 +34,7 @@ from difflang.syntax import tree
 Body = Callable[[Context], Walk[list[Term]]]
 
 
-@dataclass(eq=False, slots=True)
-class Staging:
+class Staging(Struct, eq=False):
     """A unit while it is walked: its context, and what it asks of the host."""
 
     cx: Context
@@ -41,8 +42,7 @@ class Staging:
     binds: dict[str, Binding] = field(default_factory=dict[str, Any])  # the new names of the type that is asked of it
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Unit:
+class Unit(Struct, frozen=True, eq=False):
     """A unit, walked: its graph, what it reads, and what each result is."""
 
     graph: Graph

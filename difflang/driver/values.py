@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.check.modules import Static
@@ -26,8 +27,7 @@ from difflang.check.types import (
 from difflang.ops.texts import written
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class HostValue:
+class HostValue(Struct, frozen=True, eq=False):
     """A value between host statements. `leaves` are NumPy or JAX arrays, None while only types are known."""
 
     type: LangType

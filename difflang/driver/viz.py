@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from difflang.base.diagnostics import DifflangError
 from difflang.check.closures import DerivativeCode, FnCode
@@ -35,8 +36,7 @@ ADDED = {"": "as in the function", "new": "only in the gradient, or changed by i
 GONE, MADE = {"gone": "removed", "some": "takes something else, or holds a change"}, {"new": "made"}
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What to draw: at which stage, beside the gradient in `wrt`, what the pass `change` does; all, however much."""
 
     stage: str = "optimized"
@@ -47,8 +47,7 @@ class Options:
     all: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """The pictures, side by side; what is to be said about them; the function that they are of."""
 
     pictures: tuple[Picture, ...]
@@ -89,8 +88,7 @@ def told_sizes(decl: tree.Fn, names: Sequence[str]) -> Generator[None, None, Non
         raise mistake("DL1210", message, (decl.name_span, ""), help=f"tell them: `{told}`") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Road:
+class Road(Struct, frozen=True):
     """The way of one function to what is compiled; of sizes that are names, to what reads best."""
 
     checked: Checked

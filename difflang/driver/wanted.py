@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations, Binding
@@ -18,8 +20,7 @@ from difflang.ir.dims import Dim, Poly
 from difflang.syntax import tree
 
 
-@dataclass(eq=False, slots=True)
-class Wanted:
+class Wanted(Struct, eq=False):
     """A written type, the names in it, and those that it binds once it meets a value.
 
     `names` are those of a signature; None where the type stands beside the value, and its names are found there.

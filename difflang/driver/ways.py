@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+
+from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.driver.room import LITTLE, with_room
@@ -27,8 +28,7 @@ AS_SAID = (0, 0)  # `keep` of a loop of which the program says nothing
 FLOPS_PER_BYTE = 8  # that take as long
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """`slots` states of a loop, or, without a number, of each step, as of a piece, what is read back: `all` of it, the
     `least` from which the rest is made cheaply, or `nothing` but what the step or the piece takes.
 
@@ -53,8 +53,7 @@ ALL = Way()
 Ways = Mapping[Site, Way]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """What is kept of a loop, or of the code that begins somewhere."""
 
     span: Span
@@ -112,8 +111,7 @@ def free_loops(graph: Graph) -> list[Eqn]:
     return list(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Cutting:
+class Cutting(Struct, frozen=True):
     """How straight code is cut: in the first, second, … best way, its pieces in pieces again if it is `deep`."""
 
     number: int = 0

@@ -6,12 +6,13 @@ import json
 import os
 import signal
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from difflang.driver.engine import Engine
-from difflang.driver.testing import Case, Options, Outcome, Suite, opened
+from difflang.driver.testing import Options, Suite, opened
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
             if file not in suites:
                 suites.clear()  # cases come file by file
                 suites[file] = opened(file, options_from(asked["options"]))
-            answers.write(json.dumps(asdict(suites[file].run(number))) + "\n")
+            answers.write(msgspec.json.encode(suites[file].run(number)).decode() + "\n")
             answers.flush()
 
 
@@ -45,8 +46,3 @@ def options_from(told: dict[str, Any]) -> Options:
     engine = Engine(told["engine"], told["device"])
     folders = (tuple(map(Path, told[name])) for name in ("allow", "paths"))
     return Options(engine, told["seed"], told["float"], *folders)
-
-
-def outcome_from(told: dict[str, Any]) -> Outcome:
-    parts: dict[str, Any] = {**told, "case": Case(**told["case"]), "codes": tuple(told["codes"])}
-    return Outcome(**parts)

@@ -7,19 +7,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import IO
 
+import msgspec
+from msgspec import Struct
+
 from difflang.driver.testing import Case, Options, Outcome
-from difflang.driver.worker import options_to, outcome_from
+from difflang.driver.worker import options_to
 
 CHUNK = 8  # cases of one file that a process takes at a time: each process has to check the file
 BEGIN = "import sys; sys.path[:] = sys.argv[1:]; from difflang.driver.worker import main; main()"
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """A case, and its number in its file."""
 
     case: Case
@@ -93,7 +94,7 @@ class Pool:
             answer = pipe(process.stdout).readline()
         except (BrokenPipeError, ValueError):
             return None
-        return outcome_from(json.loads(answer)) if answer else None
+        return msgspec.json.decode(answer, type=Outcome) if answer else None
 
 
 def pipe(end: IO[str] | None) -> IO[str]:

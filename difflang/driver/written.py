@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from difflang.base.source import Source, Span
 from difflang.check.modules import Global
@@ -25,8 +26,7 @@ from difflang.syntax.tables import tables
 SHORT = 32  # characters of a source text that a comment repeats
 
 
-@dataclass(eq=False, slots=True)
-class Written:
+class Written(Struct, eq=False):
     """A derivative on its way to text."""
 
     checked: Checked

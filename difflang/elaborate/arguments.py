@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from difflang.base.source import Span
 from difflang.elaborate.terms import (
@@ -11,8 +12,7 @@ from difflang.elaborate.terms import (
 )
 
 
-@dataclass(slots=True)
-class Args:
+class Args(Struct):
     """The arguments of a call, evaluated. `lead` counts the axes that a comprehension argument iterates over."""
 
     span: Span

@@ -7,7 +7,8 @@ bounds of what is computed of such numbers, wherever sizes are numbers, so in ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from difflang.check.dtypes import pruned
 from difflang.elaborate.terms import Array

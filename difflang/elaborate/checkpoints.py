@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.elaborate.context import Context, walk, walks
@@ -16,8 +17,7 @@ from difflang.ir.op import OPS
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """What a block saves. `depth` is that of its own statements: loops and branches in it are deeper."""
 
     depth: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Fix
 from difflang.base.source import Span
@@ -40,8 +41,7 @@ class Reported(Exception):
     """What went wrong has been said already; whoever depends on it says nothing more."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Instance:
+class Instance(Struct, frozen=True, eq=False):
     """A function specialized: its graph takes the leaves of captures, arguments, globals and, if random, a key."""
 
     graph: Graph
@@ -56,8 +56,7 @@ class Instance:
     calls: frozenset[tree.Fn] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """In a rule: the instance that it is for, the top-level names that both read, and whether either can fail."""
 
     instance: Instance
@@ -65,8 +64,7 @@ class Rule:
     fails: bool
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Found:
+class Found(Struct, frozen=True, eq=False):
     """A definition as it was checked: its result, its own effects, and the functions whose effects it has too."""
 
     type: LangType
@@ -74,8 +72,7 @@ class Found:
     calls: frozenset[tree.Fn]
 
 
-@dataclass(eq=False, slots=True)
-class Session:
+class Session(Struct, eq=False):
     """What outlives one function: specializations made so far, and everything reported."""
 
     instances: dict[Any, Instance] = field(default_factory=dict[Any, Instance])
@@ -124,8 +121,7 @@ class Session:
             self.report(DifflangError(warning))
 
 
-@dataclass(eq=False, slots=True)
-class Root:
+class Root(Struct, eq=False):
     """One graph from its outermost builder: a function's instance, or a host expression."""
 
     builder: Builder
@@ -153,8 +149,7 @@ class Root:
     implied: bool = False  # a derivative is being taken that a rule needs and nobody wrote
 
 
-@dataclass(eq=False, slots=True)
-class Context:
+class Context(Struct, eq=False):
     """Everything a walk needs to know."""
 
     session: Session
@@ -172,7 +167,9 @@ class Context:
     saved: Any = None  # what the `checkpoint` block around here saves: `Saved`
     logs: dict[Binding, Any] = field(default_factory=dict[Any, Any])  # arrays that the loop around only writes into
     before: Before | None = None  # whether all was well before failures are counted here; None at the outermost
-    word: Binding = field(init=False)  # the hidden variable that holds the first failure
+    word: Binding = field(
+        default_factory=lambda: Binding("failure", 0)
+    )  # the hidden variable that holds the first failure
 
     def __post_init__(self) -> None:
         self.word = Binding("failure", self.no_failure(), mutable=True)

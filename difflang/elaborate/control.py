@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.check.types import show_type
@@ -108,8 +110,7 @@ def decided(
     return taken_out(cx, value, span) if yielding else value
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     builder: Builder
     value: Term
     variables: list[Term]  # what the variables stand for at its end

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from difflang.base.source import NOWHERE, Span
 from difflang.check.annotations import Annotations
@@ -51,8 +52,7 @@ from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(Struct, frozen=True):
     """A function's graph over the numbers it is differentiated in; everything else it reads is a const."""
 
     graph: Graph

@@ -28,7 +28,6 @@ from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Value
 from difflang.ir.types import Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree import syntax
 
 if TYPE_CHECKING:
     from difflang.elaborate.arguments import Args
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
 OP, STATE, ITEMS, ITEM = " op", " state", " items", " item"
 
 
-@syntax
-class Fold(tree.Assign):
+class Fold(tree.Assign, frozen=True, eq=False):
     """The running value becomes what the operation makes of it and the next item."""
 
     name: str

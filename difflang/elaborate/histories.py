@@ -8,9 +8,11 @@ its `yield`, whether that one did.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.sites import Site
 from difflang.base.source import Span
@@ -40,8 +42,7 @@ HERE, NUMBER = " here", " number"
 # ---- Yielding
 
 
-@dataclass(frozen=True, slots=True)
-class Yielded:
+class Yielded(Struct, frozen=True):
     """What a step of a loop yields; `here` says whether it came to that, where not every step does."""
 
     value: Term

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.sites import Counter, Into
@@ -27,8 +29,7 @@ from difflang.ir.types import I32, INTEGERS, Tensor
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """What one subscript does to one axis: `size` of it from `start` in steps; a point when `size` is None.
 
     `where` are positions (an integer array: a gather); a new axis has none of these.
@@ -42,8 +43,7 @@ class Part:
     whole: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(Struct, frozen=True):
     """Truths that pick items: they stand for the axes from part number `first` on, which are whole."""
 
     first: int
@@ -51,8 +51,7 @@ class Mask:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Subscripts:
+class Subscripts(Struct, frozen=True):
     """An array and what is to be read or written of it, one part an axis (and one a new axis)."""
 
     base: Array
@@ -132,8 +131,7 @@ def whole(cx: Context, size: Dim, span: Span) -> Part:
     return Part(cx.integer(0, span), size, whole=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """An axis that a subscript is for: its size, the array, and its number, if there are others."""
 
     size: Dim

@@ -9,8 +9,9 @@ The derivative of such a function is that of its body. The inverse serves revers
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import nan
+
+from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
@@ -35,8 +36,7 @@ from difflang.ops.regions import unread
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Undoing:
+class Undoing(Struct, frozen=True, eq=False):
     """The two graphs of a function with an inverse, their params in this order: the state, the rest, what is global."""
 
     step: Graph

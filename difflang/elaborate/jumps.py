@@ -9,9 +9,11 @@ follows a branch that gives a statement its value, `let x = if c { return y } el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -34,27 +36,23 @@ from difflang.elaborate.names import assigned as assigned_in
 from difflang.elaborate.names import children, free_names, nodes
 from difflang.elaborate.trampoline import Walk, run
 from difflang.syntax import tree
-from difflang.syntax.tree import syntax
 
 N = TypeVar("N", bound=tree.Node)
 HEADED = (tree.Checkpoint, tree.WithKey)  # blocks of another kind
 VALUED = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Return, tree.Yield)
 
 
-@syntax
-class Until(tree.For):
+class Until(tree.For, frozen=True, eq=False):
     """A `for` that ends before its next step once a variable is true."""
 
     stop: str
 
 
-@syntax
-class Unset(tree.Int):
+class Unset(tree.Int, frozen=True, eq=False):
     """Some value of the function's result type: no one reads it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """The variables that jumps set: to skip the rest of a step, to end the loop, to say that there is a result."""
 
     skip: str | None = None

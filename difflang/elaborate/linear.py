@@ -7,8 +7,9 @@ checked, sizes are names and nothing can be differentiated: there a linear funct
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from difflang.ad.differentiate import expanded
 from difflang.ad.linearity import NotLinear, prove
@@ -258,8 +259,7 @@ def derivatives_in(graph: Graph) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(Struct, frozen=True):
     """A lambda by itself: its graph, which of the params are the lambda's own, and the type of what it gives."""
 
     graph: Graph

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.check.sums import tagged
@@ -55,8 +57,7 @@ def loop_expression(cx: Context, e: tree.For | tree.While) -> Walk[Term]:
     return for_loop(cx, e) if isinstance(e, tree.For) else while_loop(cx, e)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """The body of a loop, walked. `variables` are those it carries."""
 
     builder: Builder

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from difflang.ad.lost import Step, losses, merge, reached
 from difflang.base.diagnostics import Diagnostic, Label
@@ -73,8 +74,7 @@ def lost_by(eqn: Eqn) -> str:
 # ---- The warning
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A part of the arguments that the result is to be differentiated in: its points in the graph, a mask."""
 
     name: str

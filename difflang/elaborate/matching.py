@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.check.dtypes import literal_dtype
@@ -24,8 +25,7 @@ from difflang.ir.types import I32, Tensor
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
+class Arm(Struct, frozen=True):
     """One of several pieces of a program, of which one is run."""
 
     body: Callable[[], Walk[Term]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import lru_cache
 
 from difflang.syntax import tree
@@ -32,7 +31,7 @@ def flattened(values: tuple[object, ...]) -> list[tree.Node]:
 
 @lru_cache(maxsize=4096)
 def child_names(kind: type[tree.Node]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind) if f.name != "span")
+    return tuple(f for f in kind.__struct_fields__ if f != "span")
 
 
 def nodes(node: tree.Node) -> list[tree.Node]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from difflang.ad.lost import Step, losses
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label

@@ -7,8 +7,9 @@ is noted is the first, in which sizes are names.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from difflang.base.source import Source, Span
 from difflang.check.types import LangType
@@ -16,8 +17,7 @@ from difflang.check.types import LangType
 Range = tuple[int, int]  # from where to where in the text
 
 
-@dataclass(eq=False, slots=True)
-class Notes:
+class Notes(Struct, eq=False):
     """The types met in one text. `pause` is called at every step, and may raise what ends the check."""
 
     source: Source

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.elaborate.context import Context, walk
 from difflang.elaborate.expressions import field
@@ -14,8 +15,7 @@ from difflang.ir.dims import Poly
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """What an assignment writes to, its indices evaluated once: a variable, a field or an element of another place."""
 
     node: tree.Expr

@@ -7,7 +7,8 @@ tangent, which is proved to be linear in the tangents. A call is then an equatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -44,8 +45,7 @@ from difflang.syntax import tree
 KINDS = ("implicit", "linear_solve", "inverse")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Ruled:
+class Ruled(Struct, frozen=True, eq=False):
     """The two graphs of a function with a rule, and the top-level names that they take after the arguments."""
 
     primal: Graph

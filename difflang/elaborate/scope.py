@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from difflang.base.source import Span
 from difflang.elaborate.terms import Term
 from difflang.ir.dims import Dim
 
 
-@dataclass(eq=False, slots=True)
-class Binding:
+class Binding(Struct, eq=False):
     """What a name stands for. A `var` gets a new term at each assignment; a dim makes its value when it is read."""
 
     name: str
@@ -21,8 +20,7 @@ class Binding:
     counts: bool = False  # a loop binds it anew at each step
 
 
-@dataclass(eq=False, slots=True)
-class Scope:
+class Scope(Struct, eq=False):
     """Names in a block, inside the names around it."""
 
     outer: Scope | None = None

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
+from msgspec.structs import force_setattr
+
 from difflang.check.dtypes import DTypeParam, DTypeVar, pruned, settled
 from difflang.check.reports import in_range
 from difflang.ir.graph import Eqn, Graph, Value
@@ -33,7 +35,7 @@ def settle(graph: Graph, done: set[Graph]) -> None:
 
 def settle_value(value: Value) -> None:
     if is_open(value.type):
-        object.__setattr__(value, "type", answered(value.type))
+        force_setattr(value, "type", answered(value.type))
 
 
 def settle_equation(eqn: Eqn) -> None:
@@ -48,7 +50,7 @@ def settle_equation(eqn: Eqn) -> None:
         elif isinstance(attr, DTypeVar):
             changed[name] = settled(attr)
     if changed:
-        object.__setattr__(eqn, "attrs", {**eqn.attrs, **changed})
+        force_setattr(eqn, "attrs", {**eqn.attrs, **changed})
     type = eqn.attrs.get("type")
     if isinstance(type, Tensor):
         for number in numbers_in(eqn):

@@ -6,7 +6,8 @@ A call is an equation that holds the solver for A and the same solver for the tr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
@@ -28,8 +29,7 @@ from difflang.ops.say import silent
 from difflang.syntax import tree
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
+class Roles(Struct, frozen=True):
     """Which parameters of a solver are the map and the right-hand side."""
 
     map: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.check.types import LangType, RecordType, mapped, show_type
@@ -34,8 +36,7 @@ from difflang.syntax import tree
 INDEX = Tensor(I32)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """What a loop goes through: its length if it is a size, else how many steps; the arrays it reads; its items.
 
     Of histories the `steps` that made them are gone through, perhaps `backwards`. Of what only the run knows the length

@@ -6,8 +6,10 @@ Records, tuples and closures exist here only; a graph sees their leaves, in the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
@@ -38,8 +40,7 @@ from difflang.ir.graph import Eqn, Value
 from difflang.ir.types import Tensor
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Lane:
+class Lane(Struct, frozen=True, eq=False):
     """A loop or map of known length: an array that its body reads at every index is better read item by item.
 
     `arrays` are such arrays, as the graph around sees them, `rows` the params of the body that hold one item each.
@@ -51,8 +52,7 @@ class Lane:
     rows: dict[tuple[Value, int, Dim], Value] = field(default_factory=dict[Any, Value])
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Array:
+class Array(Struct, frozen=True, eq=False):
     """A number or an array.
 
     `static` is its value where specialization knows it; `literal` says that it is a number as written, which
@@ -76,16 +76,14 @@ class Array:
         return self.value.type
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Tuple:
+class Tuple(Struct, frozen=True, eq=False):
     """A tuple, or the tangent of a function `of`."""
 
     items: tuple[Term, ...]
     of: ClosureType | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Record:
+class Record(Struct, frozen=True, eq=False):
     type: RecordType
     fields: tuple[Term, ...]
 
@@ -97,16 +95,14 @@ class Record:
         return rebuilt_record(self.type, (*self.fields[:at], value, *self.fields[at + 1 :]))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Variant:
+class Variant(Struct, frozen=True, eq=False):
     """A value of an enum of which the variant is known."""
 
     type: VariantType
     fields: tuple[Term, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Sum:
+class Sum(Struct, frozen=True, eq=False):
     """One of several values, by a tag: see `SumType`."""
 
     tag: Value
@@ -118,29 +114,25 @@ class Sum:
         return SumType(tuple(map(type_of, self.parts)), self.tag.type)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Closure:
+class Closure(Struct, frozen=True, eq=False):
     code: Code
     captures: tuple[Term, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Opaque:
+class Opaque(Struct, frozen=True, eq=False):
     """A parameter of function type while its definition is checked."""
 
     type: FnType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Filled:
+class Filled(Struct, frozen=True, eq=False):
     """What fills in a place of a text, and its format."""
 
     term: Term
     spec: str = ""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Text:
+class Text(Struct, frozen=True, eq=False):
     """A string: what it says, or `parts` with values that only the run knows; see `TextType`."""
 
     value: str | None
@@ -152,28 +144,24 @@ class Text:
         return TextType(self.value, tuple(holes))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Key:
+class Key(Struct, frozen=True, eq=False):
     value: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Range:
+class Range(Struct, frozen=True, eq=False):
     start: Array
     stop: Array
     step: Array | None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Zip:
+class Zip(Struct, frozen=True, eq=False):
     """`zip(xs, ys)` or, with a count in front, `enumerate(xs)`: only a loop can use it."""
 
     items: tuple[Term, ...]
     counted: bool = False
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Steps:
+class Steps(Struct, frozen=True, eq=False):
     """The steps of a loop that yields: how many there were, whether each came to its `yield`, where it stands.
 
     Where there are at most `room` steps what they yield is held in arrays, of which the rest is never read.
@@ -185,8 +173,7 @@ class Steps:
     span: Span
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Past:
+class Past(Struct, frozen=True, eq=False):
     """A history: see `histories`. Its values belong to the graph of its loop, and go nowhere else."""
 
     type: LangType
@@ -195,13 +182,11 @@ class Past:
     backwards: bool = False
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Poison:
+class Poison(Struct, frozen=True, eq=False):
     """What a name is bound to whose definition was reported as wrong: using it says nothing more."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Never:
+class Never(Struct, frozen=True, eq=False):
     """What a function's result is before a loop has set it, where nothing says of what type it will be."""
 
 

@@ -19,7 +19,6 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
 from difflang.ir.types import BOOL, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree import syntax
 
 TOTAL = " total"  # a name that no program has
 
@@ -32,15 +31,13 @@ STEPS: dict[str, tuple[str, float]] = {
 }
 
 
-@syntax
-class Gather(tree.Assign):
+class Gather(tree.Assign, frozen=True, eq=False):
     """The total becomes that with one value more."""
 
     name: str
 
 
-@syntax
-class Inferred(tree.Int):
+class Inferred(tree.Int, frozen=True, eq=False):
     """How far an index goes of which the comprehension says nothing but where it stands."""
 
     iterator: tree.Iterator

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from difflang.base.source import Span
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from difflang.elaborate.instances import Key
 
 
-@dataclass(eq=False, slots=True)
-class Making:
+class Making(Struct, eq=False):
     """A function that is being elaborated, or is elaborated but calls one that is not."""
 
     key: Key
@@ -33,8 +33,7 @@ class Making:
         self.outermost = min(self.outermost, place)
 
 
-@dataclass(eq=False, slots=True)
-class UnderWay:
+class UnderWay(Struct, eq=False):
     """The functions being elaborated, outermost first, and those inside them that are `open`."""
 
     stack: list[Making] = field(default_factory=list[Making])

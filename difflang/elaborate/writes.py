@@ -7,9 +7,10 @@ can be noted, and done after all steps: `scatters` does that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
+
+from msgspec import Struct, field
 
 from difflang.base.source import Span
 from difflang.check.dtypes import pruned
@@ -35,24 +36,21 @@ class InTurn(Exception):
     """This loop is better run step by step after all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """How a loop writes into an array: by which operation, and with how many indices."""
 
     op: str
     indices: int
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """A write: one array of positions for each axis that is indexed, and what goes there, their axes first."""
 
     positions: tuple[Array, ...]
     update: Array
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Log:
+class Log(Struct, frozen=True, eq=False):
     """What a loop writes into one array, which is `base` before it."""
 
     kind: Kind

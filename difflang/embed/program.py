@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
+
+from msgspec import Struct
 
 from difflang.ir.builder import Builder
 from difflang.ir.evaluate import Says
@@ -23,8 +24,7 @@ from difflang.ops.say import silent
 JVP, VJP, MAP = OPS["jvp"], OPS["vjp"], OPS["map"]
 
 
-@dataclass(frozen=True, slots=True)
-class Road:
+class Road(Struct, frozen=True):
     """What the driver lends: the way of a graph to one that is lowered, who hears what it prints, and who is told the
     number of a failed check."""
 
@@ -33,8 +33,7 @@ class Road:
     report: Callable[[int], None]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Origin:
+class Origin(Struct, frozen=True, eq=False):
     """Of which program, and in which of its params, this is the value with its tangent, or the tangent alone."""
 
     base: Program
@@ -42,8 +41,7 @@ class Origin:
     alone: bool
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Split:
+class Split(Struct, frozen=True, eq=False):
     """A program and its tangent in two: `first` gives the results and then what `rest` takes before the tangents.
 
     Where `arguments` holds, that is the arguments themselves, and `first` gives none of it.

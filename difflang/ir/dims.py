@@ -7,15 +7,15 @@ nothing but numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
 class UnknownSize(Exception):
     """A decision that needs the number of a size of which only the name is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class FloorDiv:
+class FloorDiv(Struct, frozen=True):
     """An atom `lhs // rhs` that does not simplify."""
 
     lhs: Dim
@@ -29,8 +29,7 @@ Atom = str | FloorDiv
 Monomial = tuple[Atom, ...]  # a sorted product of atoms, () for the constant term
 
 
-@dataclass(frozen=True, slots=True)
-class Poly:
+class Poly(Struct, frozen=True):
     """A polynomial with integer coefficients: sorted (monomial, nonzero coefficient) pairs."""
 
     terms: tuple[tuple[Monomial, int], ...]

@@ -1,9 +1,6 @@
 """The IR: a `Graph` is params, equations, results; frozen, typed, in order. A region is a graph inside an equation.
 
 Regions are closed: what a body uses from outside arrives as an operand. Dominance is "defined on an earlier line".
-
-What is frozen here is so for the type checker: a pass makes thousands of these, and dataclasses that refuse to be
-written to take four times as long to make.
 """
 
 from __future__ import annotations
@@ -11,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.types import Type
@@ -20,15 +19,12 @@ if TYPE_CHECKING:
     from difflang.ir.op import Op
 
 
-class Value:
+class Value(Struct, eq=False):
     """A result of an equation or a param of a graph. `hint` is the user's name for it, `m.w`, or empty."""
 
-    __slots__ = ("hint", "home", "type")
-
-    def __init__(self, type: Type, home: Builder, hint: str = "") -> None:
-        self.type: Final[Type] = type
-        self.home: Final = home
-        self.hint = hint
+    type: Final[Type]
+    home: Final[Builder]
+    hint: str = ""
 
     def __repr__(self) -> str:
         return f"<{self.hint or 'value'}: {self.type}>"
@@ -96,26 +92,15 @@ Attr = Any
 Attrs = Mapping[str, Attr]
 
 
-class Eqn:
+class Eqn(Struct, frozen=True, eq=False):
     """One use of an op: `results = op(operands, **attrs, regions)`."""
 
-    __slots__ = ("attrs", "op", "operands", "regions", "results", "span")
-
-    def __init__(
-        self,
-        op: Op,
-        operands: Values,
-        results: Values,
-        attrs: Attrs | None = None,
-        regions: tuple[Graph, ...] = (),
-        span: Span = NOWHERE,
-    ) -> None:
-        self.op: Final = op
-        self.operands: Final = operands
-        self.results: Final = results
-        self.attrs: Final[Attrs] = {} if attrs is None else attrs
-        self.regions: Final = regions
-        self.span: Final = span
+    op: Op
+    operands: Values
+    results: Values
+    attrs: Attrs = {}
+    regions: tuple[Graph, ...] = ()
+    span: Span = NOWHERE
 
     def __repr__(self) -> str:
         return f"<{self.op} at {self.span}>"

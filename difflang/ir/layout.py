@@ -6,15 +6,14 @@ operands count as read, and nothing moves in or out of its regions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from difflang.ir.graph import Eqn
 
 Place = int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """Places of an equation that hold one thing, and so are kept or dropped together.
 
     A const is an operand and a param of each region; a carry is those, a value that the step returns and a result; an
@@ -34,8 +33,7 @@ class Slot:
         return self.operand is None and self.result is None
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The slots of an equation. Places in no slot (a predicate, a limit, an index, a count) are always kept."""
 
     slots: tuple[Slot, ...]

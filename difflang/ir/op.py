@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Graph, Value, Values
@@ -77,8 +78,7 @@ Rule = Callable[..., Any]
 MaybeValue = Value | None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Op:
+class Op(Struct, frozen=True, eq=False):
     """An op and every fact about it. It takes exactly one position on its derivative:
 
     * `jvp`: one linear rule an operand, `(d, y, *operands, **attrs) -> dy`, `None` where the operand has no tangent;
@@ -165,8 +165,7 @@ class Op:
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """Stands for an operand while the op is transposed in it: only its type is known."""
 
     type: Tensor

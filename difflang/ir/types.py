@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from msgspec import Struct
+
 from difflang.ir.dims import Dim
 
 Kind = Literal["bool", "int", "uint", "bf16", "float", "complex"]
@@ -63,8 +65,7 @@ PART_OF = {C64: F32, C128: F64}  # the element type of a complex number's real a
 WHOLE_OF = {part: whole for whole, part in PART_OF.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(Struct, frozen=True):
     """An array type; a scalar has shape `()`."""
 
     dtype: DType
@@ -96,8 +97,7 @@ class Tensor:
         return Tensor(self.dtype, tuple(d for i, d in enumerate(self.shape) if i not in axes))
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """What a loop of run-time length saves: one item a step, indexed by step; beyond its end it reads zero."""
 
     item: Type

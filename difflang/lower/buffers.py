@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
+
+from msgspec import Struct
 
 from difflang.lower.kernels import Kernel, kernels
 from difflang.lower.steps import Item, Part, Place, Step
@@ -20,8 +21,7 @@ Role = Literal["argument", "result", "between"]
 NEVER = 1 << 60
 
 
-@dataclass(eq=False, slots=True)
-class Buffer:
+class Buffer(Struct, eq=False):
     """So many bytes, from one moment to another, for a line of the program."""
 
     bytes: int
@@ -31,8 +31,7 @@ class Buffer:
     role: Role = "between"
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """The buffers of a program. Moments count kernels."""
 
     buffers: tuple[Buffer, ...]

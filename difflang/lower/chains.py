@@ -11,9 +11,10 @@ products and reductions gathered too, in longer segments, with what reads them. 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.types import Tensor, Type
@@ -31,8 +32,7 @@ LARGE = 1 << 15  # elements
 SHORT = 16  # an attribute longer than this is data, not worth having twice
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """Equations that are outlined together: what they read from outside, and what others read of them."""
 
     eqns: tuple[Eqn, ...]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core.primitives import empty2_p
+from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.ir.evaluate import Says, nobody, numpy_dtype
@@ -31,8 +31,7 @@ Array = Any
 Env = dict[Value, Array]
 
 
-@dataclass(frozen=True, slots=True)
-class Splat:
+class Splat(Struct, frozen=True):
     """An array full of one number that nothing has asked for as an array yet, and what it is made of."""
 
     eqn: Eqn
@@ -40,8 +39,7 @@ class Splat:
     number: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """An array whose axes are moved when it is first asked for as such: axis i is `order[i]` of the one in `arrays`."""
 
     eqn: Eqn

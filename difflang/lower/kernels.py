@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.lower.steps import UNITS, Item, Part, Step
 
 MOST_KERNELS = 8  # that may compute one value again
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Kernel:
+class Kernel(Struct, frozen=True, eq=False):
     """A step that makes arrays, and the arrays that it and what is fused into it read."""
 
     step: Step

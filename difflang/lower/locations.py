@@ -8,12 +8,12 @@ by `jax.extend.source_info_util`. So tracebacks, StableHLO, HLO and profiles all
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
 import jax.extend.source_info_util
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, Label
 from difflang.base.source import NOWHERE, Source, Span

@@ -8,7 +8,9 @@ has there are compared by their numbers, however deep loops lie in one another.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.ir.dims import Dim
 from difflang.ir.types import History, Type
@@ -16,8 +18,7 @@ from difflang.ir.types import History, Type
 Name = int
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """What a loop or a map gave, one item a step."""
 
     kind: str  # the op
@@ -27,8 +28,7 @@ class Stack:
     item: Name
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """What a branch gave."""
 
     truth: Name

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.ir.graph import Graph, inner_first
@@ -12,8 +13,7 @@ TINY = 8  # a body this short is copied where it is called
 LIMIT = 50_000  # equations in one compilation, written out: jaxlib survives more, but takes minutes
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
+class Census(Struct, frozen=True):
     """What stands in a program."""
 
     uses: Counter[Graph]  # how many regions each graph is

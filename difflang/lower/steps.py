@@ -7,11 +7,12 @@ are written out and what is computed twice is one, as in XLA. The primitives nam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal
 
 from jax.extend.core import Literal as Constant
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.lower.locations import CALLED
 
@@ -43,8 +44,7 @@ KINDS: tuple[tuple[frozenset[str], Kind], ...] = (
 UNITS = frozenset({"while", "scan", "cond"})
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Item:
+class Item(Struct, frozen=True, eq=False):
     """A value of a program: how many bytes, and the line of the program it is made for, if it has one."""
 
     bytes: int
@@ -55,8 +55,7 @@ class Item:
 Items = list[Item]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Step:
+class Step(Struct, frozen=True, eq=False):
     """One primitive: what it reads and makes, and the parts of a loop or a branch."""
 
     kind: Kind
@@ -69,8 +68,7 @@ class Step:
     moves: bool = False  # its elements come from other places
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Part:
+class Part(Struct, frozen=True, eq=False):
     """A program, or the body of a loop or a branch: what it takes, its steps, and what it gives."""
 
     takes: Items

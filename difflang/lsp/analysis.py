@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -52,8 +53,7 @@ class Interrupted(Exception):
     """The text has changed meanwhile: what was being found out is of no use."""
 
 
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Result:
+class Result(Struct, frozen=True, eq=False):
     """What checking said of a part."""
 
     source: Part
@@ -84,8 +84,7 @@ class Result:
         return self.tables["host"]
 
 
-@dataclass(eq=False, slots=True, repr=False)
-class Analysis:
+class Analysis(Struct, eq=False):
     """A file that is being worked on: the module it makes, and what was said of it."""
 
     module: Module

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from lsprotocol import types as lsp
+from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
@@ -55,8 +55,7 @@ def laid_out(source: Source) -> list[tuple[int, int, str]]:
 # ---- What mends a report
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """A change after which a report is gone and no other is there: it was tried."""
 
     diagnostic: Diagnostic

@@ -5,7 +5,7 @@ That holds in a file with mistakes too. What a name of the file, a field or an a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from difflang.base.source import Span
 from difflang.check.annotations import ALL_BOUNDS
@@ -20,8 +20,7 @@ from difflang.syntax import tree
 TYPES = frozenset((*DTYPES, "key", "str", "dim", "float", "history", "D", "vec", *ALL_BOUNDS))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Binding:
+class Binding(Struct, frozen=True, eq=False):
     """A name where it is bound. `scope` is where it is seen; None for a name of the file."""
 
     name: str
@@ -32,8 +31,7 @@ class Binding:
     inside: Binding | None = None  # of a field or variant, what it belongs to
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Use:
+class Use(Struct, frozen=True, eq=False):
     """A name where it is mentioned. `binding` is None for what the part does not bind itself."""
 
     name: str
@@ -43,8 +41,7 @@ class Use:
     node: tree.Node | None = None  # the member, call or import that it is in; of `w` in `grad[w](f)`, what is called
 
 
-@dataclass(eq=False, slots=True)
-class Names:
+class Names(Struct, eq=False):
     """What `names_of` finds, in the order of the text."""
 
     bindings: list[Binding] = field(default_factory=list[Binding])

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.base.source import Part, Place, Span
@@ -33,8 +34,7 @@ NO_SIZES = frozenset((*DTYPES, "bool", "key", "str", "dim"))
 MOST_JOINED = 4000  # characters: what is longer and does not parse is looked at as it stands
 
 
-@dataclass(eq=False, slots=True, repr=False)
-class Piece:
+class Piece(Struct, eq=False):
     """One part of a file, read: it keeps what was found out about it while the rest of the file changes."""
 
     source: Part

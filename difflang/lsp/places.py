@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from lsprotocol import types as lsp
+from msgspec import Struct
 
 from difflang.base.source import Source
 
@@ -23,8 +23,7 @@ def utf16(text: str) -> int:
 UNITS: dict[str, Units] = {"utf-8": utf8, "utf-16": utf16, "utf-32": len}
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """The places of one text, there and back."""
 
     source: Source

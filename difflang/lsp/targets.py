@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.check.types import LangType, RecordType, SumType, VariantType
@@ -18,8 +19,7 @@ from difflang.syntax import tree
 DEEPEST = 20  # how many derivatives of derivatives, and `let`s of functions, are looked through
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A declaration: the binding in its document; for a module, the document alone."""
 
     document: Document
@@ -27,8 +27,7 @@ class Target:
     binding: Binding | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What stands at a place of a document: a name where it is bound or mentioned."""
 
     document: Document

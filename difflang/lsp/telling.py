@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from lsprotocol import types as lsp
+from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
@@ -150,8 +150,7 @@ def gradient(found: Found, pause: Callable[[], None]) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """An answer, and the state of the part that it is about."""
 
     result: Result

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.files import read
@@ -27,8 +28,7 @@ MOST_FILES = 20_000  # looked at when names are searched for: whoever opens a wh
 Pause = Callable[[], None]
 
 
-@dataclass(eq=False, slots=True, repr=False)
-class Document:
+class Document(Struct, eq=False):
     """A file: its text in parts, and what is known of it. Parts are read at once, the rest follows."""
 
     name: str

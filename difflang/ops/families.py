@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import ml_dtypes  # noqa: F401  # pyright: ignore[reportUnusedImport]  teaches NumPy the name bfloat16
 import numpy as np
+from msgspec import Struct, field
 
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Value
@@ -23,8 +23,7 @@ Array = np.ndarray[Any, Any]
 HOLOMORPHIC = FLOATS + COMPLEXES  # what functions take that have a complex derivative
 
 
-@dataclass(frozen=True, slots=True)
-class Uniform:
+class Uniform(Struct, frozen=True):
     """Operands drawn evenly from an interval, away from the points in `avoid`."""
 
     low: float = -2.0
@@ -32,8 +31,7 @@ class Uniform:
     avoid: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Graded:
+class Graded(Struct, frozen=True):
     """Matrices drawn evenly from an interval around 0, with 1, 2, 3, ... added along the diagonal.
 
     They are far from singular, and their eigenvalues and singular values far apart.
@@ -42,8 +40,7 @@ class Graded:
     width: float = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """An operand that tests do not draw: index arrays, keys, predicates. `data` is a number or nested tuples.
 
     Without an element type it is of the one under test.
@@ -53,8 +50,7 @@ class Fixed:
     dtype: DType | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """One use of an op. An operand is a shape, of the element type under test and drawn from `draw`, or `Fixed`."""
 
     operands: tuple[tuple[int, ...] | Fixed, ...]

@@ -7,8 +7,9 @@ concern of them: see `history` for what saves them where the length is not known
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder

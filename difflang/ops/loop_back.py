@@ -7,8 +7,9 @@ cotangent would, from step to step or item by item; of the cotangents that steps
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
@@ -43,8 +44,7 @@ def settled(step: Callable[[Mask], Mask], carry: Mask) -> Mask:
         carry = grown
 
 
-@dataclass(frozen=True, slots=True)
-class Arriving:
+class Arriving(Struct, frozen=True):
     """What arrives at the results of a loop, carries first: cotangents, and their choices."""
 
     cts: MaybeValues

@@ -10,11 +10,11 @@ which those that it reads are brought there first. So a step stands once in a pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
 from difflang.ir.graph import Graph, Value
 from difflang.ir.types import Type
@@ -26,8 +26,7 @@ from difflang.ops.way_back import WayBack, planned
 MOST_RUNS = 31  # reverse mode five deep
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class View:
+class View(Struct, frozen=True, eq=False):
     """The histories at one step."""
 
     lowering: Any

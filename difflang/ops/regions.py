@@ -11,8 +11,10 @@ The derivative rules of such an op are functions of an `Ad`, which differentiate
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
@@ -24,8 +26,7 @@ Mask = tuple[bool, ...]
 MaybeValues = Sequence[MaybeValue]
 
 
-@dataclass(frozen=True, slots=True)
-class Tangents:
+class Tangents(Struct, frozen=True):
     """The tangents of an equation's operands, `None` where absent, and the builder that computes with them."""
 
     builder: Builder
@@ -40,8 +41,7 @@ class Tangents:
         return [v for v in self.values if v is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class Turning:
+class Turning(Struct, frozen=True):
     """What a linear equation is turned round with. `choices` learns of the cotangents that leave."""
 
     builder: Builder  # in which the cotangents are computed
@@ -56,8 +56,7 @@ class Turning:
         return choices_of(self.cts, self.choices)
 
 
-@dataclass(frozen=True, slots=True)
-class Linearized:
+class Linearized(Struct, frozen=True):
     """A graph split in two. The residuals are exactly the primal values that the tangent graph reads."""
 
     primal: Graph  # params -> results ++ those residuals that are no params
@@ -79,16 +78,14 @@ class Linearized:
         return self.tangent.params[len(self.residuals) :]
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(Struct, frozen=True):
     """A graph with its tangent in one."""
 
     graph: Graph  # params ++ tangents of the active params -> results ++ tangents of the active results
     active: Mask  # one a result
 
 
-@dataclass(frozen=True, slots=True)
-class Transposed:
+class Transposed(Struct, frozen=True):
     """A linear graph turned round."""
 
     graph: Graph  # params not linear ++ cotangents present ++ choices given -> cotangents of active params ++ choices
@@ -234,8 +231,7 @@ def unread(values: Iterable[Value]) -> list[Value]:
     return [Value(v.type, v.home) for v in values]
 
 
-@dataclass(frozen=True, slots=True)
-class Sorted:
+class Sorted(Struct, frozen=True):
     """The residuals of a region that runs many times, by where the tangent gets them."""
 
     fixed: dict[Value, Value]  # the same every time: computed once, outside

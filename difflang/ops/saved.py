@@ -8,10 +8,10 @@ region. `tape` keeps the states of loops and `reader` has the others again; here
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.ir.evaluate import zero_of
@@ -22,49 +22,40 @@ from difflang.ops.say import silent
 Array = Any
 
 
-class Saved:
+class Saved(Struct, frozen=True, eq=False):
     """A history."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Empty(Saved):
+class Empty(Saved, frozen=True, eq=False):
     """It reads zero everywhere."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Sum(Saved):
+class Sum(Saved, frozen=True, eq=False):
     """Item by item."""
 
     x: Saved
     y: Saved
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Given(Saved):
+class Given(Saved, frozen=True, eq=False):
     """What number `index` of the histories that a run gives is."""
 
     run: Run
     index: int
 
 
-class Run:
+class Run(Struct, frozen=True, eq=False):
     """An equation with regions that gives histories, and what it was given."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Branches(Run):
+class Branches(Run, frozen=True, eq=False):
     """A cond: the branch that was taken is run again where the history is read, in the same branch."""
 
     regions: tuple[Graph, ...]  # giving the histories alone
     arrays: Sequence[Any]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Lanes(Run):
+class Lanes(Run, frozen=True, eq=False):
     """A map: each lane is run again where it is read, in the same lane."""
 
     body: Graph  # giving the histories alone
@@ -72,8 +63,7 @@ class Lanes(Run):
     xs: Sequence[Any]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Again:
+class Again(Struct, frozen=True, eq=False):
     """Histories in a place where their makers can be run again, each once."""
 
     run_again: Callable[[Run], Sequence[Any]]

@@ -14,11 +14,11 @@ this is closed under all derivatives.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from difflang.ir.graph import Graph, Value
 from difflang.ir.types import Tensor, Type
@@ -47,8 +47,7 @@ class Asked(NamedTuple):
     taped: bool = False  # what is read back of so many steps is kept while these are gone through, not their states
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """How many states a tape keeps."""
 
     whole: int  # all of them up to so many steps, a multiple of `steps`
@@ -106,8 +105,7 @@ def bytes_of(type: Type) -> int:
     return type.bytes
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Source:
+class Source(Struct, frozen=True, eq=False):
     """A loop as its readers need it: what a step makes of a state, and what it gives besides."""
 
     advance: Graph  # (index, consts, state, items) -> state
@@ -224,8 +222,7 @@ def in_order(jax: Any, size: Size, order: Any, count: Array) -> tuple[Any, Array
     return (kept, jnp.where(moved, jnp.append(slots[1:], slot), slots)), count, slot
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Steps(Run):
+class Steps(Run, frozen=True, eq=False):
     """A loop that has run: its source, which states are kept and in which slots, and how many steps it took."""
 
     source: Source

@@ -12,11 +12,11 @@ that it computed is NaN.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, inner_first
@@ -117,8 +117,7 @@ def followed(builder: Builder, eqn: Eqn, env: dict[Value, Value]) -> bool:
 # ------------------------------------------------------------------------------------------------ the run
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Undone(Steps):
+class Undone(Steps, frozen=True, eq=False):
     """A loop that has run, reading no histories, and can be run backwards."""
 
     back: Graph  # (index, consts, state after, items) -> state before

@@ -7,7 +7,8 @@ code before is found by walking backwards, so the rest of a function is there be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.ir.builder import Builder
@@ -19,8 +20,7 @@ WORD = 3  # the values of a failure
 COPIED = 8  # equations after a branch that are put into both of its sides, where a block of their own would cost more
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Member:
+class Member(Struct, frozen=True, eq=False):
     """A function of a group. Its graph takes what calls give, then values that are the same in the whole group."""
 
     graph: Graph
@@ -37,28 +37,24 @@ class Member:
         return self.graph.results[: len(self.graph.results) - WORD * self.fails]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Return:
+class Return(Struct, frozen=True, eq=False):
     values: Values
     word: Values
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Call:
+class Call(Struct, frozen=True, eq=False):
     function: int
     operands: Values
     word: Values
     then: Block | None  # none for a call whose results are those of the function: nothing is left to do here
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Jump:
+class Jump(Struct, frozen=True, eq=False):
     block: Block
     values: Values  # what it receives, then what it needs besides
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Branch:
+class Branch(Struct, frozen=True, eq=False):
     condition: Value
     sides: tuple[Piece, Piece]
 
@@ -66,16 +62,14 @@ class Branch:
 End = Return | Call | Jump | Branch
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Piece:
+class Piece(Struct, frozen=True, eq=False):
     """Equations in order, and what comes then."""
 
     eqns: tuple[Eqn, ...]
     end: End
 
 
-@dataclass(eq=False, slots=True)
-class Block:
+class Block(Struct, eq=False):
     """Where the machine can be: code, what it is given, and what it needs besides of code that ran before."""
 
     received: Values
@@ -85,8 +79,7 @@ class Block:
     number: int = 0
 
 
-@dataclass(eq=False, slots=True)
-class Blocks:
+class Blocks(Struct, eq=False):
     """The blocks of a group, the functions' entries by their numbers, and the values that never change."""
 
     members: Mapping[int, Member]

@@ -8,9 +8,10 @@ short window, `sum(for k in 0..4 => x[2 * i + k])`, is a sum of slices.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
+
+from msgspec import Struct
 
 from difflang.ir.builder import Builder, region
 from difflang.ir.dims import Dim
@@ -85,8 +86,7 @@ def replaced(graph: Graph, plans: Mapping[Eqn, AnyPlan]) -> Graph:
     return graph.with_eqns(eqns).renamed_results(to)
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
+class Factor(Struct, frozen=True):
     """An array of which each axis lies along one of a product: axis i along `axes[i]`."""
 
     value: Value
@@ -118,8 +118,7 @@ def grows(eqn: Eqn) -> bool:
     return any(d != shape[a] for d, a in zip(tensor(eqn.operands[0]).shape, ints(eqn.attrs["axes"]), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A sum as a contraction of two factors: over which axes of the product, which they share otherwise."""
 
     lhs: Factor
@@ -227,8 +226,7 @@ def at_hand(value: Value, made: Made) -> bool:
 # --------------------------------------------------------------------------------- sums that leave terms out
 
 
-@dataclass(frozen=True, slots=True)
-class Masked:
+class Masked(Struct, frozen=True):
     """A sum of products of which a truth leaves some out, as a contraction of one factor that is 0 there instead.
 
     That is the same if all of the other factor is finite, which is asked when it runs: no 0 meets an Inf.
@@ -290,8 +288,7 @@ def masked_plan(eqn: Eqn, made: Made) -> Masked | None:
 # ------------------------------------------------------------------------------------------------- windows
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """A sum along one axis of what a gather reads at known places."""
 
     x: Value

@@ -7,8 +7,9 @@ pass from step to step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 INDEX, TRUTH = Tensor(I32), Tensor(BOOL)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Cycle:
+class Cycle(Struct, frozen=True, eq=False):
     """A loop taken apart. A comprehension is a loop that carries nothing."""
 
     limit: Value | None  # none for as many steps as there are items

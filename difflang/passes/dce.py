@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.layout import Layout, Slot
@@ -36,8 +37,7 @@ def read(graph: Graph) -> list[Eqn]:
     return kept[::-1]
 
 
-@dataclass(eq=False, slots=True)
-class Scope:
+class Scope(Struct, eq=False):
     """What is known to be live in one graph. Values and equations may occur in several graphs; a scope is of one."""
 
     graph: Graph
@@ -50,8 +50,7 @@ class Scope:
     nested: dict[Eqn, Nested] = field(default_factory=dict)
 
 
-@dataclass(eq=False, slots=True)
-class Nested:
+class Nested(Struct, eq=False):
     """An equation with regions: its layout, and which of its slots are live."""
 
     eqn: Eqn
@@ -65,8 +64,7 @@ class Nested:
         return [s for i, s in enumerate(self.layout.slots) if i not in self.slots]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Use:
+class Use(Struct, frozen=True, eq=False):
     """The slot of an equation in `scope` which a place of a region belongs to."""
 
     scope: Scope

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
@@ -62,8 +63,7 @@ class Deferrer:
         return graph.with_eqns(eqns).renamed_results(to)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Product:
+class Product(Struct, frozen=True, eq=False):
     """A term of a sum: a contraction, and the moves of axes after it, last first."""
 
     dot: Eqn
@@ -81,8 +81,7 @@ class Product:
         return result
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Plan:
+class Plan(Struct, frozen=True, eq=False):
     """A loop, what of its sums is done after it, and what it gives for that at each step."""
 
     eqn: Eqn
@@ -128,17 +127,16 @@ class Plan:
         return total
 
 
-@dataclass(eq=False, slots=True)
-class Step:
+class Step(Struct, eq=False):
     """The step of a loop while it is decided which products leave it."""
 
     graph: Graph
     form: Form
     items: set[Value]  # what it reads of arrays: of a history there is nothing to contract after the loop
     kept: dict[Value, None] = field(default_factory=dict)  # what it gives for those that leave
-    makers: dict[Value, Eqn] = field(init=False)
-    readers: Counter[Value] = field(init=False)
-    room: int = field(init=False)  # what is kept may be as much as what the step reads of what was kept before;
+    makers: dict[Value, Eqn] = field(default_factory=dict)
+    readers: Counter[Value] = field(default_factory=Counter[Value])
+    room: int = 0  # what is kept may be as much as what the step reads of what was kept before;
     # nothing where the loop is asked to keep little
 
     def __post_init__(self) -> None:

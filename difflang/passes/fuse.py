@@ -7,8 +7,9 @@ that does what several did.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
+
+from msgspec import Struct, field
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.passes.join import KINDS, Kind
@@ -37,8 +38,7 @@ class Fuser:
         return self.done.setdefault(graph, joined.with_eqns(eqns))
 
 
-@dataclass(eq=False, slots=True)
-class Cluster:
+class Cluster(Struct, eq=False):
     """Equations that become one, in order. `waits` are the clusters that it needs, as bits."""
 
     number: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Eqn, Graph, Value
@@ -16,8 +17,7 @@ Eqns = Sequence[Eqn]
 Renaming = dict[Value, Value]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Kind:
+class Kind(Struct, frozen=True, eq=False):
     """How equations of one op are joined."""
 
     alike: Callable[[Eqns, Eqn], bool]  # does it run like those that are joined already?

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
@@ -253,8 +254,7 @@ class Machine:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """What the machine carries from step to step."""
 
     at: Value  # the number of the block that is next
@@ -269,8 +269,7 @@ class State:
         return [self.at, *self.height, *self.word, *self.frame, *self.registers, *self.stacks]
 
 
-@dataclass(frozen=True, slots=True)
-class Slots:
+class Slots(Struct, frozen=True):
     """Places for values, of each type as many as are needed at a time."""
 
     types: tuple[Type, ...]

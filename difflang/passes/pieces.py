@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TypeVar
+
+from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
@@ -26,8 +27,7 @@ T = TypeVar("T")
 VIEWS = frozenset({"slice", "reshape", "transpose", "convert"})
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Piece:
+class Piece(Struct, frozen=True, eq=False):
     """Equations of a graph, one after the other."""
 
     eqns: tuple[Eqn, ...]

@@ -8,9 +8,10 @@ slice is padded, that of a gather added up item by item.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
+
+from msgspec import Struct
 
 from difflang.ir.builder import region
 from difflang.ir.graph import Eqn, Graph, Value
@@ -28,8 +29,7 @@ DEPTH = 12  # how far back an index is followed
 INDICES = {I32: (-(2**31), 2**31), I64: (-(2**63), 2**63), U32: (0, 2**32)}  # from, to below
 
 
-@dataclass(frozen=True, slots=True)
-class Affine:
+class Affine(Struct, frozen=True):
     """An array of integers: `start`, and along each axis a multiple of the position."""
 
     start: int

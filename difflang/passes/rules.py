@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.ir.builder import region
 from difflang.ir.graph import Graph, Value
@@ -25,8 +26,7 @@ REALS = (F64, F32, F16, I32, U8)
 EVERY = (*NUMBERS, BOOL)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """Two programs of one meaning on params of these types; a param in `truths` is a truth value."""
 
     left: Program

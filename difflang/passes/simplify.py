@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
+
+from msgspec import Struct, field
 
 from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, result_types
@@ -105,22 +106,19 @@ class Rewriter:
         return [to[r] for r in body.results]
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """Matches any value: the param of that number."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Struct, frozen=True):
     """Matches a constant array with this number, compared by kind and bits."""
 
     key: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(Struct, frozen=True):
     """Matches an equation with one result."""
 
     name: str
@@ -143,22 +141,19 @@ def pattern_of(graph: Graph) -> Pattern:
     return made[graph.results[0]]
 
 
-@dataclass(slots=True)
-class PairRewrite:
-    """A rewrite by two programs: what matches the one is replaced by the other."""
+class PairRewrite(Struct, eq=False):
+    """A rewrite by two programs: what matches the one, its last equation `root`, is replaced by the other."""
 
-    lhs: Graph
+    root: Apply
     rhs: Graph
     complex: bool  # whether they are one on complex numbers too
-    root: Apply = field(init=False)
-    need: Need | None = field(init=False)
 
-    def __post_init__(self) -> None:
-        root = pattern_of(self.lhs)
-        assert isinstance(root, Apply)
-        self.root = root
-        names = ["const" if isinstance(p, Constant) else p.name if isinstance(p, Apply) else "" for p in root.operands]
-        self.need = next(((i, name) for i, name in enumerate(names) if name), None)
+    @property
+    def need(self) -> Need | None:
+        """The first operand that is an equation, and of which op."""
+        found = self.root.operands
+        names = ["const" if isinstance(p, Constant) else p.name if isinstance(p, Apply) else "" for p in found]
+        return next(((i, name) for i, name in enumerate(names) if name), None)
 
     def __call__(self, rewriter: Rewriter, eqn: Eqn) -> Sequence[Value] | None:
         type = eqn.results[0].type
@@ -193,8 +188,7 @@ def matches(pattern: Pattern, value: Value, rewriter: Rewriter, bound: dict[int,
     return all(matches(p, v, rewriter, bound) for p, v in pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class Guarded:
+class Guarded(Struct, frozen=True):
     """A rewrite that looks at attributes or types, with programs whose last equation it must rewrite."""
 
     ops: tuple[str, ...]
@@ -206,8 +200,7 @@ class Guarded:
         return getattr(self.rewrite, "__name__", "rewrite")
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The rules for equations of one op: those that look at each, and those that need an operand made by some op."""
 
     always: list[Rewrite] = field(default_factory=list)
@@ -234,7 +227,9 @@ def all_rules() -> dict[str, Rules]:
         for name in guarded.ops:
             table.setdefault(name, Rules()).put(guarded.rewrite, guarded.need)
     for pair in RULES:
-        rewrite = PairRewrite(pair.lhs, pair.rhs, any(d in COMPLEXES for d in pair.dtypes))
+        root = pattern_of(pair.lhs)
+        assert isinstance(root, Apply)
+        rewrite = PairRewrite(root, pair.rhs, any(d in COMPLEXES for d in pair.dtypes))
         table.setdefault(rewrite.root.name, Rules()).put(rewrite, rewrite.need)
     return table
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import reduce
+
+from msgspec import Struct, field
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
@@ -50,8 +51,7 @@ def has_batch(eqn: Eqn) -> bool:
     return eqn.op is dot_general and bool(eqn.attrs["batch"][0])
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(Struct, frozen=True):
     """A contraction with names for axes: what the factors share and the result has not is summed."""
 
     lhs: Axes
@@ -87,21 +87,19 @@ def pair(dot: Eqn, name: str) -> tuple[Axes, Axes]:
     return ints(first), ints(second)
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """A contraction of which a sum over axes of its batch is a contraction too."""
 
     dot: Eqn
     sum: Product
 
 
-@dataclass(slots=True)
-class Built:
+class Built(Struct):
     """Equations that take the place of one, their params values of its graph."""
 
     builder: Builder
     params: dict[Value, Value] = field(default_factory=dict)
-    result: Value = field(init=False)
+    result: Value | None = None
 
     def param(self, value: Value) -> Value:
         made = self.builder.param(value.type, value.hint)
@@ -133,6 +131,7 @@ class Level:
         """Append what has been built instead of an equation."""
         to = {p: self.to.get(v, v) for p, v in built.params.items()}
         self.eqns += [e.renamed(to) for e in built.builder.eqns]
+        assert built.result is not None
         self.to[eqn.results[0]] = built.result
 
     # -------------------------------------------------------------------------------------- a batch that is summed

@@ -10,7 +10,8 @@ is batched by tracing, and what stands around it can be simplified together with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.builder import Builder
@@ -100,8 +101,7 @@ class Widener:
         return self.functions[key]
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """The equations of a map's body: done before it on whole arrays, in lanes, and behind it."""
 
     before: list[Eqn]

@@ -6,10 +6,13 @@ A layout knows neither declarations nor source, so it can be written to a file. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.partly import Partly
 from difflang.ir.types import Tensor
 from difflang.ops.texts import Template, written
 from difflang.runtime import trees
@@ -18,8 +21,7 @@ from difflang.runtime.records import Shape, chosen
 Make = Callable[[Iterator[Any]], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """An array; a random key is one too."""
 
     type: Tensor
@@ -29,8 +31,7 @@ class Leaf:
         return "key" if self.key else str(self.type) if self.type.shape else str(self.type.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
+class Items(Struct, frozen=True):
     """A tuple."""
 
     parts: tuple[Layout, ...]
@@ -39,8 +40,7 @@ class Items:
         return f"({', '.join(map(str, self.parts))})"
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Partly, frozen=True, eq=False):
     """A record, or a variant of an enum: then `enum` is the enum's name and `mark` the variant's number in it.
 
     `of` is the type that it was read off, where there is one; it goes into no file.
@@ -50,14 +50,13 @@ class Fields:
     parts: tuple[Layout, ...]
     enum: str = ""
     mark: int = 0
-    of: Any = field(default=None, compare=False, repr=False)
+    of: Any = None
 
     def __str__(self) -> str:
         return self.shape.name
 
 
-@dataclass(frozen=True, slots=True)
-class Either:
+class Either(Struct, frozen=True):
     """One of several, which a tag chooses."""
 
     marks: tuple[int, ...]
@@ -68,8 +67,7 @@ class Either:
         return f"one of {', '.join(map(str, self.parts))}"
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """What is known beforehand and takes no leaves: a text, or a size."""
 
     value: str | int
@@ -78,8 +76,7 @@ class Fixed:
         return repr(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
+class Filled(Struct, frozen=True):
     """A text that the run fills in, of so many leaves."""
 
     template: Template
@@ -89,8 +86,7 @@ class Filled:
         return "str"
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(Struct, frozen=True):
     """A range of two or three ends."""
 
     leaves: int
@@ -99,8 +95,7 @@ class Ends:
         return "range"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Called:
+class Called(Struct, frozen=True, eq=False):
     """A function, by whatever `of` says of it, and so many leaves that it holds. It goes into no file."""
 
     of: Any

@@ -7,12 +7,12 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 from jax.profiler import ProfileData
+from msgspec import Struct
 
 from difflang.lower.locations import CALLED
 from difflang.runtime.compile import Executable
@@ -130,8 +130,7 @@ def module_of(text: str) -> str:
     return text.partition(",")[0].removeprefix("HloModule ").split()[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(Struct, frozen=True):
     """One row of a program as XLA prints it."""
 
     opcode: str

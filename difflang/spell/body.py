@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.graph import Eqn, Graph, Value
@@ -23,8 +24,7 @@ WORD = re.compile(r"[^\W\d]\w*")
 Note = Callable[[Span], str]  # the comment behind a statement
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """What a loop of a length that only the run knows yields: read by loops alone, from the end if `turned`."""
 
     text: str
@@ -34,8 +34,7 @@ class Saved:
     turned: bool = False  # its first item is that of the last step
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """How many steps a loop took: `text` where it is counted, and the loop itself."""
 
     maker: object
@@ -45,8 +44,7 @@ class Steps:
 Spelled = Words | Saved | Steps
 
 
-@dataclass(eq=False, slots=True)
-class Names:
+class Names(Struct, eq=False):
     """The names of a program, none twice."""
 
     used: set[str]
@@ -69,8 +67,7 @@ class Names:
         return found
 
 
-@dataclass(eq=False, slots=True)
-class Speller:
+class Speller(Struct, eq=False):
     """Writes the statements of one graph. Those of regions in it are written by spellers within."""
 
     names: Names

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Graph, Value
@@ -15,8 +16,7 @@ from difflang.spell.table import spells
 from difflang.spell.words import ATOM, POSTFIX, Unspelled, Words, name, number, size
 
 
-@dataclass(eq=False, slots=True)
-class Loop:
+class Loop(Struct, eq=False):
     """A loop as it is being spelled: its equation in parts."""
 
     speller: Speller
@@ -117,8 +117,7 @@ def declared(at: Loop) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """How a loop begins, and what stands first and last in its body."""
 
     text: str
@@ -289,8 +288,7 @@ def condition_of(at: Loop, go: Graph) -> tuple[list[str], str]:
 # ---- What it gives
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(Struct, frozen=True):
     """How many steps the loop took, and what counts them."""
 
     steps: Spelled

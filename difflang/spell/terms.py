@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+
+from msgspec import Struct
 
 from difflang.spell.words import ATOM, POSTFIX, POWER, PRODUCT, SUM, float_text
 
@@ -12,8 +13,7 @@ HALF = Fraction(1, 2)
 Powers = tuple[tuple[str, Fraction], ...]  # texts that bind as tightly as a call, in the order in which they came
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
+class Formula(Struct, frozen=True):
     """A sum: how much of each product of powers. Without any it is zero."""
 
     terms: Mapping[Powers, float]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.dims import Dim, Poly
@@ -31,8 +32,7 @@ class Unspelled(Exception):
         self.what, self.span, self.way = what, span, way
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """A piece of source. `says` is whether its element type follows from it; a number as written takes any."""
 
     text: str

@@ -5,8 +5,9 @@ The few mistakes that the grammar lets through, such as `f(x) = 3`, are reported
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.syntax import tree

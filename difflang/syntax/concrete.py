@@ -6,8 +6,9 @@ What the tokens mean lives in `tree`; this one is for tools that write a text ag
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.base.source import Source
@@ -16,30 +17,24 @@ from difflang.syntax.tables import tables
 from difflang.syntax.tokens import CLOSES, OPENS, Token
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Struct, frozen=True):
     """A comment on lines of its own; `blank` says that an empty line stands above it."""
 
     text: str
     blank: bool
 
 
-class Leaf(Token):
-    """A token with the comments around it. Not a dataclass: see `Token`."""
+class Leaf(Token, eq=False):
+    """A token with the comments around it."""
 
-    __slots__ = ("above", "after", "blank", "braced", "broken")
-
-    def __init__(self, token: Token) -> None:
-        super().__init__(token.kind, token.text, token.start, token.end)
-        self.above: list[Comment] = []  # the comments on lines of their own before it
-        self.after = ""  # the comment behind it on its line
-        self.blank = False  # an empty line stands above it
-        self.broken = False  # the next token stands on a later line
-        self.braced = True  # a line that ends here may end a statement: the innermost bracket is a brace
+    above: list[Comment] = field(default_factory=list[Comment])  # the comments on lines of their own before it
+    after: str = ""  # the comment behind it on its line
+    blank: bool = False  # an empty line stands above it
+    broken: bool = False  # the next token stands on a later line
+    braced: bool = True  # a line that ends here may end a statement: the innermost bracket is a brace
 
 
-@dataclass(eq=False, slots=True)
-class Node:
+class Node(Struct, eq=False):
     """What a rule of the grammar made of its children, all of them. `start` and `end` are -1 if it has none."""
 
     kind: str  # the name of the rule, or the name that it gives this form
@@ -54,8 +49,7 @@ class Node:
 Part = Node | Leaf
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Concrete:
+class Concrete(Struct, frozen=True, eq=False):
     """A whole text. `nodes` has each after those below it; `end` holds the comments after all tokens."""
 
     nodes: list[Node]
@@ -69,7 +63,7 @@ def concrete(source: Source) -> Concrete:
     whole = reader.run("start", lambda kind: False)
     assert whole is not None and not reports, "only what parses has a concrete tree"
     size = len(source.text)
-    end = Leaf(Token("$END", "", size, size))
+    end = Leaf("$END", "", size, size)
     comments = sorted(reader.lexer.comments.items())
     _settle(source.text, reader.leaves, comments, end)
     places = [start for start, _ in comments]
@@ -88,7 +82,7 @@ class _Reader(Parser):
         self.leaves: list[Leaf] = []
 
     def shift(self, token: Token, state: int) -> None:
-        leaf = Leaf(token)
+        leaf = Leaf(token.kind, token.text, token.start, token.end)
         self.leaves.append(leaf)
         super().shift(leaf, state)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Source, Span
 from difflang.syntax import tree
@@ -47,7 +45,7 @@ def same_program(one: Parsed, other: Parsed) -> bool:
         if type(a) is not type(b):
             return False
         if isinstance(a, tree.Node):
-            todo += ((getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+            todo += ((getattr(a, f), getattr(b, f)) for f in a.__struct_fields__)
         elif isinstance(a, tuple):
             assert isinstance(b, tuple)
             if len(a) != len(b):

@@ -8,7 +8,8 @@ several lines between braces stays so, as does a list with a comma at its end. C
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from difflang.syntax.concrete import Concrete, Leaf, Node, Part
 from difflang.syntax.pretty import BLANK, HARD, LINE, SOFT, Doc, Fill, Group, IfBroken, Indent, Own, Suffix
@@ -32,8 +33,7 @@ NO_COMMA = ("index", "variant_pattern", "tuple_case", "type_atom", "type_call", 
 PASSING = ("arg",)  # stand for what they hold
 
 
-@dataclass(eq=False, slots=True)
-class Laid:
+class Laid(Struct, eq=False):
     """A part, laid out. `kind` is what its end is: an argument of the kind of its value, say."""
 
     doc: Doc

@@ -5,8 +5,9 @@ Which mends a mistake suggests is for `recover` and `mistakes` to say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from difflang.syntax.situation import brackets, feed
 from difflang.syntax.tables import END, tables
@@ -19,8 +20,7 @@ AHEAD = 4  # so many tokens must follow well for a mend to count
 FAR = 16  # so many are tried to tell mends apart
 
 
-@dataclass(frozen=True, slots=True)
-class Mend:
+class Mend(Struct, frozen=True):
     """Tokens to put in at `start`, and where to read on."""
 
     kinds: tuple[str, ...]

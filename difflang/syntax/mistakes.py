@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from difflang.base.codes import nearest
 from difflang.base.source import Source
 from difflang.syntax.situation import Situation, look
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(Struct, frozen=True):
     """`mends`: what the taken text may be read as, tried in order. `take`: that text, if not just the token.
 
     `writes`: what a person will have meant to write in its place, `both`: in place of the token before too. Either a

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
+
+from msgspec import Struct, field
 
 from difflang.base.source import Source
 from difflang.syntax import tree
@@ -20,16 +21,14 @@ Declared = tree.Fn | tree.Record | tree.Enum
 KINDS: dict[type, str] = {tree.Fn: "fn", tree.Record: "record", tree.Enum: "enum"}
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """What is written after `>`, and what is shown below it, nothing for a line that binds a name."""
 
     code: str
     shown: str
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A declaration: its first line or lines, what its comment says, and facts such as `Errors` and `Source`."""
 
     name: str
@@ -44,16 +43,14 @@ class Entry:
         return first_sentence(self.text)
 
 
-@dataclass(slots=True)
-class Section:
+class Section(Struct):
     """A part of a page; the first may have no title."""
 
     title: str
     entries: list[Entry] = field(default_factory=list[Entry])
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A module: its name, the text at its head, and its sections."""
 
     name: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, Label
@@ -24,8 +25,7 @@ Callback = Callable[[Any, list[Any], int, int], Any]  # what the symbols of a ru
 MISTAKES = 50  # more than this and the text is hardly a program
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """What was understood of a file, and what was not. `comments` are all comments, in order."""
 
     module: tree.Module
@@ -34,8 +34,7 @@ class Parsed:
     incomplete: bool = False  # nothing is wrong but that more must follow
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedExpression:
+class ParsedExpression(Struct, frozen=True):
     """What was understood of one expression: None if it was not one."""
 
     value: tree.Expr | None

@@ -7,7 +7,8 @@ A group stays on one line if it fits there, else all its own lines break. What t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.diagnostics import cell_width
 
@@ -15,8 +16,7 @@ WIDTH = 100
 STEP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A place where a line may break; `flat` where it does not. With `hard` it always does."""
 
     flat: str = " "
@@ -24,47 +24,41 @@ class Line:
     blank: bool = False  # an empty line too
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Parts that stand on one line, or break at all their lines; `broken` ones always do."""
 
     parts: Sequence[Doc]
     broken: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Indent:
+class Indent(Struct, frozen=True):
     """Parts whose lines begin further right, if the group around them breaks."""
 
     parts: Sequence[Doc]
 
 
-@dataclass(frozen=True, slots=True)
-class Fill:
+class Fill(Struct, frozen=True):
     """Parts with a line between any two, each broken only where the next part does not fit."""
 
     parts: Sequence[Doc]
     first: int = 0  # those before are laid out
 
 
-@dataclass(frozen=True, slots=True)
-class IfBroken:
+class IfBroken(Struct, frozen=True):
     """A text that is there only where the group around it breaks, and one for where it does not."""
 
     text: str
     flat: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
+class Own(Struct, frozen=True):
     """A comment on a line of its own."""
 
     text: str
     blank: bool = False  # an empty line above it
 
 
-@dataclass(frozen=True, slots=True)
-class Suffix:
+class Suffix(Struct, frozen=True):
     """A comment after what stands on the line; it counts as nothing in the width."""
 
     text: str

@@ -5,8 +5,9 @@ What a person probably meant lives in `mistakes`. A mend is tried on the states 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, Fix, Label
 from difflang.base.source import Span

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from difflang.syntax.tables import END, tables
 from difflang.syntax.tokens import CLOSES, OPENS, Token
@@ -18,8 +19,7 @@ _SIGNS = re.compile(r"[-+*/%@^=<>!&|.:;?~\\$`]+")
 _CLASSES = {"NAME", "INT", "FLOAT", "STRING", "_NL", END}
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """A token that cannot stand where it stands. Signs in a row count as one: `&&`, `++`."""
 
     state: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Source, Span
@@ -15,8 +16,7 @@ _UNICODE = re.compile(r"u\{([0-9a-fA-F]{1,6})\}")
 _DEPTH = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(Struct, frozen=True):
     """`{expression:format}`: the span with its braces, the expression's, and the format."""
 
     span: Span

@@ -12,11 +12,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from difflang.base import resources
 
@@ -26,8 +27,7 @@ END = "$END"
 ACCEPT = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A production. `keep` says what reaches the callback: (index, whether that list is spliced in, Nones before)."""
 
     origin: str
@@ -47,8 +47,7 @@ class Rule:
         return not self.missing and not any(spread or nones for _, spread, nones in self.keep)
 
 
-@dataclass(frozen=True, slots=True)
-class Lexis:
+class Lexis(Struct, frozen=True):
     """The terminals: reserved words, symbols, and regular expressions in the order in which they are tried."""
 
     words: Mapping[str, str]
@@ -59,8 +58,7 @@ class Lexis:
     space: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """`rows[state][symbol]` is a state to go to, the complement of a rule's number, or ACCEPT."""
 
     rows: tuple[Mapping[str, int], ...]

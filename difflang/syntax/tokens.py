@@ -9,6 +9,8 @@ import re
 from collections.abc import Container
 from functools import cache
 
+from msgspec import Struct
+
 from difflang.base.source import Source, Span
 from difflang.syntax.tables import END, Lexis, tables
 
@@ -21,19 +23,13 @@ ENDS = frozenset(
 )
 
 
-class Token:
-    """A terminal in the text. Not a dataclass: a file has one for every ten characters."""
+class Token(Struct, eq=False):
+    """A terminal in the text."""
 
-    __slots__ = ("end", "kind", "start", "text")
-
-    def __init__(self, kind: str, text: str, start: int, end: int) -> None:
-        self.kind = kind
-        self.text = text
-        self.start = start
-        self.end = end
-
-    def __repr__(self) -> str:
-        return f"Token({self.kind}, {self.text!r}, {self.start})"
+    kind: str
+    text: str
+    start: int
+    end: int
 
 
 @cache

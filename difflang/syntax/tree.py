@@ -5,22 +5,12 @@ Nodes are compared by identity: a tree may be 100,000 deep, and nothing here rec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeVar, dataclass_transform
+from msgspec import Struct
 
 from difflang.base.source import Span
 
-T = TypeVar("T")
 
-
-@dataclass_transform(frozen_default=True, eq_default=False)
-def syntax(cls: type[T]) -> type[T]:
-    """A kind of node. The type checker holds nodes to be frozen; that Python should, too, takes longer to start."""
-    return dataclass(eq=False, repr=False, slots=True)(cls)
-
-
-@syntax
-class Node:
+class Node(Struct, frozen=True, eq=False):
     span: Span
 
     def __repr__(self) -> str:
@@ -30,81 +20,69 @@ class Node:
 # ---- Expressions
 
 
-@syntax
-class Name(Node):
+class Name(Node, frozen=True):
     id: str
 
 
-@syntax
-class Int(Node):
+class Int(Node, frozen=True):
     value: int
 
 
-@syntax
-class Float(Node):
+class Float(Node, frozen=True):
     value: float
     text: str
 
 
-@syntax
-class Imaginary(Node):
+class Imaginary(Node, frozen=True):
     """`2.0j`: so much of the imaginary unit."""
 
     value: float
     text: str
 
 
-@syntax
-class Bool(Node):
+class Bool(Node, frozen=True):
     value: bool
 
 
-@syntax
-class Interpolation(Node):
+class Interpolation(Node, frozen=True):
     """`{value:format}` in a string; `format` is empty where none is written."""
 
     value: Expr
     format: str
 
 
-@syntax
-class Str(Node):
+class Str(Node, frozen=True):
     """A string: pieces of text, escapes resolved, and interpolated expressions between them."""
 
     parts: tuple[str | Interpolation, ...]
 
 
-@syntax
-class Unary(Node):
+class Unary(Node, frozen=True):
     op: str  # "-", "not"
     operand: Expr
 
 
-@syntax
-class Binary(Node):
+class Binary(Node, frozen=True):
     op: str  # + - * / // % @ ^ and or
     lhs: Expr
     rhs: Expr
     op_span: Span
 
 
-@syntax
-class Compare(Node):
+class Compare(Node, frozen=True):
     """A chain `first op expr op expr ...`."""
 
     first: Expr
     rest: tuple[tuple[str, Expr, Span], ...]
 
 
-@syntax
-class Range(Node):
+class Range(Node, frozen=True):
     start: Expr
     stop: Expr
     step: Expr | None
 
 
-@syntax
-class Slice(Node):
+class Slice(Node, frozen=True):
     """An index `a..b`, `a..`, `..b`, `..`, with `by`; only inside `[ ]`. `a..b` alone parses as a Range there too."""
 
     start: Expr | None
@@ -112,77 +90,65 @@ class Slice(Node):
     step: Expr | None
 
 
-@syntax
-class Dots(Node):
+class Dots(Node, frozen=True):
     """The index `...`: all the axes between."""
 
 
-@syntax
-class Arg(Node):
+class Arg(Node, frozen=True):
     name: str | None
     value: Expr | ComprehensionArg
 
 
-@syntax
-class Call(Node):
+class Call(Node, frozen=True):
     fn: Expr
     args: tuple[Arg, ...]
 
 
-@syntax
-class Pipe(Node):
+class Pipe(Node, frozen=True):
     """`value |> fn`."""
 
     value: Expr
     fn: Expr
 
 
-@syntax
-class Index(Node):
+class Index(Node, frozen=True):
     base: Expr
     subscripts: tuple[Expr, ...]  # Slice, Range and Dots among them
 
 
-@syntax
-class Member(Node):
+class Member(Node, frozen=True):
     base: Expr
     name: str
     name_span: Span
 
 
-@syntax
-class Prime(Node):
+class Prime(Node, frozen=True):
     """`f'`."""
 
     base: Expr
 
 
-@syntax
-class With(Node):
+class With(Node, frozen=True):
     base: Expr
     fields: tuple[Arg, ...]
 
 
-@syntax
-class TupleExpr(Node):
+class TupleExpr(Node, frozen=True):
     """A tuple of at least two, or `()`."""
 
     items: tuple[Expr, ...]
 
 
-@syntax
-class ArrayExpr(Node):
+class ArrayExpr(Node, frozen=True):
     items: tuple[Expr, ...]
 
 
-@syntax
-class Iterator(Node):
+class Iterator(Node, frozen=True):
     pattern: Pattern
     source: Expr | None
 
 
-@syntax
-class Comprehension(Node):
+class Comprehension(Node, frozen=True):
     """`for i in 0..n, j if p => body`: in brackets an array, as an argument what a reduction consumes."""
 
     iterators: tuple[Iterator, ...]
@@ -190,90 +156,76 @@ class Comprehension(Node):
     body: Expr
 
 
-@syntax
-class ArrayComprehension(Node):
+class ArrayComprehension(Node, frozen=True):
     comprehension: Comprehension
 
 
-@syntax
-class Block(Node):
+class Block(Node, frozen=True):
     stmts: tuple[Stmt, ...]
 
 
-@syntax
-class If(Node):
+class If(Node, frozen=True):
     condition: Expr
     then: Block
     orelse: Block | If | None
 
 
-@syntax
-class Case(Node):
+class Case(Node, frozen=True):
     pattern: CasePattern
     body: Expr
 
 
-@syntax
-class Match(Node):
+class Match(Node, frozen=True):
     subject: Expr
     cases: tuple[Case, ...]
 
 
-@syntax
-class Checkpoint(Node):
+class Checkpoint(Node, frozen=True):
     body: Block
 
 
-@syntax
-class WithKey(Node):
+class WithKey(Node, frozen=True):
     key: Expr
     body: Block
 
 
-@syntax
-class Lambda(Node):
+class Lambda(Node, frozen=True):
     params: tuple[LambdaParam, ...]
     body: Expr
     linear: bool
 
 
-@syntax
-class LambdaParam(Node):
+class LambdaParam(Node, frozen=True):
     pattern: Pattern
     type: TypeExpr | None
 
 
-@syntax
-class Attribute(Node):
+class Attribute(Node, frozen=True):
     """`@name(args)`. An arg is an expression, `name = expr`, or a quantity such as `256 MiB`."""
 
     name: str
     args: tuple[Arg | Quantity, ...]
 
 
-@syntax
-class Quantity(Node):
+class Quantity(Node, frozen=True):
     number: Expr
     unit: str
 
 
-@syntax
-class For(Node):
+class For(Node, frozen=True):
     pattern: Pattern
     iterable: Expr
     body: Block
     attributes: tuple[Attribute, ...]
 
 
-@syntax
-class While(Node):
+class While(Node, frozen=True):
     condition: Expr
     body: Block
     attributes: tuple[Attribute, ...]
 
 
-@syntax
-class Foreign(Node):
+class Foreign(Node, frozen=True):
     """The body of an `extern fn`, which Python gives."""
 
     name: str
@@ -282,39 +234,33 @@ class Foreign(Node):
 # ---- Patterns
 
 
-@syntax
-class NamePattern(Node):
+class NamePattern(Node, frozen=True):
     name: str  # "_" binds nothing
 
 
-@syntax
-class TuplePattern(Node):
+class TuplePattern(Node, frozen=True):
     items: tuple[Pattern, ...]
 
 
-@syntax
-class LiteralPattern(Node):
+class LiteralPattern(Node, frozen=True):
     value: Expr  # Int, Float, Str, Bool, or Unary "-" of a number
 
 
-@syntax
-class VariantPattern(Node):
+class VariantPattern(Node, frozen=True):
     """`Circle(r)`, `model.Empty`. A lone lower-case or upper-case name is a NamePattern until names are resolved."""
 
     path: tuple[str, ...]
     items: tuple[CasePattern, ...]
 
 
-@syntax
-class TupleCasePattern(Node):
+class TupleCasePattern(Node, frozen=True):
     items: tuple[CasePattern, ...]
 
 
 # ---- Statements (an expression is one too)
 
 
-@syntax
-class Let(Node):
+class Let(Node, frozen=True):
     pattern: Pattern
     type: TypeExpr | None
     value: Expr
@@ -322,54 +268,45 @@ class Let(Node):
     doc: str | None = None
 
 
-@syntax
-class Var(Node):
+class Var(Node, frozen=True):
     pattern: Pattern
     type: TypeExpr | None
     value: Expr
 
 
-@syntax
-class Assign(Node):
+class Assign(Node, frozen=True):
     target: Expr  # Name, Member, Index, or TupleExpr of them
     value: Expr
 
 
-@syntax
-class Update(Node):
+class Update(Node, frozen=True):
     target: Expr
     op: str  # "+" "-" "*" "/" "max" "min"
     value: Expr
     op_span: Span
 
 
-@syntax
-class Return(Node):
+class Return(Node, frozen=True):
     value: Expr | None
 
 
-@syntax
-class Yield(Node):
+class Yield(Node, frozen=True):
     value: Expr
 
 
-@syntax
-class Save(Node):
+class Save(Node, frozen=True):
     name: str
 
 
-@syntax
-class Break(Node):
+class Break(Node, frozen=True):
     pass
 
 
-@syntax
-class Continue(Node):
+class Continue(Node, frozen=True):
     pass
 
 
-@syntax
-class Assert(Node):
+class Assert(Node, frozen=True):
     condition: Expr
     message: Expr | None
 
@@ -377,21 +314,18 @@ class Assert(Node):
 # ---- Declarations
 
 
-@syntax
-class Generic(Node):
+class Generic(Node, frozen=True):
     name: str
     bound: str | None
 
 
-@syntax
-class Param(Node):
+class Param(Node, frozen=True):
     name: str
     type: TypeExpr | None
     default: Expr | None
 
 
-@syntax
-class Fn(Node):
+class Fn(Node, frozen=True):
     name: str
     name_span: Span
     generics: tuple[Generic, ...]
@@ -405,8 +339,7 @@ class Fn(Node):
     attributes: tuple[Attribute, ...] = ()
 
 
-@syntax
-class Rule(Node):
+class Rule(Node, frozen=True):
     name: str
     name_span: Span
     params: tuple[Param, ...]
@@ -415,15 +348,13 @@ class Rule(Node):
     doc: str | None = None
 
 
-@syntax
-class Field(Node):
+class Field(Node, frozen=True):
     name: str
     type: TypeExpr
     doc: str | None = None
 
 
-@syntax
-class Record(Node):
+class Record(Node, frozen=True):
     name: str
     name_span: Span
     generics: tuple[Generic, ...]
@@ -432,14 +363,12 @@ class Record(Node):
     doc: str | None = None
 
 
-@syntax
-class Variant(Node):
+class Variant(Node, frozen=True):
     name: str
     fields: tuple[Field, ...]
 
 
-@syntax
-class Enum(Node):
+class Enum(Node, frozen=True):
     name: str
     name_span: Span
     generics: tuple[Generic, ...]
@@ -448,8 +377,7 @@ class Enum(Node):
     doc: str | None = None
 
 
-@syntax
-class Import(Node):
+class Import(Node, frozen=True):
     module: str
     module_span: Span
     path: bool  # written as a string
@@ -458,22 +386,19 @@ class Import(Node):
     name_spans: tuple[Span, ...] = ()
 
 
-@syntax
-class Test(Node):
+class Test(Node, frozen=True):
     name: str
     name_span: Span
     body: Block
 
 
-@syntax
-class Bench(Node):
+class Bench(Node, frozen=True):
     name: str
     name_span: Span
     body: Block
 
 
-@syntax
-class Module(Node):
+class Module(Node, frozen=True):
     """A file. `default_float` is what its first line asks for, `f32` if it asks for nothing."""
 
     items: tuple[Item, ...]
@@ -483,39 +408,33 @@ class Module(Node):
 # ---- Types; a dim is a type to the parser, because a lone name may be either
 
 
-@syntax
-class TypeName(Node):
+class TypeName(Node, frozen=True):
     path: tuple[str, ...]
 
 
-@syntax
-class TypeInt(Node):
+class TypeInt(Node, frozen=True):
     value: int
 
 
-@syntax
-class TypeApply(Node):
+class TypeApply(Node, frozen=True):
     """`f32[n, ..s]`, `Net[d, h]`."""
 
     path: tuple[str, ...]
     args: tuple[TypeExpr | AnyShape, ...]
 
 
-@syntax
-class TypeCall(Node):
+class TypeCall(Node, frozen=True):
     """`D(V)`."""
 
     path: tuple[str, ...]
     args: tuple[TypeExpr, ...]
 
 
-@syntax
-class TypeTuple(Node):
+class TypeTuple(Node, frozen=True):
     items: tuple[TypeExpr, ...]
 
 
-@syntax
-class TypeFn(Node):
+class TypeFn(Node, frozen=True):
     """`(A, B) -> C`, linear `A -o B`."""
 
     param: TypeExpr
@@ -523,15 +442,13 @@ class TypeFn(Node):
     linear: bool
 
 
-@syntax
-class DimBinary(Node):
+class DimBinary(Node, frozen=True):
     op: str  # + - * // ^
     lhs: TypeExpr
     rhs: TypeExpr
 
 
-@syntax
-class AnyShape(Node):
+class AnyShape(Node, frozen=True):
     name: str
 
 

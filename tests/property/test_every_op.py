@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from difflang.ir.evaluate import evaluate, numpy_dtype
 from difflang.ir.graph import Value

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec.structs import force_setattr
 
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op
@@ -36,11 +37,11 @@ class Breakage:
         """The op of the registry itself is wrong for as long as this lasts."""
         right = getattr(self.op, self.fact)
         self.calls.clear()
-        object.__setattr__(self.op, self.fact, self.wrong)
+        force_setattr(self.op, self.fact, self.wrong)
         try:
             yield
         finally:
-            object.__setattr__(self.op, self.fact, right)
+            force_setattr(self.op, self.fact, right)
 
 
 def scaled(x: Value | None) -> Value | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,7 @@ from difflang.ops.say import printing
 HERE = Path(__file__).resolve().parent
 
 
-@dataclass(frozen=True, slots=True)
-class Twice(Engine):
+class Twice(Engine, frozen=True):
     """Evaluates every graph as it was elaborated and as it would be lowered; answers and what is printed agree."""
 
     def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import jax
 import ml_dtypes
 import numpy as np
+from msgspec import Struct
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.ad.differentiate import differentiate
@@ -34,8 +34,7 @@ DRAWN = [op for op in OPS.values() if op.samples is not None]
 DIFFERENTIABLE = [op for op in DRAWN if not op.inactive]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One use of an op on given arrays."""
 
     op: Op

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from difflang.syntax import tree
 
@@ -11,8 +10,8 @@ from difflang.syntax import tree
 def shape(node: object) -> object:
     """A tree without its places: nested tuples of class names and what the nodes hold."""
     if isinstance(node, tree.Node):
-        inner = (f for f in fields(node) if f.name != "span" and not f.name.endswith(("_span", "_spans")))
-        return (type(node).__name__, *(shape(getattr(node, f.name)) for f in inner))
+        inner = (f for f in node.__struct_fields__ if f != "span" and not f.endswith(("_span", "_spans")))
+        return (type(node).__name__, *(shape(getattr(node, f)) for f in inner))
     if isinstance(node, tuple):
         return tuple(shape(part) for part in node if type(part).__name__ != "Span")
     return node
@@ -25,6 +24,6 @@ def nodes(node: object) -> Iterator[tuple[tree.Node, tree.Node | None]]:
         part, parent = todo.pop()
         if isinstance(part, tree.Node):
             yield part, parent
-            todo += ((getattr(part, f.name), part) for f in fields(part))
+            todo += ((getattr(part, f), part) for f in part.__struct_fields__)
         elif isinstance(part, tuple):
             todo += ((item, parent) for item in part)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.base.sites import Into, Site
@@ -34,8 +34,7 @@ VERSION = 1  # docs/artifacts.md says what each version is; a reader takes all b
 Json = Any
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(Struct, frozen=True):
     """A parameter: its name, its type as it is declared, what is given for it, and where it is declared."""
 
     name: str
@@ -44,8 +43,7 @@ class Param:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Contents:
+class Contents(Struct, frozen=True, eq=False):
     """A function for arguments of certain types.
 
     The graph takes the leaves of the params, a key if it is `random`, and `constants`; it gives the leaves of the

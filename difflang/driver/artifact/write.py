@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -34,8 +35,7 @@ from difflang.runtime.layouts import Called, Either, Fields, Fixed, Items, Layou
 PLATFORMS = ("cpu", "cuda", "tpu")  # those that are exported for where nothing is said
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Made:
+class Made(Struct, frozen=True, eq=False):
     """A function that was elaborated to be exported: its graph, for which arguments, and what the file lends."""
 
     name: str

@@ -6,11 +6,11 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import force_setattr, replace
 
 import difflang
 from difflang.ad.cotangents import Cotangents
@@ -155,11 +155,11 @@ def test_the_operation_is_found_inside_regions(place: str, fact: str) -> None:
         with broken("tanh"):
             report = audited(PLACES[place], 0.4)
     else:
-        object.__setattr__(OPS["tanh"], "lower", lambda jax, x: right(jax, x) * 1.01)
+        force_setattr(OPS["tanh"], "lower", lambda jax, x: right(jax, x) * 1.01)
         try:
             report = audited(PLACES[place], 0.4, compiled=True)
         finally:
-            object.__setattr__(OPS["tanh"], "lower", right)
+            force_setattr(OPS["tanh"], "lower", right)
     assert report.fault is not None and report.fault.op == "tanh"
     assert line_of(report) == 4
 
@@ -193,11 +193,11 @@ def test_an_error_far_below_the_precision_of_the_program_is_found() -> None:
     rule = OPS["exp"].jvp
     assert rule is not None and rule[0] is not None
     right: Callable[..., Value] = rule[0]
-    object.__setattr__(OPS["exp"], "jvp", (lambda d, y, x: right(d, y, x) * (1 + 1e-8),))
+    force_setattr(OPS["exp"], "jvp", (lambda d, y, x: right(d, y, x) * (1 + 1e-8),))
     try:
         report = audited("fn f(x: f32) -> f32 = exp(x)", 0.3)
     finally:
-        object.__setattr__(OPS["exp"], "jvp", rule)
+        force_setattr(OPS["exp"], "jvp", rule)
     assert report.fault is not None and report.fault.op == "exp"
 
 
@@ -282,11 +282,11 @@ def test_beside_it_there_is_none(expression: str, x: float, op: str) -> None:
 
 def test_a_slope_that_no_convention_gives_is_a_fault_at_a_kink_too() -> None:
     rule = OPS["abs"].jvp
-    object.__setattr__(OPS["abs"], "jvp", (lambda d, y, x: d * 1.5,))
+    force_setattr(OPS["abs"], "jvp", (lambda d, y, x: d * 1.5,))
     try:
         report = audited("fn f(x: f64) -> f64 = abs(x)", 0.0)
     finally:
-        object.__setattr__(OPS["abs"], "jvp", rule)
+        force_setattr(OPS["abs"], "jvp", rule)
     assert report.fault is not None and report.fault.op == "abs"
 
 
