@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
@@ -16,19 +18,30 @@ from difflang.driver.testing import Options, Suite, opened
 
 
 def main() -> None:
-    """Answer until nobody asks any more. What else is written to stdout goes to stderr; Ctrl-C is for who asks."""
+    """Answer until nobody asks any more. What else is written to stdout goes to stderr; Ctrl-C is for who asks.
+
+    Once whoever asks is gone, the process ends at once, in the middle of a case too: one may go on for ever.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    lines = SimpleQueue[str]()
+    threading.Thread(target=listen, args=(lines,), daemon=True).start()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
         suites: dict[str, Suite] = {}
-        for line in sys.stdin:
-            asked = json.loads(line)
+        while True:
+            asked = json.loads(lines.get())
             file, number = asked["file"], asked["number"]
             if file not in suites:
                 suites.clear()  # cases come file by file
                 suites[file] = opened(file, options_from(asked["options"]))
             answers.write(msgspec.json.encode(suites[file].run(number)).decode() + "\n")
             answers.flush()
+
+
+def listen(lines: SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        lines.put(line)
+    os._exit(0)
 
 
 def options_to(options: Options) -> dict[str, Any]:

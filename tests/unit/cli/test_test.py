@@ -18,7 +18,8 @@ from difflang.cli.testing import seconds
 from difflang.driver.engine import Engine
 from difflang.driver.junit import write_junit
 from difflang.driver.testing import Case, Options, Outcome
-from difflang.driver.workers import Pool, Task
+from difflang.driver.worker import options_to
+from difflang.driver.workers import BEGIN, Pool, Task
 
 GOOD = """fn twice(x: f32) -> f32 = 2 * x
 test "doubles" { assert twice(2.0) == 4.0 }
@@ -217,9 +218,11 @@ def test_several_processes_find_the_same(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_process_that_dies_ends_one_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    die = "import os; os.kill(os.getpid(), 9) if '\"number\": 0' in line else None"
-    begin = "import sys; line = sys.stdin.readline(); " + die.removeprefix("import os; ")
-    begin = f"import os; {begin}; sys.path[:] = sys.argv[1:]; import io; sys.stdin = io.StringIO(line); "
+    begin = (
+        "import os, sys; from itertools import chain; line = sys.stdin.readline(); "
+        "os.kill(os.getpid(), 9) if '\"number\": 0' in line else None; "
+        "sys.path[:] = sys.argv[1:]; sys.stdin = chain([line], sys.stdin); "
+    )
     monkeypatch.setattr("difflang.driver.workers.BEGIN", begin + "from difflang.driver.worker import main; main()")
     tasks = [Task(Case("good.dfl", n + 2, "test", name), n) for n, name in enumerate(("doubles", "zero"))]
     found = {o.case.name: o for o in Pool(tasks, Options(Engine("interpret")), 1).outcomes()}
@@ -245,6 +248,24 @@ def test_control_c_ends_everything(folder: Path) -> None:
             assert "Traceback" not in running.stderr.read()
         finally:
             running.kill()
+
+
+@pytest.mark.slow
+def test_nobody_who_has_died_is_worked_for(folder: Path) -> None:
+    """A process that runs cases ends with the one that asks, though that had no time to tell it."""
+    (folder / "endless.dfl").write_text('test "0" {\n  var x = 0\n  while x >= 0 { x = 1 - x }\n}\n')
+    told = {"file": "endless.dfl", "number": 0, "options": options_to(Options(Engine("interpret")))}
+    with subprocess.Popen([sys.executable, "-c", BEGIN, *sys.path], stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(told) + "\n")
+        process.stdin.flush()
+        try:
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(3)
+            process.stdin.close()
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow
