@@ -18,5 +18,8 @@ class Partly(Struct, frozen=True, eq=False):
             return False
         return astuple(self)[: -self.BESIDE] == astuple(other)[: -self.BESIDE]
 
+    def __ne__(self, other: object) -> bool:  # a struct has one of its own, which does not ask `__eq__`
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(astuple(self)[: -self.BESIDE])

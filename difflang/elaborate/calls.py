@@ -30,6 +30,7 @@ from difflang.elaborate.context import Context, Reported, note_term, walk, walks
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.expressions import field as field_of
 from difflang.elaborate.functions import call_fn, detached
+from difflang.elaborate.instances import DEEPEST_LAMBDAS
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.making import construct, construct_variant
 from difflang.elaborate.mismatches import not_this_pattern
@@ -314,9 +315,9 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
             (args.span, ""),
             (code.decl.span, "defined here"),
         )
-    if cx.lambdas >= 100:
+    if cx.lambdas >= DEEPEST_LAMBDAS:
         way = "move an inner part into a function of its own"
-        raise cx.error("DL1002", "lambdas call each other deeper than 100 levels", args.span, "", way)
+        raise cx.error("DL1002", f"lambdas call each other deeper than {DEEPEST_LAMBDAS} levels", args.span, "", way)
     cx.root.lambdas += 1
     if cx.root.lambdas > MOST_LAMBDAS:
         way = "make functions of lambdas that call others: a `fn` is compiled once"

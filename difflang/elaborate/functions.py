@@ -23,7 +23,7 @@ from difflang.elaborate.context import Context, Found, Instance, Reported, Root,
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.failure import absorb
 from difflang.elaborate.host_numbers import with_numbers
-from difflang.elaborate.instances import key_of, type_now
+from difflang.elaborate.instances import key_of, refuse_endless, type_now
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.names import nodes, tail
 from difflang.elaborate.saying import TRUTH, heard, well
@@ -178,6 +178,7 @@ def instantiate(
     found = session.instances.get(key)
     if found is not None and all(type_now(n) == t for n, t in found.globals):
         return found
+    refuse_endless(cx, code, (*captures, *terms.values()), span)
     if len(session.under_way.stack) >= DEEPEST:
         chain = " → ".join(str(m.code) for m in session.under_way.stack[-4:])
         raise cx.error(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
+from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.closures import FnCode
+from difflang.check.closures import FnCode, LambdaCode
 from difflang.check.modules import Global
 from difflang.check.types import LangType, pruned_type
 from difflang.elaborate.context import Context
 from difflang.elaborate.signatures import is_dim
 from difflang.elaborate.terms import Array, Closure, Record, Sum, Term, Tuple, Variant, Zip, type_of
+
+DEEPEST_LAMBDAS = 100  # functions made of one another
 
 
 class Key(NamedTuple):
@@ -31,6 +34,21 @@ def key_of(
     sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
     functions = [t for t in terms.values() if isinstance(t, Closure)]
     return Key(code, types, tuple(map(known_of, (*captures, *functions))), sizes, cx.root.definition)
+
+
+def refuse_endless(cx: Context, code: FnCode, terms: Iterable[Term], span: Span) -> None:
+    """A function that calls itself with a function made of the one that it was given is made anew at each call.
+
+    Errors: DL1003, where no call could be followed any more.
+    """
+    layers, inner = 0, dict.fromkeys([t for t in terms if isinstance(t, Closure)])
+    while inner:
+        layers += any([isinstance(f.code, LambdaCode) for f in inner])
+        inner = dict.fromkeys([t for f in inner for t in f.captures if isinstance(t, Closure)])
+    if layers > DEEPEST_LAMBDAS:
+        message = f"`{code}` is called with functions made of one another more than {DEEPEST_LAMBDAS} deep"
+        way = "it is compiled anew for each: let a size end it sooner, or hand on the same function, and numbers"
+        raise cx.error("DL1003", message, span, "a function made of the one before, again", way)
 
 
 def known_of(term: Term) -> Hashable:

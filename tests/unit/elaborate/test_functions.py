@@ -220,3 +220,20 @@ def test_what_the_run_chooses_is_of_one_type(source: str, code: str, line: int) 
 )  # fmt: skip
 def test_a_size_that_the_run_tells_is_not_negative(made: str) -> None:
     assert codes(f"var k = 1\nk -= 2\nprint({made})\n") == [("DL0303", 3)]
+
+
+DEEPER = "fn f(g: f32 -> f32, k: dim, x: f32) -> f32 = if k > 0 {{ f(|y| g(y) + 1.0, k - 1, x) }} else {{ g(x) }}\n{}"
+
+
+def test_functions_may_be_made_of_one_another() -> None:
+    compare(answer("f(|y| y, 90, 0.5)", DEEPER.format("")), 90.5)
+
+
+@pytest.mark.parametrize("source", [
+    "fn f(g: f32 -> f32, x: f32) -> f32 = if x > 0.0 { f(|y| g(y) + 1.0, x - 1.0) } else { g(x) }\nprint(f(|y| y, 3.0))\n",
+    "fn f(g: f32 -> f32, x: f32) -> f32 {\n let h = |y: f32| g(y) * g(sin(y))\n f(h, x - 1.0)\n}\nprint(f(|y| y, 3.0))\n",
+    DEEPER.format("print(f(|y| y, 120, 1.0))\n"),
+])  # fmt: skip
+def test_a_function_made_of_the_one_before_without_end_is_reported(source: str) -> None:
+    line = 3 if "f(h" in source else 1
+    assert codes(source) == [("DL1003", line)]
