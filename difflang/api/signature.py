@@ -12,11 +12,13 @@ from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, MapCode, VmapCode, Wrt
 from difflang.check.modules import Module
 from difflang.check.types import ClosureType
-from difflang.driver.parameters import kind_of, tangent_name
+from difflang.driver.parameters import Text, kind_of, tangent_name
 from difflang.driver.specs import sizes_in_params
 from difflang.elaborate.signatures import is_dim
 from difflang.ir.types import DTYPES
 from difflang.syntax import tree
+
+LONGEST = 30  # characters of a default that is shown
 
 
 class Parameter(Struct, frozen=True, eq=False):
@@ -25,13 +27,17 @@ class Parameter(Struct, frozen=True, eq=False):
     name: str
     written: tree.TypeExpr | None = None
     span: Span | None = None
-    optional: bool = False
+    default: str = ""  # as it is shown, where there is one
     tangent_of: tuple[int, tuple[str, ...]] | None = None
     axes: tuple[int | None, ...] = ()  # along which it is mapped, the outermost `vmap` first
 
     @property
     def is_dim(self) -> bool:
         return is_dim(self.written)
+
+    @property
+    def optional(self) -> bool:
+        return bool(self.default)
 
     @property
     def shown(self) -> str:
@@ -88,10 +94,12 @@ class Signature(Struct, frozen=True, eq=False):
         rest = [all(p.optional for p in self.parameters[i:]) for i in range(len(self.parameters))]
         return inspect.Signature(
             [
-                inspect.Parameter(p.name, kind, default=... if may_miss else nothing, annotation=p.shown or nothing)
+                inspect.Parameter(
+                    p.name, kind, default=Text(p.default) if may_miss else nothing, annotation=Text(p.shown) or nothing
+                )
                 for p, may_miss in zip(self.parameters, rest, strict=True)
             ],
-            return_annotation=self.shown_result or inspect.Signature.empty,
+            return_annotation=Text(self.shown_result) or inspect.Signature.empty,
         )
 
     def without(self, sizes: Mapping[str, int]) -> Signature:
@@ -105,14 +113,14 @@ class Signature(Struct, frozen=True, eq=False):
         return self.result.span.text + " per lane" * self.lanes if self.result is not None else ""
 
     def __str__(self) -> str:
-        """In one line: `(x: f32[n], k: f32 = ...) -> f32  # rand, with n = 3`."""
+        """In one line: `(x: f32[n], k: f32 = 2.0) -> f32  # rand, with n = 3`."""
         notes = [*self.effects, *([f"with {bound}"] if (bound := self.bound) else [])]
         return self.types + f"  # {', '.join(notes)}" * bool(notes)
 
     @property
     def types(self) -> str:
-        """What it takes and gives, without its effects and what is bound: `(x: f32[n], k: f32 = ...) -> f32`."""
-        params = [p.name + f": {p.shown}" * bool(p.shown) + " = ..." * p.optional for p in self.parameters]
+        """What it takes and gives, without its effects and what is bound: `(x: f32[n], k: f32 = 2.0) -> f32`."""
+        params = [p.name + f": {p.shown}" * bool(p.shown) + f" = {p.default}" * p.optional for p in self.parameters]
         return f"({', '.join(params)})" + f" -> {self.shown_result}" * bool(self.shown_result)
 
     @property
@@ -121,11 +129,17 @@ class Signature(Struct, frozen=True, eq=False):
         return ", ".join([f"{name} = {size}" for name, size in self.sizes])
 
 
+def default_of(param: tree.Param) -> str:
+    """What is taken for a parameter that is left out, as written: in one line, `...` where that is long."""
+    text = " ".join(param.default.span.text.split()) if param.default is not None else ""
+    return text if len(text) <= LONGEST else "..."
+
+
 def signature_of(type: ClosureType) -> Signature:
     """The signature of a function value."""
     match type.code:
         case FnCode(decl=decl, module=module):
-            parameters = tuple(Parameter(p.name, p.type, p.span, p.default is not None) for p in decl.params)
+            parameters = tuple(Parameter(p.name, p.type, p.span, default_of(p)) for p in decl.params)
             return Signature(parameters, module, {g.name: g.bound for g in decl.generics}, decl.result, gaps=True)
         case LambdaCode(decl=lam, module=module):
             parameters = tuple(Parameter(pattern_name(p.pattern, i), p.type, p.span) for i, p in enumerate(lam.params))

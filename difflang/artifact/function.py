@@ -13,7 +13,7 @@ from difflang.artifact.program import Body, Program, Surface
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.errors import doorway
-from difflang.driver.parameters import kind_of
+from difflang.driver.parameters import Text, kind_of
 from difflang.driver.warned import warn
 from difflang.runtime import trees
 from difflang.runtime.layouts import Fields, Fixed
@@ -44,10 +44,10 @@ class Function:
         for p in reversed(body.params):
             optional = optional and isinstance(p.layout, Fixed)
             default = p.layout.value if optional and isinstance(p.layout, Fixed) else empty
-            params.insert(0, inspect.Parameter(p.name, kind, default=default, annotation=str(p.layout)))
+            params.insert(0, inspect.Parameter(p.name, kind, default=default, annotation=Text(p.layout)))
         if body.random:
-            params.append(inspect.Parameter("key", inspect.Parameter.KEYWORD_ONLY, annotation="key"))
-        return inspect.Signature(params, return_annotation=str(body.result))
+            params.append(inspect.Parameter("key", inspect.Parameter.KEYWORD_ONLY, annotation=Text("key")))
+        return inspect.Signature(params, return_annotation=Text(body.result))
 
     def __repr__(self) -> str:
         return f"<difflang function {self.__name__}{self.__signature__} out of an artifact>"

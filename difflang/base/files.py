@@ -10,7 +10,7 @@ from pathlib import Path
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.base.stopping import HALF_WRITTEN
+from difflang.base.stopping import BEGINNING, HALF_WRITTEN
 
 MOST_BYTES = 64 * 2**20
 
@@ -81,9 +81,11 @@ def replace(path: Path, data: bytes) -> None:
     """
     path = followed(path)  # a link goes on leading to its file
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    HALF_WRITTEN.add(str(beside))
     try:
-        with beside.open("xb") as file:
+        with BEGINNING:
+            HALF_WRITTEN.add(str(beside))
+            begun = beside.open("xb")
+        with begun as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -24,6 +24,7 @@ class Stopped(BaseException):
 
 INTERRUPTED = Stopped("interrupted", 130)
 HALF_WRITTEN: set[str] = set()  # files that nobody is left to finish where the process ends
+BEGINNING = threading.Lock()  # held while such a file is begun, and for good by who ends the process
 WATCHED: dict[int, Stopped] = {signal.SIGINT: INTERRUPTED}  # what each signal means
 
 
@@ -105,6 +106,7 @@ def wait_for_signal(reading: int) -> None:
         pass
     time.sleep(GRACE)
     try:
+        BEGINNING.acquire(timeout=GRACE / 7)
         clear_up()
         os.write(2, f"{stopped.said}\n".encode())
     finally:  # nobody may be there to be told

@@ -9,6 +9,15 @@ from keyword import iskeyword
 from typing import Any
 
 
+class Text(str):
+    """Text of a program, which Python shows as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def tangent_name(name: str, path: Sequence[str], taken: Sequence[str]) -> str:
     """What the tangent of a parameter, or of a part of it, is called beside other parameters."""
     wanted = "_".join([f"d_{name}", *path])

@@ -41,7 +41,7 @@ def test_a_signature_tells_sizes_element_types_and_effects(m: Any) -> None:
     assert signature.dims == ("d", "n", "k") and signature.dtypes == {"x": "T", "y": "T"}
     assert m.noisy.signature.effects == ("print", "rand"), "those of what it calls too"
     assert m.root.signature.effects == ("fail",) == m.root.grad().signature.effects == m.root.vmap().signature.effects
-    assert signature.effects == () and str(signature) == "(m: Net[d], x: T[n, d], k: dim, y: T = ...) -> T"
+    assert signature.effects == () and str(signature) == "(m: Net[d], x: T[n, d], k: dim, y: T = 1.0) -> T"
     assert str(m.noisy.signature) == "(x: f32[n]) -> f32[n]  # print, rand"
     assert str(m.noisy.bind(n=2).signature) == "(x: f32[n]) -> f32[n]  # print, rand, with n = 2"
     assert list(inspect.signature(m.loss.bind(k=2)).parameters) == ["m", "x", "y"]
@@ -71,7 +71,7 @@ class Balanced(HTMLParser):
 def test_a_notebook_shows_a_function_in_three_forms(m: Any) -> None:
     data, _ = DisplayFormatter().format(m.loss)
     assert data["text/plain"].splitlines() == [
-        "loss(m: Net[d], x: T[n, d], k: dim, y: T = ...) -> T",
+        "loss(m: Net[d], x: T[n, d], k: dim, y: T = 1.0) -> T",
         "  How far it is | off. Summed.",
         "",
         "  Cost: one product.",

@@ -171,7 +171,7 @@ def test_the_levels_below(m: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, wanted)
     assert f.check_grad(X, Y).right
     assert m.both.vmap().__name__ == "vmap_both" and m.loss.vmap({"x": 0}).__doc__ == m.loss.__doc__
-    assert "x: 'f64[d] per lane of axis 1'" in repr(m.loss.vmap({"x": 1}))
+    assert "x: f64[d] per lane of axis 1" in repr(m.loss.vmap({"x": 1}))
 
 
 def test_a_key_in_a_record_has_no_lanes(m: Any) -> None:

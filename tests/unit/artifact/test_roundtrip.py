@@ -198,7 +198,7 @@ def test_variants_are_of_the_class_of_their_enum(tmp_path: Path) -> None:
 
 
 def test_signatures_documentation_and_interpretation(loss: Any) -> None:
-    assert repr(loss) == "<difflang function loss(m: 'Layer', x: 'f32[3, 2]', y: 'f32[3]') -> 'f32' out of an artifact>"
+    assert repr(loss) == "<difflang function loss(m: Layer, x: f32[3, 2], y: f32[3]) -> f32 out of an artifact>"
     assert described(loss.interpret(LAYER, X, Y)) == described(M.loss.interpret(LAYER, X, Y))
     assert described(loss(y=Y, x=X, m={"w": LAYER.w, "b": 0.25})) == described(loss(LAYER, X, Y))
 
@@ -385,7 +385,7 @@ def test_a_tangent_has_a_name_that_no_parameter_has(loaded: bool, tmp_path: Path
 def test_a_parameter_that_is_a_word_of_python_is_given_by_position(loaded: bool, tmp_path: Path) -> None:
     f: Any = difflang.loads("fn f(lambda: f64, self: f64) -> f64 = lambda * self").f
     f = artifact(tmp_path, f, "f64", "f64") if loaded else f
-    assert "lambda: 'f64', self: 'f64', /" in repr(f)
+    assert "lambda: f64, self: f64, /" in repr(f)
     assert float(f(2.0, 3.0)) == 6.0 == float(f(2.0, self=3.0))
     with pytest.raises(difflang.ArgumentError, match="needs `self` too"):
         f(2.0)
