@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 
 import click
 
@@ -80,5 +81,7 @@ def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:
             raise
         click.echo("the language server needs pygls, which is not installed: `pip install 'difflang[lsp]'`", err=True)
         sys.exit(2)
-    if not only_check:
+    if only_check:
+        click.echo(f"the language server of difflang {metadata.version('difflang')} can be started")
+    else:
         server.start_io()

@@ -11,6 +11,8 @@ from difflang.base.source import Source
 from difflang.syntax.tables import tables
 from difflang.syntax.tokens import CLOSES, OPENS, Token, tokenize
 
+HOLE = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}:]*$")  # what a string ends in where an expression in braces is not closed
+DECLARING = ("fn", "rule")
 RANKS = ("value", "function", "record", "variant", "module", "word", "builtin")
 
 
@@ -46,10 +48,11 @@ def complete(text: str, names: Names) -> list[Candidate]:
 
 
 def in_string(text: str) -> bool:
-    """Whether a text ends inside a string or a comment."""
+    """Whether a text ends inside a string or a comment; an expression in braces in a string is outside of it."""
     line = text.rsplit("\n", 1)[-1]
     quotes = re.sub(r'\\.|"(?:[^"\\]|\\.)*"', "", line)
-    return '"' in quotes or "#" in quotes
+    inside = re.search(r'["#].*', quotes)
+    return inside is not None and (inside[0].startswith("#") or HOLE.search(inside[0]) is None)
 
 
 def needed_type(text: str, names: Names) -> str:
@@ -62,7 +65,8 @@ def needed_type(text: str, names: Names) -> str:
 class UnderWay(Struct, frozen=True):
     """A call of which the end is not written yet: what is called, where that begins, and which argument stands next.
 
-    `named` is the name of that argument, where it is given by name.
+    What is called begins with a dot where it stands after another expression than a name. `named` is the name of that
+    argument, where it is given by name.
     """
 
     name: str
@@ -89,12 +93,12 @@ def call_at(text: str) -> UnderWay | None:
 
 
 def called(tokens: Sequence[Token], opened: int, place: int) -> UnderWay | None:
-    """What stands before the bracket of a call: a name, or one of a module."""
+    """What stands before the bracket of a call: a name, or one after a dot. What is being declared is not called."""
     first = opened - 1
-    if tokens[first].kind != "NAME":
+    if tokens[first].kind != "NAME" or (first and tokens[first - 1].text.endswith(DECLARING)):
         return None
-    if first > 1 and (tokens[first - 1].kind, tokens[first - 2].kind) == ("DOT", "NAME"):
-        first -= 2
+    if first and tokens[first - 1].kind == "DOT":
+        first -= 2 if first > 1 and tokens[first - 2].kind == "NAME" else 1
     name = "".join(t.text for t in tokens[first:opened])
     last = next((i for i in range(len(tokens) - 1, opened, -1) if tokens[i].kind == "COMMA"), opened)
     given = tokens[last + 1 : last + 3]

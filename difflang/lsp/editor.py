@@ -46,6 +46,14 @@ class Protocol(LanguageServerProtocol):
                 self._send_response(data["id"], error=error.to_response_error())
             raise
 
+    @lsp_method(lsp.SHUTDOWN)
+    def lsp_shutdown(self, *args: Any) -> Generator[Any, Any, None]:
+        """End. A command that is under way leaves pygls' list at once when it is given up: not while that is read."""
+        for number, future in list(self._request_futures.items()):
+            if number != self.msg_id:
+                future.cancel()
+        yield from super().lsp_shutdown(*args)
+
     @lsp_method(lsp.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: lsp.DidChangeTextDocumentParams) -> Generator[Any, Any, None]:
         handler = self.fm.features.get(lsp.TEXT_DOCUMENT_DID_CHANGE)
@@ -260,6 +268,8 @@ class Server(LanguageServer):
 
     def everywhere(self, word: str) -> list[Document]:
         """The documents of the workspace that hold a word, those that no editor has open read from the disk."""
+        for document in [d for d in self.files.documents.values() if not d.open and not d.library]:
+            self.check_aside(document)  # it may hold something else by now, or be gone
         roots = [to_fs_path(f.uri) for f in self.workspace.folders.values()]
         for root in {Path(r) for r in (*roots, self.workspace.root_path) if r}:
             for path in self.files.below(root, word):

@@ -185,6 +185,8 @@ class Finder:
     def rule(self, item: tree.Rule, top: Scope) -> Walk[None]:
         scope = Scope(item.span, top)
         for p in item.params:
+            if p.type is not None:
+                self.type(p.type, scope, binds=True)
             self.bind(scope, p.name, front(p.span, p.name), "parameter", p)
         yield self.walk(item.body, scope)
 
@@ -221,11 +223,15 @@ class Finder:
                 case tree.TypeName(path=path) | tree.TypeApply(path=path) | tree.TypeCall(path=path):
                     if path[0] not in TYPES:
                         self.use(scope, path[0], front(node.span, path[0]), "type")
-                    if len(path) > 1 and node.span.text.startswith(".".join(path)):
-                        start = node.span.start + len(path[0]) + 1
-                        self.use(scope, path[1], Span(node.span.source, start, start + len(path[1])), "member", node)
+                    self.of_module(path, scope, node)
                 case _:
                     pass
+
+    def of_module(self, path: tuple[str, ...], scope: Scope, node: tree.Node) -> None:
+        """The second name in a type `model.Line`, or in a case `model.Empty`."""
+        if len(path) > 1 and node.span.text.startswith(".".join(path)):
+            start = node.span.start + len(path[0]) + 1
+            self.use(scope, path[1], Span(node.span.source, start, start + len(path[1])), "member", node)
 
     def size(self, name: str, span: Span, scope: Scope, node: tree.Node, *, binds: bool) -> None:
         if binds and scope.find(name) is None and not name[0].isupper():
@@ -334,6 +340,7 @@ class Finder:
             match part:
                 case tree.VariantPattern(path=path, items=items):
                     self.use(scope, path[0], front(part.span, path[0]))
+                    self.of_module(path, scope, part)
                     todo += reversed(items)
                 case tree.TupleCasePattern(items=items):
                     todo += reversed(items)

@@ -133,10 +133,11 @@ class Around:
         return offered
 
     def parameters(self, name: str) -> tuple[str, ...]:
-        """The types that a function takes, as they are declared."""
+        """The types that a call takes, as they are declared: `x.f(y)` is `f(x, y)`."""
         owner, point, last = name.rpartition(".")
-        goal = of_file(self.document, owner) if point else of_file(self.document, name, None)
-        if point and goal is not None:
-            goal = of_file(goal.document, last)
+        goal = of_file(self.document, owner) if point else None
+        of_module = goal is not None and goal.binding is None
+        goal = of_file(goal.document if goal is not None and of_module else self.document, last)
         node = goal.binding.node if goal is not None and goal.binding is not None else None
-        return tuple(p.type.span.text if p.type else "" for p in node.params) if isinstance(node, tree.Fn) else ()
+        params = node.params[bool(point) and not of_module :] if isinstance(node, tree.Fn) else ()
+        return tuple(p.type.span.text if p.type else "" for p in params)

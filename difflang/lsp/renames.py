@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from difflang.base.source import Source
-from difflang.lsp.changes import applied
+from difflang.lsp.changes import applied, key
 from difflang.lsp.names import Binding, Use, names_of
 from difflang.lsp.targets import Found, Target, found_at, references, target, top
 from difflang.lsp.workspace import Document, Workspace
@@ -124,13 +124,14 @@ def unchanged(document: Document, copy: Document, name: str) -> None:
     """Errors: Refused where more is reported of a copy."""
     assert copy.analysis is not None
     before = document.analysis.diagnostics() if document.analysis is not None else []
-    old = Counter(d.code for d in before)
-    for diagnostic in copy.analysis.diagnostics():
-        old[diagnostic.code] -= 1
-        if old[diagnostic.code] < 0:
-            line = f" in line {diagnostic.span.position[0]}" if diagnostic.span is not None else ""
-            where = f"{document.name}{line}"
-            raise Refused(f"with `{name}` there would be a mistake of {where}: {diagnostic.message}")
+    after = copy.analysis.diagnostics()
+    more = Counter(d.code for d in after) - Counter(d.code for d in before)
+    found, said = [d for d in after if d.code in more], {key(d) for d in before}
+    if found:
+        diagnostic = next((d for d in found if key(d) not in said), found[-1])  # a name in a message may be another now
+        line = f" in line {diagnostic.span.position[0]}" if diagnostic.span is not None else ""
+        where = f"{document.name}{line}"
+        raise Refused(f"with `{name}` there would be a mistake of {where}: {diagnostic.message}")
 
 
 def wanted(copies: Mapping[Document, Document], edits: Mapping[Document, list[Edit]]) -> set[tuple[Document, int]]:

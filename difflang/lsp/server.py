@@ -270,7 +270,7 @@ def call_item(ls: Server, document: Document, binding: Binding | None) -> lsp.Ca
 async def formatting(ls: Server, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
     document = ls.document(params.text_document.uri)
     places = ls.places(document)
-    return changes.edits_of(places, await ls.aside(lambda: changes.laid_out(places.source)))
+    return changes.edits_of(places, await asyncio.to_thread(changes.laid_out, places.source))  # waits for no check
 
 
 @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(

@@ -69,7 +69,7 @@ def target(found: Found) -> Target | None:
     """What a name means; None for a name of the language, or what nobody declares."""
     name, document, piece = found.name, found.document, found.piece
     if isinstance(name, Binding):
-        return Target(document, piece, name)
+        return bound_to(document, piece, name)
     match name.role:
         case "member":
             return member(found, name)
@@ -82,8 +82,19 @@ def target(found: Found) -> Target | None:
             return top(other, name.name) if other is not None else None
         case _:
             if name.binding is not None:
-                return Target(document, piece, name.binding)
+                return bound_to(document, piece, name.binding)
             return of_file(document, name.name, piece)
+
+
+def bound_to(document: Document, piece: Piece, binding: Binding) -> Target:
+    """A declaration of a part; of a parameter of a rule that of its function, which must be called alike."""
+    for item in piece.items if binding.kind == "parameter" else ():
+        if isinstance(item, tree.Rule) and any(binding.node is p for p in item.params):
+            fn = of_file(document, item.name, piece)
+            node = fn.binding.node if fn is not None and fn.binding is not None else None
+            mine = inner(fn.document, node, binding.name) if fn is not None else None
+            return mine or Target(document, piece, binding)
+    return Target(document, piece, binding)
 
 
 def of_file(document: Document, name: str, near: Piece | None = None) -> Target | None:
@@ -134,7 +145,7 @@ def tops(document: Document) -> Tops:
 
 def member(found: Found, use: Use) -> Target | None:
     """`m.f` of a module, `x.w` of a record, `x.f()` of a function."""
-    if isinstance(use.node, (tree.TypeName, tree.TypeApply, tree.TypeCall)):
+    if isinstance(use.node, (tree.TypeName, tree.TypeApply, tree.TypeCall, tree.VariantPattern)):
         other = module(found.document, use.node.path[0])
         return top(other.document, use.name) if other is not None else None
     assert isinstance(use.node, tree.Member)
@@ -143,20 +154,23 @@ def member(found: Found, use: Use) -> Target | None:
         other = of_file(found.document, base.id, found.piece)
         if other is not None and other.binding is None:
             return top(other.document, use.name)
-    type = place_type(found, base) or type_at(found.piece, base.span.start, base.span.end)
+    type = type_at(found.piece, base.span.start, base.span.end) or place_type(found, base)
     if type is not None and (there := field_of(type, use.name)) is not None:
         return there
+    local = names_of(found.piece).seen_at(use.span.start).get(use.name)
+    if local is not None and local.kind != "size":
+        return bound_to(found.document, found.piece, local)
     return of_file(found.document, use.name, found.piece)
 
 
 def place_type(found: Found, base: tree.Expr) -> LangType | None:
-    """The type of `m.w` in `grad[m.w.x](f)`."""
+    """The type of `m.w` as `m` is declared; in `grad[m.w.x](f)` that is a parameter of `f`."""
     path: list[str] = []
     while isinstance(base, tree.Member):
         path.insert(0, base.name)
         base = base.base
     use = names_of(found.piece).mentioned().get(base.span.start)
-    goal = parameter(found, use) if use is not None and use.role == "wrt" else None
+    goal = target(Found(found.document, found.piece, use)) if use is not None else None
     type = own_type(goal) if goal is not None else None
     return record_at(type, path) if type is not None else None
 

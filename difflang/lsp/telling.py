@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from lsprotocol import types as lsp
@@ -25,6 +26,7 @@ from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
+CLOSED = re.compile(r"(?:[^)#]|#[^\n]*)*\)")  # up to the end of what a function takes, comments passed over
 WIDEST = 60  # characters of a hint; what is longer tells less than it hides
 
 
@@ -207,9 +209,8 @@ def hints(document: Document, start: int, end: int, places: Places) -> Iterator[
             found = next((r.found[decl] for r in (piece.result, piece.before) if r and decl in r.found), None)
             if found is not None and decl.result is None and len(text := show_type(found.type)) <= WIDEST:
                 first = decl.params[-1].span.end if decl.params else decl.name_span.end
-                after = decl.span.source.text.find(")", first, decl.body.span.start) + 1
-                if after:
-                    yield lsp.InlayHint(places.position(at + after), f" -> {text}", lsp.InlayHintKind.Type)
+                if (closed := CLOSED.match(decl.span.source.text, first, decl.body.span.start)) is not None:
+                    yield lsp.InlayHint(places.position(at + closed.end()), f" -> {text}", lsp.InlayHintKind.Type)
 
 
 def hint(type: LangType | None, b: Binding) -> str:
@@ -233,7 +234,8 @@ def call_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
         return None
     owner, point, name = call.name.rpartition(".")
     goal = of_file(document, owner) if point else None
-    there = goal.document if goal is not None and goal.binding is None else document
+    of_module = goal is not None and goal.binding is None
+    there = goal.document if goal is not None and of_module else document
     goal = of_file(there, name, piece if there is document else None)
     shown = names_of(piece).seen_at(call.start).get(name)
     node = shown.node if shown is not None else goal.binding.node if goal is not None and goal.binding else None
@@ -253,7 +255,8 @@ def call_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
             return None
         label, _, doc = with_doc(text, None).partition("\n\n")
         keys = []
-    active = keys.index(call.named) if call.named in keys else call.place
+    place = call.place + (bool(point) and not of_module)  # `x.f(y)` is `f(x, y)`
+    active = keys.index(call.named) if call.named in keys else place
     information = lsp.SignatureInformation(
         label, markdown(doc) if doc else None, [lsp.ParameterInformation(p) for p in params]
     )

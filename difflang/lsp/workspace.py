@@ -111,7 +111,13 @@ class Workspace:
         except OSError:
             stamp = (-1, 0)
         if not document.read or stamp != document.stamp:
-            document.put(read(document.path, document.name).text)
+            try:
+                text = read(document.path, document.name).text
+            except DifflangError:
+                document.read = False
+                document.put("")
+                raise
+            document.put(text)
             document.stamp, document.read = stamp, True
 
     def below(self, folder: Path, word: str) -> Iterator[Path]:

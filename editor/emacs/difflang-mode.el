@@ -194,8 +194,11 @@ Group 1 is the expression with its braces."
 
 ;; `M-x eglot' starts the language server: it comes with Emacs 29.
 (defvar eglot-server-programs)
+(defun difflang--server (&rest _)
+  "The words that start the language server, as `difflang-program' says by then."
+  (append (split-string-and-unquote difflang-program) '("lsp")))
 (with-eval-after-load 'eglot
-  (add-to-list 'eglot-server-programs (list 'difflang-mode difflang-program "lsp")))
+  (add-to-list 'eglot-server-programs '(difflang-mode . difflang--server)))
 
 ;;;###autoload
 (add-to-list 'auto-mode-alist '("\\.dfl\\'" . difflang-mode))

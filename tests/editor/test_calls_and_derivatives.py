@@ -273,10 +273,26 @@ def test_lines_that_end_in_two_characters_and_halves_of_characters(client: Clien
     assert client.reports(main, settled=True) == []
 
 
+def blocks(count: int) -> str:
+    block = (Path(__file__).parent / "block.dfl").read_text(encoding="utf-8")
+    return "".join(block.replace("Net", f"Net{i}").replace("_a", f"_{i}") for i in range(count))
+
+
+def test_a_file_is_laid_out_while_it_is_checked(client: Client, folder: Path) -> None:
+    """Who saves a file that was just opened does not wait for seconds; reports come when all is checked."""
+    client.told.queue.clear()
+    text = blocks(15)
+    uri = client.open(folder / "untidy.dfl", text + "let   x = 1.0\n")
+    options = {"tabSize": 2, "insertSpaces": True}
+    (edit,) = client.ask("textDocument/formatting", textDocument={"uri": uri}, options=options)
+    assert edit["newText"].endswith("let x = 1.0\n")
+    assert uri not in {message["params"].get("uri") for message in list(client.told.queue)}
+    client.close(uri)
+
+
 def test_an_editor_that_is_closed_waits_for_no_check(folder: Path) -> None:
     """The file takes seconds to be checked; shutting down, and vanishing, end the server all the same."""
-    block = (Path(__file__).parent / "block.dfl").read_text(encoding="utf-8")
-    text = "".join(block.replace("Net", f"Net{i}").replace("_a", f"_{i}") for i in range(15))
+    text = blocks(15)
     client = Client(folder)
     client.open(folder / "long.dfl", text)
     client.ask("textDocument/documentSymbol", textDocument={"uri": (folder / "long.dfl").as_uri()})
@@ -286,6 +302,14 @@ def test_an_editor_that_is_closed_waits_for_no_check(folder: Path) -> None:
     assert client.process.stdin is not None
     client.process.stdin.close()
     assert client.process.wait(timeout=PATIENCE) == 0
+
+
+def test_an_editor_is_closed_while_a_derivative_is_written(folder: Path) -> None:
+    client = Client(folder)
+    uri = client.open(folder / "trained.dfl", TRAINED)
+    waiting = client.begin("workspace/executeCommand", command="difflang.derive", arguments=[uri, "loss"])
+    assert client.end() == 0
+    assert client.answers[waiting].get(timeout=PATIENCE)["error"]["code"] == -32800
 
 
 def test_a_body_of_thousands_of_lines_at_the_margin_is_read_in_time(folder: Path) -> None:

@@ -71,10 +71,12 @@ def test_it_compiles_without_warnings(tmp_path: Path) -> None:
 
 
 def test_eglot_knows_the_language_server() -> None:
-    """An Emacs that has no eglot is given its list and told that it is there."""
+    """An Emacs that has no eglot is given its list and told that it is there. The program is a command line."""
     program = """(progn (require 'difflang-mode)
       (unless (require 'eglot nil t)
         (setq eglot-server-programs nil)
         (provide 'eglot))
-      (message "server: %s" (cdr (assoc 'difflang-mode eglot-server-programs))))"""
-    assert "server: (difflang lsp)" in emacs("--eval", program)
+      (dolist (difflang-program '("difflang" "nice -n 19 difflang"))
+        (message "server: %s" (funcall (cdr (assoc 'difflang-mode eglot-server-programs))))))"""
+    said = emacs("--eval", program)
+    assert "server: (difflang lsp)" in said and "server: (nice -n 19 difflang lsp)" in said

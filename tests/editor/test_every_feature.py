@@ -92,6 +92,25 @@ def test_a_file_that_another_program_writes_is_read_again(client: Client, tmp_pa
     client.close(uri)
 
 
+def test_a_file_that_another_program_changed_or_removed_is_not_renamed_where_it_was(
+    client: Client, folder: Path, main: str
+) -> None:
+    """Nobody says so to a server, and the file was read before."""
+    other = folder / "other.dfl"
+    other.write_text('import "./model.dfl" (along, Line)\nprint(along(Line(1.0, 0.0), [1.0]))\n', encoding="utf-8")
+
+    def renamed() -> set[str]:
+        return {Path(uri).name for uri in places(client, "rename", main, "along", newName="follow")["changes"]}
+
+    assert renamed() == {"main.dfl", "model.dfl", "other.dfl"}
+    other.write_text("print(1.0)\n", encoding="utf-8")
+    assert renamed() == {"main.dfl", "model.dfl"}
+    other.write_text('import "./model.dfl" (along)\n', encoding="utf-8")
+    assert renamed() == {"main.dfl", "model.dfl", "other.dfl"}
+    other.unlink()
+    assert renamed() == {"main.dfl", "model.dfl"}
+
+
 def test_a_gradient_is_offered_within_a_function_to_who_asks_for_refactorings(client: Client, main: str) -> None:
     line, column = spot(MAIN, "far^2")
     place = {"line": line, "character": column}
