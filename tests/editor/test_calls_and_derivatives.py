@@ -273,26 +273,10 @@ def test_lines_that_end_in_two_characters_and_halves_of_characters(client: Clien
     assert client.reports(main, settled=True) == []
 
 
-def blocks(count: int) -> str:
-    block = (Path(__file__).parent / "block.dfl").read_text(encoding="utf-8")
-    return "".join(block.replace("Net", f"Net{i}").replace("_a", f"_{i}") for i in range(count))
-
-
-def test_a_file_is_laid_out_while_it_is_checked(client: Client, folder: Path) -> None:
-    """Who saves a file that was just opened does not wait for seconds; reports come when all is checked."""
-    client.told.queue.clear()
-    text = blocks(15)
-    uri = client.open(folder / "untidy.dfl", text + "let   x = 1.0\n")
-    options = {"tabSize": 2, "insertSpaces": True}
-    (edit,) = client.ask("textDocument/formatting", textDocument={"uri": uri}, options=options)
-    assert edit["newText"].endswith("let x = 1.0\n")
-    assert uri not in {message["params"].get("uri") for message in list(client.told.queue)}
-    client.close(uri)
-
-
 def test_an_editor_that_is_closed_waits_for_no_check(folder: Path) -> None:
     """The file takes seconds to be checked; shutting down, and vanishing, end the server all the same."""
-    text = blocks(15)
+    block = (Path(__file__).parent / "block.dfl").read_text(encoding="utf-8")
+    text = "".join(block.replace("Net", f"Net{i}").replace("_a", f"_{i}") for i in range(15))
     client = Client(folder)
     client.open(folder / "long.dfl", text)
     client.ask("textDocument/documentSymbol", textDocument={"uri": (folder / "long.dfl").as_uri()})

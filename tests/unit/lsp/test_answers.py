@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
+from lsprotocol import types as lsp
 
 from difflang.base.source import Source
 from difflang.lsp import proposals, renames, telling
 from difflang.lsp.changes import applied
-from difflang.lsp.places import Places
+from difflang.lsp.editor import Server
+from difflang.lsp.places import Places, utf16
+from difflang.lsp.server import formatting
 from difflang.lsp.targets import found_at
 from difflang.lsp.workspace import Document, Workspace
 
@@ -150,3 +155,19 @@ def test_a_result_is_hinted_behind_what_is_taken_not_in_a_comment() -> None:
     places = Places(Source("main.dfl", text))
     (hint,) = telling.hints(opened(Workspace(), text), 0, len(text), places)
     assert (hint.label, hint.position.line, hint.position.character) == (" -> f32", 3, 1)
+
+
+def test_a_file_is_laid_out_while_another_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who saves a file does not wait for the thread that checks, which may be at something long."""
+    monkeypatch.setattr(Server, "units", property(lambda _: utf16))
+    server, checked = Server(), threading.Event()
+    server.worker.submit(checked.wait)
+    document = opened(server.files, "let   x = 1.0\n")
+    server.opened[document.uri] = document
+    options = lsp.FormattingOptions(tab_size=2, insert_spaces=True)
+    asked = lsp.DocumentFormattingParams(lsp.TextDocumentIdentifier(document.uri), options)
+    try:
+        (edit,) = asyncio.run(asyncio.wait_for(formatting(server, asked), 60))
+    finally:
+        checked.set()
+    assert edit.new_text == "let x = 1.0\n"
