@@ -31,7 +31,8 @@ def test_what_is_told_can_be_read() -> None:
 
 def test_without_its_package_it_says_how_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "difflang.lsp.server", raising=False)
-    monkeypatch.setitem(sys.modules, "pygls", None)
+    for name in ["pygls", *[name for name in sys.modules if name.startswith("pygls.")]]:  # of which some may be there
+        monkeypatch.setitem(sys.modules, name, None)
     told = CliRunner().invoke(main, ["lsp"])
     assert told.exit_code == 2 and "pip install 'difflang[lsp]'" in told.output
 
