@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 SMALL = 24  # equations of a host expression on numbers that are not worth a compilation
 FEW = 4096  # elements of an array that is only taken apart or put together, which is not either
-MOVES = frozenset((
-    *("const", "dense", "iota", "slice", "dynamic_slice", "reshape", "broadcast", "transpose", "reverse", "concat"),
-    *("pad", "select", "truncate", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not"),
-))  # fmt: skip
 
 
 class Engine(Struct, frozen=True):
@@ -85,7 +81,7 @@ def small(graph: Graph) -> bool:
     tensors = [t for t in types if isinstance(t, Tensor)]
     if len(tensors) < len(types):
         return False
-    arranged = all(e.op.name in MOVES for e in graph.eqns)
+    arranged = all(e.op.same_bits for e in graph.eqns)
     return all(not t.shape or (arranged and prod([n for n in t.shape if isinstance(n, int)]) <= FEW) for t in tensors)
 
 

@@ -126,6 +126,7 @@ class Op(Struct, frozen=True, eq=False):
     carries: bool = False  # turned round it moves elements and adds them up: nothing is multiplied or subtracted
     shuffles: bool = False  # of one that carries: turned round no two elements meet, so truths go the way of numbers
     reach: Rule | None = None  # (truths like the result, place, *operands, **attrs) -> what they reach, turned round
+    same_bits: bool = False  # it makes, moves or compares elements: compiled it gives the bits of its reference
     splat: Rule | None = None  # for an op that may fill an array with one number: (*arrays, **attrs) -> it, or None
     splats: bool = False  # beside an array its lowering takes a number for an array that is full of it
     phases: Rule | None = None  # of results that are known up to complex phases: (*results) -> what these cancel in

@@ -90,7 +90,7 @@ def logical(name: str, count: int, reference: Rule, lower: Rule, doc: str) -> Op
     """Logic on truth values, element by element."""
     sides = ((True, True, False, False), (True, False, True, False))
     return elementwise(
-        name, inactive=True, reference=reference, lower=lower, doc=doc, accepts=BOOLS,
+        name, inactive=True, same_bits=True, reference=reference, lower=lower, doc=doc, accepts=BOOLS,
         samples=(Example(tuple(Fixed(side, BOOL) for side in sides[:count])),),
     )  # fmt: skip
 

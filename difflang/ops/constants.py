@@ -65,6 +65,7 @@ const = inactive(
     reference=const_reference,
     lower=const_lower,
     splat=const_splat,
+    same_bits=True,
     samples=tuple(
         Example((), {"value": v, "type": Tensor(d, s)})
         for v, d, s in ((True, BOOL, ()), (-7, I32, (3,)), (1.5, F32, (2, 0)), (2.5, F64, (2, 1)), (1 + 2j, C64, (2,)))
@@ -76,6 +77,7 @@ dense = inactive(
     type=dense_type,
     reference=lambda data, type: dense_array(data, type),
     lower=lambda jax, data, type: jax.numpy.asarray(dense_array(data, type)),
+    same_bits=True,
     samples=tuple(
         Example((), {"data": v, "type": Tensor(d, s)})
         for v, d, s in (
@@ -93,6 +95,7 @@ iota = inactive(
     type=iota_type,
     reference=iota_reference,
     lower=lambda jax, type, axis: jax.lax.broadcasted_iota(array_dtype(type.dtype), type.shape, axis),
+    same_bits=True,
     samples=tuple(
         Example((), {"type": Tensor(d, s), "axis": a})
         for d, s, a in ((I32, (4,), 0), (I64, (2, 3), 1), (F64, (3, 2), 0), (F32, (2, 0), 1))

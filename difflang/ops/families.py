@@ -194,7 +194,7 @@ def comparison(
     samples = (Uniform(),) * count
     op = Op(
         name, type, answer, lower, doc,
-        inactive=True, elementwise=True, accepts=accepts, samples=samples, splats=splats,
+        inactive=True, elementwise=True, same_bits=True, accepts=accepts, samples=samples, splats=splats,
     )  # fmt: skip
     return OPS.declare(op)
 

@@ -81,6 +81,7 @@ dynamic_slice = linear(
     lower=lambda jax, x, *starts, sizes: jax.lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False),
     each=slice_each,
     looks_up=True,
+    same_bits=True,
     samples=(
         Example(((5, 4), *start_at(1, 2)), {"sizes": (3, 1)}),
         Example(((5,), *start_at(4)), {"sizes": (3,)}),

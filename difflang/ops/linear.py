@@ -142,6 +142,7 @@ select = linear(
     lower=lambda jax, p, x, y: jax.lax.select(p, x, y),
     elementwise=True,
     chooses=True,
+    same_bits=True,
     samples=(
         Example((Fixed((True, False, True), BOOL), (3,), (3,))),
         Example((Fixed(False, BOOL), (), ())),
@@ -209,6 +210,7 @@ truncate = inactive(
     reference=truncate_reference,
     lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, array_dtype(dtype)),
     elementwise=True,
+    same_bits=True,
     samples=(
         *(Example(((2, 3),), {"dtype": d}, Uniform(-5.0, 5.0)) for d in (BOOL, I8, I32, I64)),
         *(Example(((2, 3),), {"dtype": d}, Uniform(0.0, 5.0)) for d in (U8, U32)),

@@ -64,6 +64,7 @@ broadcast = linear(
     lower=lambda jax, x, shape, axes: jax.lax.broadcast_in_dim(x, shape, axes),
     lanes=lambda n, shape, axes: {"shape": (n, *shape), "axes": (0, *[a + 1 for a in axes])},
     splat=lambda x, shape, axes: None if axes else x,
+    same_bits=True,
     samples=(
         Example(((),), {"shape": (2, 3), "axes": ()}),
         Example(((3,),), {"shape": (2, 3, 2), "axes": (1,)}),
@@ -97,6 +98,7 @@ reshape = linear(
     reference=lambda x, shape: x.reshape(shape),
     lower=lambda jax, x, shape: jax.lax.reshape(x, shape),
     lanes=lambda n, shape: {"shape": (n, *shape)},
+    same_bits=True,
     samples=(
         Example(((2, 3),), {"shape": (3, 2)}),
         Example(((1,),), {"shape": ()}),
@@ -128,6 +130,7 @@ transpose = linear(
     lower=lambda jax, x, perm: jax.lax.transpose(x, perm),
     moves=lambda perm: perm,
     lanes=lambda n, perm: {"perm": (0, *[a + 1 for a in perm])},
+    same_bits=True,
     samples=(
         Example(((2, 3, 4),), {"perm": (2, 0, 1)}),
         Example(((),), {"perm": ()}),
@@ -151,6 +154,7 @@ reverse = linear(
     reference=lambda x, axes: np.flip(x, axes),
     lower=lambda jax, x, axes: jax.lax.rev(x, axes),
     lanes=axes_moved,
+    same_bits=True,
     samples=(Example(((2, 3),), {"axes": (0, 1)}), Example(((3,),), {"axes": (0,)}), Example(((0,),), {"axes": (0,)})),
     doc="""Some axes backwards. Units: u -> u.""",
 )
@@ -220,6 +224,7 @@ concat = linear(
     reference=lambda *parts, axis: np.concatenate(parts, axis),
     lower=concat_lower,
     each=concat_each,
+    same_bits=True,
     samples=(
         Example(((2, 3), (2, 1), (2, 0)), {"axis": 1}),
         Example(((2,),), {"axis": 0}),
@@ -275,6 +280,7 @@ slice_ = linear(
     lower=lambda jax, x, starts, stops, steps: jax.lax.slice(x, starts, stops, steps),
     window=one_part,
     lanes=lambda n, starts, stops, steps: {"starts": (0, *starts), "stops": (n, *stops), "steps": (1, *steps)},
+    same_bits=True,
     samples=(
         Example(((5, 4),), {"starts": (1, 0), "stops": (5, 3), "steps": (1, 1)}),
         Example(((6, 5),), {"starts": (0, 1), "stops": (6, 5), "steps": (2, 3)}),
@@ -338,6 +344,7 @@ pad = linear(
     reference=pad_reference,
     lower=lambda jax, x, v, low, high, interior: jax.lax.pad(x, v, tuple(zip(low, high, interior, strict=True))),
     lanes=lambda n, low, high, interior: {"low": (0, *low), "high": (0, *high), "interior": (0, *interior)},
+    same_bits=True,
     samples=(
         Example(((2, 3), ()), {"low": (1, 0), "high": (0, 2), "interior": (0, 1)}),
         Example(((5,), ()), {"low": (-1,), "high": (-2,), "interior": (0,)}),

@@ -86,6 +86,20 @@ def replaced(graph: Graph, plans: Mapping[Eqn, AnyPlan]) -> Graph:
     return graph.with_eqns(eqns).renamed_results(to)
 
 
+def terms_of(total: Value, made: Made, readers: Mapping[Value, int]) -> list[Value]:
+    """What a value is the sum of, in order; partial sums that something else reads are terms."""
+    found: list[Value] = []
+    todo = [total]
+    while todo:
+        value = todo.pop()
+        eqn = made.get(value)
+        if eqn is not None and eqn.op.name == "add" and readers[value] == 1:
+            todo += reversed(eqn.operands)
+        else:
+            found.append(value)
+    return found
+
+
 class Factor(Struct, frozen=True):
     """An array of which each axis lies along one of a product: axis i along `axes[i]`."""
 

@@ -22,6 +22,7 @@ from difflang.ops.families import tensor
 from difflang.ops.linalg import dot_general
 from difflang.ops.loop import Form, loop
 from difflang.ops.map import map_
+from difflang.passes.contract import terms_of
 from difflang.passes.shapes import ints
 from difflang.passes.simplify import simplify
 from difflang.passes.unbatch import unbatch
@@ -147,24 +148,11 @@ class Step(Struct, eq=False):
     def sum(self, carry: int) -> tuple[list[Value], list[Product]]:
         """The terms that a step adds to a carry of which nothing else is made, and the products that leave it."""
         before = self.form.parts(self.graph.params).carry[carry]
-        terms = self.terms(self.graph.results[carry])
+        terms = terms_of(self.graph.results[carry], self.makers, self.readers)
         if before not in terms or self.readers[before] > 1:
             return terms, []
         found = {v: product for v in terms if (product := self.product(v)) is not None and self.pays(product)}
         return [v for v in terms if v not in found], list(found.values())
-
-    def terms(self, total: Value) -> list[Value]:
-        """What a value is the sum of, partial sums that something else reads being terms."""
-        found: list[Value] = []
-        todo = [total]
-        while todo:
-            value = todo.pop()
-            eqn = self.makers.get(value)
-            if eqn is not None and eqn.op.name == "add" and self.readers[value] == 1:
-                todo += reversed(eqn.operands)
-            else:
-                found.append(value)
-        return found
 
     def product(self, value: Value) -> Product | None:
         """The contraction that a value is, but for the order of its axes, if nothing else reads it."""

@@ -18,7 +18,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ops.families import tensor
 from difflang.ops.linalg import dot_general
-from difflang.passes.contract import Factor, along, spread
+from difflang.passes.contract import Factor, along, spread, terms_of
 from difflang.passes.shapes import ints
 
 Axes = tuple[int, ...]
@@ -139,15 +139,7 @@ class Level:
     def summed(self, eqn: Eqn) -> list[Term | Value]:
         """What is added up by a sum over axes, if all but one of it are contractions that have those in their batch."""
         axes = ints(eqn.attrs["axes"])
-        found: list[Term | Value] = []
-        todo = [eqn.operands[0]]
-        while todo:
-            value = todo.pop()
-            maker = self.made.get(value)
-            if maker is not None and maker.op.name == "add" and self.readers[value] == 1:
-                todo += reversed(maker.operands)
-            else:
-                found.append(self.term(value, axes) or value)
+        found = [self.term(v, axes) or v for v in terms_of(eqn.operands[0], self.made, self.readers)]
         others = sum([isinstance(t, Value) for t in found])
         return found if axes and others <= 1 and others < len(found) else []
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from difflang.ir.dims import Dim, substitute
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.types import BOOL, I32, Tensor
+from difflang.ops.shape import count
 from difflang.spell.body import Speller, array
 from difflang.spell.table import spells
 from difflang.spell.words import (
@@ -275,7 +276,18 @@ def along(speller: Speller, eqn: Eqn, function: str) -> list[Words]:
     return [called(function, x, shape=result.shape, dtype=result.dtype, more=more)]
 
 
-for _name in ("sum", "prod", "max", "min", "all", "any"):
+@spells("reduce_sum")
+def total(speller: Speller, eqn: Eqn) -> list[Words]:
+    """A sum; that of ones is how many there are."""
+    (value,), axes = eqn.operands, eqn.attrs["axes"]
+    x = speller.words(value)
+    if x.text in ("1.0", "-1.0") and x.dtype.bits >= 32:
+        many = count([array(value).shape[a] for a in axes])
+        return [number(many if x.text == "1.0" else -many, Tensor(x.dtype))]
+    return along(speller, eqn, "sum")
+
+
+for _name in ("prod", "max", "min", "all", "any"):
     spells(f"reduce_{_name}")(lambda speller, eqn, name=_name: along(speller, eqn, name))
 spells("reduce_norm")(lambda speller, eqn: along(speller, eqn, "norm"))
 

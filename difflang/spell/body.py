@@ -18,7 +18,9 @@ from difflang.ir.types import History, Tensor, Type
 from difflang.spell.words import Unspelled, Words, exact, name, settled
 
 FREE = ("const", "iota")  # numbers as written, and positions: they are what they are, however often
+POSITIONS = re.compile(r"iota\([^()]*\)")  # also where they are known to be in range
 LONGEST = 56  # characters of an expression within another
+KEPT = "what a loop of a length that only the run knows keeps is read by other loops alone"
 WORD = re.compile(r"[^\W\d]\w*")
 
 Note = Callable[[Span], str]  # the comment behind a statement
@@ -83,6 +85,7 @@ class Speller(Struct, eq=False):
     nested: bool = False  # whether it writes a region
     hidden: frozenset[str] = frozenset()  # names that the program gives another meaning
     numbered: set[Value] = field(default_factory=set[Value])  # counts of steps that are read by name
+    whole: set[Value] = field(default_factory=set[Value])  # what is read otherwise than step by step
     unchecked: list[bool] = field(default_factory=lambda: [False])  # whether something indexes without a check
 
     def inside(self) -> Speller:
@@ -96,7 +99,7 @@ class Speller(Struct, eq=False):
         from difflang.spell.table import spelling
 
         self.last, self.results = graph.eqns[-1] if graph.eqns else None, graph.results
-        self.uses, self.numbered = uses_in(graph), numbered(graph)
+        self.uses, self.numbered, self.whole = uses_in(graph), numbered(graph), read_whole(graph)
         for eqn in graph.eqns:
             self.at = eqn.span
             try:
@@ -108,7 +111,7 @@ class Speller(Struct, eq=False):
 
     def kept(self, eqn: Eqn, result: Value, words: Words) -> Words:
         """The words themselves where they may stand in a larger expression, else a name for them."""
-        if words.atomic or eqn.op.name in FREE or not self.uses[result]:
+        if words.atomic or POSITIONS.fullmatch(words.text) or eqn.op.name in FREE or not self.uses[result]:
             return words
         if self.ends(eqn, result):
             return words
@@ -149,7 +152,7 @@ class Speller(Struct, eq=False):
         if isinstance(found, Steps) and found.words is not None:
             return found.words
         if not isinstance(found, Words):
-            raise Unspelled("what a loop of such a length keeps is read by loops alone")
+            raise Unspelled(KEPT)
         return found
 
     def exact(self, value: Value) -> Words:
@@ -174,7 +177,7 @@ class Speller(Struct, eq=False):
 def array(value: Value) -> Tensor:
     """The type of a value that is an array."""
     if isinstance(value.type, History):
-        raise Unspelled("what a loop of such a length keeps is read by loops alone")
+        raise Unspelled(KEPT)
     return value.type
 
 
@@ -197,6 +200,19 @@ def numbered(graph: Graph) -> set[Value]:
     found = set(graph.results)
     for eqn in graph.eqns:
         found.update(eqn.operands[1:] if goes_through(eqn) else eqn.operands)
+    return found
+
+
+def read_whole(graph: Graph) -> set[Value]:
+    """The values that are read by more than loops which go through what one loop kept, an item at each step."""
+    found, makers = set(graph.results), dict[Value, Eqn]()
+    for eqn in graph.eqns:
+        is_loop = eqn.op.name == "loop"
+        end = 1 + eqn.attrs["consts"] + eqn.attrs["carry"] if is_loop else len(eqn.operands)
+        several = len({makers[v] for v in eqn.operands[end:] if v in makers}) > 1
+        found.update(eqn.operands if several else eqn.operands[:end])
+        if is_loop:
+            makers |= dict.fromkeys(eqn.results, eqn)
     return found
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.types import History
+from difflang.ir.types import History, Tensor
 from difflang.spell.assigned import WORDS, assigned
 from difflang.spell.body import Saved, Spelled, Speller, Steps, array, joined, uses_in
 from difflang.spell.control import item, outer
 from difflang.spell.table import spells
-from difflang.spell.words import ATOM, POSTFIX, Unspelled, Words, name, number, size
+from difflang.spell.words import ATOM, NOT, POSTFIX, Unspelled, Words, exact, name, number, size
 
 
 class Loop(Struct, eq=False):
@@ -75,6 +75,14 @@ class Loop(Struct, eq=False):
         """Which of what its steps give besides is read."""
         return [i for i, r in enumerate(self.eqn.results[1 + self.carry :]) if self.speller.uses[r]]
 
+    @property
+    def wholes(self) -> list[int]:
+        """Which of that is an array, zero beyond the last step, that is read as such: it is written step by step."""
+        if self.counted:
+            return []
+        results = self.eqn.results[1 + self.carry :]
+        return [i for i in self.kept if results[i] in self.speller.whole and isinstance(results[i].type, Tensor)]
+
 
 @spells("loop")
 def loop(speller: Speller, eqn: Eqn) -> list[Spelled]:
@@ -88,20 +96,21 @@ def loop(speller: Speller, eqn: Eqn) -> list[Spelled]:
     results = at.step.results
     if any(isinstance(inner.env[results[at.carry + i]], Saved) for i in at.kept):
         raise Unspelled("a loop within a loop, of a length that only the run knows", eqn.span)
-    items = [inner.exact(results[at.carry + i]) for i in at.kept]
-    ys = [w.text for w in items]
+    items = {i: inner.exact(results[at.carry + i]) for i in at.kept}
+    arrays = written(at, items)
+    ys = {i: w for i, w in items.items() if i not in arrays}
     tail = assigned(variables, [inner.exact(r).text for r in results[: at.carry]])
     if ys:
-        inner.say(f"yield {joined(ys)}")
+        inner.say(f"yield {joined([w.text for w in ys.values()])}")
     counter = step_counter(at)
     lines = [*head.first, *inner.lines, *tail, *head.last, *counter.last]
     text = head.text + " {\n" + "\n".join(lines) + "\n}"
-    names = [speller.names.fresh(speller.hinted(eqn.results[1 + at.carry + i]) or "saved") for i in at.kept]
+    names = {i: speller.names.fresh(speller.hinted(eqn.results[1 + at.carry + i]) or "saved") for i in ys}
     if names:
-        speller.say(f"let {joined(names)} = {text}", eqn.span)
+        speller.say(f"let {joined(list(names.values()))} = {text}", eqn.span)
     else:
         speller.lines.append(text if not speller.note(eqn.span) else f"# {speller.note(eqn.span)}\n{text}")
-    return [counter.steps, *carried_out(at, variables), *yielded(at, names, items)]
+    return [counter.steps, *carried_out(at, variables), *yielded(at, arrays | names, items)]
 
 
 def declared(at: Loop) -> list[str]:
@@ -117,6 +126,18 @@ def declared(at: Loop) -> list[str]:
     return found
 
 
+def written(at: Loop, items: Mapping[int, Words]) -> dict[int, str]:
+    """An array for each of the `wholes`, into which the step writes at its number."""
+    names: dict[int, str] = {}
+    for i in at.wholes:
+        type = array(at.eqn.results[1 + at.carry + i])
+        names[i] = at.speller.names.fresh(at.speller.hinted(at.eqn.results[1 + at.carry + i]) or "saved")
+        at.speller.say(f"var {names[i]} = {exact(number(0, Tensor(type.dtype)), type).text}")
+        at.speller.unchecked[0] = True
+        at.inner.say(f"{names[i]}[{at.inner.words(at.index).text}] = {items[i].text}")
+    return names
+
+
 class Head(Struct, frozen=True):
     """How a loop begins, and what stands first and last in its body."""
 
@@ -128,7 +149,7 @@ class Head(Struct, frozen=True):
 def heading(at: Loop) -> Head:
     go = at.eqn.regions[1:]
     uses = uses_in(at.step)
-    reads_index = bool(uses[at.index]) or bool(go and uses_in(go[0])[go[0].params[0]])
+    reads_index = bool(uses[at.index] or (go and uses_in(go[0])[go[0].params[0]]) or at.wholes)
     if at.counted:
         return along_a_size(at, reads_index)
     histories = [v for v in at.xs if isinstance(at.speller.env[v], Saved)]
@@ -252,16 +273,22 @@ def freely(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
     if index != "_":
         at.inner.bound(index, at.index)
     read_at(at, list(zip(at.xs, at.x_params, strict=True)), index)
-    first, condition = condition_of(at, go[0]) if go else ([], "")
+    first, condition = condition_of(at, go[0]) if go else ([], None)
     if endless:
         if index != "_":
             speller.say(f"var {index} = 0")
         last = (f"{index} += 1",) if index != "_" else ()
-        whole = condition if not first else "{\n" + "\n".join([*first, condition]) + "\n}"
+        assert condition is not None
+        whole = condition.text if not first else "{\n" + "\n".join([*first, condition.text]) + "\n}"
         return Head(f"while {whole}", (), last)
     over = limit_text(at, limit)
-    stop = [*first, f"if not ({condition}) {{ break }}"] if go else []
+    stop = [*first, f"if {opposite(condition)} {{ break }}"] if condition is not None else []
     return Head(f"for {index} in 0..{over}", tuple(stop))
+
+
+def opposite(condition: Words) -> str:
+    """That a condition does not hold; of `not stop` that is `stop`."""
+    return condition.text.removeprefix("not ") if condition.level == NOT else f"not ({condition.text})"
 
 
 def limit_text(at: Loop, limit: Spelled) -> str:
@@ -274,7 +301,7 @@ def limit_text(at: Loop, limit: Spelled) -> str:
     return limit.at(6)
 
 
-def condition_of(at: Loop, go: Graph) -> tuple[list[str], str]:
+def condition_of(at: Loop, go: Graph) -> tuple[list[str], Words]:
     """The statements before a condition, and the condition."""
     inner = at.speller.inside()
     known = at.step.params[: 1 + at.consts + at.carry]
@@ -282,7 +309,7 @@ def condition_of(at: Loop, go: Graph) -> tuple[list[str], str]:
         if v in at.inner.env:
             inner.env[p] = at.inner.env[v]
     inner.graph(go)
-    return inner.lines, inner.words(go.results[0]).text
+    return inner.lines, inner.words(go.results[0])
 
 
 # ---- What it gives
@@ -322,15 +349,17 @@ def carried_out(at: Loop, variables: Sequence[str]) -> list[Spelled]:
     return [name(v, array(r)) for v, r in zip(variables, at.eqn.results[1:], strict=False)]
 
 
-def yielded(at: Loop, names: Sequence[str], items: Sequence[Words]) -> list[Spelled]:
-    """What the steps gave besides: arrays where their number is a size, else what loops alone read."""
+def yielded(at: Loop, names: Mapping[int, str], items: Mapping[int, Words]) -> list[Spelled]:
+    """What the steps gave besides: arrays where their number is a size or they are read, else what loops alone read."""
     found: list[Spelled] = []
-    left = iter(zip(names, items, strict=True))
-    for i in range(len(at.eqn.results) - 1 - at.carry):
-        if i not in at.kept:
+    for i, result in enumerate(at.eqn.results[1 + at.carry :]):
+        if i not in names:
             found.append(Words("_", ATOM, (), array(at.eqn.results[0]).dtype))
             continue
-        (text, item), item_type = next(left), at.step.results[at.carry + i].type
+        text, item, item_type = names[i], items[i], at.step.results[at.carry + i].type
+        if i in at.wholes:
+            found.append(name(text, array(result)))
+            continue
         if not at.counted:
             if isinstance(item_type, History):
                 raise Unspelled("a loop within a loop of a length that only the run knows", at.eqn.span)

@@ -55,6 +55,24 @@ fn halting(x: f64, n: i32) -> f64 {
   }
   y
 }
+fn until(x: f64[n, m], most: f64) -> f64 {
+  var s = zeros(m)
+  for v in x {
+    if sum(s) > most { break }
+    s = sin(s) * v + v
+  }
+  sum(s)
+}
+fn early(x: f64[n], most: f64) -> f64 {
+  var s = 1.0
+  for v in x {
+    s *= v
+    if s > most { return s * s }
+  }
+  s
+}
+fn curve(b: f64[2], x: f64[n], y: f64[n]) -> f64 = sum(for i => (b[0] + b[1] * x[i] - y[i])^2)
+fn spread(s: f64, x: f64[n]) -> f64 = sum(x / s - log(s))
 fn pairs(x: f64[n], w: f64[n]) -> f64 = sum(for i, j if i != j => w[i] * (x[i] - x[j])^2)
 fn filled(x: f64[n], at: i32) -> f64[n] {
   var y = x
@@ -78,11 +96,11 @@ fn complexes(z: c128) -> f64 = real(z * z) + imag(z)
 fn wide(x: f64[n, d], w: f64[k, d]) -> f64[n, k] = [for i, j => sum(for a => x[i, a] * w[j, a])]
 """
 FUNCTIONS = """
-book loss nested branch root counted along halting pairs filled picked table padded stacked normed solving shifted
-checked powers wide
+book loss nested branch root counted along halting until early curve spread pairs filled picked table
+padded stacked normed solving shifted checked powers wide
 """.split()  # noqa: SIM905 - a list of words
 MOST = {"powers": 11.0, "wide": 8.0}  # times the operations of the function, which are one or two here
-OFTEN = ("book", "loss", "branch", "root", "counted", "along", "stacked")  # derived a second time
+OFTEN = ("book", "loss", "branch", "root", "counted", "along", "stacked", "early")  # derived a second time
 LIBRARY = [
     ("losses", "huber"),
     ("geometry", "cross"),
@@ -149,6 +167,21 @@ def test_it_reads_like_the_original(program: Checked) -> None:
     assert "fn d_loss(m: Layer[d, 1], x: f64[n, d], y: f64[n]) -> D(Layer[d, 1]) {" in text
     assert "let z = " in text and "let d_z = " in text and "zeros_like(m) with (w = " in text
     assert "# line 9: tanh(dense(m, x))[.., 0]" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "not_these"),
+    [
+        ("curve", "(d_b, d_x, -t2)", ("iota", "@unchecked")),  # at all places is everywhere
+        ("spread", "f64(-n)", ("sum(fill",)),
+        ("until", "if stop_0 {", ("not (not",)),
+    ],
+)
+def test_it_says_nothing_in_vain(program: Checked, name: str, says: str, not_these: tuple[str, ...]) -> None:
+    decl = program.module.fns[name]
+    text = derive_of(program, decl, suitable(program, decl))
+    assert says in text
+    assert not [word for word in not_these if word in text], text
 
 
 def test_loops_save_by_yield(program: Checked) -> None:
