@@ -282,7 +282,7 @@ def total(speller: Speller, eqn: Eqn) -> list[Words]:
     (value,), axes = eqn.operands, eqn.attrs["axes"]
     x = speller.words(value)
     if x.text in ("1.0", "-1.0") and x.dtype.bits >= 32:
-        many = count([array(value).shape[a] for a in axes])
+        many = count(tuple([array(value).shape[a] for a in axes]))
         return [number(many if x.text == "1.0" else -many, Tensor(x.dtype))]
     return along(speller, eqn, "sum")
 
