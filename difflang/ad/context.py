@@ -11,14 +11,16 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import MaybeValue
 from difflang.ops.regions import Linearized, Mask, MaybeValues, Pushed, Transposed
+from difflang.ops.residuals import lean
 
 
 class Context:
     """Remembers what it differentiated by graph identity, so a function called many times is differentiated once."""
 
-    __slots__ = ("linearized", "pushed", "transposed")
+    __slots__ = ("lean", "linearized", "pushed", "transposed")
 
     def __init__(self) -> None:
+        self.lean: dict[tuple[Graph, Mask], Linearized] = {}
         self.linearized: dict[tuple[Graph, Mask, Mask], Linearized] = {}
         self.pushed: dict[tuple[Graph, Mask, Mask], Pushed] = {}
         self.transposed: dict[tuple[Graph, Mask, Mask, Mask, Mask, Mask], Transposed] = {}
@@ -34,6 +36,13 @@ class Context:
                 found = forward.linearize(self, graph, active)
             self.linearized[key] = found
         return self.linearized[key]
+
+    def linearize_once(self, graph: Graph, active: Mask) -> Linearized:
+        """The same for a graph that is run once: with fewer residuals, from which the tangent makes the others."""
+        key = graph, active
+        if key not in self.lean:
+            self.lean[key] = lean(self.linearize(graph, active))
+        return self.lean[key]
 
     def jvp(self, graph: Graph, active: Mask, wanted: Mask = ()) -> Pushed:
         """The graph with its tangent in one; the `wanted` results get a tangent even if it is 0."""

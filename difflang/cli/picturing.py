@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("dot", "mermaid", "svg", "html", "json")
 STAGES = ("ir", "derived", "optimized")
-PASSES = ("widen", "inline", "simplify", "window_sums", "contract", "unbatch", "dce", "defer", "cse", "fuse",
-          "hoist")  # fmt: skip
+PASSES = ("widen", "inline", "simplify", "window_sums", "contract", "unbatch", "unseen", "dce", "defer", "cse",
+          "fuse", "hoist")  # fmt: skip
 words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 
 

@@ -47,14 +47,14 @@ def called(builder: Builder, body: Graph, operands: list[Value], name: str) -> l
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The primal function gives its residuals too; the tangent function takes them."""
-    return linearized(ad, eqn, xs, dxs, lambda lin: called(xs[0].home, lin.primal, list(xs), eqn.attrs["name"]))
+    lin = ad.linearize_once(eqn.regions[0], dxs.active)
+    return linearized(lin, eqn, xs, dxs, lambda lin: called(xs[0].home, lin.primal, list(xs), eqn.attrs["name"]))
 
 
 def linearized(
-    ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents, primal: Callable[[Linearized], Sequence[Value]]
+    lin: Linearized, eqn: Eqn, xs: Values, dxs: Tangents, primal: Callable[[Linearized], Sequence[Value]]
 ) -> tuple[list[Value], list[MaybeValue]]:
     """What a region gives that is run once, `primal` running it with its residuals, and its tangent as a call."""
-    lin = ad.linearize(eqn.regions[0], dxs.active)
     outs, name = list(primal(lin)), f"{eqn.attrs['name']}.tangent"
     residuals = residual_operands(lin, xs, outs[len(eqn.results) :])
     dys = called(dxs.builder, lin.tangent, [*residuals, *dxs.present], name) if any(lin.active) else []

@@ -52,7 +52,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     def primal(lin: Linearized) -> Sequence[Value]:
         return xs[0].home.emit(invertible, xs, (lin.primal, eqn.regions[1]), **eqn.attrs)
 
-    return linearized(ad, eqn, xs, dxs, primal)
+    return linearized(ad.linearize(eqn.regions[0], dxs.active), eqn, xs, dxs, primal)
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:

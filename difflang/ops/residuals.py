@@ -4,6 +4,9 @@ What a step computes from its loop's constants is at hand, and so are the items 
 kept itself, or what it is made of, whichever takes fewer bytes: of bodies that pull each other, the positions and not
 all their distances. Slopes that only the tangent reads are computed there, of the argument, if that takes no more.
 
+A function that is called once keeps what it computes anyway, but no array that repeats a smaller one, and nothing that only
+its tangent reads: those would go through memory to be read once.
+
 Where the loop may take no step, what comes from its constants is computed again in each step of the tangent too, not
 once outside: there a slope that no step needs, but is infinite, would meet the zeros of a derivative taken once more.
 """
@@ -24,6 +27,9 @@ LIGHT = frozenset(  # less work than writing a number down and reading it again
 )
 MOST = 8  # values that one is made of; what is made of more is kept
 SHORT = 8  # numbers that are added up again
+FEW = 1 << 14  # bytes that are written down and read again in no time
+FAR = 24  # equations that one value is made of again
+ROOM = 1.125  # how much more may be kept for what would else be written down for the tangent alone
 
 Frontier = frozenset[Value]
 
@@ -63,6 +69,62 @@ def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]
         alone = all(users[v] == 1 for v in found) and residual not in only_later
         kept |= {residual} if alone and size(found) >= size([residual]) else found
     return kept - made_of(kept | free, lin.primal, quick)
+
+
+def lean(lin: Linearized) -> Linearized:
+    """The same for a region that is run once, its tangent later: no residual is written down that needs no writing.
+
+    What the primal hands to a product, a sum or a call is there anyway, and kept; what it only passes from number to number,
+    or never reads, the tangent computes again, of what is kept or takes hardly more bytes. So it does with arrays that
+    repeat smaller ones.
+    Cost: one walk over the primal, and a short one for each residual.
+    """
+    maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
+    need = needed(lin)
+    stored = {v for eqn in need if not passes_on(eqn) for v in eqn.operands}.union(lin.primal.results[: len(lin.active)])
+
+    def free(eqn: Eqn) -> bool:
+        if eqn.regions or eqn.op.effect or not all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)]):
+            return False
+        if not eqn.operands:
+            return True
+        if eqn.op.name in LIGHT:
+            return size(eqn.results) > size(eqn.operands) or stored.isdisjoint(eqn.results)
+        return eqn not in need and is_slope(eqn)
+
+    again = set(filter(free, lin.primal.eqns))
+    kept = {r for r in lin.residuals if maker.get(r) not in again}
+    for r in lin.residuals:
+        if r not in kept:
+            kept |= leaves(r, kept, again, maker)
+    steps = steps_to(lin.residuals, kept, maker)
+    return rebuilt(lin, steps) if steps else lin
+
+
+def passes_on(eqn: Eqn) -> bool:
+    """Whether an equation works number by number, or only moves numbers: what it reads need not be written down."""
+    return not eqn.regions and (eqn.op.elementwise or eqn.op.name in LIGHT)
+
+
+def leaves(residual: Value, kept: set[Value], again: set[Eqn], maker: dict[Value, Eqn]) -> set[Value]:
+    """What else to keep for a residual: what it is made of, or itself if that takes more bytes or many equations."""
+    found, made = set[Value](), set[Eqn]()
+    todo = [residual]
+    while todo:
+        value = todo.pop()
+        eqn = maker.get(value)
+        if value in kept or eqn in made:
+            continue
+        if eqn is None or eqn not in again:
+            found.add(value)
+            continue
+        made.add(eqn)
+        todo += eqn.operands
+        if len(made) > FAR:
+            return {residual}
+    least = 0 if any([size(eqn.results) > size(eqn.operands) for eqn in made]) else FEW
+    worth = size([residual]) >= least and size(found) <= ROOM * size([residual])
+    return found if worth else {residual}
 
 
 def needed(lin: Linearized) -> set[Eqn]:

@@ -16,6 +16,7 @@ from difflang.passes.inline import inline
 from difflang.passes.simplify import simplify
 from difflang.passes.unbatch import unbatch
 from difflang.passes.unroll import unroll
+from difflang.passes.unseen import unseen
 from difflang.passes.widen import widen, widen_closed
 
 Pass = Callable[[Graph], Graph]
@@ -28,6 +29,7 @@ WHOLE: tuple[Pass, ...] = (
     window_sums,
     contract,
     unbatch,
+    unseen,
     dce,
     defer,
     cse,

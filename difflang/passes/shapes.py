@@ -120,15 +120,18 @@ def concat_of_equals(to: Rewriter, eqn: Eqn) -> Found:
 
 
 def any_of_broadcast(to: Rewriter, eqn: Eqn) -> Found:
-    """Copies of a truth hold if it does, and if there is one."""
+    """Copies of truths: one of them holds if one of the truths does, and if there is a copy."""
     inner = to.maker(eqn.operands[0], "broadcast")
     if inner is None:
         return None
     gone, kept = ints(eqn.attrs["axes"]), ints(inner.attrs["axes"])
-    if set(gone) & set(kept) or 0 in [tensor(eqn.operands[0]).shape[a] for a in gone]:
+    if gone == () or 0 in [tensor(eqn.operands[0]).shape[a] for a in gone]:
         return None
-    axes = tuple([a - sum([g < a for g in gone]) for a in kept])
-    return to.emit(eqn, "broadcast", inner.operands[0], shape=tensor(eqn.results[0]).shape, axes=axes)
+    (truths,), within = inner.operands, tuple([i for i, a in enumerate(kept) if a in gone])
+    if within:
+        (truths,) = to.emit(eqn, "reduce_any", truths, axes=within)
+    axes = tuple([a - sum([g < a for g in gone]) for a in kept if a not in gone])
+    return to.emit(eqn, "broadcast", truths, shape=tensor(eqn.results[0]).shape, axes=axes)
 
 
 def sum_of_nothing(to: Rewriter, eqn: Eqn) -> Found:
@@ -276,6 +279,7 @@ SHAPES = (
         (
             on_truths(lambda p: apply("reduce_any", spread(p, (2, 3, 4), 1), axes=(2,))),
             on_truths(lambda p: apply("reduce_any", spread(p, (2, 3, 4), 1), axes=(0, 2))),
+            on_truths(lambda p: apply("reduce_any", spread(p, (2, 3, 4), 1), axes=(1, 2))),
         ),
         need=(0, "broadcast"),
     ),

@@ -25,10 +25,11 @@ from difflang.passes.hoist import hoist
 from difflang.passes.inline import inline
 from difflang.passes.optimize import optimize
 from difflang.passes.simplify import simplify
+from difflang.passes.unseen import unseen
 from support.graphs import arguments, bits, random_graph
 
 Pass = Callable[[Graph], Graph]
-PASSES: list[Pass] = [dce, cse, hoist, inline, simplify, fuse, optimize]
+PASSES: list[Pass] = [dce, cse, hoist, inline, simplify, fuse, unseen, optimize]
 SEEDS = st.integers(0, 10**6)
 
 

@@ -73,8 +73,8 @@ def gelu_quotient(s: Any) -> Any:
     return quotient(gelu_slope, root, slope)(mp.mpf("-1.075") + mp.mpf("0.725") * s)
 
 
-def gelu_tail(s: Any) -> Any:
-    x = 5 * (1 + s) / (1 - s)
+def gelu_tail(s: Any, middle: int = 5) -> Any:
+    x = middle * (1 + s) / (1 - s)
     return below(-x) * mp.exp(x * x / 2) * (1 + x)
 
 
@@ -113,5 +113,7 @@ FITS = [
     Fit("lgamma far out", gamma.STIRLING_TAIL, stirling_tail, "0", "0.16"),
     Fit("gelu's slope near its root", gelu.ROOT_QUOTIENT, gelu_quotient),
     Fit("beyond x, over the bell curve", gelu.TAIL, gelu_tail, "-1", "0.78"),
+    Fit("gelu's slope near its root, to f32", gelu.SHORT_ROOT_QUOTIENT, gelu_quotient),
+    Fit("beyond x, over the bell curve, to f32", gelu.SHORT_TAIL, lambda s: gelu_tail(s, 4), "-1", "0.58"),
     Fit("erfc below 1", special.SCALED_COMPLEMENT, scaled_complement),
 ]

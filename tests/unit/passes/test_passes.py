@@ -25,12 +25,13 @@ from difflang.passes.hoist import hoist, hoist_surely_done
 from difflang.passes.inline import inline
 from difflang.passes.optimize import ROUND, optimize
 from difflang.passes.simplify import simplify
+from difflang.passes.unseen import unseen
 from support.golden import accept
 from support.work import work
 
 F, V = Tensor(F64), Tensor(F64, (4,))
 GOLDEN = Path(__file__).parents[2] / "golden" / "ir"
-PASSES = {p.__name__: p for p in (dce, cse, inline, hoist, fuse, simplify, optimize)}
+PASSES = {p.__name__: p for p in (dce, cse, inline, hoist, fuse, simplify, unseen, optimize)}
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.in.txt")), ids=lambda p: p.name)
