@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.ad import context
 from difflang.ops import loop, residuals
 
 HEADER = "float f64\n"
@@ -43,6 +44,15 @@ fn f(a: f64[n], b: f64) -> f64 {
   }
   sum(x * x)
 }
+"""
+CALLS = """
+fn block(x: f64[n, k], w: f64[k]) -> f64[n, k] {
+  let middle = mean(x, axis = -1, keepdims = true)
+  let y = (x - middle) / sqrt(mean((x - middle)^2, axis = -1, keepdims = true) + 0.1) * w
+  let score = where([for i in 0..n, j in 0..n => j <= i], gelu(y) @ transpose(x) / sqrt(f64(k)), -inf)
+  y + softmax(score, axis = 1) @ sin(y)
+}
+fn f(x: f64[n, k], w: f64[k]) -> f64 = sum(block(block(block(x, w), w), w)^2)
 """
 X, V, M = (np.random.default_rng(s).normal(size=(5, 3)) for s in (0, 1, 2))
 ITEMS = """
@@ -192,3 +202,32 @@ def test_what_each_step_computes_alike_is_still_computed_once() -> None:
     text = f.grad("a").ir("optimized", np.ones(3), np.eye(3), np.int32(2))
     assert len(re.findall(r"^  \S.* = solve .*transposed = false", text, re.MULTILINE)) == 1
     assert not re.findall(r"^    .* = solve .*transposed = false", text, re.MULTILINE)
+
+
+def test_calls_write_nothing_down_that_repeats_or_that_only_the_tangent_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[Any, Any]] = []
+
+    def spied(lin: Any) -> Any:
+        made.append((lin, residuals.lean(lin)))
+        return made[-1][1]
+
+    x, w = np.random.default_rng(3).normal(size=(30, 70)), np.linspace(0.5, 1.5, 70)
+    asked = {"grad": "grad(f)(x, w)", "grad of grad": "grad(|z| sum(grad(f)(z, w)^2))(x)"}
+    source = HEADER + CALLS + "".join(
+        f"fn {name.replace(' ', '_')}(x: f64[n, k], w: f64[k]) -> f64[n, k] = {text}\n" for name, text in asked.items()
+    )  # fmt: skip
+    with monkeypatch.context() as patched:
+        patched.setattr(context, "lean", lambda lin: lin)
+        lavish: Any = difflang.loads(source, name="lavish")
+        want = {name: np.asarray(getattr(lavish, name.replace(" ", "_")).interpret(x, w)) for name in asked}
+    monkeypatch.setattr(context, "lean", spied)
+    thrifty: Any = difflang.loads(source, name="thrifty")
+    for name in asked:
+        found = getattr(thrifty, name.replace(" ", "_"))
+        np.testing.assert_allclose(found.interpret(x, w), want[name], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found(x, w), want[name], rtol=1e-9, atol=1e-9)
+    lin, found = made[0]
+    maker = {r: eqn.op.name for eqn in found.primal.eqns for r in eqn.results}
+    assert not {"broadcast", "gelu_slope", "neg", "cos"} & {maker[r] for r in found.made}
+    assert residuals.size(found.made) < 0.7 * residuals.size(lin.made)
+    assert all(residuals.size(b.residuals) <= residuals.ROOM * residuals.size(a.residuals) for a, b in made)
