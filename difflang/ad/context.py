@@ -17,9 +17,10 @@ from difflang.ops.residuals import lean
 class Context:
     """Remembers what it differentiated by graph identity, so a function called many times is differentiated once."""
 
-    __slots__ = ("lean", "linearized", "pushed", "transposed")
+    __slots__ = ("lean", "linearized", "often", "pushed", "transposed")
 
-    def __init__(self) -> None:
+    def __init__(self, *, often: bool = False) -> None:
+        self.often = often  # whether tangent graphs are run again and again: then they compute nothing themselves
         self.lean: dict[tuple[Graph, Mask], Linearized] = {}
         self.linearized: dict[tuple[Graph, Mask, Mask], Linearized] = {}
         self.pushed: dict[tuple[Graph, Mask, Mask], Pushed] = {}
@@ -38,7 +39,9 @@ class Context:
         return self.linearized[key]
 
     def linearize_once(self, graph: Graph, active: Mask) -> Linearized:
-        """The same for a graph that is run once: with fewer residuals, from which the tangent makes the others."""
+        """The same for a graph that is run once, as is its tangent: that makes most of what it reads of fewer residuals."""
+        if self.often:
+            return self.linearize(graph, active)
         key = graph, active
         if key not in self.lean:
             self.lean[key] = lean(self.linearize(graph, active))

@@ -69,10 +69,10 @@ def goes_on(eqn: Eqn, within: bool) -> bool:
 
 
 class Expansion:
-    """One run over a graph and its regions."""
+    """One run over a graph and its regions; `often` if what it linearizes is pushed or pulled through again and again."""
 
-    def __init__(self) -> None:
-        self.ad = Context()
+    def __init__(self, *, often: bool = False) -> None:
+        self.ad = Context(often=often)
         self.done: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:

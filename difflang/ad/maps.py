@@ -32,7 +32,7 @@ def split(graph: Graph, active: Mask) -> Split:
 
     Cost: linear. Derivative equations in the graph are expanded first.
     """
-    ad = Expansion()
+    ad = Expansion(often=True)
     plain = dce(ad.graph(tidied(endless_where_repeated(graph))))
     wanted = tuple([r.type.tangent is not None for r in plain.results])
     lin = ad.ad.linearize(plain, active, wanted)

@@ -81,7 +81,9 @@ def lean(lin: Linearized) -> Linearized:
     """
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     need = needed(lin)
-    stored = {v for eqn in need if not passes_on(eqn) for v in eqn.operands}.union(lin.primal.results[: len(lin.active)])
+    stored = {v for eqn in need if not passes_on(eqn) for v in eqn.operands}.union(
+        lin.primal.results[: len(lin.active)]
+    )
 
     def free(eqn: Eqn) -> bool:
         if eqn.regions or eqn.op.effect or not all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)]):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.graph import Attr, Eqn, Graph, Value
 
-Truth = tuple[Value, bool]  # an array of truths, and what each of its elements is wherever one looks
-Truths = frozenset[Truth]
+Places = tuple[Value, Attr]  # a value, or one that is repeated, and along which axes its own lie
+Truths = frozenset[tuple[Places, bool]]  # arrays of truths, and what each of their elements is wherever one looks
 
 NOTHING: Truths = frozenset()
 MOST = 8  # what is known of the elements that are looked at
@@ -28,8 +28,8 @@ class Unseen:
     def graph(self, graph: Graph) -> Graph:
         if graph in self.done:
             return self.done[graph]
-        made = {e.results[0]: e for e in graph.eqns if e.op.elementwise or e.op.name == "const"}
-        seen = looked_at(graph) if any([e.op.name == "select" for e in graph.eqns]) else {}
+        made = {e.results[0]: e for e in graph.eqns if e.op.elementwise or e.op.name in ("const", "broadcast")}
+        seen = looked_at(graph, made) if any([e.op.name == "select" for e in graph.eqns]) else {}
         to: dict[Value, Value] = {}
         kept: list[Eqn] = []
         for old in graph.eqns:
@@ -44,7 +44,7 @@ class Unseen:
         return self.done.setdefault(graph, graph.with_eqns(kept).renamed_results(to))
 
 
-def looked_at(graph: Graph) -> dict[Value, Truths]:
+def looked_at(graph: Graph, made: dict[Value, Eqn]) -> dict[Value, Truths]:
     """What holds for each element of a value that any reader looks at."""
     seen: dict[Value, Truths] = dict.fromkeys(graph.results, NOTHING)
 
@@ -61,7 +61,7 @@ def looked_at(graph: Graph) -> dict[Value, Truths]:
         which, *sides = eqn.operands
         look(which, truths)
         for value, truth in zip(sides, (True, False), strict=True):
-            look(value, truths | {(which, truth)})
+            look(value, truths | {(places(which, made), truth)})
     return seen
 
 
@@ -80,12 +80,18 @@ def is_zero(value: Value, made: dict[Value, Eqn]) -> bool:
     return eqn is not None and eqn.op.name == "const" and eqn.attrs["value"] == 0
 
 
+def places(value: Value, made: dict[Value, Eqn]) -> Places:
+    eqn = made.get(value)
+    return (eqn.operands[0], eqn.attrs["axes"]) if eqn is not None and eqn.op.name == "broadcast" else (value, None)
+
+
 def holds(which: Value, truth: bool, truths: Truths, made: dict[Value, Eqn]) -> bool:
     """Whether it is known that an array of truths is `truth` in all elements that are looked at."""
-    if (which, truth) in truths:
+    value, axes = places(which, made)
+    if ((value, axes), truth) in truths:
         return True
-    eqn = made.get(which)
+    eqn = made.get(value)
     if eqn is None or eqn.op.name not in ("logical_and", "logical_or"):
         return False
-    found = [(v, truth) in truths for v in eqn.operands]
+    found = [((v, axes) if axes is not None else places(v, made), truth) in truths for v in eqn.operands]
     return any(found) if truth is (eqn.op.name == "logical_or") else all(found)

@@ -231,3 +231,15 @@ def test_calls_write_nothing_down_that_repeats_or_that_only_the_tangent_reads(mo
     assert not {"broadcast", "gelu_slope", "neg", "cos"} & {maker[r] for r in found.made}
     assert residuals.size(found.made) < 0.7 * residuals.size(lin.made)
     assert all(residuals.size(b.residuals) <= residuals.ROOM * residuals.size(a.residuals) for a, b in made)
+
+
+def test_what_is_pulled_through_again_and_again_computes_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(lin: Any) -> Any:
+        raise AssertionError("a linear map as a value reads what was computed")
+
+    text = "fn g(x: f64[n, k], w: f64[k]) -> f64[n, k] {\n  let (y, pull) = vjp(|z| f(z, w))(x)\n  pull(1.0 + 0.0 * y)\n}\n"
+    program: Any = difflang.loads(HEADER + CALLS + text, name="often")
+    x, w = np.random.default_rng(3).normal(size=(30, 70)), np.linspace(0.5, 1.5, 70)
+    want = program.f.grad(0).interpret(x, w)
+    monkeypatch.setattr(context, "lean", never)
+    np.testing.assert_allclose(program.g.interpret(x, w), want, rtol=1e-12, atol=1e-12)
