@@ -74,9 +74,9 @@ def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]
 def lean(lin: Linearized) -> Linearized:
     """The same for a region that is run once, its tangent later: no residual is written down that needs no writing.
 
-    What the primal hands to a product, a sum or a call is there anyway, and kept; what it only passes from number to number,
-    or never reads, the tangent computes again, of what is kept or takes hardly more bytes. So it does with arrays that
-    repeat smaller ones.
+    What the primal hands to a product, a sum or a call is there anyway, and kept. What it only passes from number to
+    number, or never reads, the tangent computes again, of what is kept or takes hardly more bytes; so it does with
+    arrays that repeat smaller ones.
     Cost: one walk over the primal, and a short one for each residual.
     """
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}

@@ -237,7 +237,8 @@ def test_what_is_pulled_through_again_and_again_computes_nothing_again(monkeypat
     def never(lin: Any) -> Any:
         raise AssertionError("a linear map as a value reads what was computed")
 
-    text = "fn g(x: f64[n, k], w: f64[k]) -> f64[n, k] {\n  let (y, pull) = vjp(|z| f(z, w))(x)\n  pull(1.0 + 0.0 * y)\n}\n"
+    head = "fn g(x: f64[n, k], w: f64[k]) -> f64[n, k] {\n"
+    text = head + "  let (y, pull) = vjp(|z| f(z, w))(x)\n  pull(1.0 + 0.0 * y)\n}\n"
     program: Any = difflang.loads(HEADER + CALLS + text, name="often")
     x, w = np.random.default_rng(3).normal(size=(30, 70)), np.linspace(0.5, 1.5, 70)
     want = program.f.grad(0).interpret(x, w)
