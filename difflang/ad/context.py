@@ -39,7 +39,7 @@ class Context:
         return self.linearized[key]
 
     def linearize_once(self, graph: Graph, active: Mask) -> Linearized:
-        """The same for a graph that is run once, as is its tangent: that makes most of what it reads of fewer residuals."""
+        """The same for a graph that is run once, as is its tangent: that makes what it reads of fewer residuals."""
         if self.often:
             return self.linearize(graph, active)
         key = graph, active

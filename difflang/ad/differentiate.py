@@ -69,7 +69,7 @@ def goes_on(eqn: Eqn, within: bool) -> bool:
 
 
 class Expansion:
-    """One run over a graph and its regions; `often` if what it linearizes is pushed or pulled through again and again."""
+    """One run over a graph and its regions; `often` if what it linearizes is pushed or pulled through many times."""
 
     def __init__(self, *, often: bool = False) -> None:
         self.ad = Context(often=often)

@@ -4,8 +4,8 @@ What a step computes from its loop's constants is at hand, and so are the items 
 kept itself, or what it is made of, whichever takes fewer bytes: of bodies that pull each other, the positions and not
 all their distances. Slopes that only the tangent reads are computed there, of the argument, if that takes no more.
 
-A function that is called once keeps what it computes anyway, but no array that repeats a smaller one, and nothing that only
-its tangent reads: those would go through memory to be read once.
+A function that is called once keeps what it computes anyway, but no array that repeats a smaller one, and nothing that
+only its tangent reads: those would go through memory to be read once.
 
 Where the loop may take no step, what comes from its constants is computed again in each step of the tangent too, not
 once outside: there a slope that no step needs, but is infinite, would meet the zeros of a derivative taken once more.
