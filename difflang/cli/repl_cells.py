@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import field
 
+from difflang.base.stopping import interruptible
 from difflang.cli.repl_commands import command
 from difflang.cli.repl_session import Loading, Talk
 from difflang.syntax.inputs import inputs, is_command
@@ -30,14 +31,18 @@ class Cells(Talk, eq=False, kw_only=True):
         A cell with commands is told input by input, else as a whole. Errors: DifflangError.
         """
         try:
-            for part, number in parts(text):
-                if is_command(part):
-                    if not command(self, part.strip()):
-                        return False
-                elif part.strip():
-                    self.run("\n" * (line + number - 1) + part, name)
+            with interruptible():
+                return self.carried_out(text, name, line)
         finally:
             self.show_pictures()
+
+    def carried_out(self, text: str, name: str, line: int) -> bool:
+        for part, number in parts(text):
+            if is_command(part):
+                if not command(self, part.strip()):
+                    return False
+            elif part.strip():
+                self.run("\n" * (line + number - 1) + part, name)
         return True
 
     def show(self, found: object) -> None:

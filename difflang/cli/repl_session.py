@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.base.stopping import interruptible
 from difflang.driver.completion import Names
 from difflang.syntax.inputs import inputs, is_command, typed
 
@@ -109,10 +110,11 @@ class Talk(Struct, eq=False):
         try:
             if (meant := text.removesuffix("()")) in LEAVING and not self.knows(meant):
                 text = LEAVING[meant]
-            if is_command(text):
-                return command(self, text)
-            if text:
-                self.run(text)
+            with interruptible():
+                if is_command(text):
+                    return command(self, text)
+                if text:
+                    self.run(text)
         except DifflangError as error:
             self.report(error)
         except KeyboardInterrupt:
