@@ -130,9 +130,9 @@ class Signature(Struct, frozen=True, eq=False):
 
 
 def default_of(param: tree.Param) -> str:
-    """What is taken for a parameter that is left out, as written: in one line, `...` where that is long."""
-    text = " ".join(param.default.span.text.split()) if param.default is not None else ""
-    return text if len(text) <= LONGEST else "..."
+    """What is taken for a parameter that is left out, as written, or `...` where that is long or of several lines."""
+    text = param.default.span.text if param.default is not None else ""
+    return text if len(text) <= LONGEST and "\n" not in text else "..."
 
 
 def signature_of(type: ClosureType) -> Signature:

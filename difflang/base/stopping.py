@@ -132,9 +132,14 @@ def wait_for_signal(reading: int) -> None:
     while (stopped := WATCHED.get(os.read(reading, 1)[0])) is None:
         pass
     time.sleep(GRACE)
+    end_at_once(stopped.code, f"{stopped.said}\n")
+
+
+def end_at_once(code: int, said: str = "") -> None:
+    """End the process from beside what it does: nothing half written is left, and nothing is begun any more."""
     try:
         BEGINNING.acquire(timeout=GRACE / 7)
         clear_up()
-        os.write(2, f"{stopped.said}\n".encode())
+        os.write(2, said.encode())
     finally:  # nobody may be there to be told
-        os._exit(stopped.code)
+        os._exit(code)

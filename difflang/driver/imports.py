@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path, PurePath, PureWindowsPath
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.base import resources
@@ -53,7 +53,7 @@ class File(Struct, eq=False):
     library: bool = False
     by: tree.Import | None = None
     done: bool = False  # whether all that it imports is there
-    waiting: Iterator[tree.Import] = iter(())  # its imports that were not followed yet
+    waiting: Iterator[tree.Import] = field(default_factory=lambda: iter(()))  # its imports that were not followed yet
 
     def __post_init__(self) -> None:
         self.waiting = iter([item for item in self.items if isinstance(item, tree.Import)])

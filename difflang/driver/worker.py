@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from difflang.base.stopping import end_at_once
 from difflang.driver.engine import Engine
 from difflang.driver.testing import Options, Suite, opened
 
@@ -34,14 +35,16 @@ def main() -> None:
             if file not in suites:
                 suites.clear()  # cases come file by file
                 suites[file] = opened(file, options_from(asked["options"]))
-            answers.write(msgspec.json.encode(suites[file].run(number)).decode() + "\n")
+            answers.write(json.dumps(msgspec.to_builtins(suites[file].run(number))) + "\n")  # of names in no UTF-8 too
             answers.flush()
 
 
 def listen(lines: SimpleQueue[str]) -> None:
-    for line in sys.stdin:
-        lines.put(line)
-    os._exit(0)
+    try:
+        for line in sys.stdin:
+            lines.put(line)
+    finally:
+        end_at_once(0)
 
 
 def options_to(options: Options) -> dict[str, Any]:

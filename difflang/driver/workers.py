@@ -94,7 +94,7 @@ class Pool:
             answer = pipe(process.stdout).readline()
         except (BrokenPipeError, ValueError):
             return None
-        return msgspec.json.decode(answer, type=Outcome) if answer else None
+        return msgspec.convert(json.loads(answer), Outcome) if answer else None
 
 
 def pipe(end: IO[str] | None) -> IO[str]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.closures import FnCode, LambdaCode
+from difflang.check.closures import AscribedCode, FnCode
 from difflang.check.modules import Global
 from difflang.check.types import LangType, pruned_type
 from difflang.elaborate.context import Context
@@ -41,14 +41,31 @@ def refuse_endless(cx: Context, code: FnCode, terms: Iterable[Term], span: Span)
 
     Errors: DL1003, where no call could be followed any more.
     """
-    layers, inner = 0, dict.fromkeys([t for t in terms if isinstance(t, Closure)])
+    layers, inner = 0, functions_in(terms)
     while inner:
-        layers += any([isinstance(f.code, LambdaCode) for f in inner])
-        inner = dict.fromkeys([t for f in inner for t in f.captures if isinstance(t, Closure)])
-    if layers > DEEPEST_LAMBDAS:
+        layers += any([not isinstance(f.code, AscribedCode) for f in inner])
+        inner = functions_in([t for f in inner for t in f.captures])
+    if layers > DEEPEST_LAMBDAS + 1:  # the innermost is made of none
         message = f"`{code}` is called with functions made of one another more than {DEEPEST_LAMBDAS} deep"
         way = "it is compiled anew for each: let a size end it sooner, or hand on the same function, and numbers"
         raise cx.error("DL1003", message, span, "a function made of the one before, again", way)
+
+
+def functions_in(terms: Iterable[Term]) -> list[Closure]:
+    """The function values among terms and in their parts, each once."""
+    found: dict[Closure, None] = {}
+    todo = list(terms)
+    while todo:
+        match todo.pop():
+            case Closure() as function:
+                found[function] = None
+            case (
+                Tuple(items=parts) | Zip(items=parts) | Record(fields=parts) | Variant(fields=parts) | Sum(parts=parts)
+            ):
+                todo += parts
+            case _:
+                pass
+    return list(found)
 
 
 def known_of(term: Term) -> Hashable:

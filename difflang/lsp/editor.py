@@ -268,7 +268,7 @@ class Server(LanguageServer):
 
     def everywhere(self, word: str) -> list[Document]:
         """The documents of the workspace that hold a word, those that no editor has open read from the disk."""
-        for document in [d for d in self.files.documents.values() if not d.open and not d.library]:
+        for document in [d for d in list(self.files.documents.values()) if not d.open and not d.library]:
             self.check_aside(document)  # it may hold something else by now, or be gone
         roots = [to_fs_path(f.uri) for f in self.workspace.folders.values()]
         for root in {Path(r) for r in (*roots, self.workspace.root_path) if r}:

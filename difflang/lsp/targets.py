@@ -169,6 +169,8 @@ def place_type(found: Found, base: tree.Expr) -> LangType | None:
     while isinstance(base, tree.Member):
         path.insert(0, base.name)
         base = base.base
+    if not isinstance(base, tree.Name):  # of what a call gives nothing is declared here
+        return None
     use = names_of(found.piece).mentioned().get(base.span.start)
     goal = target(Found(found.document, found.piece, use)) if use is not None else None
     type = own_type(goal) if goal is not None else None

@@ -26,7 +26,7 @@ from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
-CLOSED = re.compile(r"(?:[^)#]|#[^\n]*)*\)")  # up to the end of what a function takes, comments passed over
+CLOSED = re.compile(r"(?:[^)#]++|#[^\n]*+)*+\)")  # up to the end of what a function takes, comments passed over
 WIDEST = 60  # characters of a hint; what is longer tells less than it hides
 
 

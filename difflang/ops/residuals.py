@@ -126,7 +126,8 @@ def leaves(residual: Value, kept: set[Value], again: set[Eqn], maker: dict[Value
             return {residual}
     least = 0 if any([size(eqn.results) > size(eqn.operands) for eqn in made]) else FEW
     worth = size([residual]) >= least and size(found) <= ROOM * size([residual])
-    return found if worth else {residual}
+    known = not is_named(residual) and any(map(is_named, found))
+    return found if worth and not known else {residual}
 
 
 def needed(lin: Linearized) -> set[Eqn]:
@@ -171,6 +172,11 @@ def is_quick(eqn: Eqn) -> bool:
 def is_slope(eqn: Eqn) -> bool:
     """Whether an equation may be left to the tangent if only that reads it: it is a function, number by number."""
     return eqn.op.elementwise and eqn.op.jvp is not None and all(is_real(v) for v in (*eqn.operands, *eqn.results))
+
+
+def is_named(value: Value) -> bool:
+    """Whether how large an array is depends on the name of a size."""
+    return isinstance(value.type, Tensor) and not all([isinstance(n, int) for n in value.type.shape])
 
 
 def is_real(value: Value) -> bool:

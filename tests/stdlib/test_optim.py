@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import field
 
 import difflang
 from difflang.driver.engine import Engine, Program
@@ -143,8 +143,7 @@ def test_a_gradient_through_training() -> None:
     assert slope == pytest.approx((up - down) / 2e-6, rel=1e-7)
 
 
-@dataclass(frozen=True, slots=True)
-class Counted(Engine):
+class Counted(Engine, frozen=True):
     """Remembers every program that is made."""
 
     made: list[Graph] = field(default_factory=list[Graph])

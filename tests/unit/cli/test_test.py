@@ -217,6 +217,15 @@ def test_several_processes_find_the_same(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are text there")
+def test_a_file_whose_name_is_no_text_is_tested_by_another_process(folder: Path) -> None:
+    name = os.fsdecode(b"odd\xff.dfl")
+    (folder / name).write_text(GOOD)
+    task = Task(Case(name, 2, "test", "doubles"), 0)
+    assert [o.result for o in Pool([task], Options(Engine("interpret")), 1).outcomes()] == ["passed"]
+
+
+@pytest.mark.slow
 def test_a_process_that_dies_ends_one_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begin = (
         "import os, sys; from itertools import chain; line = sys.stdin.readline(); "

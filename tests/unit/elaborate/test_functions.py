@@ -233,7 +233,9 @@ def test_functions_may_be_made_of_one_another() -> None:
     "fn f(g: f32 -> f32, x: f32) -> f32 = if x > 0.0 { f(|y| g(y) + 1.0, x - 1.0) } else { g(x) }\nprint(f(|y| y, 3.0))\n",
     "fn f(g: f32 -> f32, x: f32) -> f32 {\n let h = |y: f32| g(y) * g(sin(y))\n f(h, x - 1.0)\n}\nprint(f(|y| y, 3.0))\n",
     DEEPER.format("print(f(|y| y, 120, 1.0))\n"),
+    "fn f(p: (f32 -> f32, f32), x: f32) -> f32 {\n let (g, a) = p\n f((|y: f32| g(y) + 1.0, a), x)\n}\nprint(f((|y: f32| y, 1.0), 3.0))\n",
+    "fn f(g: f32 -> f32, x: f32) -> f32 {\n fn h(y: f32) -> f32 = g(y) + 1.0\n f(h, x - 1.0)\n}\nprint(f(|y| y, 3.0))\n",
 ])  # fmt: skip
 def test_a_function_made_of_the_one_before_without_end_is_reported(source: str) -> None:
-    line = 3 if "f(h" in source else 1
+    line = 3 if "{\n" in source else 1
     assert codes(source) == [("DL1003", line)]

@@ -171,3 +171,30 @@ def test_a_file_is_laid_out_while_another_is_checked(monkeypatch: pytest.MonkeyP
     finally:
         checked.set()
     assert edit.new_text == "let x = 1.0\n"
+
+
+CHAINED = """record A {
+  w: f32
+}
+record B {
+  w: f32
+}
+fn made(a: A, k: f32) = B(k * a.w + nowhere)
+
+fn g(a: A) -> f32 {
+  a.made(2.0).w
+}
+"""
+
+
+def test_a_field_of_what_an_unknown_call_gives_is_nobody_s() -> None:
+    """What `a` is says nothing of what `a.made(2.0)` is."""
+    document = opened(Workspace(), CHAINED)
+    found = found_at(document, document.text.index("w: f32"))
+    assert found is not None
+    assert applied(document.text, renames.renamed(found, "v", [document])[document]).endswith("a.made(2.0).w\n}\n")
+
+
+def test_a_hint_is_placed_at_once_whatever_the_comments_hold() -> None:
+    """A declaration that is not closed, with comments: each may be read in one way only."""
+    assert telling.CLOSED.match("(a: f32," + "# twenty letters long.\n" * 60) is None
