@@ -50,7 +50,6 @@ class DifflangKernel(Kernel):
         self.cells = KernelCells(
             loading=Loading("xla", None, 0, "f32", (), self.echo), publish=self.display, kernel=self
         )
-        self.cells.kernel = self
         self.silent = False
         self.cells.loading.begin()
 

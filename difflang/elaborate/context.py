@@ -167,9 +167,8 @@ class Context(Struct, eq=False):
     saved: Any = None  # what the `checkpoint` block around here saves: `Saved`
     logs: dict[Binding, Any] = field(default_factory=dict[Any, Any])  # arrays that the loop around only writes into
     before: Before | None = None  # whether all was well before failures are counted here; None at the outermost
-    word: Binding = field(
-        default_factory=lambda: Binding("failure", 0)
-    )  # the hidden variable that holds the first failure
+    # The hidden variable that holds the first failure.
+    word: Binding = field(default_factory=lambda: Binding("failure", 0))
 
     def __post_init__(self) -> None:
         self.word = Binding("failure", self.no_failure(), mutable=True)

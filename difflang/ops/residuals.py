@@ -126,8 +126,8 @@ def leaves(residual: Value, kept: set[Value], again: set[Eqn], maker: dict[Value
             return {residual}
     least = 0 if any([size(eqn.results) > size(eqn.operands) for eqn in made]) else FEW
     worth = size([residual]) >= least and size(found) <= ROOM * size([residual])
-    known = not is_named(residual) and any(map(is_named, found))
-    return found if worth and not known else {residual}
+    grows = not is_named(residual) and any(map(is_named, found))  # with a size that is not known yet
+    return found if worth and not grows else {residual}
 
 
 def needed(lin: Linearized) -> set[Eqn]:
