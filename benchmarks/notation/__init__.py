@@ -41,8 +41,8 @@ def product(entry: str, shapes: tuple[tuple[int, ...], ...], *twins: Twin, f64: 
     return program(entry, tuple(normal(*s, seed=i, dtype=dtype) for i, s in enumerate(shapes)), *twins, f64=f64)
 
 
-def places(seed: int = 2, below: int = BINS) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, below, PLACES).astype(np.int32)
+def places(seed: int = 2, below: int = BINS, count: int = PLACES) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, below, count).astype(np.int32)
 
 
 def below_diagonal(a: jax.Array, x: jax.Array) -> jax.Array:
@@ -120,6 +120,7 @@ NOTATION: dict[str, Callable[[], Case]] = SQUARE | {
 CHECKS: dict[str, Callable[[], Case]] = {
     "weighted_rows": lambda: checked("weighted_rows", TABLE, places(below=1000), normal(16)),
     "weighted_wide_rows": lambda: checked("weighted_rows", normal(1000, 128), places(below=1000), normal(128)),
-    "walk": lambda: checked("walk", normal(BINS), places()),
+    # Long enough that its checks show: a call that may fail takes about 12 µs more than one that cannot, in any case.
+    "walk": lambda: checked("walk", normal(BINS), places(count=5 * PLACES)),
     "histogram": lambda: checked("histogram", normal(PLACES), places(), normal(BINS)),
 }
