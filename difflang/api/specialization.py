@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from difflang.api.loaded import Given, Loaded
 from difflang.api.results import maker
 from difflang.api.signature import Signature
 from difflang.audit.report import Report
+from difflang.base.diagnostics import DifflangError
 from difflang.check.closures import DerivativeCode, VmapCode
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
@@ -22,6 +25,7 @@ from difflang.runtime.compile import compile
 from difflang.runtime.layouts import field_of
 
 UNKNOWN = object()
+HOSTED = (np.ndarray, np.generic)
 
 
 class Specialization(Running):
@@ -69,6 +73,34 @@ class Specialization(Running):
                 "DL1208", "a random function inside a JAX transformation needs a key", help="give it one: `key=key`"
             )
         return self.loaded.next_key()
+
+    def beside(self, leaves: Sequence[Any], there: frozenset[type]) -> list[Any] | None:
+        """What the program takes where some leaves are NumPy's and the others of JAX's classes `there`.
+
+        None for anything else, and for NumPy arrays of other types; those of JAX's the program itself compares.
+        """
+        arrays, converters = list(leaves), self.executable.converters
+        for i, x in enumerate(leaves):
+            if x.__class__ not in there:
+                if not isinstance(x, HOSTED):
+                    return None
+                try:
+                    arrays[i] = converters[i](x)
+                except DifflangError:
+                    return None
+        return arrays
+
+    def straight(self, arrays: Sequence[Any], *, all_in_jax: bool) -> Any:
+        """The value for such arrays; `UNKNOWN` where the program, if it is compiled, takes others."""
+        executable = self.program.made.executable
+        if executable.compiled is None:
+            return UNKNOWN
+        met = self.voice.met
+        try:
+            results = executable.compiled(*arrays) if all_in_jax else executable.on_arrays(arrays)
+        except (TypeError, ValueError):  # other types, or on another device
+            return UNKNOWN
+        return self.value(results, arrays, met)
 
     def run(self, leaves: Sequence[Any], key: Any = None) -> Any:
         self.keep_up()
@@ -126,15 +158,11 @@ class Table:
         last = self.last.get(structure)
         if last is None:
             return UNKNOWN
-        compiled = last.program.made.executable.compiled
-        if concrete and last.direct and compiled is not None:
-            met = last.voice.met
-            try:
-                results = compiled(*leaves)
-            except (TypeError, ValueError):  # other types, or on another device
-                pass
-            else:
-                return last.value(results, leaves, met)
+        if last.direct:
+            arrays = leaves if concrete else last.beside(leaves, self.concrete)
+            value = UNKNOWN if arrays is None else last.straight(arrays, all_in_jax=concrete)
+            if value is not UNKNOWN:
+                return value
         key = trees.quick(leaves, structure)
         known = self.known.get(key)
         if known is None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.runtime import trees
 
 SOURCE = """
 record P[n] { a: f32[n], b: f32 }
@@ -87,3 +88,19 @@ def test_what_is_in_jax_is_not_copied() -> None:
         assert isinstance(MODULE.g(own), jax.Array) and isinstance(slope(x, i), jax.Array)
         with pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed host-to-device"):
             MODULE.g(MODULE.P(a=np.ones(2, np.float32), b=2.0))
+
+
+def test_arrays_of_numpy_beside_those_of_jax_need_no_closer_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = difflang.loads("fn f[T: float](x: T[n], y: T[n], k: T) -> T[n] = x * y + k", name="beside").f
+    x, y = np.arange(3.0, dtype=np.float32), np.ones(3, np.float32)
+    f(jnp.asarray(x), y, np.float32(1))
+    looked: list[int] = []
+    quick = trees.quick
+    monkeypatch.setattr(trees, "quick", lambda *given: looked.append(1) or quick(*given))
+    assert np.array_equal(f(jnp.asarray(x), y, np.float32(2)), x + 2)
+    assert np.array_equal(f(x, jnp.asarray(y), np.float32(3)), x + 3)
+    assert looked == []
+    assert f(x.astype(np.float64), y.astype(np.float64), np.float64(1)).dtype == np.float64
+    assert f(jnp.asarray(x[:2]), y[:2], np.float32(1)).shape == (2,)
+    with pytest.raises(difflang.ArgumentError):
+        f(jnp.asarray(x), y.astype(np.float64), np.float32(1))
