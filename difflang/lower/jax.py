@@ -25,6 +25,8 @@ from difflang.lower.histories import astray
 from difflang.lower.locations import Frames, placed
 from difflang.lower.moves import without_moves_in_lanes
 from difflang.lower.regions import Census, census, refuse_too_large
+from difflang.lower.writer import written
+from difflang.ops.families import tensor
 from difflang.passes.dce import dce
 
 Array = Any
@@ -152,6 +154,8 @@ class Lowering:
                     found = at(step.span)(step.op.lower, self, arrays, step.attrs)
                 elif step.regions:
                     found = at(step.span)(step.op.lower, self, arrays, {**step.attrs, "regions": step.regions})
+                elif step.op.formula and tensor(step.operands[0]).dtype in step.op.formula:
+                    found = at(step.span)(written, step.op, arrays, step.attrs)
                 else:
                     found = at(step.span)(step.op.lower, jax, arrays, step.attrs)
             except DifflangError as error:

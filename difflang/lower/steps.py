@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.lower.locations import CALLED
+from difflang.lower.writer import formula_p, steps_of
 
 Kind = Literal["alias", "made", "fused", "costly", "sum", "product", "array", "update", "while", "scan", "cond", "call"]
 Place = tuple[str, int]  # the name of a source, and a line of it
@@ -92,11 +93,13 @@ class Reading:
         takes = [item(v, None) for v in jaxpr.invars]
         env: dict[Any, Item] = dict(zip(jaxpr.invars, takes, strict=True))
         steps: list[Step] = []
-        gives = self.equations(jaxpr, env, steps, {})
+        gives = self.equations(jaxpr, env, steps, {}, None)
         return Part(takes, steps, gives)
 
-    def equations(self, jaxpr: Any, env: dict[Any, Item], steps: list[Step], known: dict[object, Items]) -> Items:
-        """Its steps, written to `steps`; gives what it gives. What is computed twice is one."""
+    def equations(
+        self, jaxpr: Any, env: dict[Any, Item], steps: list[Step], known: dict[object, Items], place: Place | None
+    ) -> Items:
+        """Its steps, written to `steps`; gives what it gives. What is computed twice is one. Called from `place`."""
         for v in jaxpr.constvars:
             env[v] = item(v, None)
         for eqn in jaxpr.eqns:
@@ -104,13 +107,14 @@ class Reading:
             inner = called(eqn)
             if inner is not None and not outlined(eqn):
                 given: dict[Any, Item] = dict(zip(inner.invars, reads, strict=True))
-                env.update(zip(eqn.outvars, self.equations(inner, given, steps, known), strict=True))
+                gives = self.equations(inner, given, steps, known, place_of(eqn) or place)
+                env.update(zip(eqn.outvars, gives, strict=True))
                 continue
             key = same(eqn, reads)
             makes = known.get(key) if key is not None else None
             if makes is None:
-                place = place_of(eqn)
-                makes = [item(v, place) for v in eqn.outvars]
+                here = place_of(eqn) or place
+                makes = [item(v, here) for v in eqn.outvars]
                 self.step(eqn, inner, reads, makes, steps)
                 if key is not None:
                     known[key] = makes
@@ -196,7 +200,9 @@ def kind_of(name: str, reads: Items) -> Kind:
 
 
 def called(eqn: Any) -> Any:
-    """The jaxpr of a call, if it is one."""
+    """The jaxpr of a call, if it is one; of a formula that of its steps."""
+    if eqn.primitive is formula_p:
+        return steps_of(eqn.invars[0].aval, **eqn.params)
     if eqn.primitive.name in UNITS or eqn.primitive.name.startswith(("reduce", "scatter", "select_and", "sort")):
         return None
     found = next((eqn.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in eqn.params), None)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.types import FLOATS, NUMBERS, REALS, SIGNED
+from difflang.ir.types import F64, FLOATS, NUMBERS, REALS, SIGNED
 from difflang.ops import precise
 from difflang.ops.families import Array, Example, Uniform, binary, elementwise, rounding, unary, zeros_at
 
@@ -53,6 +53,7 @@ integer_pow = unary(
     jvp=integer_pow_jvp,
     reference=integer_pow_reference,
     lower=integer_pow_lower,
+    formula=(F64,),
     accepts=NUMBERS,
     samples=tuple(Example(((2, 3),), {"n": n}, NONZERO) for n in (0, 1, 2, 3, 7)),
     doc="""`x` to an integer power known at compile time; not negative for integers. Units: u -> u^n.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
+from difflang.ir.types import F64
 from difflang.ops import precise
 from difflang.ops.arithmetic import one_minus_square
 from difflang.ops.compare import le
@@ -51,6 +52,7 @@ exp2_slope = unary(
     jvp=lambda dx, y, x: dx * (y * math.log(2.0)),
     reference=lambda x: np.exp2(x * 0.5) * (np.exp2(x * 0.5) * math.log(2.0)),
     lower=exp2_slope_of,
+    formula=(F64,),
     doc="""The slope of `exp2`, `log(2) 2^x`. Units: 1 -> 1, positive. Kinks: none.""",
 )
 exp2 = unary(
@@ -58,6 +60,7 @@ exp2 = unary(
     jvp=lambda dx, y, x: dx * exp2_slope.one(x),
     reference=np.exp2,
     lower=exp2_lower,
+    formula=(F64,),
     doc="""Power of two. Units: 1 -> 1, positive. Kinks: none.""",
 )
 expm1 = unary(
@@ -84,6 +87,7 @@ log1p = unary(
     jvp=lambda dx, y, x: dx * positive_reciprocal.one(x + 1.0),
     reference=np.log1p,
     lower=in_double(precise.log1p, lambda lax: lax.log1p),
+    formula=(F64,),
     samples=Uniform(-0.8, 2.0),
     doc="""`log(1 + x)`, accurate near 0. Units: 1 -> 1. Kinks: +Inf at -1; NaN below.""",
 )
@@ -171,6 +175,7 @@ sinh = unary(
     jvp=lambda dx, y, x: dx * cosh.one(x),
     reference=np.sinh,
     lower=sinh_lower,
+    formula=(F64,),
     accepts=HOLOMORPHIC,
     doc="""Hyperbolic sine. Units: 1 -> 1. Kinks: none.""",
 )
@@ -179,6 +184,7 @@ cosh = unary(
     jvp=lambda dx, y, x: dx * sinh.one(x),
     reference=np.cosh,
     lower=cosh_lower,
+    formula=(F64,),
     accepts=HOLOMORPHIC,
     doc="""Hyperbolic cosine. Units: 1 -> 1. Kinks: none.""",
 )
@@ -237,6 +243,7 @@ atanh = unary(
     jvp=lambda dx, y, x: dx * positive_reciprocal.one(one_minus_square.one(x)),
     reference=np.arctanh,
     lower=in_double(precise.atanh, lambda lax: lax.atanh),
+    formula=(F64,),
     samples=INSIDE,
     doc="""Inverse hyperbolic tangent. Units: 1 -> 1. Kinks: +Inf at -1 and 1; NaN outside.""",
 )

@@ -130,9 +130,12 @@ def unary(
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
     samples: Samples = Uniform(),
+    **facts: Any,
 ) -> Op:
     """An elementwise function of one array. `jvp(dx, y, x)` is linear in `dx`."""
-    return elementwise(name, jvp=(jvp,), reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples)
+    return elementwise(
+        name, jvp=(jvp,), reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples, **facts
+    )
 
 
 def binary(

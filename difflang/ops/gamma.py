@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from difflang.ir.types import FLOATS
 from difflang.ops.digamma_left import digamma_left, log
 from difflang.ops.families import Example, Uniform, unary
 from difflang.ops.pairs import Pair, pair, plus, times
@@ -70,7 +71,7 @@ def cot_pi(m: Any, f: Any) -> Any:
     size = m.abs(f)
     steep = size > 0.25
     t = m.tan(math.pi * m.where(steep, 0.5 - size, size))
-    return m.where(f < 0, -1.0, 1.0) * m.where(steep, t, 1.0 / t)
+    return m.where(f < 0, -1.0, m.ones_like(f)) * m.where(steep, t, 1.0 / t)
 
 
 def reflected(m: Any, x: Any) -> Any:
@@ -151,15 +152,15 @@ def digamma_right(m: Any, x: Any) -> Any:
     return m.where(x < FAR, near - m.where(low, 1.0 / x, 0.0), far)
 
 
-def chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+def chosen(condition: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
     """NumPy's counterpart of `jax.lax.cond`."""
-    return yes() if condition else no()
+    return yes(*operands) if condition else no(*operands)
 
 
 def digamma_of(m: Any, x: Any, cond: Any = chosen) -> Any:
     """Reflected left of 0, with more digits on the way. That takes four times as long: only if need be."""
     right = m.where(x == 0, math.nan, digamma_right(m, m.maximum(x, 0.0)))
-    return cond(m.any(x < 0), lambda: m.where(x < 0, digamma_left_of_0(m, x), right), lambda: right)
+    return cond(m.any(x < 0), lambda x, y: m.where(x < 0, digamma_left_of_0(m, x), y), lambda x, y: y, x, right)
 
 
 def digamma_left_of_0(m: Any, x: Any) -> Any:
@@ -224,6 +225,7 @@ lgamma = unary(
     jvp=lambda dx, y, x: dx * digamma.one(x),
     reference=lambda x: lgamma_of(np, x),
     lower=compiled(lgamma_of),
+    formula=FLOATS,
     samples=Uniform(0.3, 5.0),
     doc="""Logarithm of the absolute value of the gamma function; +Inf at its poles. Units: 1 -> 1.
     Kinks: NaN at the poles 0, -1, -2, ...""",
@@ -233,6 +235,7 @@ gamma = unary(
     jvp=lambda dx, y, x: dx * (y * digamma.one(x)),
     reference=lambda x: gamma_of(np, x),
     lower=compiled(gamma_of),
+    formula=FLOATS,
     samples=Uniform(0.3, 5.0),
     doc="""The gamma function; +-Inf at +-0, NaN at its other poles. Units: 1 -> 1.
     Kinks: NaN at the poles 0, -1, -2, ...""",
@@ -242,6 +245,7 @@ digamma = unary(
     jvp=lambda dx, y, x: dx * polygamma.one(x, n=1),
     reference=lambda x: digamma_of(np, x),
     lower=compiled(digamma_of, branches=True),
+    formula=FLOATS,
     samples=Uniform(0.3, 5.0),
     doc="""Derivative of `lgamma`. Units: 1 -> 1. Kinks: NaN at the poles 0, -1, -2, ...""",
 )
@@ -252,6 +256,7 @@ polygamma = unary(
     jvp=lambda dx, y, x, n: dx * polygamma.one(x, n=n + 1),
     reference=lambda x, n: polygamma_of(np, x, n),
     lower=compiled(polygamma_of),
+    formula=FLOATS,
     samples=tuple(Example(((2, 3),), {"n": n}, Uniform(0.3, 5.0)) for n in (1, 2, 3)),
     doc="""Derivative number `n` (at least 1) of `digamma`. Units: 1 -> 1.
     Kinks: +-Inf at 0, the limit from the right; NaN at the other poles.""",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
+from difflang.ir.types import FLOATS
 from difflang.ops import precise
 from difflang.ops.families import Array, unary
 from difflang.ops.special import gaussian, in_f32_at_least
@@ -94,6 +95,7 @@ gelu_slope = unary(
     jvp=gelu_slope_jvp,
     reference=gelu_slope_reference,
     lower=in_f32_at_least(lambda jax, x: gelu_slope_of(jax.numpy, x, jax.lax)),
+    formula=FLOATS,
     doc="""The slope of `gelu`, `P(x) + x p(x)`. Units: 1 -> 1. Kinks: none.""",
 )
 gelu = unary(
@@ -101,5 +103,6 @@ gelu = unary(
     jvp=lambda dx, y, x: dx * gelu_slope.one(x),
     reference=gelu_reference,
     lower=in_f32_at_least(lambda jax, x: gelu_of(jax.numpy, x, jax.lax)),
+    formula=FLOATS,
     doc="""Gaussian error linear unit, `x P(x)` with P the normal distribution. Units: 1 -> 1. Kinks: none.""",
 )

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from difflang.ir.graph import Value
+from difflang.ir.types import F64
 from difflang.ops import precise
 from difflang.ops.arithmetic import absolute
 from difflang.ops.compare import eq, max_
@@ -111,6 +112,7 @@ cbrt = unary(
     jvp=lambda dx, y, x: dx * (like(y, 1 / 3) / (y * y)),
     reference=np.cbrt,
     lower=cbrt_lower,
+    formula=(F64,),
     samples=POSITIVE,
     doc="""Cube root, of negative numbers too. Units: u -> u^(1/3). Kinks: +Inf at 0.""",
 )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
+from difflang.ir.types import F64, FLOATS
 from difflang.ops import precise
 from difflang.ops.families import Array, Example, Uniform, unary
 
@@ -38,6 +39,7 @@ gaussian = unary(
     jvp=lambda dx, y, x, scale: dx * (x * y * (-2.0 * scale)),
     reference=lambda x, scale: precise.gaussian(np, x, scale),
     lower=in_f32_at_least(lambda jax, x, scale: precise.gaussian(jax.numpy, x, scale)),
+    formula=FLOATS,
     samples=tuple(Example(((2, 3),), {"scale": scale}) for scale in (1.0, 0.5)),
     doc="""`exp(-scale x^2)` for a scale of 1 or 1/2, accurate where x is large. Units: 1 -> 1, inside (0, 1).
     Kinks: none.""",
@@ -82,6 +84,7 @@ erfc = unary(
     jvp=lambda dx, y, x: dx * (gaussian.one(x, scale=1.0) * -SLOPE_AT_ZERO),
     reference=erfc_reference,
     lower=in_f32_at_least(erfc_of),
+    formula=FLOATS,
     doc="""`1 - erf(x)`, accurate where it is small. Units: 1 -> 1, inside (0, 2). Kinks: none.""",
 )
 
@@ -108,7 +111,7 @@ def erfinv_slope_of(m: Any, x: Any, y: Any, erf: Any, erfc: Any) -> Any:
     safe = m.where(inside, m.abs(y), 0.5)
     above = newton(m, safe, m.where(inside, size, 0.5), erf, erfc)
     slope = (1.0 - 2.0 * safe * above) / (precise.gaussian(m, safe) * SLOPE_AT_ZERO)
-    return m.where(inside, slope, m.where(size == 1.0, math.inf, math.nan))
+    return m.where(inside, slope, m.where(size == 1.0, math.inf, m.full_like(size, math.nan)))
 
 
 def erfinv_reference(x: Array) -> Array:
@@ -133,6 +136,7 @@ erfinv_slope = unary(
     jvp=erfinv_slope_jvp,
     reference=lambda x: erfinv_slope_of(np, x, erfinv_reference(x), scipy().erf, erfc_reference),
     lower=in_f32_at_least(erfinv_slope_lower),
+    formula=FLOATS,
     samples=Uniform(-0.9, 0.9),
     doc="""The slope of `erfinv`, `sqrt(pi) / 2 exp(erfinv(x)^2)`. Units: 1 -> 1.
     Kinks: +Inf at -1 and 1; NaN outside.""",
@@ -142,6 +146,7 @@ erfinv = unary(
     jvp=lambda dx, y, x: dx * erfinv_slope.one(x),
     reference=erfinv_reference,
     lower=erfinv_lower,
+    formula=(F64,),
     samples=Uniform(-0.9, 0.9),
     doc="""Inverse of the error function. Units: 1 -> 1. Kinks: +Inf at -1 and 1; NaN outside.""",
 )

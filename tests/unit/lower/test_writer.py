@@ -1,0 +1,94 @@
+"""Formulas are written as JAX would lower them step by step: the same bits, at the same place of the program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.export
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+import difflang
+from difflang.ir.evaluate import numpy_dtype
+from difflang.ir.op import OPS, Op
+from difflang.ir.types import FLOATS, DType
+from difflang.lower.writer import steps_of, traced, written
+
+FORMULAS = [op for op in OPS.values() if op.formula]
+ATTRS: dict[str, list[dict[str, Any]]] = {
+    "gaussian": [{"scale": 1.0}, {"scale": 0.5}],
+    "integer_pow": [{"n": n} for n in (0, 2, 3, -5, -11)],
+    "polygamma": [{"n": 1}, {"n": 4}],
+}
+MANY = 16  # steps that take longer to trace than to write
+
+
+def numbers(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(0)
+    edges = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.0, 30.0, 1e-30, 709.5, -745.0]
+    with np.errstate(over="ignore"):
+        return np.concatenate([3 * rng.normal(size=150), 50 * rng.normal(size=45), edges]).astype(dtype).reshape(4, -1)
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "attrs"),
+    [
+        pytest.param(op, dtype, attrs, id=f"{op}-{dtype}{''.join(f'-{v}' for v in attrs.values())}")
+        for op in FORMULAS
+        for dtype in op.formula
+        for attrs in ATTRS.get(op.name, [{}])
+    ],
+)
+def test_what_is_written_is_what_is_traced(op: Op, dtype: DType, attrs: dict[str, Any]) -> None:
+    def both(x: jax.Array) -> list[jax.Array]:
+        return [written(op, x, **attrs), traced(op.name, tuple(attrs.items()))(x)]
+
+    x = numbers(numpy_dtype(dtype))
+    with jax.enable_x64(True):
+        ours, theirs = [np.asarray(y) for y in jax.jit(both)(x)]
+    assert ours.dtype == x.dtype
+    assert ours.tobytes() == theirs.tobytes()
+
+
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.elementwise and len(op.jvp or ()) == 1], ids=str)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_what_takes_many_steps_is_written(op: Op, dtype: DType) -> None:
+    aval = jax.ShapeDtypeStruct((2, 3), numpy_dtype(dtype))
+    with jax.enable_x64(True):
+        steps = steps_of(aval, name=op.name, attrs=tuple(ATTRS.get(op.name, [{}])[-1].items()))
+    assert (dtype in op.formula) or count(steps) < MANY
+
+
+def count(jaxpr: Any) -> int:
+    inner = [p for e in jaxpr.eqns for p in e.params.values() if hasattr(p, "jaxpr")]
+    return len(jaxpr.eqns) + sum(count(p.jaxpr) for p in inner)
+
+
+def test_lanes() -> None:
+    x = numbers(np.dtype(np.float32))
+    for way in (0, 1):
+        found = jax.jit(jax.vmap(lambda row: written(OPS["gelu"], row), in_axes=way, out_axes=way))(x)
+        assert np.array_equal(found, jax.jit(lambda x: written(OPS["gelu"], x))(x), equal_nan=True)
+
+
+def test_sizes_left_open() -> None:
+    (n,) = jax.export.symbolic_shape("n")
+    exported = jax.export.export(jax.jit(lambda x: written(OPS["erfc"], x)))(jax.ShapeDtypeStruct((n,), np.float32))
+    x = numbers(np.dtype(np.float32))[0]
+    assert np.array_equal(exported.call(x), jax.jit(lambda x: written(OPS["erfc"], x))(x), equal_nan=True)
+
+
+def test_each_step_stands_at_the_line_of_the_program() -> None:
+    source = "float f32\nfn f(x: f32[4]) -> f32[4] {\n  let a = gelu(x)\n  gelu(a * 2.0)\n}\n"
+    text = difflang.loads(source, name="two").f.lower(np.ones(4, np.float32)).as_text(debug_info=True)
+    assert text.count("stablehlo.exponential") == 2
+    assert '"two":3:' in text and '"two":4:' in text
+
+
+def test_a_formula_of_two_types_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    mixed = replace(OPS["gelu"], name="mixed", lower=lambda _, x: x + x.astype(np.float64))
+    monkeypatch.setitem(OPS, "mixed", mixed)
+    with pytest.raises(TypeError, match="side by side"):
+        jax.jit(lambda x: written(mixed, x)).lower(np.float32(1))
