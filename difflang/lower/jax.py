@@ -6,7 +6,7 @@ is decided in `chains`, what it adds up to in `regions`. JAX's differentiation i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -25,7 +25,8 @@ from difflang.lower.histories import astray
 from difflang.lower.locations import Frames, placed
 from difflang.lower.moves import without_moves_in_lanes
 from difflang.lower.regions import Census, census, refuse_too_large
-from difflang.lower.writer import written
+from difflang.lower.runs import Run, in_runs
+from difflang.lower.writer import written, written_run
 from difflang.ops.families import tensor
 from difflang.passes.dce import dce
 
@@ -69,12 +70,13 @@ class Lowering:
     """Lowers one program. `platform` decides what is cut; shared functions are traced once. See `say` for `says`."""
 
     __slots__ = (
-        "chains", "counted", "frames", "functions", "jax", "keys", "lanes", "parted", "parts", "platform", "says",
-        "shares",
+        "chains", "counted", "frames", "functions", "jax", "keys", "lanes", "parted", "parts", "platform", "runs",
+        "says", "shares",
     )  # fmt: skip
 
-    def __init__(self, jax: ModuleType, platform: str = "cpu", says: Says = nobody) -> None:
+    def __init__(self, jax: ModuleType, platform: str = "cpu", says: Says = nobody, *, runs: bool = False) -> None:
         self.jax = jax
+        self.runs = runs  # whether equations in a row are one primitive: in a trace that JAX lowers as it is
         self.platform = platform
         self.says = says
         self.frames = Frames()
@@ -99,7 +101,7 @@ class Lowering:
             if astray(graph):
                 raise InternalError(f"{graph.name or 'this program'} reads a history where it cannot be had")
         env: Env = dict(zip(graph.params, arrays, strict=True))
-        self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env)
+        self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env, graph.results)
         return [self.array(r, env) for r in graph.results]
 
     def restricted(self, region: Graph, results: Sequence[Value]) -> Graph:
@@ -138,11 +140,15 @@ class Lowering:
             return [x.number if isinstance(x, Splat) else self.array(v, env) for v, x in pairs]
         return [self.array(v, env) for v in eqn.operands]
 
-    def steps(self, steps: Iterable[Step], env: Env) -> None:
+    def steps(self, steps: Sequence[Step], env: Env, wanted: Sequence[Value]) -> None:
+        """Take steps; `wanted` are the values that are asked for afterwards."""
         jax, at = self.jax, self.frames.at
-        for step in steps:
+        for step in in_runs(steps, wanted) if self.runs else steps:
             if isinstance(step, Segment):
                 self.segment(step, env)
+                continue
+            if isinstance(step, Run):
+                self.run(step, env)
                 continue
             arrays = self.operands(step, env)
             deferred = put_off(step, arrays)
@@ -154,7 +160,7 @@ class Lowering:
                     found = at(step.span)(step.op.lower, self, arrays, step.attrs)
                 elif step.regions:
                     found = at(step.span)(step.op.lower, self, arrays, {**step.attrs, "regions": step.regions})
-                elif step.op.formula and tensor(step.operands[0]).dtype in step.op.formula:
+                elif self.runs and step.op.formula and tensor(step.operands[0]).dtype in step.op.formula:
                     found = at(step.span)(written, step.op, arrays, step.attrs)
                 else:
                     found = at(step.span)(step.op.lower, jax, arrays, step.attrs)
@@ -165,12 +171,30 @@ class Lowering:
             else:
                 bind(step, found, env)
 
+    def run(self, run: Run, env: Env) -> None:
+        """Equations in a row as one primitive. What has been put off before them is put off again within."""
+        late = [found.eqn if isinstance(found := env[v], Deferred) else None for v in run.operands]
+        parts = [env[v].arrays if eqn else (env[v],) for v, eqn in zip(run.operands, late, strict=True)]
+
+        def taken(jax: Any, frames: Frames, *arrays: Array) -> list[Array]:
+            given, inner = iter(arrays), Lowering(jax, self.platform)
+            inner.frames, inner.parted = frames, self.parted
+            env: Env = {}
+            for value, eqn, part in zip(run.operands, late, parts, strict=True):
+                mine = [next(given) for _ in part]
+                env[value] = mine[0] if eqn is None else put_off(eqn, mine)
+            inner.steps(run.eqns, env, run.results)
+            return [inner.array(r, env) for r in run.results]
+
+        found = written_run(taken, self.frames, [r.type for r in run.results], [x for part in parts for x in part])
+        env.update(zip(run.results, found, strict=True))
+
     def segment(self, segment: Segment, env: Env) -> None:
         """A part of a long chain, kept apart. Parts that compute the same share one function, compiled once."""
         if not segment.results:
             return
         if any(isinstance(v.type, History) for v in (*segment.operands, *segment.results)):
-            return self.steps(segment.eqns, env)
+            return self.steps(segment.eqns, env, segment.results)
         body = Graph(segment.operands, segment.eqns, segment.results)
         key = self.keys.of(body)
         function = self.parts.get(key)
@@ -179,7 +203,7 @@ class Lowering:
             def part(*arrays: Array) -> list[Array]:
                 inner: Env = dict(zip(segment.operands, arrays, strict=True))
                 with set_xla_metadata(inlineable=None):  # the call is kept apart, not each step of it
-                    self.steps(segment.eqns, inner)
+                    self.steps(segment.eqns, inner, segment.results)
                     return [self.array(r, inner) for r in segment.results]
 
             function = self.parts[key] = self.jax.jit(part)

@@ -74,6 +74,7 @@ const = inactive(
 )
 dense = inactive(
     "dense",
+    direct=True,
     type=dense_type,
     reference=lambda data, type: dense_array(data, type),
     lower=lambda jax, data, type: jax.numpy.asarray(dense_array(data, type)),
@@ -92,6 +93,7 @@ dense = inactive(
 )
 iota = inactive(
     "iota",
+    direct=True,
     type=iota_type,
     reference=iota_reference,
     lower=lambda jax, type, axis: jax.lax.broadcasted_iota(array_dtype(type.dtype), type.shape, axis),

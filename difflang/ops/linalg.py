@@ -104,6 +104,7 @@ dot_general = multilinear(
     each=dot_each,
     reference=dot_reference,
     lower=dot_lower,
+    direct=True,
     accepts=NUMBERS,
     samples=(
         Example(((3, 4), (4, 2)), MATRICES),

@@ -66,6 +66,7 @@ def sum_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
 
 reduce_sum = linear(
     "reduce_sum",
+    direct=True,
     type=reduced_type(NUMBERS),
     transpose=(lambda ct, x, axes: spread_back(ct, x, axes),),
     carries=True,
@@ -217,6 +218,7 @@ def extreme(name: str, loses: Op, reduce: Any, start: Callable[[np.dtype[Any]], 
             reference,
             lower,
             doc,
+            direct=True,
             jvp=(jvp,),
             accepts=REALS,
             cost=each_once,
@@ -288,6 +290,7 @@ argmin = position(
 
 reduce_all = inactive(
     "reduce_all",
+    direct=True,
     type=reduced_type(BOOLS),
     reference=lambda x, axes: np.all(x, axis=axes),
     lower=with_vectors("reduce_and", "bitwise_and"),
@@ -298,6 +301,7 @@ reduce_all = inactive(
 )
 reduce_any = inactive(
     "reduce_any",
+    direct=True,
     type=reduced_type(BOOLS),
     reference=lambda x, axes: np.any(x, axis=axes),
     lower=with_vectors("reduce_or", "bitwise_or"),

@@ -56,6 +56,7 @@ def gathered_back(reduction: Op, ct: Value, x: Operand, shape: Sizes, axes: Ints
 
 broadcast = linear(
     "broadcast",
+    direct=True,
     type=broadcast_type,
     transpose=(lambda ct, x, shape, axes: gathered_back(reduce_sum, ct, x, shape, axes),),
     carries=True,
@@ -91,6 +92,7 @@ def reshape_type(same: Solver, x: Tensor, *, shape: Sizes) -> Tensor:
 
 reshape = linear(
     "reshape",
+    direct=True,
     type=reshape_type,
     transpose=(lambda ct, x, shape: reshape.one(ct, shape=tensor(x).shape),),
     carries=True,
@@ -122,6 +124,7 @@ def inverse(perm: Ints) -> Ints:
 
 transpose = linear(
     "transpose",
+    direct=True,
     type=transpose_type,
     transpose=(lambda ct, x, perm: transpose.one(ct, perm=inverse(perm)),),
     carries=True,
@@ -147,6 +150,7 @@ def reverse_type(same: Solver, x: Tensor, *, axes: Ints) -> Tensor:
 
 reverse = linear(
     "reverse",
+    direct=True,
     type=reverse_type,
     transpose=(lambda ct, x, axes: reverse.one(ct, axes=axes),),
     carries=True,
@@ -217,6 +221,7 @@ def concat_each(eqn: Eqn, wide: tuple[bool, ...], count: Dim) -> Each:
 
 concat = linear(
     "concat",
+    direct=True,
     type=concat_type,
     transpose=ForEach(concat_rule),
     carries=True,
@@ -272,6 +277,7 @@ def one_part(eqn: Eqn) -> tuple[int, tuple[Dim, Dim]] | None:
 
 slice_ = linear(
     "slice",
+    direct=True,
     type=slice_type,
     transpose=(slice_transpose,),
     carries=True,
@@ -338,6 +344,7 @@ def padding_sum(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, i
 
 pad = linear(
     "pad",
+    direct=True,
     type=pad_type,
     transpose=(unpad, padding_sum),
     carries=True,

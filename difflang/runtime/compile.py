@@ -200,7 +200,7 @@ def traced(graph: Graph, platform: str, sharding: SingleDeviceSharding | None = 
 
 def jitted(graph: Graph, platform: str, says: Says = nobody) -> Any:
     """The program as a function of JAX's that is still to be traced."""
-    lowering = Lowering(jax, platform, says)
+    lowering = Lowering(jax, platform, says, runs=True)
 
     def program(*arrays: Array) -> list[Array]:
         return lowering.graph(graph, *arrays)

@@ -1,0 +1,73 @@
+"""Equations in a row that are straight code: JAX sees each run of them as one step, see `writer`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from difflang.ir.graph import Eqn, Value
+from difflang.ir.types import Tensor
+from difflang.lower.chains import Segment, Step
+
+FEW = 2  # equations that are as soon traced
+
+
+class Run(Struct, frozen=True, eq=False):
+    """Equations in a row, what they read from before, and what is read of them afterwards."""
+
+    eqns: tuple[Eqn, ...]
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+
+
+def in_runs(steps: Sequence[Step], wanted: Sequence[Value]) -> Iterator[Step | Run]:
+    """The steps in their order, those in a row that are plain as one. Numbers come before the run that they are in.
+
+    `wanted` are the values that are asked for after all of them. Cost: linear.
+    """
+    parts = parted(steps)
+    home = {r: i for i, part in enumerate(parts) for e in part if isinstance(e, Eqn) for r in e.results}
+    read = set(wanted)
+    for i, part in enumerate(parts):
+        read.update([v for e in part for v in e.operands if home.get(v, -1) != i])
+    for part in parts:
+        if len(part) <= FEW or not plain(part[0]):
+            yield from part
+        else:
+            run = run_of([e for e in part if isinstance(e, Eqn)], read)
+            if run.results:
+                yield run
+
+
+def run_of(eqns: Sequence[Eqn], read: set[Value]) -> Run:
+    made = {r for e in eqns for r in e.results}
+    operands = dict.fromkeys([v for e in eqns for v in e.operands if v not in made])
+    return Run(tuple(eqns), tuple(operands), tuple([r for e in eqns for r in e.results if r in read]))
+
+
+def parted(steps: Sequence[Step]) -> list[list[Step]]:
+    """Runs, and each other step by itself."""
+    parts: list[list[Step]] = []
+    row: list[Step] = []
+    for step in steps:
+        if is_number(step):
+            parts.append([step])
+        elif plain(step):
+            row.append(step)
+        else:
+            parts += [row, [step]] if row else [[step]]
+            row = []
+    return [*parts, row] if row else parts
+
+
+def is_number(step: Step) -> bool:
+    """Whether it is put off until somebody asks for an array, and reads nothing."""
+    return isinstance(step, Eqn) and step.op.splat is not None and not step.operands
+
+
+def plain(step: Step) -> bool:
+    """Whether its lowering can be run on cells."""
+    if isinstance(step, Segment) or not (step.op.elementwise or step.op.direct):
+        return False
+    return all([isinstance(v.type, Tensor) for v in (*step.operands, *step.results)])
