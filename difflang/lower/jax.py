@@ -175,13 +175,14 @@ class Lowering:
         """Equations in a row as one primitive. What has been put off before them is put off again within."""
         late = [found.eqn if isinstance(found := env[v], Deferred) else None for v in run.operands]
         parts = [env[v].arrays if eqn else (env[v],) for v, eqn in zip(run.operands, late, strict=True)]
+        counts = list(map(len, parts))
 
         def taken(jax: Any, frames: Frames, *arrays: Array) -> list[Array]:
             given, inner = iter(arrays), Lowering(jax, self.platform)
             inner.frames, inner.parted = frames, self.parted
             env: Env = {}
-            for value, eqn, part in zip(run.operands, late, parts, strict=True):
-                mine = [next(given) for _ in part]
+            for value, eqn, count in zip(run.operands, late, counts, strict=True):
+                mine = [next(given) for _ in range(count)]
                 env[value] = mine[0] if eqn is None else put_off(eqn, mine)
             inner.steps(run.eqns, env, run.results)
             return [inner.array(r, env) for r in run.results]

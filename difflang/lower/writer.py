@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
@@ -20,8 +21,9 @@ from difflang.base.source import Span
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.op import OPS, Op
 from difflang.ir.types import Tensor, Type
-from difflang.lower.cells import Cell, Writer
+from difflang.lower.cells import Cell
 from difflang.lower.locations import CALLED, Frame, Frames, utf8_position
+from difflang.lower.standin import Writer
 
 Array = Any
 Attributes = tuple[tuple[str, Any], ...]
@@ -127,7 +129,7 @@ class Written:
 def located(span: Span, stack: str) -> Any:
     """The location that JAX would give what a frame of `locations` emits, without those that called it."""
     (line, column), (last, end) = (utf8_position(span.source, at) for at in (span.start, span.end))
-    file = mlir.ir.Location.file(span.source.name, line, column + 1, last, end + 1)
+    file = mlir.ir.Location.file(span.source.name, line, column, last, end)
     return mlir.ir.Location.name(stack, childLoc=mlir.ir.Location.name(CALLED, childLoc=file))
 
 

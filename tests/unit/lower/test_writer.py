@@ -14,7 +14,9 @@ import difflang
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.op import OPS, Op
 from difflang.ir.types import FLOATS, DType
-from difflang.lower.writer import steps_of, traced, written
+from difflang.lower.locations import Frames
+from difflang.lower.writer import steps_of, traced, written, written_run
+from support.op_calls import DRAWN, Call, calls_of
 
 FORMULAS = [op for op in OPS.values() if op.formula]
 ATTRS: dict[str, list[dict[str, Any]]] = {
@@ -92,3 +94,30 @@ def test_a_formula_of_two_types_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(OPS, "mixed", mixed)
     with pytest.raises(TypeError, match="side by side"):
         jax.jit(lambda x: written(mixed, x)).lower(np.float32(1))
+
+
+# ---- runs
+
+
+STRAIGHT = [op for op in DRAWN if op.elementwise or op.direct]
+
+
+@pytest.mark.parametrize("op", STRAIGHT, ids=str)
+def test_every_straight_op_is_written_as_it_is_traced(op: Op) -> None:
+    """All its calls in one executable, step by step and on cells."""
+    calls = calls_of(op)
+
+    def taken(call: Call) -> Any:
+        return lambda jax, frames, *xs: [op.lower(jax, *xs, **call.attrs)]
+
+    def both(given: list[list[Any]]) -> list[Any]:
+        return [
+            (*call.lower(*xs), *written_run(taken(call), Frames(), call.results, xs))
+            for call, xs in zip(calls, given, strict=True)
+        ]
+
+    with jax.enable_x64(True):
+        found = jax.jit(both)([[*call.arrays] for call in calls])
+    for call, (theirs, ours) in zip(calls, found, strict=True):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), str(call)
+        assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), str(call)

@@ -1,0 +1,352 @@
+"""A stand-in for `jax` whose arrays are cells: they write each step that is taken on them, where JAX would trace it.
+
+An op's lowering is handed the module that it uses, so it can be handed this: it says the same steps, ten times as fast.
+Steps that are common are written here, on the element types where JAX lowers them to one operation each; every other
+function of `jax.lax` and `jax.numpy` is JAX's own, lowered on the spot. Functions that are given functions of arrays
+are not to be had that way, but for `cond`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.core
+import numpy as np
+from jax.extend.mlir.dialects import chlo, stablehlo
+from jax.interpreters import mlir
+
+from difflang.lower.cells import Cell, DType, Shape, kind
+
+ir = mlir.ir
+BOOL = np.dtype(np.bool_)
+
+# Functions of one array of f32 or f64, by their names in `jax.lax`.
+OF_ONE: dict[str, Callable[..., Any]] = {
+    "abs": stablehlo.abs, "cbrt": stablehlo.cbrt, "ceil": stablehlo.ceil, "cos": stablehlo.cosine, "erf": chlo.erf,
+    "erf_inv": chlo.erf_inv, "erfc": chlo.erfc, "exp": stablehlo.exponential, "expm1": stablehlo.exponential_minus_one,
+    "floor": stablehlo.floor, "log": stablehlo.log, "log1p": stablehlo.log_plus_one, "rsqrt": stablehlo.rsqrt,
+    "sign": stablehlo.sign, "sin": stablehlo.sine, "sqrt": stablehlo.sqrt, "tan": stablehlo.tan, "tanh": stablehlo.tanh,
+}  # fmt: skip
+OF_TWO: dict[str, tuple[Callable[..., Any], str]] = {  # with the kinds of element types
+    "add": (stablehlo.add, "fiu"), "sub": (stablehlo.subtract, "fiu"), "mul": (stablehlo.multiply, "fiu"),
+    "div": (stablehlo.divide, "f"), "max": (stablehlo.maximum, "fiu"), "min": (stablehlo.minimum, "fiu"),
+    "bitwise_and": (stablehlo.and_, "biu"), "bitwise_or": (stablehlo.or_, "biu"), "bitwise_xor": (stablehlo.xor, "biu"),
+}  # fmt: skip
+COMPARISONS = {"eq": "EQ", "ne": "NE", "lt": "LT", "le": "LE", "gt": "GT", "ge": "GE"}
+REDUCTIONS = {
+    "reduce_sum": (stablehlo.add, "fiu"),
+    "reduce_or": (stablehlo.or_, "b"),
+    "reduce_and": (stablehlo.and_, "b"),
+}
+
+
+def single(value: Any) -> Any:
+    """A value of MLIR: JAX may give several for an array, of which ours have none."""
+    return value[0] if isinstance(value, (tuple, list)) else value
+
+
+class Names:
+    """A module of JAX: what is written here, and for all else what JAX has."""
+
+    def __init__(self, writer: Writer, module: ModuleType, written: dict[str, Any]) -> None:
+        self._writer, self._module = writer, module  # names that no function of such a module has
+        vars(self).update(written)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if isinstance(found, (type, ModuleType)) or not callable(found):
+            return found
+        return partial(self._writer.through, found)
+
+
+class Writer:
+    """Stands in for `jax` while one primitive is lowered. `ctx` is JAX's: of the equation that is being lowered."""
+
+    def __init__(self, ctx: Any) -> None:
+        self.ctx = ctx
+        self.numbers: list[dict[tuple[bytes, DType, Shape], Cell]] = [{}]  # written so far, by block
+        self.types: dict[tuple[DType, Shape], Any] = {}
+        self.lax = Names(self, jax.lax, self.of_lax())
+        self.numpy = Names(self, jax.numpy, self.of_numpy())
+
+    def of_lax(self) -> dict[str, Any]:
+        own = (
+            *("select", "cond", "neg", "integer_pow", "reshape", "broadcast", "broadcast_in_dim", "transpose", "slice"),
+            *("pad", "concatenate", "full", "full_like", "broadcasted_iota", "dot_general", "bitwise_not", "is_finite"),
+        )
+        return {
+            **{name: partial(self.one, name) for name in OF_ONE},
+            **{name: partial(self.both, name) for name in OF_TWO},
+            **{name: partial(self.compared, name) for name in COMPARISONS},
+            **{name: partial(self.reduced, name) for name in REDUCTIONS},
+            **{name: getattr(self, name) for name in own},
+            "convert_element_type": self.convert,
+        }
+
+    def of_numpy(self) -> dict[str, Any]:
+        ones = ("abs", "exp", "floor", "log", "sign", "sin", "sqrt", "tan")
+        return {
+            **{name: partial(self.one, name) for name in ones},
+            **{name: getattr(self, name) for name in ("where", "clip", "any", "round", "copysign", "full_like")},
+            "maximum": partial(self.both, "max"),
+            "minimum": partial(self.both, "min"),
+            "isnan": lambda x: x != x,
+            "isinf": lambda x: self.one("abs", x) == np.inf,
+            "isfinite": self.is_finite,
+            "ones_like": lambda x: self.full_like(x, 1),
+            "zeros_like": lambda x: self.full_like(x, 0),
+            "iscomplexobj": lambda x: kind(x.dtype) == "c",
+            "result_type": jax.numpy.result_type,
+            "issubdtype": jax.numpy.issubdtype,
+        }
+
+    # ---- values
+
+    def type(self, dtype: DType, shape: Shape) -> Any:
+        """The type of such an array."""
+        key = (dtype, shape)
+        if key not in self.types:
+            self.types[key] = ir.RankedTensorType.get(shape, mlir.dtype_to_ir_type(dtype))
+        return self.types[key]
+
+    def cell(self, x: Any, dtype: DType, shape: Shape = ()) -> Cell:
+        """An array, or a number all over, written once; a single number is repeated."""
+        if isinstance(x, Cell):
+            return x if x.shape == shape else self.broadcast_in_dim(x, shape, ())
+        number = np.asarray(x, dtype)
+        key = (number.tobytes(), dtype, shape)
+        for known in self.numbers:
+            if key in known:
+                return known[key]
+        value = Cell(self, mlir.ir_constant(number), dtype, ())
+        made = self.numbers[-1][key] = self.broadcast_in_dim(value, shape, ()) if shape else value
+        return made
+
+    def alike(self, *given: Any) -> list[Cell]:
+        """Operands of one type: a number takes on that of the arrays."""
+        cells = [x for x in given if isinstance(x, Cell)]
+        dtype, shape = cells[0].dtype, max([x.shape for x in cells], key=len)
+        found = [self.cell(x, dtype, shape) for x in given]
+        if any([x.dtype != dtype for x in found]):
+            raise TypeError(f"{' and '.join(str(x.dtype) for x in found)} stand side by side")
+        return found
+
+    def through(self, real: Callable[..., Any], *args: Any, **others: Any) -> Any:
+        """A function of JAX's, lowered here."""
+        leaves, tree = jax.tree.flatten((args, others), is_leaf=lambda x: isinstance(x, Cell))
+        places = [i for i, x in enumerate(leaves) if isinstance(x, Cell)]
+        out: list[Any] = []
+
+        def function(*arrays: Any) -> list[Any]:
+            given = list(leaves)
+            for i, x in zip(places, arrays, strict=True):
+                given[i] = x
+            args, others = jax.tree.unflatten(tree, given)
+            results, shape = jax.tree.flatten(real(*args, **others))
+            out[:] = [shape, [jax.typeof(r) for r in results]]
+            return results
+
+        avals = [jax.core.ShapedArray(leaves[i].shape, leaves[i].dtype) for i in places]
+        lower = mlir.lower_fun(function, multiple_results=True)
+        values = lower(self.ctx.replace(avals_in=avals, primitive=None), *[leaves[i].value for i in places])
+        shape, types = out
+        cells = [Cell(self, single(v), t.dtype, t.shape) for v, t in zip(values, types, strict=True)]
+        return jax.tree.unflatten(shape, cells)
+
+    # ---- one by one
+
+    def one(self, name: str, x: Cell) -> Cell:
+        if x.dtype.kind == "f" and x.dtype.itemsize > 2:
+            return x.like(OF_ONE[name](x.value))
+        return self.through(getattr(jax.lax, name), x)
+
+    def both(self, name: str, x: Any, y: Any) -> Cell:
+        x, y = self.alike(x, y)
+        emit, kinds = OF_TWO[name]
+        if kind(x.dtype) in kinds:
+            return x.like(emit(x.value, y.value))
+        return self.through(getattr(jax.lax, name), x, y)
+
+    def shifted(self, emit: Callable[..., Any], x: Cell, y: Any) -> Cell:
+        x, y = self.alike(x, y)
+        return x.like(emit(x.value, y.value))
+
+    def neg(self, x: Cell) -> Cell:
+        return x.like(stablehlo.negate(x.value))
+
+    def bitwise_not(self, x: Cell) -> Cell:
+        return ~x
+
+    def compared(self, name: str, x: Any, y: Any) -> Cell:
+        x, y = self.alike(x, y)
+        of = kind(x.dtype)
+        if of == "c":
+            return self.through(getattr(jax.lax, name), x, y)
+        how = stablehlo.ComparisonTypeAttr.get("FLOAT" if of == "f" else "SIGNED" if of == "i" else "UNSIGNED")
+        direction = stablehlo.ComparisonDirectionAttr.get(COMPARISONS[name])
+        return Cell(self, stablehlo.compare(x.value, y.value, direction, compare_type=how), BOOL, x.shape)
+
+    def convert(self, x: Cell, dtype: Any) -> Cell:
+        dtype = np.dtype(dtype)
+        if dtype == x.dtype:
+            return x
+        if {kind(dtype), kind(x.dtype)} <= {"f", "i"}:
+            return Cell(self, stablehlo.convert(self.type(dtype, x.shape), x.value), dtype, x.shape)
+        return self.through(partial(jax.lax.convert_element_type, new_dtype=dtype), x)
+
+    def select(self, condition: Cell, x: Cell, y: Cell) -> Cell:
+        x, y = self.alike(x, y)
+        return x.like(stablehlo.select(condition.value, x.value, y.value))
+
+    def where(self, condition: Cell, x: Any, y: Any) -> Cell:
+        return self.select(condition, *self.alike(x, y))
+
+    def clip(self, x: Cell, low: Any, high: Any) -> Cell:
+        return self.both("min", high, self.both("max", low, x))
+
+    def round(self, x: Cell) -> Cell:
+        if kind(x.dtype) != "f":
+            return self.through(jax.numpy.round, x)
+        return x.like(stablehlo.round_nearest_even(x.value))
+
+    def is_finite(self, x: Cell) -> Cell:
+        if kind(x.dtype) != "f":
+            return self.through(jax.numpy.isfinite, x)
+        return Cell(self, stablehlo.is_finite(x.value), BOOL, x.shape)
+
+    def copysign(self, size: Any, x: Cell) -> Cell:
+        """A number with the sign of each element, also of -0.0."""
+        if isinstance(size, Cell):
+            return self.through(jax.numpy.copysign, size, x)
+        bits = x.view(f"i{x.dtype.itemsize}")
+        return self.where(bits < 0, self.full_like(x, -size), self.full_like(x, size))
+
+    def integer_pow(self, x: Cell, n: int) -> Cell:
+        """By squaring, in JAX's order."""
+        result, left = None, abs(n)
+        while left:
+            if left & 1:
+                result = x if result is None else result * x
+            left >>= 1
+            x = x * x if left else x
+        result = self.full_like(x, 1) if result is None else result
+        return 1 / result if n < 0 else result
+
+    # ---- shapes
+
+    def full(self, shape: Shape, number: Any) -> Cell:
+        return self.cell(number, np.asarray(number).dtype, shape)
+
+    def full_like(self, x: Cell, number: Any) -> Cell:
+        return self.cell(number, x.dtype, x.shape)
+
+    def broadcast(self, x: Any, sizes: Shape) -> Cell:
+        x = x if isinstance(x, Cell) else self.cell(x, np.asarray(x).dtype)
+        return self.broadcast_in_dim(x, (*sizes, *x.shape), tuple(range(len(sizes), len(sizes) + x.ndim)))
+
+    def broadcast_in_dim(self, x: Any, shape: Shape, dims: Sequence[int]) -> Cell:
+        x = x if isinstance(x, Cell) else self.cell(x, np.asarray(x).dtype)
+        shape = tuple(shape)
+        value = stablehlo.broadcast_in_dim(self.type(x.dtype, shape), x.value, mlir.dense_int_array(list(dims)))
+        return Cell(self, value, x.dtype, shape)
+
+    def broadcasted_iota(self, dtype: Any, shape: Shape, axis: int) -> Cell:
+        dtype = np.dtype(dtype)
+        return Cell(self, stablehlo.iota(self.type(dtype, shape), mlir.i64_attr(axis)), dtype, shape)
+
+    def reshape(self, x: Cell, shape: Shape) -> Cell:
+        shape = tuple(shape)
+        return (
+            x if shape == x.shape else Cell(self, stablehlo.reshape(self.type(x.dtype, shape), x.value), x.dtype, shape)
+        )
+
+    def transpose(self, x: Cell, perm: Sequence[int]) -> Cell:
+        if tuple(perm) == tuple(range(x.ndim)):
+            return x
+        value = stablehlo.transpose(x.value, mlir.dense_int_array(list(perm)))
+        return Cell(self, value, x.dtype, tuple([x.shape[i] for i in perm]))
+
+    def slice(self, x: Cell, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int] | None = None) -> Cell:
+        steps = steps or (1,) * x.ndim
+        value = stablehlo.slice(x.value, *[mlir.dense_int_array(list(places)) for places in (starts, stops, steps)])
+        shape = tuple([max(0, -(-(b - a) // n)) for a, b, n in zip(starts, stops, steps, strict=True)])
+        return Cell(self, value, x.dtype, shape)
+
+    def pad(self, x: Cell, number: Any, widths: Sequence[tuple[int, int, int]]) -> Cell:
+        low, high, between = ([w[k] for w in widths] for k in range(3))
+        value = stablehlo.pad(
+            x.value, self.cell(number, x.dtype).value, *[mlir.dense_int_array(w) for w in (low, high, between)]
+        )
+        sizes = zip(x.shape, widths, strict=True)
+        return Cell(self, value, x.dtype, tuple([a + b + n + max(n - 1, 0) * k for n, (a, b, k) in sizes]))
+
+    def concatenate(self, parts: Sequence[Cell], axis: int) -> Cell:
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        value = stablehlo.concatenate([p.value for p in parts], mlir.i64_attr(axis))
+        size = sum([p.shape[axis] for p in parts])
+        return Cell(self, value, first.dtype, (*first.shape[:axis], size, *first.shape[axis + 1 :]))
+
+    # ---- sums
+
+    def reduced(self, name: str, x: Cell, axes: Sequence[int]) -> Cell:
+        emit, kinds = REDUCTIONS[name]
+        axes = tuple(axes)
+        if kind(x.dtype) not in kinds:
+            return self.through(partial(getattr(jax.lax, name), axes=axes), x)
+        shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
+        start, scalar = mlir.ir_constant(np.asarray(name == "reduce_and", x.dtype)), self.type(x.dtype, ())
+        sums = stablehlo.ReduceOp([self.type(x.dtype, shape)], [x.value], [start], mlir.dense_int_array(sorted(axes)))
+        block = sums.regions[0].blocks.append(scalar, scalar)
+        with ir.InsertionPoint(block):
+            stablehlo.return_([emit(*block.arguments)])
+        return Cell(self, sums.results[0], x.dtype, shape)
+
+    def dot_general(self, x: Cell, y: Cell, numbers: Any, **asked: Any) -> Cell:
+        (contract, batch), plain = numbers, x.dtype == y.dtype and x.dtype.kind == "f" and x.dtype.itemsize > 2
+        if not plain or asked != {"precision": jax.lax.Precision.HIGHEST, "preferred_element_type": x.dtype}:
+            return self.through(partial(jax.lax.dot_general, dimension_numbers=numbers, **asked), x, y)
+        (xs, ys), (xb, yb) = [[list(side) for side in pair] for pair in (contract, batch)]
+        attr = stablehlo.DotDimensionNumbers.get(
+            lhs_batching_dimensions=xb, rhs_batching_dimensions=yb,
+            lhs_contracting_dimensions=xs, rhs_contracting_dimensions=ys,
+        )  # fmt: skip
+        rest = [
+            *[x.shape[i] for i in xb],
+            *[n for i, n in enumerate(x.shape) if i not in (*xb, *xs)],
+            *[n for i, n in enumerate(y.shape) if i not in (*yb, *ys)],
+        ]
+        highest = ir.ArrayAttr.get([stablehlo.PrecisionAttr.get("HIGHEST")] * 2)
+        out = self.type(x.dtype, tuple(rest))
+        value = stablehlo.dot_general(out, x.value, y.value, attr, precision_config=highest)
+        return Cell(self, value, x.dtype, tuple(rest))
+
+    # ---- branches
+
+    def any(self, x: Cell) -> Cell:
+        return self.reduced("reduce_or", x, range(x.ndim)) if x.shape else x
+
+    def cond(self, truth: Cell, yes: Callable[..., Cell], no: Callable[..., Cell], *operands: Cell) -> Cell:
+        """What one of two functions gives, which is of the type of the last operand; the other is not computed."""
+        like = operands[-1]
+        branch = stablehlo.IfOp([self.type(like.dtype, like.shape)], truth.value)
+        for region, function in zip(branch.regions, (yes, no), strict=True):
+            with self.block(region.blocks.append()):
+                stablehlo.return_([function(*operands).value])
+        return like.like(branch.results[0])
+
+    @contextmanager
+    def block(self, block: Any) -> Generator[None]:
+        """What is written within, inside a branch: its numbers are not there afterwards."""
+        self.numbers.append({})
+        try:
+            with ir.InsertionPoint(block):
+                yield
+        finally:
+            self.numbers.pop()
