@@ -115,22 +115,31 @@ class Writer:
         return self.types[key]
 
     def cell(self, x: Any, dtype: DType, shape: Shape = ()) -> Cell:
-        """An array, or a number all over, written once; a single number is repeated."""
+        """An array, or a number all over, written once; what is smaller is repeated, as in NumPy."""
         if isinstance(x, Cell):
-            return x if x.shape == shape else self.broadcast_in_dim(x, shape, ())
+            if x.shape == shape:
+                return x
+            return self.through(partial(jax.numpy.broadcast_to, shape=shape), x) if x.shape else self.spread(x, shape)
         number = np.asarray(x, dtype)
+        if number.shape:
+            return self.cell(Cell(self, mlir.ir_constant(number), dtype, number.shape), dtype, shape)
         key = (number.tobytes(), dtype, shape)
         for known in self.numbers:
             if key in known:
                 return known[key]
         value = Cell(self, mlir.ir_constant(number), dtype, ())
-        made = self.numbers[-1][key] = self.broadcast_in_dim(value, shape, ()) if shape else value
+        made = self.numbers[-1][key] = self.spread(value, shape) if shape else value
         return made
+
+    def spread(self, x: Cell, shape: Shape) -> Cell:
+        """A single number all over."""
+        return self.broadcast_in_dim(x, shape, ())
 
     def alike(self, *given: Any) -> list[Cell]:
         """Operands of one type: a number takes on that of the arrays."""
-        cells = [x for x in given if isinstance(x, Cell)]
-        dtype, shape = cells[0].dtype, max([x.shape for x in cells], key=len)
+        dtype = next(x.dtype for x in given if isinstance(x, Cell))
+        shapes = {x.shape for x in given if isinstance(x, (Cell, np.ndarray))}
+        shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
         found = [self.cell(x, dtype, shape) for x in given]
         if any([x.dtype != dtype for x in found]):
             raise TypeError(f"{' and '.join(str(x.dtype) for x in found)} stand side by side")
@@ -200,11 +209,14 @@ class Writer:
         return self.through(partial(jax.lax.convert_element_type, new_dtype=dtype), x)
 
     def select(self, condition: Cell, x: Cell, y: Cell) -> Cell:
+        """`condition` may be a single truth."""
         x, y = self.alike(x, y)
         return x.like(stablehlo.select(condition.value, x.value, y.value))
 
     def where(self, condition: Cell, x: Any, y: Any) -> Cell:
-        return self.select(condition, *self.alike(x, y))
+        x, y = self.alike(x, y)
+        shape = np.broadcast_shapes(condition.shape, x.shape)
+        return self.select(self.cell(condition, BOOL, shape), *[self.cell(v, x.dtype, shape) for v in (x, y)])
 
     def clip(self, x: Cell, low: Any, high: Any) -> Cell:
         return self.both("min", high, self.both("max", low, x))

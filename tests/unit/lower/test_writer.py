@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import difflang
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import FLOATS, DType
+from difflang.ir.types import F32, FLOATS, DType, Tensor
 from difflang.lower.locations import Frames
 from difflang.lower.writer import steps_of, traced, written, written_run
 from support.op_calls import DRAWN, Call, calls_of
@@ -121,3 +121,14 @@ def test_every_straight_op_is_written_as_it_is_traced(op: Op) -> None:
     for call, (theirs, ours) in zip(calls, found, strict=True):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), str(call)
         assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), str(call)
+
+
+def test_arrays_of_different_shapes_are_repeated_as_in_numpy() -> None:
+    def formula(m: Any, x: Any, y: Any) -> Any:
+        table = np.arange(4, dtype=np.float32)
+        return m.where(x > y, x + y * table, m.maximum(x, 2.0) - y)
+
+    x, y = np.ones((3, 1), np.float32), np.linspace(0, 2, 4, dtype=np.float32)
+    type = Tensor(F32, (3, 4))
+    found = jax.jit(lambda *xs: written_run(lambda jax, _, *ys: [formula(jax.numpy, *ys)], Frames(), [type], xs))(x, y)
+    assert np.array_equal(found[0], formula(np, x, y))
