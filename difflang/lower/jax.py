@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -26,8 +27,7 @@ from difflang.lower.locations import Frames, placed
 from difflang.lower.moves import without_moves_in_lanes
 from difflang.lower.regions import Census, census, refuse_too_large
 from difflang.lower.runs import Run, in_runs
-from difflang.lower.writer import written, written_run
-from difflang.ops.families import tensor
+from difflang.lower.writer import Body, written
 from difflang.passes.dce import dce
 
 Array = Any
@@ -160,8 +160,6 @@ class Lowering:
                     found = at(step.span)(step.op.lower, self, arrays, step.attrs)
                 elif step.regions:
                     found = at(step.span)(step.op.lower, self, arrays, {**step.attrs, "regions": step.regions})
-                elif self.runs and step.op.formula and tensor(step.operands[0]).dtype in step.op.formula:
-                    found = at(step.span)(written, step.op, arrays, step.attrs)
                 else:
                     found = at(step.span)(step.op.lower, jax, arrays, step.attrs)
             except DifflangError as error:
@@ -173,22 +171,18 @@ class Lowering:
 
     def run(self, run: Run, env: Env) -> None:
         """Equations in a row as one primitive. What has been put off before them is put off again within."""
-        late = [found.eqn if isinstance(found := env[v], Deferred) else None for v in run.operands]
-        parts = [env[v].arrays if eqn else (env[v],) for v, eqn in zip(run.operands, late, strict=True)]
-        counts = list(map(len, parts))
-
-        def taken(jax: Any, frames: Frames, *arrays: Array) -> list[Array]:
-            given, inner = iter(arrays), Lowering(jax, self.platform)
-            inner.frames, inner.parted = frames, self.parted
-            env: Env = {}
-            for value, eqn, count in zip(run.operands, late, counts, strict=True):
-                mine = [next(given) for _ in range(count)]
-                env[value] = mine[0] if eqn is None else put_off(eqn, mine)
-            inner.steps(run.eqns, env, run.results)
-            return [inner.array(r, env) for r in run.results]
-
-        found = written_run(taken, self.frames, [r.type for r in run.results], [x for part in parts for x in part])
-        env.update(zip(run.results, found, strict=True))
+        given: Env = {}
+        late: list[Eqn] = []
+        for value in run.operands:
+            found = env[value]
+            if isinstance(found, Deferred):
+                late.append(found.eqn)
+                given.update(zip(found.eqn.operands, found.arrays, strict=True))
+            else:
+                given[value] = found
+        graph = Graph(tuple(given), (*late, *run.eqns), run.results)
+        body = Body(graph, partial(taken, self.platform, self.parted), self.frames)
+        env.update(zip(run.results, written(body, list(given.values())), strict=True))
 
     def segment(self, segment: Segment, env: Env) -> None:
         """A part of a long chain, kept apart. Parts that compute the same share one function, compiled once."""
@@ -254,3 +248,13 @@ def bind(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
     if len(found) != len(eqn.results):
         raise InternalError(f"{eqn.op} lowered to {len(found)} results, not {len(eqn.results)}")
     env.update(zip(eqn.results, found, strict=True))
+
+
+def taken(
+    platform: str, parted: bool, jax: Any, frames: Any, graph: Graph, arrays: Sequence[Array]
+) -> list[Array]:  # fmt: skip
+    """The results of a graph of straight code, on a stand-in for `jax` too."""
+    inner, env = Lowering(jax, platform), dict(zip(graph.params, arrays, strict=True))
+    inner.frames, inner.parted = frames, parted
+    inner.steps(graph.eqns, env, graph.results)
+    return [inner.array(r, env) for r in graph.results]

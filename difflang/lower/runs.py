@@ -9,6 +9,7 @@ from msgspec import Struct
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.types import Tensor
 from difflang.lower.chains import Segment, Step
+from difflang.ops.families import tensor
 
 FEW = 2  # equations that are as soon traced
 
@@ -32,12 +33,22 @@ def in_runs(steps: Sequence[Step], wanted: Sequence[Value]) -> Iterator[Step | R
     for i, part in enumerate(parts):
         read.update([v for e in part for v in e.operands if home.get(v, -1) != i])
     for part in parts:
-        if len(part) <= FEW or not plain(part[0]):
+        if not worth(part):
             yield from part
         else:
             run = run_of([e for e in part if isinstance(e, Eqn)], read)
             if run.results:
                 yield run
+
+
+def worth(part: Sequence[Step]) -> bool:
+    """Whether it is plain, and takes longer to trace than to put together."""
+    return plain(part[0]) and (len(part) > FEW or any([isinstance(e, Eqn) and is_formula(e) for e in part]))
+
+
+def is_formula(eqn: Eqn) -> bool:
+    """Whether it takes many steps by itself."""
+    return bool(eqn.op.formula) and tensor(eqn.operands[0]).dtype in eqn.op.formula
 
 
 def run_of(eqns: Sequence[Eqn], read: set[Value]) -> Run:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.lower.locations import CALLED
-from difflang.lower.writer import formula_p, run_p, steps_of, steps_of_run
+from difflang.lower.writer import run_p, steps_of
 
 Kind = Literal["alias", "made", "fused", "costly", "sum", "product", "array", "update", "while", "scan", "cond", "call"]
 Place = tuple[str, int]  # the name of a source, and a line of it
@@ -200,11 +200,9 @@ def kind_of(name: str, reads: Items) -> Kind:
 
 
 def called(eqn: Any) -> Any:
-    """The jaxpr of a call, if it is one; of a formula or a run that of its steps."""
-    if eqn.primitive is formula_p:
-        return steps_of(eqn.invars[0].aval, **eqn.params)
+    """The jaxpr of a call, if it is one; of a run that of its steps."""
     if eqn.primitive is run_p:
-        return steps_of_run([v.aval for v in eqn.invars], **eqn.params)
+        return steps_of([v.aval for v in eqn.invars], **eqn.params)
     if eqn.primitive.name in UNITS or eqn.primitive.name.startswith(("reduce", "scatter", "select_and", "sort")):
         return None
     found = next((eqn.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in eqn.params), None)

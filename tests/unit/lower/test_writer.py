@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
-import jax.export
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 import difflang
+from difflang.ir.builder import Builder
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import F32, FLOATS, DType, Tensor
+from difflang.ir.types import F32, FLOATS, DType, Tensor, Type
+from difflang.lower.jax import taken
 from difflang.lower.locations import Frames
-from difflang.lower.writer import steps_of, traced, written, written_run
-from support.op_calls import DRAWN, Call, calls_of
+from difflang.lower.writer import Body, written
+from support.op_calls import DRAWN, DTYPE_OF, calls_of
 
 FORMULAS = [op for op in OPS.values() if op.formula]
 ATTRS: dict[str, list[dict[str, Any]]] = {
@@ -25,6 +28,18 @@ ATTRS: dict[str, list[dict[str, Any]]] = {
     "polygamma": [{"n": 1}, {"n": 4}],
 }
 MANY = 16  # steps that take longer to trace than to write
+
+
+def run_of(op: Op, types: Sequence[Type], attrs: dict[str, Any]) -> Body:
+    builder = Builder()
+    results = builder.emit(op, [builder.param(t) for t in types], **attrs)
+    return Body(builder.finish(results), partial(taken, "cpu", False), Frames())
+
+
+def alone(op: Op, x: Any, **attrs: Any) -> Any:
+    """An op of one array, written."""
+    (found,) = written(run_of(op, [Tensor(DTYPE_OF[np.dtype(x.dtype)], x.shape)], attrs), [x])
+    return found
 
 
 def numbers(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -45,7 +60,7 @@ def numbers(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 )
 def test_what_is_written_is_what_is_traced(op: Op, dtype: DType, attrs: dict[str, Any]) -> None:
     def both(x: jax.Array) -> list[jax.Array]:
-        return [written(op, x, **attrs), traced(op.name, tuple(attrs.items()))(x)]
+        return [alone(op, x, **attrs), op.lower(jax, x, **attrs)]
 
     x = numbers(numpy_dtype(dtype))
     with jax.enable_x64(True):
@@ -59,7 +74,7 @@ def test_what_is_written_is_what_is_traced(op: Op, dtype: DType, attrs: dict[str
 def test_what_takes_many_steps_is_written(op: Op, dtype: DType) -> None:
     aval = jax.ShapeDtypeStruct((2, 3), numpy_dtype(dtype))
     with jax.enable_x64(True):
-        steps = steps_of(aval, name=op.name, attrs=tuple(ATTRS.get(op.name, [{}])[-1].items()))
+        steps = jax.make_jaxpr(partial(op.lower, jax, **ATTRS.get(op.name, [{}])[-1]))(aval).jaxpr
     assert (dtype in op.formula) or count(steps) < MANY
 
 
@@ -71,15 +86,8 @@ def count(jaxpr: Any) -> int:
 def test_lanes() -> None:
     x = numbers(np.dtype(np.float32))
     for way in (0, 1):
-        found = jax.jit(jax.vmap(lambda row: written(OPS["gelu"], row), in_axes=way, out_axes=way))(x)
-        assert np.array_equal(found, jax.jit(lambda x: written(OPS["gelu"], x))(x), equal_nan=True)
-
-
-def test_sizes_left_open() -> None:
-    (n,) = jax.export.symbolic_shape("n")
-    exported = jax.export.export(jax.jit(lambda x: written(OPS["erfc"], x)))(jax.ShapeDtypeStruct((n,), np.float32))
-    x = numbers(np.dtype(np.float32))[0]
-    assert np.array_equal(exported.call(x), jax.jit(lambda x: written(OPS["erfc"], x))(x), equal_nan=True)
+        found = jax.jit(jax.vmap(lambda row: alone(OPS["gelu"], row), in_axes=way, out_axes=way))(x)
+        assert np.array_equal(found, jax.jit(lambda x: alone(OPS["gelu"], x))(x), equal_nan=True)
 
 
 def test_each_step_stands_at_the_line_of_the_program() -> None:
@@ -93,7 +101,7 @@ def test_a_formula_of_two_types_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     mixed = replace(OPS["gelu"], name="mixed", lower=lambda _, x: x + x.astype(np.float64))
     monkeypatch.setitem(OPS, "mixed", mixed)
     with pytest.raises(TypeError, match="side by side"):
-        jax.jit(lambda x: written(mixed, x)).lower(np.float32(1))
+        jax.jit(lambda x: alone(mixed, x)).lower(np.float32(1))
 
 
 # ---- runs
@@ -107,14 +115,9 @@ def test_every_straight_op_is_written_as_it_is_traced(op: Op) -> None:
     """All its calls in one executable, step by step and on cells."""
     calls = calls_of(op)
 
-    def taken(call: Call) -> Any:
-        return lambda jax, frames, *xs: [op.lower(jax, *xs, **call.attrs)]
-
     def both(given: list[list[Any]]) -> list[Any]:
-        return [
-            (*call.lower(*xs), *written_run(taken(call), Frames(), call.results, xs))
-            for call, xs in zip(calls, given, strict=True)
-        ]
+        pairs = zip(calls, given, strict=True)
+        return [(*call.lower(*xs), *written(run_of(call.op, call.types, call.attrs), xs)) for call, xs in pairs]
 
     with jax.enable_x64(True):
         found = jax.jit(both)([[*call.arrays] for call in calls])
@@ -129,6 +132,23 @@ def test_arrays_of_different_shapes_are_repeated_as_in_numpy() -> None:
         return m.where(x > y, x + y * table, m.maximum(x, 2.0) - y)
 
     x, y = np.ones((3, 1), np.float32), np.linspace(0, 2, 4, dtype=np.float32)
-    type = Tensor(F32, (3, 4))
-    found = jax.jit(lambda *xs: written_run(lambda jax, _, *ys: [formula(jax.numpy, *ys)], Frames(), [type], xs))(x, y)
-    assert np.array_equal(found[0], formula(np, x, y))
+    builder = Builder()
+    like = builder.finish([builder.const(0.0, Tensor(F32, (3, 4)))])
+    body = Body(like, lambda jax, _, graph, xs: [formula(jax.numpy, *xs)], Frames())
+    assert np.array_equal(jax.jit(lambda *xs: written(body, xs))(x, y)[0], formula(np, x, y))
+
+
+SOURCE = """
+float f64
+fn newton(a: f64) -> f64 {
+  var x = a
+  while abs(x * x - a) > 1e-9 { x = 0.5 * (x + a / x) + 0.0 * sum([x, a] * 2.0) }
+  x
+}
+fn f(a: f64[n]) -> f64[n] = [for i => newton(a[i])]
+"""
+
+
+def test_runs_in_lanes() -> None:
+    a = np.array([2.0, 9.0, 100.0])
+    assert np.allclose(difflang.loads(SOURCE, name="lanes").f(a), np.sqrt(a), rtol=1e-9)
