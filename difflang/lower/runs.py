@@ -35,10 +35,26 @@ def in_runs(steps: Sequence[Step], wanted: Sequence[Value]) -> Iterator[Step | R
     for part in parts:
         if not worth(part):
             yield from part
-        else:
-            run = run_of([e for e in part if isinstance(e, Eqn)], read)
-            if run.results:
-                yield run
+            continue
+        eqns = [e for e in part if isinstance(e, Eqn)]
+        after = put_off_after(eqns, read)
+        run = run_of(eqns, read.difference([r for e in after for r in e.results]))
+        if run.results:
+            yield run
+        yield from after
+
+
+def put_off_after(eqns: Sequence[Eqn], read: set[Value]) -> list[Eqn]:
+    """Of a run, what only repeats or moves elements and is `read` elsewhere: it is put off, until somebody asks.
+
+    What it reads is read elsewhere then.
+    """
+    after: list[Eqn] = []
+    for eqn in reversed(eqns):
+        if (eqn.op.moves is not None or eqn.op.splat is not None) and not read.isdisjoint(eqn.results):
+            after.append(eqn)
+            read.update(eqn.operands)
+    return after[::-1]
 
 
 def worth(part: Sequence[Step]) -> bool:
@@ -52,9 +68,16 @@ def is_formula(eqn: Eqn) -> bool:
 
 
 def run_of(eqns: Sequence[Eqn], read: set[Value]) -> Run:
-    made = {r for e in eqns for r in e.results}
-    operands = dict.fromkeys([v for e in eqns for v in e.operands if v not in made])
-    return Run(tuple(eqns), tuple(operands), tuple([r for e in eqns for r in e.results if r in read]))
+    """What is needed of equations for those values that are `read` elsewhere."""
+    results = tuple([r for e in eqns for r in e.results if r in read])
+    needed, kept = set(results), list[Eqn]()
+    for eqn in reversed(eqns):
+        if not needed.isdisjoint(eqn.results):
+            needed.update(eqn.operands)
+            kept.append(eqn)
+    made = {r for e in kept for r in e.results}
+    operands = dict.fromkeys([v for e in reversed(kept) for v in e.operands if v not in made])
+    return Run(tuple(kept[::-1]), tuple(operands), results)
 
 
 def parted(steps: Sequence[Step]) -> list[list[Step]]:

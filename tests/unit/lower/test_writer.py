@@ -18,6 +18,7 @@ from difflang.ir.op import OPS, Op
 from difflang.ir.types import F32, FLOATS, DType, Tensor, Type
 from difflang.lower.jax import taken
 from difflang.lower.locations import Frames
+from difflang.lower.runs import Run, in_runs
 from difflang.lower.writer import Body, written
 from support.op_calls import DRAWN, DTYPE_OF, calls_of
 
@@ -152,3 +153,18 @@ fn f(a: f64[n]) -> f64[n] = [for i => newton(a[i])]
 def test_runs_in_lanes() -> None:
     a = np.array([2.0, 9.0, 100.0])
     assert np.allclose(difflang.loads(SOURCE, name="lanes").f(a), np.sqrt(a), rtol=1e-9)
+
+
+def test_a_move_that_is_read_after_a_run_is_put_off() -> None:
+    """A product reads axes in any order; within the run they are moved."""
+    builder = Builder()
+    x = builder.param(Tensor(F32, (3, 4)))
+    y = builder.one("sin", builder.one("neg", x))
+    moved = builder.one("transpose", y, perm=(1, 0))
+    z = builder.one("exp", moved)
+    graph = builder.finish([z, moved])
+    first, after = in_runs(graph.eqns, graph.results)
+    assert isinstance(first, Run)
+    assert first.results == (y, z)
+    assert len(first.eqns) == 4
+    assert after is graph.eqns[2]
