@@ -1,9 +1,9 @@
 """XLA's back end in a hurry: up to half the time of tests that compile goes into machine code that runs once.
 
 What we hand to XLA is what users' programs become, and what JAX hands to it for a comparison is what it always is; only
-how carefully it is made into machine code differs. Tests of numbers to the last digits, of examples, twins, benchmarks,
-memory and hazards are marked `as_users` or lie in a folder where all is: there nothing differs, but for those in such
-a folder that are marked `in_a_hurry`, whose bounds are far from the last digits.
+how carefully it is made into machine code differs. Tests of numbers to the last digits, of the library against others,
+of the examples against their twins, of memory and hazards are marked `as_users` or lie in a folder where all is: there
+nothing differs, but for those in such a folder that are marked `in_a_hurry`, whose bounds are far from the last digits.
 """
 
 from __future__ import annotations
@@ -19,8 +19,15 @@ from jax._src import compiler  # where JAX looks for the options of what it comp
 
 import difflang.runtime.compile
 
-OPTIONS = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-AS_USERS = ("canary", "docs", "stdlib", "twins")  # folders of tests
+OPTIONS = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,  # the workers fill the cores already
+    "xla_cpu_enable_concurrency_optimized_scheduler": False,  # the same steps in an order that is found sooner
+    # In loops within loops these two take a third of the time, for steps that are saved in each round.
+    "xla_disable_hlo_passes": "while-loop-invariant-code-motion,while-loop-simplifier",
+}
+AS_USERS = ("canary", "stdlib", "twins")  # folders of tests
 IN_USE = jax.make_user_context(False)  # a part of the keys of JAX's caches: what was made in a hurry is not met later
 
 
