@@ -25,8 +25,6 @@ from cases import Case  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
 from notation import NOTATION  # noqa: E402
 
-pytestmark = pytest.mark.as_users
-
 # The first twin of each program is always compared, the others among the slow tests.
 TWINS = [
     pytest.param(name, twin, id=f"{name}-{twin}", marks=[pytest.mark.slow] if n else [])

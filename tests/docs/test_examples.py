@@ -29,6 +29,8 @@ MOST = {
     "particles": (r"surprise .* (\S+)", 768.0),
     "bundle": (r"fitted .* (\S+)", 0.003),
 }
+# These run for longer than they compile, so that their machine code is worth its time.
+LONG = {"char_transformer", "digits_conv", "heat_inverse", "molecules", "particles"}
 LEAST = {"digits": 0.96, "digits_conv": 0.96, "logistic": 0.95, "recurrent": 0.96}
 
 
@@ -62,7 +64,9 @@ def test_examples_show_tests_and_benchmarks() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.as_users] if p.stem in LONG else []) for p in EXAMPLES]
+)
 def test_an_example_runs_to_the_end(path: Path) -> None:
     checked = program.check(Source(path.name, path.read_text(encoding="utf-8")), path=path)
     printed: list[str] = []
