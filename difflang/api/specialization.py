@@ -139,13 +139,14 @@ class Table:
     program compares the types of arrays itself, faster than anything written here.
     """
 
-    __slots__ = ("concrete", "found", "hosted", "known", "last")
+    __slots__ = ("concrete", "found", "hosted", "known", "last", "several")
 
     def __init__(self) -> None:
         self.found: dict[Any, Specialization] = {}
         self.last: dict[Any, Specialization] = {}  # by structure
         self.known: dict[Any, Specialization] = {}  # by structure and types
         self.hosted = set[Any]()  # those keys of Python numbers and NumPy arrays only, before which nothing stands
+        self.several = set[Any]()  # structures that have more than one: which it is takes a look at types
         self.concrete: frozenset[type] = frozenset()  # the class of JAX's concrete arrays
 
     def call(self, args: tuple[Any, ...]) -> Any:
@@ -158,7 +159,7 @@ class Table:
         last = self.last.get(structure)
         if last is None:
             return UNKNOWN
-        if last.direct:
+        if last.direct and (concrete or structure not in self.several):
             arrays = leaves if concrete else last.beside(leaves, self.concrete)
             value = UNKNOWN if arrays is None else last.straight(arrays, all_in_jax=concrete)
             if value is not UNKNOWN:
@@ -177,6 +178,8 @@ class Table:
         leaves, structure = (args, len(args)) if arrays else trees.tree_flatten(args)
         quick = trees.quick(leaves, structure)
         if quick is not None and not trees.traced(leaves):
+            if self.last.get(structure, found) is not found:
+                self.several.add(structure)
             self.known[quick] = self.last[structure] = found
             if found.direct and trees.from_host(leaves):
                 self.hosted.add(quick)

@@ -9,7 +9,7 @@ import numpy as np
 from jax.extend.mlir.dialects import stablehlo
 
 if TYPE_CHECKING:
-    from difflang.lower.standin import Writer
+    from difflang.lower.standin import StandIn
 
 DType = np.dtype[Any]
 Shape = tuple[int, ...]
@@ -26,7 +26,7 @@ class Cell:
     __slots__ = ("dtype", "shape", "value", "writer")
     __array_ufunc__ = None  # a NumPy number on the left leaves it to us
 
-    def __init__(self, writer: Writer, value: Any, dtype: DType, shape: Shape) -> None:
+    def __init__(self, writer: StandIn, value: Any, dtype: DType, shape: Shape) -> None:
         self.writer, self.value, self.dtype, self.shape = writer, value, dtype, shape
 
     @property
@@ -71,7 +71,10 @@ class Cell:
         return self.writer.shifted(stablehlo.shift_left, self, other)
 
     def __rshift__(self, other: Any) -> Cell:
-        return self.writer.shifted(stablehlo.shift_right_arithmetic, self, other)
+        signed = self.dtype.kind == "i"
+        return self.writer.shifted(
+            stablehlo.shift_right_arithmetic if signed else stablehlo.shift_right_logical, self, other
+        )
 
     def __neg__(self) -> Cell:
         return self.writer.neg(self)
@@ -96,6 +99,9 @@ class Cell:
 
     def __ne__(self, other: object) -> Any:
         return self.writer.compared("ne", self, other)
+
+    def __bool__(self) -> bool:
+        raise TypeError("what is being written has no values to decide by")
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]  equality is element by element
 

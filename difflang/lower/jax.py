@@ -250,9 +250,7 @@ def bind(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
     env.update(zip(eqn.results, found, strict=True))
 
 
-def taken(
-    platform: str, parted: bool, jax: Any, frames: Any, graph: Graph, arrays: Sequence[Array]
-) -> list[Array]:  # fmt: skip
+def taken(platform: str, parted: bool, jax: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The results of a graph of straight code, on a stand-in for `jax` too."""
     inner, env = Lowering(jax, platform), dict(zip(graph.params, arrays, strict=True))
     inner.frames, inner.parted = frames, parted

@@ -8,6 +8,7 @@ are not to be had that way, but for `cond`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from difflang.lower.cells import Cell, DType, Shape, kind
 
 ir = mlir.ir
 BOOL = np.dtype(np.bool_)
+RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of kinds: a number may stand beside arrays of no lower rank
 
 # Functions of one array of f32 or f64, by their names in `jax.lax`.
 OF_ONE: dict[str, Callable[..., Any]] = {
@@ -46,14 +48,24 @@ REDUCTIONS = {
 
 
 def single(value: Any) -> Any:
-    """A value of MLIR: JAX may give several for an array, of which ours have none."""
-    return value[0] if isinstance(value, (tuple, list)) else value
+    """A value of MLIR: JAX may give several for an array, but for none of ours."""
+    if not isinstance(value, (tuple, list)):
+        return value
+    (found,) = value
+    return found
+
+
+def holds(dtype: DType, x: Any) -> bool:
+    """Whether a number takes on an element type as it does in JAX: one of NumPy's has its own already."""
+    if isinstance(x, (np.generic, np.ndarray)):
+        return x.dtype == dtype
+    return RANKS[kind(np.asarray(x).dtype)] <= RANKS[kind(dtype)]
 
 
 class Names:
     """A module of JAX: what is written here, and for all else what JAX has."""
 
-    def __init__(self, writer: Writer, module: ModuleType, written: dict[str, Any]) -> None:
+    def __init__(self, writer: StandIn, module: ModuleType, written: dict[str, Any]) -> None:
         self._writer, self._module = writer, module  # names that no function of such a module has
         vars(self).update(written)
 
@@ -64,7 +76,7 @@ class Names:
         return partial(self._writer.through, found)
 
 
-class Writer:
+class StandIn:
     """Stands in for `jax` while one primitive is lowered. `ctx` is JAX's: of the equation that is being lowered."""
 
     def __init__(self, ctx: Any) -> None:
@@ -96,7 +108,7 @@ class Writer:
             "maximum": partial(self.both, "max"),
             "minimum": partial(self.both, "min"),
             "isnan": lambda x: x != x,
-            "isinf": lambda x: self.one("abs", x) == np.inf,
+            "isinf": self.is_infinite,
             "isfinite": self.is_finite,
             "ones_like": lambda x: self.full_like(x, 1),
             "zeros_like": lambda x: self.full_like(x, 0),
@@ -120,6 +132,8 @@ class Writer:
             if x.shape == shape:
                 return x
             return self.through(partial(jax.numpy.broadcast_to, shape=shape), x) if x.shape else self.spread(x, shape)
+        if not holds(dtype, x):
+            raise TypeError(f"{x!r} stands beside {dtype}")
         number = np.asarray(x, dtype)
         if number.shape:
             return self.cell(Cell(self, mlir.ir_constant(number), dtype, number.shape), dtype, shape)
@@ -231,11 +245,14 @@ class Writer:
             return self.through(jax.numpy.isfinite, x)
         return Cell(self, stablehlo.is_finite(x.value), BOOL, x.shape)
 
+    def is_infinite(self, x: Cell) -> Cell:
+        return self.one("abs", x) == math.inf if kind(x.dtype) == "f" else self.through(jax.numpy.isinf, x)
+
     def copysign(self, size: Any, x: Cell) -> Cell:
         """A number with the sign of each element, also of -0.0."""
         if isinstance(size, Cell):
             return self.through(jax.numpy.copysign, size, x)
-        bits = x.view(f"i{x.dtype.itemsize}")
+        bits, size = x.view(f"i{x.dtype.itemsize}"), abs(float(size))
         return self.where(bits < 0, self.full_like(x, -size), self.full_like(x, size))
 
     def integer_pow(self, x: Cell, n: int) -> Cell:
@@ -273,9 +290,9 @@ class Writer:
 
     def reshape(self, x: Cell, shape: Shape) -> Cell:
         shape = tuple(shape)
-        return (
-            x if shape == x.shape else Cell(self, stablehlo.reshape(self.type(x.dtype, shape), x.value), x.dtype, shape)
-        )
+        if shape == x.shape:
+            return x
+        return Cell(self, stablehlo.reshape(self.type(x.dtype, shape), x.value), x.dtype, shape)
 
     def transpose(self, x: Cell, perm: Sequence[int]) -> Cell:
         if tuple(perm) == tuple(range(x.ndim)):
@@ -342,6 +359,7 @@ class Writer:
     # ---- branches
 
     def any(self, x: Cell) -> Cell:
+        x = x if x.dtype == BOOL else x != 0
         return self.reduced("reduce_or", x, range(x.ndim)) if x.shape else x
 
     def cond(self, truth: Cell, yes: Callable[..., Cell], no: Callable[..., Cell], *operands: Cell) -> Cell:

@@ -105,7 +105,7 @@ class Reading:
         for eqn in jaxpr.eqns:
             reads = [self.read(v, env) for v in eqn.invars]
             inner = called(eqn)
-            if inner is not None and not outlined(eqn):
+            if inner is not None and (eqn.primitive is run_p or not outlined(eqn)):
                 given: dict[Any, Item] = dict(zip(inner.invars, reads, strict=True))
                 gives = self.equations(inner, given, steps, known, place_of(eqn) or place)
                 env.update(zip(eqn.outvars, gives, strict=True))

@@ -21,7 +21,7 @@ from difflang.ir.graph import Graph
 from difflang.ir.types import Tensor
 from difflang.lower.cells import Cell
 from difflang.lower.locations import CALLED, Frame, Frames, utf8_position
-from difflang.lower.standin import Writer
+from difflang.lower.standin import StandIn
 
 Array = Any
 Taken = Callable[[Any, Any, Graph, Sequence[Array]], list[Array]]
@@ -55,24 +55,24 @@ def steps_of(avals: Sequence[Any], *, body: Body) -> Any:
 
 
 def run_lowered(ctx: Any, *operands: Any, body: Body) -> Any:
-    writer = Writer(ctx)
+    writer = StandIn(ctx)
     cells = [Cell(writer, v, a.dtype, a.shape) for v, a in zip(operands, ctx.avals_in, strict=True)]
-    found = body.taken(writer, Written(body.frames, str(ctx.name_stack)), body.graph, cells)
+    found = body.taken(writer, Written(body.frames), body.graph, cells)
     return [x.value for x in found]
 
 
 class Written:
     """Frames that also tell MLIR where what is written stands."""
 
-    def __init__(self, frames: Frames, stack: str) -> None:
-        self.frames, self.stack = frames, stack
+    def __init__(self, frames: Frames) -> None:
+        self.frames = frames
         self.places: dict[Span, Any] = {}
 
     def at(self, span: Span) -> Frame:
         frame = self.frames.at(span)
         place = self.places.get(span)
         if place is None:
-            place = self.places[span] = located(span, self.stack)
+            place = self.places[span] = located(span)
 
         def framed(rule: Callable[..., Any], first: Any, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
             with place:
@@ -81,11 +81,11 @@ class Written:
         return framed
 
 
-def located(span: Span, stack: str) -> Any:
+def located(span: Span) -> Any:
     """The location that JAX would give what a frame of `locations` emits, without those that called it."""
     (line, column), (last, end) = (utf8_position(span.source, at) for at in (span.start, span.end))
     file = mlir.ir.Location.file(span.source.name, line, column, last, end)
-    return mlir.ir.Location.name(stack, childLoc=mlir.ir.Location.name(CALLED, childLoc=file))
+    return mlir.ir.Location.name(CALLED, childLoc=file)
 
 
 def run_batched(arrays: Sequence[Array], dims: Sequence[Any], *, body: Body) -> tuple[list[Array], list[int]]:

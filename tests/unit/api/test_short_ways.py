@@ -101,6 +101,7 @@ def test_arrays_of_numpy_beside_those_of_jax_need_no_closer_look(monkeypatch: py
     assert np.array_equal(f(x, jnp.asarray(y), np.float32(3)), x + 3)
     assert looked == []
     assert f(x.astype(np.float64), y.astype(np.float64), np.float64(1)).dtype == np.float64
-    assert f(jnp.asarray(x[:2]), y[:2], np.float32(1)).shape == (2,)
+    for n in (2, 3, 2, 3):
+        assert f(jnp.asarray(x[:n]), y[:n], np.float32(1)).shape == (n,)
     with pytest.raises(difflang.ArgumentError):
         f(jnp.asarray(x), y.astype(np.float64), np.float32(1))

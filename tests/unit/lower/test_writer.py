@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import difflang
 from difflang.ir.builder import Builder
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import F32, FLOATS, DType, Tensor, Type
+from difflang.ir.types import F32, FLOATS, I32, DType, Tensor, Type
 from difflang.lower.jax import taken
 from difflang.lower.locations import Frames
 from difflang.lower.runs import Run, in_runs
@@ -168,3 +168,46 @@ def test_a_move_that_is_read_after_a_run_is_put_off() -> None:
     assert first.results == (y, z)
     assert len(first.eqns) == 4
     assert after is graph.eqns[2]
+
+
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "copysign of -1": lambda m, x: m.copysign(-1.0, x),
+    "copysign of 0": lambda m, x: m.copysign(0, x),
+    "isinf": lambda m, x: m.isinf(x),
+    "any": lambda m, x: m.where(m.any(x), 1.0, x.astype(np.float32)),
+    "shifted": lambda m, x: x.view(np.uint32) >> 1,
+    "shifted with its sign": lambda m, x: x.view(np.int32) >> 1,
+    "clip": lambda m, x: m.clip(x, -1.0, 2.0),
+    "round": lambda m, x: m.round(x),
+    "zeros_like": lambda m, x: m.zeros_like(x) - x,
+    "isnan": lambda m, x: m.isnan(x),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_the_stand_in_are_those_of_jax(name: str) -> None:
+    x = np.array([-2.5, -0.0, 0.0, 1.5, 3.5, np.inf, -np.inf, np.nan], np.float32)
+    theirs = jax.jit(lambda x: FUNCTIONS[name](jax.numpy, x))(x)
+    builder = Builder()
+    like = builder.finish([builder.const(0, Tensor(DTYPE_OF[np.dtype(theirs.dtype)], theirs.shape))])
+    body = Body(like, lambda jax, _, graph, xs: [FUNCTIONS[name](jax.numpy, *xs)], Frames())
+    (ours,) = jax.jit(lambda x: written(body, [x]))(x)
+    assert ours.dtype == theirs.dtype
+    assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes()
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda m, x: m.where(x < 0.5, x, x + 1),
+        lambda m, x: x * 2.5,
+        lambda m, x: x + np.float32(1),
+        lambda m, x: x if x > 0 else -x,
+    ],
+)
+def test_numbers_that_an_array_cannot_hold_and_decisions_are_refused(formula: Any) -> None:
+    builder = Builder()
+    like = builder.finish([builder.const(0, Tensor(I32, (3,)))])
+    body = Body(like, lambda jax, _, graph, xs: [formula(jax.numpy, *xs)], Frames())
+    with pytest.raises(TypeError):
+        jax.jit(lambda x: written(body, [x])).lower(np.arange(3, dtype=np.int32))
