@@ -36,8 +36,9 @@ class Body:
         self.graph, self.taken, self.frames = graph, taken, frames
 
     def traced(self, *arrays: Array) -> list[Array]:
-        """Step by step, as JAX traces it."""
-        return self.taken(jax, self.frames, self.graph, arrays)
+        """Step by step, as JAX traces it: whenever that is, with 64-bit types."""
+        with jax.enable_x64(True):
+            return self.taken(jax, self.frames, self.graph, arrays)
 
     def avals(self) -> list[Any]:
         types = [r.type for r in self.graph.results]
@@ -51,13 +52,15 @@ def written(body: Body, arrays: Sequence[Array]) -> list[Array]:
 
 def steps_of(avals: Sequence[Any], *, body: Body) -> Any:
     """The steps of a run on such arrays, as a jaxpr."""
-    return jax.make_jaxpr(body.traced)(*[jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]).jaxpr
+    with jax.enable_x64(True):
+        return jax.make_jaxpr(body.traced)(*[jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]).jaxpr
 
 
 def run_lowered(ctx: Any, *operands: Any, body: Body) -> Any:
     writer = StandIn(ctx)
     cells = [Cell(writer, v, a.dtype, a.shape) for v, a in zip(operands, ctx.avals_in, strict=True)]
-    found = body.taken(writer, Written(body.frames), body.graph, cells)
+    with jax.enable_x64(True):
+        found = body.taken(writer, Written(body.frames), body.graph, cells)
     return [x.value for x in found]
 
 
