@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from difflang.base.source import Span
     from difflang.check.modules import Module, Static
     from difflang.check.types import FnType, LangType
+    from difflang.ops.given import Given
 
 
 class Known(Struct, frozen=True):
@@ -147,10 +148,21 @@ class AscribedCode(Partly, frozen=True, eq=False):
         return self.name
 
 
+class GivenCode(Struct, frozen=True):
+    """A function that whoever calls gives, as `function` knows it: nothing is known but its type."""
+
+    function: Given
+    type: FnType
+
+    def __str__(self) -> str:
+        return self.function.name
+
+
 Code = (
     AscribedCode
     | ConvertCode
     | FnCode
+    | GivenCode
     | LambdaCode
     | BuiltinCode
     | RecordCode
@@ -168,7 +180,7 @@ def is_linear(code: Code) -> bool:
             return True
         case LambdaCode(decl=decl):
             return decl.linear
-        case AscribedCode(type=type):
+        case AscribedCode(type=type) | GivenCode(type=type):
             return type.linear
         case _:
             return False

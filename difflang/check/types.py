@@ -234,12 +234,12 @@ def declared_type(type: ClosureType | FnType) -> FnType | None:
     """The types that a function takes and gives, where it was made with them."""
     if isinstance(type, FnType):
         return type
-    from difflang.check.closures import AscribedCode, MapCode
+    from difflang.check.closures import AscribedCode, GivenCode, MapCode
 
     match type.code:
         case MapCode(takes=takes, gives=gives):
             return FnType((takes,), gives, linear=True)
-        case AscribedCode(type=known):
+        case AscribedCode(type=known) | GivenCode(type=known):
             return known
         case _:
             return None

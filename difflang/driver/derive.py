@@ -19,10 +19,11 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
 from difflang.check.closures import FnCode, Wrt
 from difflang.check.reports import Undecided, mistake
-from difflang.check.types import ClosureType, FnType, LangType, RecordType, SumType, VariantType, leaf_types, show_type
+from difflang.check.types import ClosureType, LangType, RecordType, SumType, VariantType, leaf_types, show_type
 from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, Entry, elaborated
+from difflang.driver.given import with_functions
 from difflang.driver.program import Checked, loaded
 from difflang.driver.specs import open_arguments
 from difflang.driver.written import Written
@@ -202,20 +203,18 @@ class Asked(Struct, eq=False):
     def taken(self) -> tuple[Argument, ...]:
         """The arguments, with names for the sizes that nobody told."""
         decl = self.decl
-        for param in decl.params:
-            if isinstance(param.type, tree.TypeFn) and param.default is None:
-                raise depends_on_function(decl, param)
-        arguments, self.names = open_arguments(self.checked.module, decl, self.options.told)
-        for argument, param in zip(arguments, decl.params, strict=False):
-            refuse(decl, param, argument.type)
-        return arguments
+        arguments, self.names = open_arguments(self.checked.module, decl, self.options.told, functions=True)
+        for argument in arguments:
+            refuse_sums(decl, argument.type)
+        return with_functions(decl, arguments)
 
     def source(self) -> str:
         """The wrapper: `fn derivative(x, y) = grad[x](f)(x, y)`. Errors: DL0802 as `refuse_hidden`."""
         decl, options = self.decl, self.options
         names = [a.name for a in self.arguments]
         self.refuse_hidden(names)
-        wrt = [w.strip() for w in options.wrt.split(",")] if options.wrt else names[:1]
+        numbers = [a.name for a in self.arguments if not isinstance(a.type, ClosureType)]
+        wrt = [w.strip() for w in options.wrt.split(",")] if options.wrt else numbers[:1]
         if not wrt:
             raise mistake("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
         places = [place(decl, w) for w in wrt]
@@ -321,18 +320,6 @@ def path_of(decl: tree.Fn, place: Wrt) -> str:
     """A parameter, or a field in it, by name."""
     first, *fields = place
     return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
-
-
-def refuse(decl: tree.Fn, param: tree.Param, type: LangType) -> None:
-    """Errors: DL0802 for a parameter whose value decides what is computed."""
-    if isinstance(type, (FnType, ClosureType)):
-        raise depends_on_function(decl, param)
-    refuse_sums(decl, type)
-
-
-def depends_on_function(decl: tree.Fn, param: tree.Param) -> DifflangError:
-    message = f"the derivative of `{decl.name}` depends on the function `{param.name}`"
-    return mistake("DL0802", message, (param.span, ""), help="derive a function that calls it with one")
 
 
 def refuse_sums(decl: tree.Fn, type: LangType) -> None:

@@ -9,16 +9,17 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.check.annotations import Annotations, Binding
+from difflang.check.dtypes import BOUNDS
 from difflang.check.modules import Module
 from difflang.check.reports import Undecided, mistake
-from difflang.check.types import UNIT, FnType, LangType, TextType, show_type
+from difflang.check.types import UNIT, FnType, LangType, TextType, leaf_types, show_type
 from difflang.check.unify import Unifier
 from difflang.driver.entry import Argument
 from difflang.elaborate.names import free_names
 from difflang.elaborate.signatures import is_dim
 from difflang.ir import dims
 from difflang.ir.dims import Poly
-from difflang.ir.types import DTYPES, Tensor
+from difflang.ir.types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
@@ -57,32 +58,39 @@ def declared_arguments(
     told: Mapping[str, str],
     bound: Mapping[str, Binding] | None = None,
     option: str = "--arg ",
+    *,
+    functions: bool = False,
 ) -> tuple[Argument, ...]:
-    """The arguments of a function by its declaration: `told` gives types of parameters, and numbers for sizes.
+    """The arguments of a function by its declaration: `told` gives types, of parameters and for generic names, and
+    numbers for sizes.
 
-    `bound` says what else the names in its types stand for, `option` what stands before what is told.
+    `bound` says what those names in its types stand for that this leaves open, `option` what stands before what is
+    told; `functions` that a function may be known by its type.
 
     Errors: DL1210 for what is told wrongly, or not told and needed; DL1207 for a name that is not there.
     """
     annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
-    annotations.bound = bound = {**(bound or {}), **told_sizes(decl, told, annotations)}
+    annotations.bound = dict(told_sizes(decl, told, annotations))
     types: dict[str, LangType] = {}
     names = [p.name for p in decl.params]
     sizes = {n for p in decl.params if p.type is not None for n in free_names(p.type)}
     for name, text in told.items():
-        if name not in names and not (name in sizes and name in bound):
+        if name in annotations.generics:
+            fitting(decl, name, parsed_type(text, module), annotations)
+        elif name not in names and not (name in sizes and name in annotations.bound):
             near = nearest(name, [*names, *sizes])
             raise mistake("DL1207", f"`{decl.name}` has no parameter or size `{name}`",
                           help=f"did you mean `{near}`?" if near else f"it has {', '.join(names)}")  # fmt: skip
-        if name not in bound:
+        elif name not in annotations.bound:
             types[name] = fitting(decl, name, parsed_type(text, module), annotations)
+    annotations.bound = {**(bound or {}), **annotations.bound}
     arguments: list[Argument] = []
     gap = False
     for param in decl.params:
-        size = bound.get(param.name)
+        size = annotations.bound.get(param.name)
         if is_dim(param.type) and isinstance(size, (int, Poly)):
             arguments.append(Argument(param.name, UNIT, size, gap))
-        elif (type := types.get(param.name) or declared_type(param, annotations)) is not None:
+        elif (type := types.get(param.name) or declared_type(param, annotations, functions)) is not None:
             arguments.append(Argument(param.name, type, None, gap))
         elif param.default is not None:
             gap = True
@@ -107,17 +115,20 @@ def told_sizes(decl: tree.Fn, told: Mapping[str, str], annotations: Annotations)
 
 
 def fitting(decl: tree.Fn, name: str, type: LangType, annotations: Annotations) -> LangType:
-    written = next(p.type for p in decl.params if p.name == name)
+    """The type that is told of a parameter, or for a generic name. Errors: DL1210."""
+    generic = next((g for g in decl.generics if g.name == name), None)
+    if generic is not None:
+        written, place = tree.TypeName(generic.span, (name,)), generic.span
+    else:
+        written = next(p.type for p in decl.params if p.name == name)
+        place = written.span if written is not None else decl.name_span
     if written is not None and not annotations.match(written, type):
-        raise mistake(
-            "DL1210",
-            f"`{name}` is told to be {show_type(type)}, and declared {written.span.text}",
-            (written.span, "here"),
-        )
+        message = f"`{name}` is told to be {show_type(type)}, and declared {place.text}"
+        raise mistake("DL1210", message, (place, "here"))
     return type
 
 
-def declared_type(param: tree.Param, annotations: Annotations) -> LangType | None:
+def declared_type(param: tree.Param, annotations: Annotations, functions: bool) -> LangType | None:
     """The declared type, if it says everything."""
     if param.type is None or is_dim(param.type):
         return None
@@ -125,7 +136,7 @@ def declared_type(param: tree.Param, annotations: Annotations) -> LangType | Non
         type = annotations.type(param.type)
     except (DifflangError, Undecided):
         return None
-    return None if isinstance(type, FnType) or type == TextType() else type
+    return None if (isinstance(type, FnType) and not functions) or type == TextType() else type
 
 
 def untold(decl: tree.Fn, param: tree.Param, annotations: Annotations, option: str) -> DifflangError:
@@ -173,14 +184,29 @@ def known_names(decl: tree.Fn) -> set[str]:
 
 
 def open_arguments(
-    module: Module, decl: tree.Fn, told: Mapping[str, str]
+    module: Module, decl: tree.Fn, told: Mapping[str, str], *, functions: bool = False
 ) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
-    """The arguments of a function, and the sizes that nobody told: those keep their names. Errors: DL1207, DL1210."""
+    """The arguments of a function, and the sizes that nobody told: those keep their names. Errors: DL1207, DL1210.
+
+    With `functions` those that are functions are known by their types.
+    """
     names = tuple([n for n in sizes_of(module, decl) if n not in told])
     bound: dict[str, Binding] = {n: dims.name(n) for n in names}
     bound |= dict.fromkeys(any_shapes(decl), ())
-    bound |= {g.name: module.default_float for g in decl.generics if g.name not in told and g.bound is not None}
-    return declared_arguments(module, decl, told, bound), names
+    bound |= {g.name: any_type(module, g) for g in decl.generics}
+    arguments = declared_arguments(module, decl, told, bound, functions=functions)
+    return arguments, tuple([n for n in names if n in open_names(arguments)])
+
+
+def open_names(arguments: Sequence[Argument]) -> set[str]:
+    """The names of sizes in types of arguments."""
+    sizes = [d for a in arguments for t in leaf_types(a.type) for d in t.shape]
+    return {n for d in [*sizes, *[a.size for a in arguments if a.size is not None]] for n in dims.names(d)}
+
+
+def any_type(module: Module, generic: tree.Generic) -> DType | Tensor:
+    """What a generic name stands for that nobody tells: the default float, as an element or as a whole type."""
+    return module.default_float if generic.bound in BOUNDS else Tensor(module.default_float)
 
 
 def any_shapes(decl: tree.Fn) -> list[str]:

@@ -10,6 +10,7 @@ from difflang.base.source import Source, Span
 from difflang.check.modules import Global
 from difflang.check.types import LangType, RecordType, TupleType, leaf_types, show_type, tangent_type
 from difflang.driver.entry import Argument, Entry
+from difflang.driver.given import shown
 from difflang.driver.program import Checked, check
 from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
 from difflang.elaborate.terms import leaf_hints
@@ -71,7 +72,7 @@ class Written(Struct, eq=False):
         return "\n".join(lines) + "\n\n"
 
     def params(self) -> str:
-        taken = [(a.name, "dim" if a.size is not None else show_type(a.type)) for a in self.arguments]
+        taken = [(a.name, "dim" if a.size is not None else shown(a.type)) for a in self.arguments]
         taken += [(g.name, show_type(type)) for g, type in self.known()]
         return ", ".join(f"{name}: {type}" for name, type in taken)
 

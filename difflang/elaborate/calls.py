@@ -13,6 +13,7 @@ from difflang.check.closures import (
     ConvertCode,
     DerivativeCode,
     FnCode,
+    GivenCode,
     LambdaCode,
     MapCode,
     RecordCode,
@@ -201,7 +202,7 @@ def is_function(term: Term) -> bool:
 
 def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
     """The walk that applies a function to evaluated arguments."""
-    from difflang.elaborate import derivatives, linear
+    from difflang.elaborate import derivatives, given, linear
 
     for term, _ in (*args.items, *args.named.values()):
         if isinstance(term, Poison):
@@ -219,6 +220,8 @@ def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
             return call_fn(cx, code, captures, args)
         case Closure(code=AscribedCode() as code, captures=(f,)):
             return held(cx, code, f, args)
+        case Closure(code=GivenCode() as code):
+            return given.call(cx, code, fitting(cx, code.type, args), args.span)
         case Closure(code=LambdaCode() as code, captures=captures):
             return (linear.call if code.decl.linear else call_lambda)(cx, code, captures, args)
         case Closure(code=RecordCode() as code):
@@ -250,6 +253,13 @@ def one_of_several(cx: Context, several: Sum, args: Args) -> Walk[Term]:
 
 def opaque(cx: Context, type: FnType, args: Args) -> Walk[Term]:
     """A function of which only the type is known: while a definition is checked."""
+    fitting(cx, type, args)
+    return detached(cx, type.result)
+    yield
+
+
+def fitting(cx: Context, type: FnType, args: Args) -> list[Term]:
+    """The arguments of a function of a known type. Errors: DL0304, DL0319, DL0404."""
     items = args.items
     if type.linear and len(type.params) == 1 and len(items) > 1:
         items = [(packed(type.params[0], args), args.span)]
@@ -261,8 +271,7 @@ def opaque(cx: Context, type: FnType, args: Args) -> Walk[Term]:
         if type.linear:
             raise not_its_vector(wanted, term, span)
         raise cx.error("DL0304", f"{show_type(wanted)} is expected here", span, f"this is {show_type(type_of(term))}")
-    return detached(cx, type.result)
-    yield
+    return [term for term, _ in items]
 
 
 def packed(takes: LangType, args: Args) -> Term:

@@ -50,6 +50,7 @@ class Names(Struct, eq=False):
     """The names of a program, none twice."""
 
     used: set[str]
+    locals: list[str] = field(default_factory=list[str])  # the parameters of lambdas
 
     def base(self, wanted: str) -> str:
         """The word that is nearest to a name."""

@@ -220,9 +220,11 @@ def along_histories(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
     for s, p in zip(saved, at.x_params, strict=True):
         if not isinstance(s, Saved):
             continue
-        names.append(speller.names.fresh(at.inner.hinted(p) or "x"))
-        at.inner.bound(names[-1], p)
-        through.append(f"reverse({s.text})" if at.backwards != s.turned else s.text)
+        text = f"reverse({s.text})" if at.backwards != s.turned else s.text
+        if text not in through:
+            names.append(speller.names.fresh(at.inner.hinted(p) or "x"))
+            through.append(text)
+        at.inner.bound(names[through.index(text)], p)
     last: tuple[str, ...] = ()
     if reads_index or arrays:
         index = speller.names.fresh("i")

@@ -56,7 +56,7 @@ def spelling(eqn: Eqn) -> Rule:
 
 
 # They register their rules here.
-from difflang.spell import arrays, control, elementwise, images, loops, matrices, places, products  # noqa: E402
+from difflang.spell import arrays, control, elementwise, given, images, loops, matrices, places, products  # noqa: E402
 
 __all__ = [
     "SPELLINGS",
@@ -64,6 +64,7 @@ __all__ = [
     "arrays",
     "control",
     "elementwise",
+    "given",
     "images",
     "loops",
     "matrices",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,22 +12,26 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.check.closures import FnCode
+from difflang.check.modules import Module
 from difflang.check.types import ClosureType, leaf_types
 from difflang.driver import program
 from difflang.driver.check_grad import chosen_entry, found_arrays
+from difflang.driver.draw import drawings, drawn
 from difflang.driver.derive import Asked, Options, derive_of
 from difflang.driver.engine import Engine
-from difflang.driver.entry import Entry, elaborated
+from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.guard import NUMBERS
 from difflang.driver.pipeline import finished
 from difflang.driver.program import Checked
-from difflang.driver.specs import sizes_of
+from difflang.driver.specs import open_arguments, sizes_of
 from difflang.elaborate.context import Session
-from difflang.ir.evaluate import evaluate
+from difflang.ir.evaluate import Endless, evaluate, evaluate_within
 from difflang.ir.graph import Graph, inner_first
 from difflang.ir.types import Tensor
 from difflang.syntax import tree
+from support.given import KINDS, closed
 
+FEW = 20_000  # operations of a function that takes functions
 FREE = {"const", "broadcast", "reshape", "transpose", "iota", "convert", "stop"}  # nobody counts these as operations
 
 
@@ -36,6 +41,7 @@ class Held:
 
     text: str
     ratio: float
+    functions: int = 0  # for how many kinds of functions, if it takes one
 
 
 def checked_file(path: Path) -> Checked:
@@ -76,18 +82,73 @@ def held(checked: Checked, decl: tree.Fn, options: Options, seed: int = 0) -> He
     again = checked_text(text)
     (written,) = again.module.fns.values()
     told = {n: v for n, v in numbers(checked, decl).items() if n not in options.told}
-    session = Session()
+    options = replace(options, told={**told, **options.told})
     sizes = {n: v for n, v in told.items() if n in sizes_of(again.module, written)}
+    if any(isinstance(a.type, ClosureType) for a in Asked(checked, decl, options).taken()):
+        return held_with_functions(checked, decl, options, text, sizes, seed)
+    session = Session()
     entry, arguments = chosen_entry(session, again, written, sizes)
     arrays = found_arrays(session, written, entry, arguments, [], seed)
-    direct = Asked(checked, decl, replace(options, told={**told, **options.told})).entry()
-    found, due = results(entry, arrays), results(direct, arrays)
+    equal(text, results(entry, arrays), results(Asked(checked, decl, options).entry(), arrays))
+    primal, _ = chosen_entry(Session(), checked, decl, options.told)
+    return Held(text, operations(finished(entry.graph)) / max(1, operations(finished(primal.graph))))
+
+
+def equal(text: str, found: list[np.ndarray], due: list[np.ndarray]) -> None:
     assert len(found) == len(due), text
     for a, b in zip(found, due, strict=True):
         close = 2e-5 if b.dtype.name in ("float32", "complex64") else 1e-9
         np.testing.assert_allclose(a, b, rtol=close, atol=close * (1.0 + float(np.max(np.abs(b), initial=0.0))))
-    primal, _ = chosen_entry(Session(), checked, decl, {**told, **options.told})
-    return Held(text, operations(finished(entry.graph)) / max(1, operations(finished(primal.graph))))
+
+
+class Closed(Asked):
+    """A derivative of a function with functions for those that it takes."""
+
+    kind: str = ""
+
+    def taken(self) -> tuple[Argument, ...]:
+        return closed(self.checked.module, super().taken(), self.kind)
+
+    def plain(self) -> Entry:
+        """The function itself, of the same functions."""
+        decl, module = self.decl, self.checked.module
+        return elaborated(Session(), module, decl.name, function(decl, module), self.taken())
+
+
+def held_with_functions(
+    checked: Checked, decl: tree.Fn, options: Options, text: str, sizes: dict[str, str], seed: int
+) -> Held:
+    """The same of a function that takes functions, with each kind of these for which arguments are found."""
+    again = checked_text(text)
+    (written,) = again.module.fns.values()
+    open_, _ = open_arguments(again.module, written, sizes, functions=True)
+    done = 0
+    for kind in KINDS:
+        arguments = closed(again.module, open_, kind)
+        arrays = at_which_it_ends(Closed(checked, decl, options, kind=kind).plain(), arguments, seed)
+        if arrays is not None:
+            entry = elaborated(Session(), again.module, written.name, function(written, again.module), arguments)
+            equal(text, results(entry, arrays), results(Closed(checked, decl, options, kind=kind).entry(), arrays))
+            done += 1
+    assert done, f"`{decl.name}` was not run with any function: {text}"
+    return Held(text, 0.0, done)
+
+
+def at_which_it_ends(plain: Entry, arguments: tuple[Argument, ...], seed: int) -> list[np.ndarray] | None:
+    """Arguments of a derivative at which the function itself ends soon and has a value."""
+    rng, graph = np.random.default_rng(seed), finished(plain.graph)
+    for drawing in drawings(rng):
+        arrays = drawn(rng, arguments, drawing)
+        with suppress(Endless, DifflangError):
+            values = evaluate_within(FEW, graph, *arrays[: len(graph.params)])
+            failed = plain.fails and values[-1 - NUMBERS]
+            if not failed and all(np.isfinite(y).all() for y in map(np.asarray, values) if y.dtype.kind in "fc"):
+                return arrays
+    return None
+
+
+def function(decl: tree.Fn, module: Module) -> ClosureType:
+    return ClosureType(FnCode(decl, module), ())
 
 
 def results(entry: Entry, arrays: list[np.ndarray]) -> list[np.ndarray]:
@@ -120,4 +181,5 @@ def outcome(checked: Checked, decl: tree.Fn, told: dict[str, str] | None = None)
         return "refused", f"{error.diagnostics[0].code} {error.diagnostics[0].message}"
     except AssertionError as error:
         return "wrong", str(error)[:400]
-    return f"right {found.ratio:.1f}{' told' if told else ''}", found.text
+    shown = f"with {found.functions} kinds of functions" if found.functions else f"{found.ratio:.1f}"
+    return f"right {shown}{' told' if told else ''}", found.text
