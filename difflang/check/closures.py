@@ -180,7 +180,7 @@ def is_linear(code: Code) -> bool:
             return True
         case LambdaCode(decl=decl):
             return decl.linear
-        case AscribedCode(type=type) | GivenCode(type=type):
+        case AscribedCode(type=type):
             return type.linear
         case _:
             return False

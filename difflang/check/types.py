@@ -60,7 +60,8 @@ class RecordType(Struct, frozen=True):
 
 def applied(args: Sequence[object]) -> str:
     """What a record or an enum is applied to, as messages write it."""
-    return f"[{', '.join('_' if a is None else str(a) for a in args)}]" if args else ""
+    texts = ["_" if a is None else show_type(a) if isinstance(a, Tensor) else str(a) for a in args]
+    return f"[{', '.join(texts)}]" if args else ""
 
 
 class VariantType(Partly, frozen=True, eq=False):

@@ -92,7 +92,7 @@ def names_to_choose(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> l
 
 def others(decl: tree.Fn, told: Mapping[str, str], sizes: Sequence[int]) -> dict[str, Binding]:
     """Element types that may be any, and shapes of any rank, where the types that are told do not say them."""
-    found: dict[str, Binding] = {g.name: F32 for g in decl.generics if g.bound in BOUNDS or g.bound is None}
+    found: dict[str, Binding] = {g.name: F32 for g in decl.generics}
     for param in decl.params:
         for node in nodes(param.type) if param.type is not None else ():
             if isinstance(node, tree.AnyShape):

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.check.closures import GivenCode
+from difflang.check.closures import GivenCode, MapCode
 from difflang.check.reports import mistake
-from difflang.check.types import ClosureType, FnType, LangType, TupleType, leaf_types, show_type
+from difflang.check.types import ClosureType, FnType, LangType, TupleType, declared_type, leaf_types, show_type
 from difflang.driver.entry import Argument
+from difflang.ir.builder import region
 from difflang.ir.dims import names
+from difflang.ir.graph import Graph
 from difflang.ir.types import Tensor
-from difflang.ops.given import Given
+from difflang.ops.given import Given, call_of
 from difflang.syntax import tree
 
 
@@ -41,7 +43,14 @@ def given_function(param: tree.Param, type: FnType, told: set[str]) -> ClosureTy
             way = f"tell it: `--arg {name}=3` writes the derivative down for that"
             raise cannot(param, f"the size `{name}` is named by the type of `{param.name}` alone", way)
     params, gives = tuple(leaf_types(TupleType(type.params))), tuple(leaf_types(type.result))
-    return ClosureType(GivenCode(Given(param.name, params, gives, type.linear), type), ())
+    function = Given(param.name, params, gives, type.linear)
+    if not type.linear:
+        return ClosureType(GivenCode(function, type), ())
+    return ClosureType(MapCode(call_alone(function), taken[0], type.result, call_alone(function.turned)), ())
+
+
+def call_alone(function: Given) -> Graph:
+    return region(function.params, lambda *xs: call_of(xs[0].home, function, *xs), function.name)
 
 
 def flat(type: LangType) -> Sequence[LangType]:
@@ -59,8 +68,7 @@ def cannot(param: tree.Param, message: str, way: str = "derive a function that c
 
 def shown(type: LangType) -> str:
     """A type as people write it, who put what a function takes into parentheses."""
-    if not isinstance(type, ClosureType) or not isinstance(type.code, GivenCode):
-        return show_type(type)
-    known = type.code.type
-    taken = ", ".join(map(show_type, known.params))
-    return show_type(known) if known.linear else f"({taken}) -> {show_type(known.result)}"
+    known = declared_type(type) if isinstance(type, ClosureType) else None
+    if known is None or known.linear:
+        return show_type(known or type)
+    return f"({', '.join(map(show_type, known.params))}) -> {show_type(known.result)}"

@@ -223,4 +223,6 @@ def any_shapes(decl: tree.Fn) -> list[str]:
             todo += node.args
         elif isinstance(node, tree.TypeTuple):
             todo += node.items
+        elif isinstance(node, tree.TypeFn):
+            todo += (node.param, node.result)
     return found

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from difflang.base.source import Span
 from difflang.check.closures import GivenCode
-from difflang.check.types import FnType
 from difflang.elaborate.context import Context
-from difflang.elaborate.terms import Closure, Term, leaves, rebuild
+from difflang.elaborate.terms import Term, leaves, rebuild
 from difflang.elaborate.trampoline import Walk
 from difflang.ops.given import call_of
 
@@ -20,8 +19,3 @@ def call(cx: Context, code: GivenCode, terms: Sequence[Term], span: Span) -> Wal
     return rebuild(code.type.result, list(results))
     yield
 
-
-def transposed(code: GivenCode) -> Term:
-    """A linear function turned round."""
-    (taken,) = code.type.params
-    return Closure(GivenCode(code.function.turned, FnType((code.type.result,), taken, linear=True)), ())

@@ -17,7 +17,7 @@ from difflang.ad.maps import split, turned
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.closures import AscribedCode, DerivativeCode, GivenCode, LambdaCode, MapCode
+from difflang.check.closures import AscribedCode, DerivativeCode, LambdaCode, MapCode
 from difflang.check.dtypes import DTypeVar, literal_dtype
 from difflang.check.reports import Undecided, mistake
 from difflang.check.sums import joint
@@ -31,7 +31,6 @@ from difflang.check.types import (
     show_type,
     tangent_type,
 )
-from difflang.elaborate import given
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import call_lambda, not_its_vector, packed
 from difflang.elaborate.context import Context, Reported, Session
@@ -149,8 +148,6 @@ def transpose(cx: Context, term: Term, span: Span, tags: Sequence[Value] = ()) -
             return transposed(cx, term, span)
         case Closure(code=AscribedCode(type=FnType(linear=True) as type), captures=(f,)):
             return (yield transpose_as(cx, f, type.params, span, tags))
-        case Closure(code=GivenCode() as code) if code.type.linear:
-            return given.transposed(code)
         case Closure(code=LambdaCode() as code) if code.decl.linear:
             return (yield transpose_as(cx, term, domain(cx, code, term, span), span, tags))
         case _:

@@ -31,6 +31,7 @@ from difflang.ir.types import Tensor
 from difflang.syntax import tree
 from support.given import KINDS, closed
 
+SIZES = ((3, 4, 5), (5, 4, 3), (4, 4), (7, 1, 2), (4, 2), (2, 4), (6, 1))
 FEW = 20_000  # operations of a function that takes functions
 FREE = {"const", "broadcast", "reshape", "transpose", "iota", "convert", "stop"}  # nobody counts these as operations
 
@@ -70,7 +71,15 @@ def suitable(checked: Checked, decl: tree.Fn) -> Options:
 
 
 def numbers(checked: Checked, decl: tree.Fn) -> dict[str, str]:
-    return {n: str(3 + i % 3) for i, n in enumerate(sizes_of(checked.module, decl))}
+    """Sizes that the function takes: the first of a few, else those that go first."""
+    names = sizes_of(checked.module, decl)
+    found = [{n: str(sizes[i % len(sizes)]) for i, n in enumerate(names)} for sizes in SIZES]
+    for told in found if names else ():
+        with suppress(DifflangError):
+            arguments = Asked(checked, decl, Options(told=told)).taken()
+            elaborated(Session(), checked.module, decl.name, function(decl, checked.module), arguments)
+            return told
+    return found[0]
 
 
 def held(checked: Checked, decl: tree.Fn, options: Options, seed: int = 0) -> Held:
@@ -81,9 +90,8 @@ def held(checked: Checked, decl: tree.Fn, options: Options, seed: int = 0) -> He
     text = derive_of(checked, decl, options)
     again = checked_text(text)
     (written,) = again.module.fns.values()
-    told = {n: v for n, v in numbers(checked, decl).items() if n not in options.told}
-    options = replace(options, told={**told, **options.told})
-    sizes = {n: v for n, v in told.items() if n in sizes_of(again.module, written)}
+    options = replace(options, told={**numbers(checked, decl), **options.told})
+    sizes = {n: v for n, v in options.told.items() if n in sizes_of(again.module, written)}
     if any(isinstance(a.type, ClosureType) for a in Asked(checked, decl, options).taken()):
         return held_with_functions(checked, decl, options, text, sizes, seed)
     session = Session()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.base.source import Source
-from difflang.check.closures import FnCode, GivenCode
+from difflang.check.closures import FnCode
 from difflang.check.modules import Module
-from difflang.check.types import ClosureType, FnType, LangType, TupleType
+from difflang.check.types import ClosureType, FnType, LangType, TupleType, declared_type
 from difflang.driver.entry import Argument, elaborated
 from difflang.elaborate.context import Session
 from difflang.ir.types import Tensor
@@ -29,11 +29,10 @@ def closed(module: Module, arguments: Sequence[Argument], kind: str) -> tuple[Ar
 
 def known(module: Module, type: LangType, kind: str) -> LangType:
     """The type of a lambda that fits a type of functions; of anything else that type itself."""
-    if isinstance(type, ClosureType) and isinstance(type.code, GivenCode):
-        type = type.code.type
-    if not isinstance(type, FnType):
+    function = declared_type(type) if isinstance(type, (ClosureType, FnType)) else None
+    if function is None:
         return type
-    (made,) = parse(Source("<given>", f"fn made() = {written(type, kind)}")).module.items
+    (made,) = parse(Source("<given>", f"fn made() = {written(function, kind)}")).module.items
     assert isinstance(made, tree.Fn)
     return elaborated(Session(), module, "made", ClosureType(FnCode(made, module), ()), ()).type
 
