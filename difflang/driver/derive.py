@@ -19,7 +19,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
 from difflang.check.closures import FnCode, Wrt
 from difflang.check.reports import Undecided, mistake
-from difflang.check.types import ClosureType, LangType, RecordType, SumType, VariantType, leaf_types, show_type
+from difflang.check.types import ClosureType, KeyType, LangType, RecordType, SumType, VariantType, leaf_types, show_type
 from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, Entry, elaborated
@@ -213,7 +213,7 @@ class Asked(Struct, eq=False):
         decl, options = self.decl, self.options
         names = [a.name for a in self.arguments]
         self.refuse_hidden(names)
-        numbers = [a.name for a in self.arguments if not isinstance(a.type, ClosureType)]
+        numbers = [a.name for a in self.arguments if not isinstance(a.type, (ClosureType, KeyType))]
         wrt = [w.strip() for w in options.wrt.split(",")] if options.wrt else numbers[:1]
         if not wrt:
             raise mistake("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
@@ -302,13 +302,15 @@ class Asked(Struct, eq=False):
         """
         f, module, head = self.decl.name, self.checked.module, self.head
         function = ClosureType(FnCode(self.decl, module), ())
-        plain = elaborated(Session(), module, f, function, self.arguments).type
+        entry = elaborated(Session(), module, f, function, self.arguments)
+        plain = entry.type
         refuse_sums(self.decl, plain)
         wanted, which = self.wanted, ", ".join(paths)
         names = [a.name for a in self.arguments]
         (ct,) = self.more([f], [plain]).split(", ")
         self.wanted = ("", *wanted)
-        if isinstance(plain, Tensor) and plain.dtype.is_float and not self.hidden(["sum"], names):
+        once = entry.random or bool(self.hidden(["sum"], names))  # called twice it would draw something else
+        if isinstance(plain, Tensor) and plain.dtype.is_float and not once:
             open_ = ", ".join(dict.fromkeys(p.partition(".")[0] for p in paths))
             inner = f"grad[{which}](|{open_}| sum({f}({given}) * {ct}))({open_})"
             return f"fn {head}({params}, {ct}) = ({f}({given}), {inner})"

@@ -14,13 +14,14 @@ from msgspec import Struct, field
 
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.types import History, Tensor, Type
+from difflang.ir.types import U32, History, Tensor, Type
 from difflang.spell.words import Unspelled, Words, exact, name, settled
 
 FREE = ("const", "iota")  # numbers as written, and positions: they are what they are, however often
 POSITIONS = re.compile(r"iota\([^()]*\)")  # also where they are known to be in range
 LONGEST = 56  # characters of an expression within another
 KEPT = "what a loop of a length that only the run knows keeps is read by other loops alone"
+KEY = Tensor(U32, (2,))
 WORD = re.compile(r"[^\W\d]\w*")
 
 Note = Callable[[Span], str]  # the comment behind a statement
@@ -81,6 +82,7 @@ class Speller(Struct, eq=False):
     uses: Counter[Value] = field(default_factory=Counter[Value])
     at: Span = NOWHERE
     last: Eqn | None = None
+    here: Sequence[Eqn] = ()  # the equations of the graph
     results: tuple[Value, ...] = ()
     formula: bool = False  # whether everything is one expression
     nested: bool = False  # whether it writes a region
@@ -99,7 +101,7 @@ class Speller(Struct, eq=False):
         """Write all statements of a graph whose params are known. What is used once may be left in `env`."""
         from difflang.spell.table import spelling
 
-        self.last, self.results = graph.eqns[-1] if graph.eqns else None, graph.results
+        self.here, self.last, self.results = graph.eqns, graph.eqns[-1] if graph.eqns else None, graph.results
         self.uses, self.numbered, self.whole = uses_in(graph), numbered(graph), read_whole(graph)
         for eqn in graph.eqns:
             self.at = eqn.span
@@ -130,7 +132,9 @@ class Speller(Struct, eq=False):
         return self.nested and self.last is eqn and self.results == (result,) and self.uses[result] == 1
 
     def hinted(self, value: Value) -> str:
-        """The user's name for a value, if there is one."""
+        """The user's name for a value, if there is one. A key that a call draws with is not what the call gives."""
+        if value.type == KEY:
+            return ""
         return self.hints.get(value, "") or value.hint
 
     def let(self, value: Value, words: Words, span: Span) -> Words:
@@ -138,7 +142,7 @@ class Speller(Struct, eq=False):
         words = settled(words)
         text = self.names.fresh(self.hinted(value) or "t")
         self.say(f"let {text} = {words.text}", span)
-        return Words(text, 11, words.shape, words.dtype)
+        return Words(text, 11, words.shape, words.dtype, folded=words.folded)
 
     def say(self, text: str, span: Span | None = None) -> None:
         """Write a statement, with the line that it comes from behind it."""

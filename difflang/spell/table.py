@@ -18,11 +18,7 @@ SPELLINGS: dict[str, Rule] = {}
 RECURSION = "a function that calls itself is compiled to a machine of frames, which no program spells"
 UNSPELLED = {
     "exchange": RECURSION,
-    "fold_in": "a random draw of the program is tied to its own key",
-    "random_bits": "a random draw of the program is tied to its own key",
-    "uniform": "a random draw of the program is tied to its own key",
-    "normal": "a random draw of the program is tied to its own key",
-    "permutation": "a random draw of the program is tied to its own key",
+    "random_bits": "the bits behind a draw have no name in the language",
     "say": "what a function prints is not written into its derivative",
     "extern": "a function of Python is declared in the program that calls it, and the derivative would be another one",
     "add_history": "a sum of what two loops keep step by step has no spelling",
@@ -56,7 +52,7 @@ def spelling(eqn: Eqn) -> Rule:
 
 
 # They register their rules here.
-from difflang.spell import arrays, control, elementwise, given, images, loops, matrices, places, products  # noqa: E402
+from difflang.spell import arrays, control, elementwise, given, images, loops, matrices, places, products, random  # noqa: E402
 
 __all__ = [
     "SPELLINGS",
@@ -70,6 +66,7 @@ __all__ = [
     "matrices",
     "places",
     "products",
+    "random",
     "spelling",
     "spells",
 ]

@@ -42,6 +42,7 @@ class Words(Struct, frozen=True):
     says: bool = True
     whole: int | None = None  # of an integer as written, that integer
     taken: tuple[str, tuple[str, ...]] | None = None  # of a part of an array: that array, and the ranges of it
+    folded: tuple[str, int] | None = None  # of a key: the one that it was made from, and the number
 
     def at(self, level: int) -> str:
         """The text as an operand of what binds that tightly."""
