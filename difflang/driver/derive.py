@@ -36,13 +36,14 @@ from difflang.ir.op import TypeMismatch
 from difflang.ir.types import Tensor
 from difflang.ops.say import printing
 from difflang.passes.abreast import abreast
+from difflang.passes.again import done_again
 from difflang.passes.flatten import flatten
 from difflang.passes.hinted import hinted
 from difflang.passes.once import once
 from difflang.passes.optimize import readable, tidied
 from difflang.passes.sized import sized
 from difflang.passes.yielded import as_histories
-from difflang.spell.words import Unspelled
+from difflang.spell.words import Nested, Unspelled
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
@@ -117,8 +118,16 @@ def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
     asked = Asked(checked, decl, options)
     with refusals(asked):
         entry = asked.entry()
-        graph = simplified(entry.graph, names_of_lets(checked, entry.graph))
-        return Written(checked, decl, asked.name, asked.arguments, entry, graph, asked.wanted, asked.what).text()
+        names = names_of_lets(checked, entry.graph)
+
+        def text(graph: Graph) -> str:
+            given = (checked, decl, asked.name, asked.arguments, entry, simplified(graph, names))
+            return Written(*given, asked.wanted, asked.what).text()
+
+        try:
+            return text(entry.graph)
+        except Nested:
+            return text(done_again(entry.graph))
 
 
 @contextmanager

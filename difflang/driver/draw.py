@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
 from difflang.check.annotations import Annotations, Binding
-from difflang.check.dtypes import BOUNDS
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.types import KeyType, LangType, RecordType, SumType, TupleType, VariantType, leaf_types, show_type

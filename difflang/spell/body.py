@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import U32, History, Tensor, Type
-from difflang.spell.words import Unspelled, Words, exact, name, settled
+from difflang.spell.words import Nested, Unspelled, Words, exact, name, settled
 
 FREE = ("const", "iota")  # numbers as written, and positions: they are what they are, however often
 POSITIONS = re.compile(r"iota\([^()]*\)")  # also where they are known to be in range
@@ -108,7 +108,7 @@ class Speller(Struct, eq=False):
             try:
                 found = spelling(eqn)(self, eqn)
             except Unspelled as error:
-                raise error if error.span else Unspelled(error.what, eqn.span, error.way) from None
+                raise error if error.span else error.__class__(error.what, eqn.span, error.way) from None
             for result, spelled in zip(eqn.results, found, strict=True):
                 self.env[result] = self.kept(eqn, result, spelled) if isinstance(spelled, Words) else spelled
 
@@ -157,7 +157,7 @@ class Speller(Struct, eq=False):
         if isinstance(found, Steps) and found.words is not None:
             return found.words
         if not isinstance(found, Words):
-            raise Unspelled(KEPT)
+            raise Nested(KEPT)
         return found
 
     def exact(self, value: Value) -> Words:
@@ -182,7 +182,7 @@ class Speller(Struct, eq=False):
 def array(value: Value) -> Tensor:
     """The type of a value that is an array."""
     if isinstance(value.type, History):
-        raise Unspelled(KEPT)
+        raise Nested(KEPT)
     return value.type
 
 

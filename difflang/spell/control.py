@@ -8,7 +8,7 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import History, Tensor
 from difflang.spell.body import Saved, Spelled, Speller, array, joined
 from difflang.spell.table import spells
-from difflang.spell.words import ATOM, POSTFIX, Unspelled, Words, name, size
+from difflang.spell.words import ATOM, POSTFIX, Nested, Unspelled, Words, name, size
 
 
 def block(speller: Speller, graph: Graph, known: Mapping[Value, Spelled]) -> tuple[list[str], list[Words]]:
@@ -31,7 +31,7 @@ def names_for(speller: Speller, results: Sequence[Value]) -> list[str]:
 def plain(speller: Speller, values: Sequence[Value], made: Sequence[Value]) -> None:
     """Errors: Unspelled where what a loop keeps comes from a branch, or goes to one and is no array."""
     if any(isinstance(speller.env[v], Saved) for v in values) or any(isinstance(v.type, History) for v in made):
-        raise Unspelled("what a loop of a length that only the run knows keeps, within a branch or a comprehension")
+        raise Nested("what a loop of a length that only the run knows keeps, within a branch or a comprehension")
 
 
 @spells("cond")

@@ -13,7 +13,7 @@ from difflang.spell.assigned import WORDS, assigned
 from difflang.spell.body import Saved, Spelled, Speller, Steps, array, joined, uses_in
 from difflang.spell.control import item, outer
 from difflang.spell.table import spells
-from difflang.spell.words import ATOM, NOT, POSTFIX, Unspelled, Words, exact, name, number, size
+from difflang.spell.words import ATOM, NOT, POSTFIX, Nested, Unspelled, Words, exact, name, number, size
 
 
 class Loop(Struct, eq=False):
@@ -95,7 +95,7 @@ def loop(speller: Speller, eqn: Eqn) -> list[Spelled]:
     inner.graph(at.step)
     results = at.step.results
     if any(isinstance(inner.env[results[at.carry + i]], Saved) for i in at.kept):
-        raise Unspelled("a loop within a loop, of a length that only the run knows", eqn.span)
+        raise Nested("a loop within a loop, of a length that only the run knows", eqn.span)
     items = {i: inner.exact(results[at.carry + i]) for i in at.kept}
     arrays = written(at, items)
     ys = {i: w for i, w in items.items() if i not in arrays}
@@ -186,7 +186,7 @@ def along_a_size(at: Loop, reads_index: bool) -> Head:
 
 def sequence(at: Loop, value: Value) -> Value:
     if isinstance(at.speller.env[value], Saved):
-        raise Unspelled("a loop of known length that reads what one of unknown length keeps", at.eqn.span)
+        raise Nested("a loop of known length that reads what one of unknown length keeps", at.eqn.span)
     return value
 
 
@@ -210,9 +210,9 @@ def along_histories(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
         return backwards_without_histories(at, reads_index)
     maker = found[0].maker
     if any(s.maker is not maker for s in found):
-        raise Unspelled("a loop that reads what two others keep", at.eqn.span)
+        raise Nested("a loop that reads what two others keep", at.eqn.span)
     if not isinstance(limit, Steps) or limit.maker is not found[0].steps:
-        raise Unspelled("a loop that reads a part of what another one kept", at.eqn.span)
+        raise Nested("a loop that reads a part of what another one kept", at.eqn.span)
     first: list[str] = []
     names: list[str] = []
     through: list[str] = []
@@ -364,7 +364,7 @@ def yielded(at: Loop, names: Mapping[int, str], items: Mapping[int, Words]) -> l
             continue
         if not at.counted:
             if isinstance(item_type, History):
-                raise Unspelled("a loop within a loop of a length that only the run knows", at.eqn.span)
+                raise Nested("a loop within a loop of a length that only the run knows", at.eqn.span)
             found.append(Saved(text, item_type, at.eqn, origin(at), at.backwards))
             continue
         assert at.length is not None

@@ -32,6 +32,10 @@ class Unspelled(Exception):
         self.what, self.span, self.way = what, span, way
 
 
+class Nested(Unspelled):
+    """What a loop of a length that only the run knows keeps, where only another loop may read it."""
+
+
 class Words(Struct, frozen=True):
     """A piece of source. `says` is whether its element type follows from it; a number as written takes any."""
 
