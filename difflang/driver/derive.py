@@ -14,35 +14,35 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from difflang.ad.differentiate import differentiate
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.source import Source, Span
+from difflang.base.source import Source
 from difflang.check.closures import FnCode, Wrt
 from difflang.check.reports import Undecided, mistake
-from difflang.check.types import ClosureType, KeyType, LangType, RecordType, SumType, VariantType, leaf_types, show_type
+from difflang.check.types import (
+    KEY,
+    ClosureType,
+    KeyType,
+    LangType,
+    RecordType,
+    SumType,
+    VariantType,
+    leaf_types,
+    show_type,
+)
 from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.given import with_functions
 from difflang.driver.program import Checked, loaded
+from difflang.driver.pullback import at_once
+from difflang.driver.readable import names_of_lets, simplified
 from difflang.driver.specs import open_arguments
 from difflang.driver.written import Written
 from difflang.elaborate.context import Session
-from difflang.elaborate.names import nodes
-from difflang.ir import dims
 from difflang.ir.dims import UnknownSize
-from difflang.ir.graph import Graph, inner_first
+from difflang.ir.graph import Graph
 from difflang.ir.op import TypeMismatch
 from difflang.ir.types import Tensor
-from difflang.ops.say import printing
-from difflang.passes.abreast import abreast
-from difflang.passes.again import done_again
-from difflang.passes.flatten import flatten
-from difflang.passes.hinted import hinted
-from difflang.passes.once import once
-from difflang.passes.optimize import readable, tidied
-from difflang.passes.sized import sized
-from difflang.passes.yielded import as_histories
 from difflang.spell.words import Nested, Unspelled
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
@@ -120,14 +120,15 @@ def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
         entry = asked.entry()
         names = names_of_lets(checked, entry.graph)
 
-        def text(graph: Graph) -> str:
-            given = (checked, decl, asked.name, asked.arguments, entry, simplified(graph, names))
-            return Written(*given, asked.wanted, asked.what).text()
+        def text(*, again: bool = False) -> str:
+            graph = simplified(asked.at_once(entry) if again else entry.graph, names, again=again)
+            given = (checked, decl, asked.name, asked.arguments, entry, graph, asked.wanted, asked.what)
+            return Written(*given).text()
 
         try:
-            return text(entry.graph)
+            return text()
         except Nested:
-            return text(done_again(entry.graph))
+            return text(again=True)
 
 
 @contextmanager
@@ -177,18 +178,30 @@ class Asked(Struct, eq=False):
     names: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()  # what the parts of the result are called
     inputs: str = ""  # in what it is taken
+    paths: tuple[str, ...] = ()  # the same one by one
+    key: str = ""  # what it draws from is called so
 
     def entry(self, session: Session | None = None) -> Entry:
-        """The graph of the derivative. Errors: DL1210, DL0403, DL04."""
-        self.arguments = self.taken()
+        """The graph of the derivative; where it draws, from a key that comes last. Errors: DL1210, DL0403, DL04."""
+        self.arguments, self.key = self.taken(), ""
         text = self.source()
-        module = self.checked.module
-        parsed = parse(Source("<derivative>", text))
+        entry = self.elaborated(text, self.arguments, session)
+        if entry.random:
+            self.key = self.unused("k")
+            self.arguments += (Argument(self.key, KEY),)
+            entry = self.elaborated(text, self.arguments, session)
+        return entry
+
+    def elaborated(self, text: str, arguments: Sequence[Argument], session: Session | None = None) -> Entry:
+        """The graph of a function that is written so, which draws from the key if there is one."""
+        if self.key:
+            head, body = text.split(") = ", 1)
+            text = f"{head}, {self.key}) = with_key({self.key}) {{ {body} }}"
+        module, parsed = self.checked.module, parse(Source("<derivative>", text))
         (wrapper,) = parsed.module.items
         assert isinstance(wrapper, tree.Fn)
-        return elaborated(
-            session or Session(), module, self.name, ClosureType(FnCode(wrapper, module), ()), self.arguments
-        )
+        function = ClosureType(FnCode(wrapper, module), ())
+        return elaborated(session or Session(), module, self.name, function, arguments)
 
     @property
     def name(self) -> str:
@@ -207,7 +220,8 @@ class Asked(Struct, eq=False):
             "vjp": "The value and the pullback of a cotangent",
             "hvp": "The product of the Hessian and a tangent",
         }
-        return f"{kinds[self.options.mode]} of `{self.decl.name}` in {self.inputs}"
+        draws = f", with draws from the key `{self.key}`" if self.key else ""
+        return f"{kinds[self.options.mode]} of `{self.decl.name}` in {self.inputs}{draws}"
 
     def taken(self) -> tuple[Argument, ...]:
         """The arguments, with names for the sizes that nobody told."""
@@ -222,14 +236,20 @@ class Asked(Struct, eq=False):
         decl, options = self.decl, self.options
         names = [a.name for a in self.arguments]
         self.refuse_hidden(names)
-        numbers = [a.name for a in self.arguments if not isinstance(a.type, (ClosureType, KeyType))]
+        others = {a.name for a in self.arguments if isinstance(a.type, (ClosureType, KeyType))}
+        numbers = [n for n in names if n not in others]
         wrt = [w.strip() for w in options.wrt.split(",")] if options.wrt else numbers[:1]
+        if strange := others.intersection(wrt):
+            message = f"there is no derivative in `{min(strange)}`: it is no number, and has none in it that is known"
+            raise mistake(
+                "DL0401", message, (decl.name_span, ""), help=f"it takes {', '.join(numbers) or 'no numbers'}"
+            )
         if not wrt:
             raise mistake("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
         places = [place(decl, w) for w in wrt]
         paths = [path_of(decl, p) for p in places]
-        given, which = ", ".join(names), ", ".join(paths)
-        params = ", ".join(f"{a.name}: dim" if a.size is not None else a.name for a in self.arguments)
+        self.paths = tuple(paths)
+        given, which, params = ", ".join(names), ", ".join(paths), self.params(self.arguments)
         self.wanted = tuple([f"d_{p.replace('.', '_')}" for p in paths])
         self.inputs = ", ".join([f"`{p}`" for p in paths])
         if options.order > 1:
@@ -245,6 +265,9 @@ class Asked(Struct, eq=False):
                 return f"fn {head}({params}, {tangents}) = {options.mode}[{which}]({f})({given}, {tangents})"
             case "vjp":
                 return self.pullback(params, given, paths)
+
+    def params(self, arguments: Sequence[Argument]) -> str:
+        return ", ".join(f"{a.name}: dim" if a.size is not None else a.name for a in arguments)
 
     @property
     def head(self) -> str:
@@ -293,16 +316,18 @@ class Asked(Struct, eq=False):
         """Further arguments: a tangent of each of these types."""
         from difflang.check.types import tangent_type
 
-        taken = {a.name for a in self.arguments} | {self.decl.name}
         texts: list[str] = []
         for name, type in zip(names, types, strict=True):
-            text = f"d_{name.replace('.', '_')}"
-            while text in taken:
-                text += "_"
-            self.arguments += (Argument(text, tangent_type(type)),)
-            texts.append(text)
+            texts.append(self.unused(f"d_{name.replace('.', '_')}"))
+            self.arguments += (Argument(texts[-1], tangent_type(type)),)
         self.wanted = ("", *[f"d_{self.decl.name}"])
         return ", ".join(texts)
+
+    def unused(self, name: str) -> str:
+        """A name like this one for another argument."""
+        while name in {a.name for a in self.arguments} | {self.decl.name}:
+            name += "_"
+        return name
 
     def pullback(self, params: str, given: str, paths: Sequence[str]) -> str:
         """The value and the cotangent of the arguments, from a cotangent of the value.
@@ -326,6 +351,16 @@ class Asked(Struct, eq=False):
         call = f"vjp[{which}]({f})({given})"
         return f"fn {head}({params}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
 
+    def at_once(self, entry: Entry) -> Graph:
+        """The graph of the derivative, a pullback in it still to be taken."""
+        if self.options.mode != "vjp":
+            return entry.graph
+        key = self.arguments[len(self.arguments) - bool(self.key) :]
+        *arguments, ct = self.arguments[: len(self.arguments) - len(key)]
+        given = ", ".join(a.name for a in arguments)
+        text = f"fn {self.head}({self.params(arguments)}) = {self.decl.name}({given})"
+        return at_once(self.elaborated(text, [*arguments, *key]), arguments, ct, self.paths)
+
 
 def path_of(decl: tree.Fn, place: Wrt) -> str:
     """A parameter, or a field in it, by name."""
@@ -340,47 +375,6 @@ def refuse_sums(decl: tree.Fn, type: LangType) -> None:
     inner = type.fields if isinstance(type, RecordType) else getattr(type, "items", ())
     for each in inner:
         refuse_sums(decl, each)
-
-
-# ---- The graph
-
-
-def names_of_lets(checked: Checked, graph: Graph) -> dict[Span, str]:
-    """What the program calls the values of its expressions: the names of `let`s and of what is assigned to."""
-    sources = {e.span.source for g in inner_first(graph)[0] for e in g.eqns if e.span}
-    modules = [*checked.module.reached(), *([checked.module.prelude] if checked.module.prelude else [])]
-    found: dict[Span, str] = {}
-    for module in [m for m in modules if m.source in sources]:
-        for node in [n for decl in module.fns.values() for n in nodes(decl)]:
-            match node:
-                case tree.Let(pattern=tree.NamePattern(name=name), value=value):
-                    found[value.span] = name
-                case tree.Var(pattern=tree.NamePattern(name=name), value=value):
-                    found[value.span] = name
-                case tree.Assign(target=tree.Name(id=name), value=value):
-                    found[value.span] = name
-                case _:
-                    pass
-    return found
-
-
-def simplified(graph: Graph, names: Mapping[Span, str]) -> Graph:
-    """The graph without derivative equations, as it reads best."""
-    found = readable(derived_by_name(graph, names))
-    merged = once(found)
-    return abreast(found if merged is found else readable(merged))
-
-
-def derived_by_name(graph: Graph, names: Mapping[Span, str]) -> Graph:
-    """The graph without derivative equations, its values called as in the program; sizes may be names."""
-    return flatten(differentiate(tidied(hinted(with_names(graph), names))))
-
-
-def with_names(graph: Graph) -> Graph:
-    """The graph with sizes that may be names: none is asked for while it runs."""
-    graph = printing(graph)
-    freely = as_histories(graph)
-    return sized(graph if freely is None else freely, dims.name)
 
 
 __all__ = ["MODES", "USAGE", "Options", "derive", "derive_of"]

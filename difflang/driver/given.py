@@ -1,4 +1,4 @@
-"""Parameters that are functions, where nobody says which: known by their types, in a derivative that is written down."""
+"""Parameters that are functions, in a derivative that is written down: nobody says which, so their types are known."""
 
 from __future__ import annotations
 

@@ -13,13 +13,14 @@ from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.reports import Undecided, mistake
 from difflang.check.types import ClosureType
 from difflang.driver.counterparts import alike, shared
-from difflang.driver.derive import OPEN, derived_by_name, names_of_lets, the_one, with_names
+from difflang.driver.derive import OPEN, the_one
 from difflang.driver.emit import place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, elaborated
 from difflang.driver.picture import FEW, Picture, picture
 from difflang.driver.pipeline import STAGES, derived, finished
 from difflang.driver.program import Checked, loaded
+from difflang.driver.readable import derived_by_name, names_of_lets, with_names
 from difflang.driver.room import LITTLE, with_room
 from difflang.driver.specs import open_arguments
 from difflang.elaborate.context import Session

@@ -38,7 +38,6 @@ class Written(Struct, eq=False):
     graph: Graph
     wanted: Sequence[str]  # what the parts of the result are called
     what: str  # a line that says what this is
-    key: str = ""  # what it draws from is called so
     records: list[tuple[str, RecordType]] = field(default_factory=list[tuple[str, RecordType]])  # the program's own
 
     def text(self) -> str:
@@ -69,14 +68,11 @@ class Written(Struct, eq=False):
         for type in [a.type for a in self.arguments] + [t for _, t in self.known()] + [self.entry.type]:
             for record in records_in(type):
                 found.setdefault(record)
-        if self.key:
-            lines.append(f"# It draws from `{self.key}` what the operator draws within `with_key({self.key}) {{ … }}`.")
         lines += [record_text(r) for r in found]
         return "\n".join(lines) + "\n\n"
 
     def params(self) -> str:
         taken = [(a.name, "dim" if a.size is not None else shown(a.type)) for a in self.arguments]
-        taken += [(self.key, "key")] if self.key else []
         taken += [(g.name, show_type(type)) for g, type in self.known()]
         return ", ".join(f"{name}: {type}" for name, type in taken)
 
@@ -135,9 +131,6 @@ class Written(Struct, eq=False):
             texts = self.parts(speller, argument.type, argument.name)
             for text, type in zip(texts, leaf_types(argument.type), strict=True):
                 speller.env[next(values)] = name(text, type)
-        if self.entry.random:
-            self.key = speller.names.fresh("k")
-            speller.bound(self.key, next(values))
         for known, type in self.known():
             if any(a.name == known.name for a in self.arguments):
                 raise Unspelled(f"it uses two values called `{known.name}`", self.decl.name_span, "rename one")

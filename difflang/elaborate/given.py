@@ -18,4 +18,3 @@ def call(cx: Context, code: GivenCode, terms: Sequence[Term], span: Span) -> Wal
     results = call_of(cx.builder, code.function, *[v for term in terms for v in leaves(term)])
     return rebuild(code.type.result, list(results))
     yield
-

@@ -1,8 +1,9 @@
 """Functions of which only the types are known: whoever calls the program gives them. Nothing with one in it is run.
 
-`given(*operands)` is a call of one, such as `f(x)`. Its derivative is a call again, of what the operators of the language
-make of the function: `f'` of one number, else `jvp(f)`, and turned round `grad(f)` or `vjp(f)`. These have derivatives of
-their own, made in the same way, so there is no last order. A derivative that is written down holds such calls.
+`given(*operands)` is a call of one, such as `f(x)`. Its derivative is a call again, of what the operators of the
+language make of the function: `f'` of one number, else `jvp(f)`, and turned round `grad(f)` or `vjp(f)`. These have
+derivatives of their own, made in the same way, so there is no last order. A derivative that is written down holds such
+calls.
 """
 
 from __future__ import annotations

@@ -104,13 +104,13 @@ class Rewritten:
 
     def unlimited(self, eqn: Eqn, new: Eqn) -> bool:
         """What is asked of the room: it is never full, and any number of steps is below it."""
-        (result,) = eqn.results
-        if eqn.op.name == "ge":
-            self.to[result] = self.number(False, result.type, eqn)
-        elif eqn.op.name == "min":
-            self.to[result] = new.operands[0]
-        else:
-            return False
+        match eqn.op.name, eqn.results:
+            case "ge", (result,):
+                self.to[result] = self.number(False, result.type, eqn)
+            case "min", (result,):
+                self.to[result] = new.operands[0]
+            case _:
+                return False
         return True
 
     def of_histories(self, eqn: Eqn, new: Eqn) -> bool:

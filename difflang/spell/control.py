@@ -8,7 +8,7 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import History, Tensor
 from difflang.spell.body import Saved, Spelled, Speller, array, joined
 from difflang.spell.table import spells
-from difflang.spell.words import ATOM, POSTFIX, Nested, Unspelled, Words, name, size
+from difflang.spell.words import ATOM, POSTFIX, Nested, Words, name, size
 
 
 def block(speller: Speller, graph: Graph, known: Mapping[Value, Spelled]) -> tuple[list[str], list[Words]]:

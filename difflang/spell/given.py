@@ -1,7 +1,7 @@
 """How calls of functions are spelled that whoever calls gives, and of their derivatives: by the operators' names.
 
-What an operator gives is a function of the language where there is one, `f'`, `grad(f)`, `jvp(f)`; of one that gives more
-than is wanted, such as the value beside its tangent, the rest is left in a pattern.
+What an operator gives is a function of the language where there is one, `f'`, `grad(f)`, `jvp(f)`; of one that gives
+more than is wanted, such as the value beside its tangent, the rest is left in a pattern.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ def operand(speller: Speller, value: Value, function: Given) -> str:
     return (words if plain else speller.exact(value)).text
 
 
-def application(
-    names: Names, function: Given, operands: Sequence[str], named: Callable[[], Sequence[str]]
-) -> Applied:
+def application(names: Names, function: Given, operands: Sequence[str], named: Callable[[], Sequence[str]]) -> Applied:
     """A function applied to these texts; what it gives by a pattern is called as `named` says."""
     if (known := by_name(function)) is not None or function.of is None:
         call = f"{known or function.name}({', '.join(operands)})"
@@ -108,9 +106,9 @@ def by_name(function: Given) -> str | None:
 
 
 def as_function(names: Names, function: Given) -> str:
-    """A function as an expression: its name, or a lambda."""
+    """A function as an expression: its name, or a lambda. `hvp(f)` knows the parameters of `f` alone."""
     known = by_name(function)
-    if known is not None:
+    if known is not None and function.operator != "jvp":
         return known
     params = parameters(names, len(function.params))
     return f"|{', '.join(params)}| {of_all(names, function, params)}"

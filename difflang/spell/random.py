@@ -54,7 +54,9 @@ def of_one_key(eqns: Sequence[Eqn], draw: Eqn) -> dict[int, list[Eqn]]:
     made: dict[Value, Eqn] = {e.results[0]: e for e in eqns if e.op.name in ("fold_in", "const")}
     fold = made.get(draw.operands[0])
     found: dict[int, list[Eqn]] = {}
-    for eqn in eqns if fold is not None else ():
+    if fold is None:
+        return found
+    for eqn in eqns:
         if eqn.op.name not in ("normal", "uniform", "permutation"):
             continue
         other = made.get(eqn.operands[0])

@@ -18,6 +18,7 @@ from difflang.ir.graph import Graph
 from difflang.ir.op import OPS, Op
 from difflang.ir.types import F64, Tensor
 from difflang.ops.extern import Foreign
+from difflang.ops.given import Given as Unrun
 from difflang.runtime.compile import compile
 from support.broken import Breakage, breakages, broken_lowering, broken_reference
 from support.op_calls import calls_of
@@ -149,6 +150,22 @@ def extern_case() -> tuple[Graph, list[Any]]:
     return region([FLOAT], lambda x: OPS["extern"](x, function=cubed, linear=0)), [numbers()]
 
 
+class OfTwo(Unrun):
+    """x³ y, as a function that is given, and what operators make of it."""
+
+    def run(self, *arrays: Any) -> Any:
+        x, y, *ds = arrays
+        slopes = [3.0 * x * x * y, x * x * x]
+        if self.operator == "grad":
+            return [slopes[p] for p in self.places]
+        return sum(slopes[p] * d for p, d in zip(self.places, ds, strict=True)) if ds else x * x * x * y
+
+
+def given_case() -> tuple[Graph, list[Any]]:
+    function = OfTwo("of_two", (FLOAT, FLOAT), (FLOAT,))
+    return region([FLOAT, FLOAT], lambda x, y: OPS["given"](x, y, function=function)), [numbers(), numbers() + 1]
+
+
 def derivative_case() -> tuple[Graph, list[Any]]:
     return region([FLOAT, FLOAT], lambda x, y: [x * y]), [numbers(), numbers() + 1]
 
@@ -164,6 +181,7 @@ REGIONS = {
     "invertible": invertible_case,
     "solved": solved_case,
     "extern": extern_case,
+    "given": given_case,
     "jvp": derivative_case,
     "vjp": derivative_case,
 }
@@ -177,7 +195,8 @@ UNASKED = {
     "ruled: transpose_region",  # the rule that takes its place is turned round, never the equation
     "invertible: transpose_region",  # its tangent is a call; only a linear function that calls it is turned round
 }
-LOWERED = [op for op in ACTIVE if op.expand is None and op.plain is None]  # those that are there when a program runs
+# Those that are there when a program runs.
+LOWERED = [op for op in ACTIVE if op.expand is None and op.plain is None and op.name != "given"]
 
 
 def asked(case: Case, compiled: bool = False) -> Report:

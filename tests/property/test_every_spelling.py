@@ -20,7 +20,13 @@ from support.op_calls import DRAWN, Call, calls_of
 
 OTHERWISE = {"binade"}  # any other unit does as well
 CONSTANTS = {"const", "dense", "iota"}  # see `unit/spell/test_table.py`
-SPELLED = [op for op in DRAWN if op.name in SPELLINGS.keys() - OTHERWISE - CONSTANTS]
+DRAWS = {
+    "fold_in",
+    "normal",
+    "uniform",
+    "permutation",
+}  # of a key, which no array is: `unit/driver/test_derive_draws.py`
+SPELLED = [op for op in DRAWN if op.name in SPELLINGS.keys() - OTHERWISE - CONSTANTS - DRAWS]
 # Where infinite numbers, zeros of both signs and points out of the domain are told apart.
 HARD = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-300, 1e300, -1e-300, 45.0, -45.0])
 SLOPES = "positive_reciprocal rsqrt sech2 gelu_slope one_minus_square gaussian exp2_slope".split()  # noqa: SIM905

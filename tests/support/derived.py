@@ -16,8 +16,8 @@ from difflang.check.modules import Module
 from difflang.check.types import ClosureType, leaf_types
 from difflang.driver import program
 from difflang.driver.check_grad import chosen_entry, found_arrays
-from difflang.driver.draw import drawings, drawn
 from difflang.driver.derive import Asked, Options, derive_of
+from difflang.driver.draw import drawings, drawn
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.guard import NUMBERS
@@ -148,7 +148,8 @@ def at_which_it_ends(plain: Entry, arguments: tuple[Argument, ...], seed: int) -
     for drawing in drawings(rng):
         arrays = drawn(rng, arguments, drawing)
         with suppress(Endless, DifflangError):
-            values = evaluate_within(FEW, graph, *arrays[: len(graph.params)])
+            own = len(graph.params) - plain.random
+            values = evaluate_within(FEW, graph, *arrays[:own], *arrays[len(arrays) - plain.random :])
             failed = plain.fails and values[-1 - NUMBERS]
             if not failed and all(np.isfinite(y).all() for y in map(np.asarray, values) if y.dtype.kind in "fc"):
                 return arrays

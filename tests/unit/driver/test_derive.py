@@ -197,8 +197,13 @@ def test_values_of_the_file_become_parameters(program: Checked) -> None:
     ("source", "line", "says"),
     [
         ("fn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { x * f(x, n - 1) }", 1, "calls itself"),
-        ("fn f(x: f64) -> f64 {\n  let y = normal()\n  x * y\n}", 1, "random"),
-        ("fn f(g: (f64) -> f64, x: f64) -> f64 = g(x)", 1, "depends on the function"),
+        ("record R { a: f64 }\nfn f(g: (R) -> f64, x: f64) -> f64 = g(R(x))", 2, "of more than numbers and arrays"),
+        ("fn f(g: ((f64, f64)) -o f64, x: f64) -> f64 = g((x, x))", 1, "of more than numbers and arrays"),
+        (
+            "fn f(g: (f64[n]) -> f64[m], x: f64[n]) -> f64 = sum(g(x))",
+            1,
+            "the size `m` is named by the type of `g` alone",
+        ),
         ("enum E { A(x: f64), B }\nfn f(e: E) -> f64 = match e { A(x) => x, B => 0.0 }", 2, "changes are not written"),
         ("fn f(x: f64[n]) -> f64 {\n  let y = prod(x)\n  y * y\n}", 1, "depends on"),
         ("fn f(x: f64, k: dim) -> f64 = if k == 0 { 1.0 } else { x * f(x, k // 2) }", 1, "depends on"),
@@ -338,3 +343,37 @@ def test_what_has_no_name_is_put_together(name: str) -> None:
     found = held(program, decl, suitable(program, decl))
     for _ in range(2 if name in THRICE else 0):
         found = twice(found)
+
+
+NESTED = """float f64
+fn inner(x: f64) -> f64 {
+  var y = x
+  while y * y > 1.5 { y = y * 0.7 + 0.1 * sin(x * y) }
+  y
+}
+fn outer(x: f64, n: i32) -> f64 {
+  var s = x
+  for i in 0..n { s = inner(s + 2.0) * x }
+  s
+}
+fn branch(x: f64) -> f64 = if x > 0.5 { inner(x * 3.0) } else { x * x }
+fn each(x: f64[n]) -> f64 = sum(for i => inner(3.0 * x[i]))
+fn several(x: f64, k: i32, n: dim) -> f64[n] {
+  var y = x
+  for i in 0..n {
+    let z = outer(y, k)
+    y = if z > 0.2 { z } else { y * 1.1 }
+    yield y
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["outer", "branch", "each", "several"])
+def test_what_loops_within_loops_keep_is_made_again(name: str) -> None:
+    program = checked_text(NESTED)
+    decl = program.module.fns[name]
+    found = held(program, decl, suitable(program, decl))
+    assert "in reverse(" in found.text
+    if name == "outer":
+        twice(found)
