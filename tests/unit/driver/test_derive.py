@@ -198,7 +198,7 @@ def test_values_of_the_file_become_parameters(program: Checked) -> None:
     [
         ("fn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { x * f(x, n - 1) }", 1, "calls itself"),
         ("record R { a: f64 }\nfn f(g: (R) -> f64, x: f64) -> f64 = g(R(x))", 2, "of more than numbers and arrays"),
-        ("fn f(g: ((f64, f64)) -o f64, x: f64) -> f64 = g((x, x))", 1, "of more than numbers and arrays"),
+        ("fn f(g: (f64, f64) -o f64, x: f64) -> f64 = g(x, x)", 1, "a linear function of several values"),
         (
             "fn f(g: (f64[n]) -> f64[m], x: f64[n]) -> f64 = sum(g(x))",
             1,

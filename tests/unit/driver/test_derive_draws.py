@@ -56,8 +56,8 @@ def test_the_key_is_a_parameter(program: Checked) -> None:
     text = derive_of(program, program.module.fns["several"], Options())
     assert "fn d_several(x: f64[n], s: f64, k: key) -> f64[n] {" in text
     assert "# The gradient of `several` in `x`, with draws from the key `k`: program.dfl, line 3." in text
-    assert ": (f32, f64, f64[n]) = with_key(t1) {" in text
-    assert "(uniform(), uniform(), normal(n))" in text
+    assert "let (_, _, u, w): (f32, f32, f64, f64[n]) = with_key(t1) {" in text  # `_`: the call, and what is unread
+    assert "(uniform(), uniform(), uniform(), normal(n))" in text
 
 
 def test_a_value_and_its_pullback_draw_once(program: Checked) -> None:
