@@ -24,13 +24,13 @@ from difflang.lower.locations import CALLED, Frame, Frames, utf8_position
 from difflang.lower.standin import StandIn
 
 Array = Any
-Taken = Callable[[Any, Any, Graph, Sequence[Array]], list[Array]]
+Taken = Callable[[Any, Any, Graph, Sequence[Array]], list[Array]]  # (jax or a stand-in, frames, graph, arrays)
 run_p = Primitive("straight")
 run_p.multiple_results = True
 
 
 class Body:
-    """A run of equations. `taken(jax, frames, graph, arrays)` takes their steps, on a stand-in for `jax` too."""
+    """A run of equations, and what takes their steps."""
 
     def __init__(self, graph: Graph, taken: Taken, frames: Frames) -> None:
         self.graph, self.taken, self.frames = graph, taken, frames
@@ -92,6 +92,7 @@ def located(span: Span) -> Any:
 
 
 def run_batched(arrays: Sequence[Array], dims: Sequence[Any], *, body: Body) -> tuple[list[Array], list[int]]:
+    """In lanes step by step, as JAX traces them: what could leave the lanes has done so, see `passes/widen`."""
     found = jax.vmap(body.traced, in_axes=tuple(dims))(*arrays)
     return found, [0] * len(found)
 
