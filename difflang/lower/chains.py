@@ -11,6 +11,7 @@ products and reductions gathered too, in longer segments, with what reads them. 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import NamedTuple
 
@@ -24,11 +25,10 @@ from difflang.lower.flat import flat
 DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
 LENGTH = 1000  # so is a graph of this many equations
 SEGMENT = 100  # what a segment holds: this many equations that are on no long chain
-LINK = 10  # what one on a long chain counts for: compile time is flat from 4 to 12, run time grows with the chain
-MANY = 10_000  # equations of a graph: from here on XLA's passes take longer over the calls than over what is called
-MANY_LINK = 5  # what a link counts for there: a quarter less to compile, a few hundredths of a millisecond more to run
+LINK = 4  # what one on a long chain counts for: longer segments compile no sooner, shorter ones run no sooner
 LARGE_LINK = 25  # the same for large arrays, where evaluating again costs more than writing a value out
 LARGE = 1 << 15  # elements
+AGAIN = 4  # equations in a row that are made again
 SHORT = 16  # an attribute longer than this is data, not worth having twice
 
 
@@ -52,15 +52,16 @@ class Flow(NamedTuple):
     tail: Lengths
     head: int
 
-    @classmethod
-    def line(cls, eqn: Eqn) -> Flow:
-        """Of an equation that is one link."""
-        ones = (1,) * len(eqn.results)
-        return cls(ones, ones, 1)
-
 
 Lengths = tuple[int, ...]
 NONE = -(1 << 30)  # the length of a chain that there is not
+
+
+@cache
+def line(results: int) -> Flow:
+    """Of an equation that is one link, with that many results."""
+    ones = (1,) * results
+    return Flow(ones, ones, 1)
 
 
 def barrier(eqn: Eqn) -> bool:
@@ -106,7 +107,7 @@ class Chains:
     def flow(self, eqn: Eqn) -> Flow:
         """The chains through an equation: those of its regions, or what is left of them where they are cut."""
         if not eqn.regions:
-            return Flow.line(eqn)
+            return line(len(eqn.results))
         flows, count = list(map(self.flow_left, eqn.regions)), len(eqn.results)
         head = max([flow.head for flow in flows])
         if eqn.op.layout is None:  # nothing is known of which result is which
@@ -184,10 +185,10 @@ class Chains:
 
     def cut(self, graph: Graph) -> tuple[Step, ...]:
         cutter, long = Cutter(graph), self.long(graph)
-        everywhere, many = len(graph.eqns) > LENGTH, len(graph.eqns) > MANY
+        everywhere = len(graph.eqns) > LENGTH
         for eqn in graph.eqns:
             if eqn in long:
-                cutter.gather(eqn, self.weight(eqn) * link(eqn, many))
+                cutter.gather(eqn, self.weight(eqn) * link(eqn))
             elif eqn.operands and not lonely(eqn) and (everywhere if barrier(eqn) else cutter.waits_for(eqn)):
                 cutter.gather(eqn, 1)
             else:
@@ -196,15 +197,16 @@ class Chains:
 
 
 class Cutter:
-    """Gathers equations in order. Constants are copied into each segment that reads them."""
+    """Gathers equations in order. What is had again from little is made again in each segment that reads it."""
 
     def __init__(self, graph: Graph) -> None:
-        self.last = last_reads(graph)
-        self.steps: list[Step] = []
+        self.graph = graph
+        self.steps: list[Eqn | list[Eqn]] = []
         self.run: list[Eqn] = []
         self.made: set[Value] = set()
         self.size = 0
         self.constants: dict[Value, Eqn] = {}
+        self.makers: dict[Value, Eqn] = {}
         self.place = {e: i for i, e in enumerate(graph.eqns)}
 
     def waits_for(self, eqn: Eqn) -> bool:
@@ -213,6 +215,8 @@ class Cutter:
     def gather(self, eqn: Eqn, size: int) -> None:
         self.run.append(eqn)
         self.made.update(eqn.results)
+        if cheap(eqn):
+            self.makers[eqn.results[0]] = eqn
         self.size += size
         if self.size >= SEGMENT:
             self.flush()
@@ -226,25 +230,71 @@ class Cutter:
 
     def flush(self) -> None:
         if self.run:
-            self.steps.append(self.segment(self.run))
+            self.steps.append(self.run)
         self.run, self.made, self.size = [], set(), 0
 
-    def segment(self, run: Sequence[Eqn]) -> Segment:
-        reads = dict.fromkeys([v for e in run for v in e.operands if v not in self.made])
-        copied = tuple(dict.fromkeys([self.constants[v] for v in reads if v in self.constants]))
-        end = self.place[run[-1]]
-        results = [r for e in run for r in e.results if self.last.get(r, -1) > end]
-        return Segment((*copied, *run), tuple([v for v in reads if v not in self.constants]), tuple(results))
-
     def finish(self) -> tuple[Step, ...]:
+        """The steps, from the last to the first: what a segment gives is what later ones still read."""
         self.flush()
-        return tuple(self.steps)
+        read, found = set(self.graph.results), list[Step]()
+        for step in reversed(self.steps):
+            if isinstance(step, list):
+                step = self.segment(step, read)
+                if not step.results:
+                    continue
+            read.update(step.operands)
+            found.append(step)
+        return tuple(reversed(found))
+
+    def segment(self, run: Sequence[Eqn], read: set[Value]) -> Segment:
+        results = tuple([r for e in run for r in e.results if r in read])
+        run, reads = needed(run, results)
+        again = dict.fromkeys([e for v in self.derived(reads) for e in self.lineage(v)[0]])
+        run, reads = needed([*sorted(again, key=self.place.__getitem__), *run], results)
+        copied = dict.fromkeys([self.constants[v] for v in reads if v in self.constants])
+        return Segment((*copied, *run), tuple([v for v in reads if v not in self.constants]), results)
+
+    def derived(self, reads: Sequence[Value]) -> list[Value]:
+        """Those of the values read that are made of one other, where that is read in place of several."""
+        by_root: dict[Value, list[Value]] = {}
+        for v in reads:
+            by_root.setdefault(self.lineage(v)[1], []).append(v)
+        return [v for root, values in by_root.items() if len(values) > 1 for v in values if v is not root]
+
+    def lineage(self, value: Value) -> tuple[list[Eqn], Value]:
+        """The cheap equations that make a value of one other and of constants, and that other."""
+        found: list[Eqn] = []
+        while len(found) < AGAIN and (eqn := self.makers.get(value)):
+            variable = {v for v in eqn.operands if v not in self.constants}
+            if len(variable) != 1:
+                break
+            found.append(eqn)
+            (value,) = variable
+        return found, value
 
 
-def last_reads(graph: Graph) -> dict[Value, int]:
-    """Where each value is read for the last time; after the end for results."""
-    last = {v: i for i, eqn in enumerate(graph.eqns) for v in eqn.operands}
-    return {**last, **dict.fromkeys(graph.results, len(graph.eqns))}
+def needed(run: Sequence[Eqn], results: Sequence[Value]) -> tuple[list[Eqn], list[Value]]:
+    """Those of some equations that results need, and what they read of others, in order."""
+    wanted, found = set(results), list[Eqn]()
+    for eqn in reversed(run):
+        if not wanted.isdisjoint(eqn.results):
+            wanted.update(eqn.operands)
+            found.append(eqn)
+    found.reverse()
+    made = {r for e in found for r in e.results}
+    return found, list(dict.fromkeys([v for e in found for v in e.operands if v not in made]))
+
+
+def cheap(eqn: Eqn) -> bool:
+    """Not worth keeping what it gives, where what it reads is kept."""
+    op, type = eqn.op, eqn.results[0].type
+    return (
+        op.elementwise
+        and not op.effect
+        and isinstance(type, Tensor)
+        and type.dtype not in op.formula
+        and not large(type)
+    )
 
 
 def lonely(eqn: Eqn) -> bool:
@@ -252,10 +302,10 @@ def lonely(eqn: Eqn) -> bool:
     return eqn.effectful or (bool(eqn.regions) and eqn.op.barrier)
 
 
-def link(eqn: Eqn, many: bool) -> int:
+def link(eqn: Eqn) -> int:
     if any(large(r.type) for r in eqn.results):
         return LARGE_LINK
-    return MANY_LINK if many else LINK
+    return LINK
 
 
 def large(type: Type) -> bool:

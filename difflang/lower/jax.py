@@ -186,8 +186,6 @@ class Lowering:
 
     def segment(self, segment: Segment, env: Env) -> None:
         """A part of a long chain, kept apart. Parts that compute the same share one function, compiled once."""
-        if not segment.results:
-            return
         if any(isinstance(v.type, History) for v in (*segment.operands, *segment.results)):
             return self.steps(segment.eqns, env, segment.results)
         body = Graph(segment.operands, segment.eqns, segment.results)
