@@ -10,6 +10,7 @@ products and reductions gathered too, in longer segments, with what reads them. 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from math import prod
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.types import Tensor, Type
+from difflang.ir.types import FLOATS, Tensor, Type
 from difflang.lower.apart import apart
 from difflang.lower.flat import flat
 
@@ -28,7 +29,8 @@ SEGMENT = 100  # what a segment holds: this many equations that are on no long c
 LINK = 4  # what one on a long chain counts for: longer segments compile no sooner, shorter ones run no sooner
 LARGE_LINK = 25  # the same for large arrays, where evaluating again costs more than writing a value out
 LARGE = 1 << 15  # elements
-AGAIN = 4  # equations in a row that are made again
+AGAIN = 4  # equations in a row that are made again, of these
+SIMPLE = frozenset({"sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "neg", "abs", "sign", "mul"})
 SHORT = 16  # an attribute longer than this is data, not worth having twice
 
 
@@ -207,6 +209,7 @@ class Cutter:
         self.size = 0
         self.constants: dict[Value, Eqn] = {}
         self.makers: dict[Value, Eqn] = {}
+        self.judged = {v for e in graph.eqns if judges(e) for v in e.operands}
         self.place = {e: i for i, e in enumerate(graph.eqns)}
 
     def waits_for(self, eqn: Eqn) -> bool:
@@ -215,7 +218,7 @@ class Cutter:
     def gather(self, eqn: Eqn, size: int) -> None:
         self.run.append(eqn)
         self.made.update(eqn.results)
-        if cheap(eqn):
+        if simple(eqn):
             self.makers[eqn.results[0]] = eqn
         self.size += size
         if self.size >= SEGMENT:
@@ -248,23 +251,24 @@ class Cutter:
 
     def segment(self, run: Sequence[Eqn], read: set[Value]) -> Segment:
         results = tuple([r for e in run for r in e.results if r in read])
-        run, reads = needed(run, results)
-        again = dict.fromkeys([e for v in self.derived(reads) for e in self.lineage(v)[0]])
-        run, reads = needed([*sorted(again, key=self.place.__getitem__), *run], results)
+        wanted, reads = needed(run, results)
+        again = sorted(self.again(reads), key=self.place.__getitem__)
+        wanted, reads = needed([*again, *wanted], results)
         copied = dict.fromkeys([self.constants[v] for v in reads if v in self.constants])
-        return Segment((*copied, *run), tuple([v for v in reads if v not in self.constants]), results)
+        return Segment((*copied, *wanted), tuple([v for v in reads if v not in self.constants]), results)
 
-    def derived(self, reads: Sequence[Value]) -> list[Value]:
-        """Those of the values read that are made of one other, where that is read in place of several."""
-        by_root: dict[Value, list[Value]] = {}
-        for v in reads:
-            by_root.setdefault(self.lineage(v)[1], []).append(v)
-        return [v for root, values in by_root.items() if len(values) > 1 for v in values if v is not root]
+    def again(self, reads: Sequence[Value]) -> set[Eqn]:
+        """What makes the values read from fewer: those that lead back to one root are handed over as that."""
+        lineages = {v: self.lineage(v) for v in reads}
+        roots = Counter([root for _, root in lineages.values()])
+        return {eqn for eqns, root in lineages.values() if roots[root] > 1 for eqn in eqns}
 
     def lineage(self, value: Value) -> tuple[list[Eqn], Value]:
-        """The cheap equations that make a value of one other and of constants, and that other."""
+        """The equations that make a value of one other and of constants, the last one first, and that other. It is
+        gathered earlier than whoever asks.
+        """
         found: list[Eqn] = []
-        while len(found) < AGAIN and (eqn := self.makers.get(value)):
+        while len(found) < AGAIN and value not in self.judged and (eqn := self.makers.get(value)):
             variable = {v for v in eqn.operands if v not in self.constants}
             if len(variable) != 1:
                 break
@@ -285,15 +289,21 @@ def needed(run: Sequence[Eqn], results: Sequence[Value]) -> tuple[list[Eqn], lis
     return found, list(dict.fromkeys([v for e in found for v in e.operands if v not in made]))
 
 
-def cheap(eqn: Eqn) -> bool:
-    """Not worth keeping what it gives, where what it reads is kept."""
-    op, type = eqn.op, eqn.results[0].type
+def simple(eqn: Eqn) -> bool:
+    """Made again it is the same to the last bit, and costs little: one instruction of XLA's.
+
+    A sum is not: with a product that is made in the same kernel it is rounded once.
+    """
+    type = eqn.results[0].type if eqn.results else None
+    return eqn.op.name in SIMPLE and isinstance(type, Tensor) and type.dtype in FLOATS and not large(type)
+
+
+def judges(eqn: Eqn) -> bool:
+    """Whether a last bit may decide something there."""
     return (
-        op.elementwise
-        and not op.effect
-        and isinstance(type, Tensor)
-        and type.dtype not in op.formula
-        and not large(type)
+        barrier(eqn)
+        or eqn.op.name in ("max", "min", "clamp")
+        or any(r.type.dtype not in FLOATS for r in eqn.results if isinstance(r.type, Tensor))
     )
 
 

@@ -219,11 +219,13 @@ def room(source: str, size: int) -> float:
     return program.memory_analysis().temp_size_in_bytes / (4 * size)
 
 
-@pytest.mark.parametrize(("kind", "save", "arrays"), [("checkpoint", "", 1), ("checkpoint", "save y", 2), ("", "", 36)])
+@pytest.mark.parametrize(
+    ("kind", "save", "arrays"), [("checkpoint", "", 1), ("checkpoint", "save y", 2), ("", "", 18.5)]
+)
 def test_each_further_block_has_the_compiled_gradient_keep_its_input_and_what_is_saved(
-    kind: str, save: str, arrays: int
+    kind: str, save: str, arrays: float
 ) -> None:
-    """Straight-line code, where XLA on the CPU ignores barriers."""
+    """Straight-line code, where XLA on the CPU ignores barriers. Without blocks parts of long chains are kept apart."""
     few, many = [room(layers(blocks, kind, save), 1 << 13) for blocks in (2, 4)]
     assert (many - few) / 2 == pytest.approx(arrays, rel=0.05)
 

@@ -19,6 +19,7 @@ from difflang.runtime.compile import compile
 
 VECTOR = Tensor(F64, (3,))
 SQUARE = Tensor(F64, (3, 3))
+EIGHT = Tensor(F64, (8,))
 
 
 def chain(length: int, type: Tensor = VECTOR) -> Graph:
@@ -87,15 +88,16 @@ def test_constants_are_copied_and_not_passed() -> None:
 
 
 def test_what_is_had_from_one_value_is_made_again_and_not_passed() -> None:
-    """A sine and a cosine of what a chain goes through, read much later: the segments there read that alone."""
+    """A sine and a cosine of each angle on a chain, read much later: the segments there read what it is made of."""
     builder = Builder()
     x, slow = builder.param(VECTOR), builder.const(0.5, VECTOR)
-    links, reads = [x], list[Value]()
+    links, reads = list[Value](), list[Value]()
     for _ in range(60):
-        angle = links[-1] * slow
+        angle = x * slow
+        links.append(x)
         reads += [OPS["sin"].one(angle), OPS["cos"].one(angle)]
-        links.append(reads[-2] + links[-1])
-    y = links[-1]
+        x = reads[-2] + x
+    y = x
     for sine, cosine in zip(reads[-2::-2], reads[::-2], strict=True):
         y = y * sine + cosine
     graph = builder.finish([y])
@@ -235,3 +237,46 @@ def test_what_a_function_gives_beside_a_chain_is_on_none() -> None:
         others.append(sines(beside, 10))
     found = [e for s in segments(builder.finish([x, *others])) for e in s.eqns]
     assert {e.op.name for e in found} == {"call"}
+
+
+def maxima(depth: int, before: int) -> Graph:
+    """Of each of many arrays on a chain its maximum is taken, and much later who attains it counted."""
+    builder, one = Builder(), {n: OPS[n].one for n in ("sin", "lt", "select", "reduce_max", "reduce_sum", "broadcast")}
+    x = builder.param(EIGHT)
+    numbers = [builder.const(n, EIGHT) for n in (0.0, 1.0)]
+    seen, counts = list[tuple[Value, Value, Value]](), list[Value]()
+    x = sines(x, before)
+    for i in range(depth):
+        y = x * builder.const(0.7 + i * 0.01, EIGHT) + builder.const(0.1 + i * 0.003, EIGHT)
+        most = one["broadcast"](one["reduce_max"](y, axes=(0,)), shape=EIGHT.shape, axes=())
+        seen.append((x, y, most))
+        x = one["sin"](y * builder.const(1.3, EIGHT) - most * builder.const(0.1, EIGHT))
+    for z, y, most in reversed(seen):
+        attains = one["select"](one["lt"](y, most), *numbers)
+        counts.append(one["reduce_sum"](attains, axes=(0,)))
+        x = one["sin"](x + attains * z)
+    return builder.finish([*counts, x])
+
+
+@pytest.mark.as_users
+@pytest.mark.parametrize("before", [3, 7])
+def test_a_maximum_is_attained_far_from_where_it_was_taken(before: int) -> None:
+    """A product and a sum made again in one kernel are rounded once: no element would be as large as the largest."""
+    graph, draw = maxima(56, before), np.random.default_rng(1)
+    program = compile(graph)
+    for _ in range(40):
+        *counts, _ = program(draw.normal(size=8))
+        assert min(map(float, counts)) >= 1.0
+
+
+def test_what_a_last_bit_decides_is_made_once() -> None:
+    """Also where a comparison reads the sine of what else is read: it is handed over as it is."""
+    builder = Builder()
+    x = angle = builder.param(VECTOR)
+    sine, cosine = OPS["sin"].one(angle), OPS["cos"].one(angle)
+    y = sines(x, 100)
+    z = OPS["select"].one(OPS["lt"].one(sine, y), cosine, y)
+    for _ in range(60):
+        z = OPS["sin"].one(z)
+    made = [r for s in segments(builder.finish([z + sine * cosine])) for e in s.eqns for r in e.results]
+    assert made.count(sine) == 1
