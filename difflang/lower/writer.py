@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.core
+import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
@@ -22,6 +23,8 @@ from difflang.ir.types import Tensor
 from difflang.lower.cells import Cell
 from difflang.lower.locations import CALLED, Frame, Frames, utf8_position
 from difflang.lower.standin import StandIn
+from difflang.ops.lanes import Mask
+from difflang.passes.widen import side_by_side
 
 Array = Any
 Taken = Callable[[Any, Any, Graph, Sequence[Array]], list[Array]]  # (jax or a stand-in, frames, graph, arrays)
@@ -34,11 +37,20 @@ class Body:
 
     def __init__(self, graph: Graph, taken: Taken, frames: Frames) -> None:
         self.graph, self.taken, self.frames = graph, taken, frames
+        self.batched: dict[tuple[Mask, int], tuple[Body, Mask] | None] = {}
 
     def traced(self, *arrays: Array) -> list[Array]:
         """Step by step, as JAX traces it: whenever that is, with 64-bit types."""
         with jax.enable_x64(True):
             return self.taken(jax, self.frames, self.graph, arrays)
+
+    def side_by_side(self, wide: Mask, length: int) -> tuple[Body, Mask] | None:
+        """The same for all lanes at once, and which results differ between lanes, or None: see `passes/widen`."""
+        key = (wide, length)
+        if key not in self.batched:
+            found = side_by_side(self.graph, wide, length)
+            self.batched[key] = found and (Body(found[0], self.taken, self.frames), found[1])
+        return self.batched[key]
 
     def avals(self) -> list[Any]:
         types = [r.type for r in self.graph.results]
@@ -61,7 +73,7 @@ def run_lowered(ctx: Any, *operands: Any, body: Body) -> Any:
     cells = [Cell(writer, v, a.dtype, a.shape) for v, a in zip(operands, ctx.avals_in, strict=True)]
     with jax.enable_x64(True):
         found = body.taken(writer, Written(body.frames), body.graph, cells)
-    return [x.value for x in found]
+    return [writer.array(x).value for x in found]
 
 
 class Written:
@@ -91,10 +103,18 @@ def located(span: Span) -> Any:
     return mlir.ir.Location.name(CALLED, childLoc=file)
 
 
-def run_batched(arrays: Sequence[Array], dims: Sequence[Any], *, body: Body) -> tuple[list[Array], list[int]]:
-    """In lanes step by step, as JAX traces them: what could leave the lanes has done so, see `passes/widen`."""
-    found = jax.vmap(body.traced, in_axes=tuple(dims))(*arrays)
-    return found, [0] * len(found)
+def run_batched(
+    arrays: Sequence[Array], dims: Sequence[Any], *, body: Body
+) -> tuple[list[Array], Sequence[int | None]]:
+    """In all lanes at once, or step by step as JAX traces them in lanes."""
+    (length,) = {x.shape[d] for x, d in zip(arrays, dims, strict=True) if d is not None}
+    found = body.side_by_side(tuple([d is not None for d in dims]), length)
+    if found is None:
+        traced = jax.vmap(body.traced, in_axes=tuple(dims))(*arrays)
+        return traced, [0] * len(traced)
+    whole, wide = found
+    moved = [jnp.moveaxis(x, d, 0) if d else x for x, d in zip(arrays, dims, strict=True)]
+    return written(whole, moved), [0 if differs else None for differs in wide]
 
 
 run_p.def_impl(lambda *arrays, body: body.traced(*arrays))

@@ -19,8 +19,10 @@ from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.types import Tensor, stacked
 from difflang.ops.call import call
 from difflang.ops.lanes import Mask, in_lanes
+from difflang.ops.loop import loop
 from difflang.ops.map import map_
 from difflang.passes.lookups import lookups_first
+from difflang.passes.loops_at_once import LoopAtOnce, at_once
 
 Renaming = dict[Value, Value]
 
@@ -37,12 +39,28 @@ def widen_closed(graph: Graph) -> Graph:
     return Widener(whole_only=True).graph(graph)
 
 
+def side_by_side(graph: Graph, wide: Mask, length: int) -> tuple[Graph, Mask] | None:
+    """A graph done for all lanes at once, and which of its results differ between lanes; what differs has a first axis
+    more. `wide` says which params do. None where some of it is done in lanes only.
+    """
+    builder = Builder()
+    same, lanes = dict[Value, Value](), dict[Value, Value]()
+    for param, differs in zip(graph.params, wide, strict=True):
+        (lanes if differs else same)[param] = builder.param(stacked(param.type, length) if differs else param.type)
+    found = Lanes(Widener(), builder, graph, same, lanes, length, NOWHERE)
+    if not found.at_all():
+        return None
+    results = [found.wide[r] if r in found.wide else found.same[r] for r in found.body.results]
+    return builder.finish(results, name=graph.name), tuple([r in found.wide for r in found.body.results])
+
+
 class Widener:
     def __init__(self, *, whole_only: bool = False) -> None:
         self.whole_only = whole_only
         self.done: dict[Graph, Graph] = {}
         self.functions: dict[tuple[Graph, Mask, int], Graph] = {}
         self.open: dict[Graph, bool] = {}
+        self.loops: dict[tuple[Eqn, Mask, int], LoopAtOnce | None] = {}
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
@@ -129,6 +147,15 @@ class Lanes:
             self.do(eqn)
         return [self.whole(r) for r in self.body.results]
 
+    def at_all(self) -> bool:
+        """Do all of it at once, if nothing of it must be done in lanes."""
+        parts = self.parts()
+        if parts.lanes:
+            return False
+        for eqn in (*parts.before, *parts.behind):
+            self.do(eqn)
+        return True
+
     def parts(self) -> Parts:
         inside: set[Value] = set(self.wide)  # values that differ between lanes
         late: set[Value] = set()  # those made from what only a lane can do
@@ -160,12 +187,21 @@ class Lanes:
             return False
         if eqn.op.elementwise or eqn.op is call:
             return True
-        if eqn.regions:
-            return False
         wide = tuple([v in inside for v in eqn.operands])
+        if eqn.regions:
+            return self.loop(eqn, wide) is not None
         if eqn.op.lanes is not None and wide[0] and not any(wide[1:]):
             return True
         return eqn.op.each is not None and eqn.op.each(eqn, wide, self.length) is not None
+
+    def loop(self, eqn: Eqn, wide: Mask) -> LoopAtOnce | None:
+        """A loop of all lanes, where no derivative is taken of it any more."""
+        if eqn.op is not loop or self.widener.whole_only:
+            return None
+        key = (eqn, wide, self.length)
+        if key not in self.widener.loops:
+            self.widener.loops[key] = at_once(eqn, wide, self.length, side_by_side)
+        return self.widener.loops[key]
 
     def do(self, eqn: Eqn) -> None:
         self.builder.span = eqn.span
@@ -185,6 +221,8 @@ class Lanes:
         if eqn.op is call:
             function = self.widener.function(eqn.regions[0], wide, self.length)
             return self.builder.emit(call, self.operands(eqn), (function,), **eqn.attrs)
+        if (found := self.loop(eqn, wide) if eqn.regions else None) is not None:
+            return tuple(found(*self.operands(eqn), wide=wide))
         assert eqn.op.each is not None
         return (eqn.op.each(eqn, wide, self.length)(*self.operands(eqn)),)
 
