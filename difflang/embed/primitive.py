@@ -111,7 +111,7 @@ def traced_once(program: Program, platform: str) -> Callable[..., list[Array]]:
     graph, checked = program.finished, program.checked
 
     def function(*arrays: Array) -> list[Array]:
-        found = Lowering(jax, platform, program.road.says, runs=True).graph(graph, *arrays)
+        found = Lowering(jax, platform, program.road.says, runs=True).program(graph, *arrays)
         if checked is not None:
             reported(program, found[checked])
         return found

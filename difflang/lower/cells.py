@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 DType = np.dtype[Any]
 Shape = tuple[int, ...]
+BOOL = np.dtype(np.bool_)
 
 
 def kind(dtype: DType) -> str:
@@ -99,6 +100,23 @@ class Cell:
 
     def __ne__(self, other: object) -> Any:
         return self.writer.compared("ne", self, other)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Cell:
+        """Those elements or the one along the first axis."""
+        if isinstance(key, slice):
+            return self.along(*key.indices(len(self)))
+        at = range(len(self))[key]
+        return self.writer.reshape(self.along(at, at + 1, 1), self.shape[1:])
+
+    def along(self, start: int, stop: int, step: int) -> Cell:
+        if step < 1:
+            return self.writer.through(lambda x: x[start : stop if stop >= 0 else None : step], self)
+        rest = self.shape[1:]
+        starts, stops, steps = (start, *[0] * len(rest)), (max(start, stop), *rest), (step, *[1] * len(rest))
+        return self.writer.slice(self, starts, stops, steps)
 
     def __bool__(self) -> bool:
         raise TypeError("what is being written has no values to decide by")

@@ -7,18 +7,18 @@ is decided in `chains`, what it adds up to in `regions`. JAX's differentiation i
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from types import ModuleType
 from typing import Any
 
+import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core.primitives import empty2_p
 from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.ir.evaluate import Says, nobody, numpy_dtype
-from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
 from difflang.ir.same import Keys
 from difflang.ir.types import History, Tensor
 from difflang.lower.chains import Chains, Segment, Step
@@ -26,7 +26,8 @@ from difflang.lower.histories import astray
 from difflang.lower.locations import Frames, placed
 from difflang.lower.moves import without_moves_in_lanes
 from difflang.lower.regions import Census, census, refuse_too_large
-from difflang.lower.runs import Run, in_runs
+from difflang.lower.runs import Run, in_runs, is_plain
+from difflang.lower.standin import StandIn
 from difflang.lower.writer import Body, written
 from difflang.passes.dce import dce
 
@@ -71,11 +72,12 @@ class Lowering:
 
     __slots__ = (
         "chains", "counted", "frames", "functions", "jax", "keys", "lanes", "parted", "parts", "platform", "runs",
-        "says", "shares",
+        "says", "shares", "writes",
     )  # fmt: skip
 
-    def __init__(self, jax: ModuleType, platform: str = "cpu", says: Says = nobody, *, runs: bool = False) -> None:
-        self.jax = jax
+    def __init__(self, module: Any, platform: str = "cpu", says: Says = nobody, *, runs: bool = False) -> None:
+        self.jax = module  # or what stands in for it
+        self.writes = isinstance(module, StandIn)
         self.runs = runs  # whether equations in a row are one primitive: in a trace that JAX lowers as it is
         self.platform = platform
         self.says = says
@@ -89,17 +91,44 @@ class Lowering:
         self.lanes = 1  # how many copies of what is lowered run side by side
         self.shares: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
 
+    def program(self, graph: Graph, *arrays: Array) -> list[Array]:
+        """The results of a whole program, in a trace that JAX lowers as it is: one step of it, if it can be written."""
+        graph = self.begun(graph)
+        if not self.writable(graph):
+            return self.graph(graph, *arrays)
+        return written(Body(graph, self.whole, self.frames), arrays)
+
+    def whole(self, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+        """The results of this program, on a stand-in for `jax` too."""
+        return self.on(module, frames).graph(graph, *arrays)
+
+    def on(self, module: Any, frames: Any) -> Lowering:
+        """The same program, lowered by another module."""
+        found = Lowering(module, self.platform, self.says, runs=module is jax)
+        found.counted, found.chains, found.frames, found.parted = self.counted, self.chains, frames, self.parted
+        return found
+
+    def begun(self, graph: Graph) -> Graph:
+        """A program that is now to be lowered. Errors: DL1010 if it is too large."""
+        graph = without_moves_in_lanes(graph)
+        self.counted = census(graph)
+        refuse_too_large(graph, self.counted)
+        if astray(graph):
+            raise InternalError(f"{graph.name or 'this program'} reads a history where it cannot be had")
+        return graph
+
+    def writable(self, graph: Graph) -> bool:
+        """Whether nothing of a program says something, is moved, or gives JAX a history."""
+        eqns = [e for g in inner_first(graph)[0] for e in g.eqns if e.op.stays or e.regions]
+        return not graph.effectful and all(map(can_be_written, eqns))
+
     def graph(self, graph: Graph, *arrays: Array) -> list[Array]:
         """The graph's results. The first graph lowered is the program.
 
         Errors: DL1010 if the program is too large; what the ops' rules refuse, at the equation's span.
         """
         if self.counted is None:
-            graph = without_moves_in_lanes(graph)
-            self.counted = census(graph)
-            refuse_too_large(graph, self.counted)
-            if astray(graph):
-                raise InternalError(f"{graph.name or 'this program'} reads a history where it cannot be had")
+            graph = self.begun(graph)
         env: Env = dict(zip(graph.params, arrays, strict=True))
         self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env, graph.results)
         return [self.array(r, env) for r in graph.results]
@@ -142,7 +171,6 @@ class Lowering:
 
     def steps(self, steps: Sequence[Step], env: Env, wanted: Sequence[Value]) -> None:
         """Take steps; `wanted` are the values that are asked for afterwards."""
-        jax, at = self.jax, self.frames.at
         for step in in_runs(steps, wanted) if self.runs else steps:
             if isinstance(step, Segment):
                 self.segment(step, env)
@@ -156,18 +184,27 @@ class Lowering:
                 env[step.results[0]] = deferred
                 continue
             try:
-                if step.op.effect:
-                    found = at(step.span)(step.op.lower, self, arrays, step.attrs)
-                elif step.regions:
-                    found = at(step.span)(step.op.lower, self, arrays, {**step.attrs, "regions": step.regions})
-                else:
-                    found = at(step.span)(step.op.lower, jax, arrays, step.attrs)
+                found = self.lowered(step, arrays, env)
             except DifflangError as error:
                 raise placed(error, step) from None
             if len(step.results) == 1 and not isinstance(found, (list, tuple)):
                 env[step.results[0]] = found
             else:
                 bind(step, found, env)
+
+    def lowered(self, eqn: Eqn, arrays: Sequence[Array], env: Env) -> Any:
+        """What the op's own rule gives."""
+        op, at = eqn.op, self.frames.at(eqn.span)
+        if self.writes and not (op.elementwise or op.direct) and is_plain(eqn):
+            return at(self.by_jax, eqn, [self.array(v, env) for v in eqn.operands], {})
+        attrs = {**eqn.attrs, "regions": eqn.regions} if eqn.regions else eqn.attrs
+        return at(op.lower, self if op.effect or eqn.regions else self.jax, arrays, attrs)
+
+    def by_jax(self, eqn: Eqn, *arrays: Array) -> Any:
+        """What a stand-in is not for: JAX traces it, and lowers it on the spot."""
+        real = self.on(jax, Frames())
+        first, attrs = (real, {**eqn.attrs, "regions": eqn.regions}) if eqn.regions else (jax, eqn.attrs)
+        return self.jax.through(partial(eqn.op.lower, first, **attrs), *arrays)
 
     def run(self, run: Run, env: Env) -> None:
         """Equations in a row as one primitive. What has been put off before them is put off again within."""
@@ -200,9 +237,13 @@ class Lowering:
                     return [self.array(r, inner) for r in segment.results]
 
             function = self.parts[key] = self.jax.jit(part)
-        with set_xla_metadata(inlineable="false"):
+        with self.kept():
             found = function(*[self.array(v, env) for v in segment.operands])
         env.update(zip(segment.results, found, strict=True))
+
+    def kept(self) -> AbstractContextManager[Any]:
+        """Functions that are called within are not inlined by XLA."""
+        return self.jax.kept() if self.writes else set_xla_metadata(inlineable="false")
 
     def zeros_on_host(self, like: Tensor) -> Array:
         """In the memory of the host, without a move there: JAX's own scan begins what it stacks like that."""
@@ -218,7 +259,7 @@ class Lowering:
             return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
         before, self.parted = self.parted, True
         try:
-            with set_xla_metadata(inlineable="false"):
+            with self.kept():
                 return self.function(body)(*arrays)
         finally:
             self.parted = before
@@ -242,15 +283,20 @@ class Lowering:
         return found
 
 
+def can_be_written(eqn: Eqn) -> bool:
+    """Whether an equation with regions, or one whose place matters, takes a stand-in or nothing but arrays."""
+    return not eqn.op.stays and (eqn.op.direct or is_plain(eqn))
+
+
 def bind(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
     if len(found) != len(eqn.results):
         raise InternalError(f"{eqn.op} lowered to {len(found)} results, not {len(eqn.results)}")
     env.update(zip(eqn.results, found, strict=True))
 
 
-def taken(platform: str, parted: bool, jax: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+def taken(platform: str, parted: bool, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The results of a graph of straight code, on a stand-in for `jax` too."""
-    inner, env = Lowering(jax, platform), dict(zip(graph.params, arrays, strict=True))
+    inner, env = Lowering(module, platform), dict(zip(graph.params, arrays, strict=True))
     inner.frames, inner.parted = frames, parted
     inner.steps(graph.eqns, env, graph.results)
     return [inner.array(r, env) for r in graph.results]

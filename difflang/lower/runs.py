@@ -59,7 +59,7 @@ def put_off_after(eqns: Sequence[Eqn], read: set[Value]) -> list[Eqn]:
 
 def worth(part: Sequence[Step]) -> bool:
     """Whether it is plain, and takes longer to trace than to put together."""
-    return plain(part[0]) and (len(part) > FEW or any([isinstance(e, Eqn) and is_formula(e) for e in part]))
+    return straight(part[0]) and (len(part) > FEW or any([isinstance(e, Eqn) and is_formula(e) for e in part]))
 
 
 def is_formula(eqn: Eqn) -> bool:
@@ -87,7 +87,7 @@ def parted(steps: Sequence[Step]) -> list[list[Step]]:
     for step in steps:
         if is_number(step):
             parts.append([step])
-        elif plain(step):
+        elif straight(step):
             row.append(step)
         else:
             parts += [row, [step]] if row else [[step]]
@@ -100,8 +100,13 @@ def is_number(step: Step) -> bool:
     return isinstance(step, Eqn) and step.op.splat is not None and not step.operands
 
 
-def plain(step: Step) -> bool:
+def straight(step: Step) -> bool:
     """Whether its lowering can be run on cells."""
-    if isinstance(step, Segment) or not (step.op.elementwise or step.op.direct):
+    if isinstance(step, Segment) or step.regions or not (step.op.elementwise or step.op.direct):
         return False
-    return all([isinstance(v.type, Tensor) for v in (*step.operands, *step.results)])
+    return is_plain(step)
+
+
+def is_plain(eqn: Eqn) -> bool:
+    """Whether it reads and gives no histories."""
+    return all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)])

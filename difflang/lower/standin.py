@@ -3,14 +3,13 @@
 An op's lowering is handed the module that it uses, so it can be handed this: it says the same steps, ten times as fast.
 Steps that are common are written here, on the element types where JAX lowers them to one operation each; every other
 function of `jax.lax` and `jax.numpy` is JAX's own, lowered on the spot. Functions that are given functions of arrays
-are not to be had that way, but for `cond`.
+are not to be had that way, but for those in `control`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -21,10 +20,10 @@ import numpy as np
 from jax.extend.mlir.dialects import chlo, stablehlo
 from jax.interpreters import mlir
 
-from difflang.lower.cells import Cell, DType, Shape, kind
+from difflang.lower import control, sums
+from difflang.lower.cells import BOOL, Cell, DType, Shape, kind
 
 ir = mlir.ir
-BOOL = np.dtype(np.bool_)
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of kinds: a number may stand beside arrays of no lower rank
 
 # Functions of one array of f32 or f64, by their names in `jax.lax`.
@@ -36,15 +35,11 @@ OF_ONE: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 OF_TWO: dict[str, tuple[Callable[..., Any], str]] = {  # with the kinds of element types
     "add": (stablehlo.add, "fiu"), "sub": (stablehlo.subtract, "fiu"), "mul": (stablehlo.multiply, "fiu"),
-    "div": (stablehlo.divide, "f"), "max": (stablehlo.maximum, "fiu"), "min": (stablehlo.minimum, "fiu"),
+    "div": (stablehlo.divide, "fiu"), "rem": (stablehlo.remainder, "iu"),
+    "max": (stablehlo.maximum, "fiu"), "min": (stablehlo.minimum, "fiu"),
     "bitwise_and": (stablehlo.and_, "biu"), "bitwise_or": (stablehlo.or_, "biu"), "bitwise_xor": (stablehlo.xor, "biu"),
 }  # fmt: skip
 COMPARISONS = {"eq": "EQ", "ne": "NE", "lt": "LT", "le": "LE", "gt": "GT", "ge": "GE"}
-REDUCTIONS = {
-    "reduce_sum": (stablehlo.add, "fiu"),
-    "reduce_or": (stablehlo.or_, "b"),
-    "reduce_and": (stablehlo.and_, "b"),
-}
 
 
 def single(value: Any) -> Any:
@@ -81,32 +76,43 @@ class StandIn:
 
     def __init__(self, ctx: Any) -> None:
         self.ctx = ctx
-        self.numbers: list[dict[tuple[bytes, DType, Shape], Cell]] = [{}]  # written so far, by block
+        self.numbers: dict[tuple[bytes, DType, Shape], Cell] = {}  # written so far, in this region
         self.types: dict[tuple[DType, Shape], Any] = {}
         self.lax = Names(self, jax.lax, self.of_lax())
         self.numpy = Names(self, jax.numpy, self.of_numpy())
+        self.keeps = False  # whether functions that are called now are kept apart
+        self.jit = partial(control.jit, self)
+        self.kept = partial(control.kept, self)
+        self.tree = jax.tree
 
     def of_lax(self) -> dict[str, Any]:
         own = (
-            *("select", "cond", "neg", "integer_pow", "reshape", "broadcast", "broadcast_in_dim", "transpose", "slice"),
-            *("pad", "concatenate", "full", "full_like", "broadcasted_iota", "dot_general", "bitwise_not", "is_finite"),
+            *("select", "neg", "integer_pow", "reshape", "broadcast", "broadcast_in_dim", "transpose", "slice"),
+            *("pad", "concatenate", "full", "full_like", "broadcasted_iota", "bitwise_not", "is_finite"),
+            *("clamp", "squeeze", "expand_dims", "dynamic_slice", "dynamic_update_slice"),
         )
         return {
             **{name: partial(self.one, name) for name in OF_ONE},
             **{name: partial(self.both, name) for name in OF_TWO},
             **{name: partial(self.compared, name) for name in COMPARISONS},
-            **{name: partial(self.reduced, name) for name in REDUCTIONS},
+            **{name: partial(sums.reduced, self, name) for name in sums.REDUCTIONS},
             **{name: getattr(self, name) for name in own},
             "convert_element_type": self.convert,
+            "cond": partial(control.cond, self),
+            "dot_general": partial(sums.dot_general, self),
+            "while_loop": partial(control.while_loop, self),
         }
 
     def of_numpy(self) -> dict[str, Any]:
         ones = ("abs", "exp", "floor", "log", "sign", "sin", "sqrt", "tan")
         return {
             **{name: partial(self.one, name) for name in ones},
-            **{name: getattr(self, name) for name in ("where", "clip", "any", "round", "copysign", "full_like")},
+            **{name: getattr(self, name) for name in ("where", "clip", "round", "copysign", "full_like")},
             "maximum": partial(self.both, "max"),
             "minimum": partial(self.both, "min"),
+            "append": lambda x, y: self.concatenate([x, self.reshape(self.array(y), (self.array(y).size,))], 0),
+            "expand_dims": lambda x, axis: self.expand_dims(x, (axis % (x.ndim + 1),)),
+            **{name: partial(getattr(sums, name), self) for name in ("any", "sum", "min", "max")},
             "isnan": lambda x: x != x,
             "isinf": self.is_infinite,
             "isfinite": self.is_finite,
@@ -129,29 +135,34 @@ class StandIn:
     def cell(self, x: Any, dtype: DType, shape: Shape = ()) -> Cell:
         """An array, or a number all over, written once; what is smaller is repeated, as in NumPy."""
         if isinstance(x, Cell):
-            if x.shape == shape:
-                return x
-            return self.through(partial(jax.numpy.broadcast_to, shape=shape), x) if x.shape else self.spread(x, shape)
+            return x if x.shape == shape else self.spread(x, shape)
         if not holds(dtype, x):
-            raise TypeError(f"{x!r} stands beside {dtype}")
+            raise TypeError(f"a {type(x).__name__} of {np.asarray(x).dtype} stands beside {dtype}")
         number = np.asarray(x, dtype)
         if number.shape:
             return self.cell(Cell(self, mlir.ir_constant(number), dtype, number.shape), dtype, shape)
         key = (number.tobytes(), dtype, shape)
-        for known in self.numbers:
-            if key in known:
-                return known[key]
-        value = Cell(self, mlir.ir_constant(number), dtype, ())
-        made = self.numbers[-1][key] = self.spread(value, shape) if shape else value
-        return made
+        if key not in self.numbers:
+            value = Cell(self, mlir.ir_constant(number), dtype, ())
+            self.numbers[key] = self.spread(value, shape) if shape else value
+        return self.numbers[key]
+
+    def array(self, x: Any) -> Cell:
+        """An array of the program, or one of NumPy's that is written down."""
+        if isinstance(x, Cell):
+            return x
+        x = np.asarray(x)
+        return self.cell(x, x.dtype, x.shape)
 
     def spread(self, x: Cell, shape: Shape) -> Cell:
-        """A single number all over."""
-        return self.broadcast_in_dim(x, shape, ())
+        """An array repeated along the axes that it lacks, and along those of size one where more is due."""
+        axes = range(len(shape) - x.ndim, len(shape))
+        dims = [i for i, n in zip(axes, x.shape, strict=True) if n == shape[i]]
+        return self.broadcast_in_dim(self.reshape(x, tuple([shape[i] for i in dims])), shape, dims)
 
     def alike(self, *given: Any) -> list[Cell]:
         """Operands of one type: a number takes on that of the arrays."""
-        dtype = next(x.dtype for x in given if isinstance(x, Cell))
+        dtype = next((x.dtype for x in given if isinstance(x, Cell)), None) or np.result_type(*given)
         shapes = {x.shape for x in given if isinstance(x, (Cell, np.ndarray))}
         shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
         found = [self.cell(x, dtype, shape) for x in given]
@@ -214,21 +225,21 @@ class StandIn:
         direction = stablehlo.ComparisonDirectionAttr.get(COMPARISONS[name])
         return Cell(self, stablehlo.compare(x.value, y.value, direction, compare_type=how), BOOL, x.shape)
 
-    def convert(self, x: Cell, dtype: Any) -> Cell:
-        dtype = np.dtype(dtype)
+    def convert(self, x: Any, dtype: Any) -> Cell:
+        x, dtype = self.array(x), np.dtype(dtype)
         if dtype == x.dtype:
             return x
-        if {kind(dtype), kind(x.dtype)} <= {"f", "i"}:
+        if kind(dtype) in "fi" and kind(x.dtype) in "fib":
             return Cell(self, stablehlo.convert(self.type(dtype, x.shape), x.value), dtype, x.shape)
         return self.through(partial(jax.lax.convert_element_type, new_dtype=dtype), x)
 
-    def select(self, condition: Cell, x: Cell, y: Cell) -> Cell:
+    def select(self, condition: Any, x: Any, y: Any) -> Cell:
         """`condition` may be a single truth."""
         x, y = self.alike(x, y)
-        return x.like(stablehlo.select(condition.value, x.value, y.value))
+        return x.like(stablehlo.select(self.array(condition).value, x.value, y.value))
 
-    def where(self, condition: Cell, x: Any, y: Any) -> Cell:
-        x, y = self.alike(x, y)
+    def where(self, condition: Any, x: Any, y: Any) -> Cell:
+        condition, (x, y) = self.array(condition), self.alike(x, y)
         shape = np.broadcast_shapes(condition.shape, x.shape)
         return self.select(self.cell(condition, BOOL, shape), *[self.cell(v, x.dtype, shape) for v in (x, y)])
 
@@ -255,6 +266,11 @@ class StandIn:
         bits, size = x.view(f"i{x.dtype.itemsize}"), abs(float(size))
         return self.where(bits < 0, self.full_like(x, -size), self.full_like(x, size))
 
+    def clamp(self, low: Any, x: Cell, high: Any) -> Cell:
+        """Each bound is a number, or one for each element."""
+        bounds = [self.cell(b, x.dtype, np.shape(b)).value for b in (low, high)]
+        return x.like(stablehlo.clamp(bounds[0], x.value, bounds[1]))
+
     def integer_pow(self, x: Cell, n: int) -> Cell:
         """By squaring, in JAX's order."""
         result, left = None, abs(n)
@@ -275,11 +291,11 @@ class StandIn:
         return self.cell(number, x.dtype, x.shape)
 
     def broadcast(self, x: Any, sizes: Shape) -> Cell:
-        x = x if isinstance(x, Cell) else self.cell(x, np.asarray(x).dtype)
+        x = self.array(x)
         return self.broadcast_in_dim(x, (*sizes, *x.shape), tuple(range(len(sizes), len(sizes) + x.ndim)))
 
     def broadcast_in_dim(self, x: Any, shape: Shape, dims: Sequence[int]) -> Cell:
-        x = x if isinstance(x, Cell) else self.cell(x, np.asarray(x).dtype)
+        x = self.array(x)
         shape = tuple(shape)
         value = stablehlo.broadcast_in_dim(self.type(x.dtype, shape), x.value, mlir.dense_int_array(list(dims)))
         return Cell(self, value, x.dtype, shape)
@@ -294,6 +310,15 @@ class StandIn:
             return x
         return Cell(self, stablehlo.reshape(self.type(x.dtype, shape), x.value), x.dtype, shape)
 
+    def squeeze(self, x: Cell, axes: Sequence[int]) -> Cell:
+        return self.reshape(x, tuple([n for i, n in enumerate(x.shape) if i not in axes]))
+
+    def expand_dims(self, x: Any, axes: Sequence[int]) -> Cell:
+        x = self.array(x)
+        dims = [i for i in range(x.ndim + len(axes)) if i not in axes]
+        shape = {**dict.fromkeys(axes, 1), **dict(zip(dims, x.shape, strict=True))}
+        return self.broadcast_in_dim(x, tuple([shape[i] for i in range(len(shape))]), dims)
+
     def transpose(self, x: Cell, perm: Sequence[int]) -> Cell:
         if tuple(perm) == tuple(range(x.ndim)):
             return x
@@ -306,6 +331,22 @@ class StandIn:
         shape = tuple([max(0, -(-(b - a) // n)) for a, b, n in zip(starts, stops, steps, strict=True)])
         return Cell(self, value, x.dtype, shape)
 
+    def dynamic_slice(self, x: Any, starts: Sequence[Any], sizes: Shape, *, allow_negative_indices: Any = True) -> Cell:
+        """What is out of reach is moved until it is not."""
+        x, places = self.array(x), [self.array(i) for i in starts]
+        if allow_negative_indices:
+            return self.through(partial(jax.lax.dynamic_slice, slice_sizes=sizes), x, places)
+        values = [i.value for i in places]
+        return Cell(self, stablehlo.dynamic_slice(x.value, values, mlir.dense_int_array(sizes)), x.dtype, tuple(sizes))
+
+    def dynamic_update_slice(
+        self, x: Any, part: Any, starts: Sequence[Any], *, allow_negative_indices: Any = True
+    ) -> Cell:
+        x, part, places = self.array(x), self.array(part), [self.array(i) for i in starts]
+        if allow_negative_indices or x.dtype != part.dtype:
+            return self.through(jax.lax.dynamic_update_slice, x, part, places)
+        return x.like(stablehlo.dynamic_update_slice(x.value, part.value, [i.value for i in places]))
+
     def pad(self, x: Cell, number: Any, widths: Sequence[tuple[int, int, int]]) -> Cell:
         low, high, between = ([w[k] for w in widths] for k in range(3))
         value = stablehlo.pad(
@@ -314,69 +355,11 @@ class StandIn:
         sizes = zip(x.shape, widths, strict=True)
         return Cell(self, value, x.dtype, tuple([a + b + n + max(n - 1, 0) * k for n, (a, b, k) in sizes]))
 
-    def concatenate(self, parts: Sequence[Cell], axis: int) -> Cell:
+    def concatenate(self, parts: Sequence[Any], axis: int) -> Cell:
+        parts = [self.array(part) for part in parts]
         first = parts[0]
         if len(parts) == 1:
             return first
         value = stablehlo.concatenate([p.value for p in parts], mlir.i64_attr(axis))
         size = sum([p.shape[axis] for p in parts])
         return Cell(self, value, first.dtype, (*first.shape[:axis], size, *first.shape[axis + 1 :]))
-
-    # ---- sums
-
-    def reduced(self, name: str, x: Cell, axes: Sequence[int]) -> Cell:
-        emit, kinds = REDUCTIONS[name]
-        axes = tuple(axes)
-        if kind(x.dtype) not in kinds:
-            return self.through(partial(getattr(jax.lax, name), axes=axes), x)
-        shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
-        start, scalar = mlir.ir_constant(np.asarray(name == "reduce_and", x.dtype)), self.type(x.dtype, ())
-        sums = stablehlo.ReduceOp([self.type(x.dtype, shape)], [x.value], [start], mlir.dense_int_array(sorted(axes)))
-        block = sums.regions[0].blocks.append(scalar, scalar)
-        with ir.InsertionPoint(block):
-            stablehlo.return_([emit(*block.arguments)])
-        return Cell(self, sums.results[0], x.dtype, shape)
-
-    def dot_general(self, x: Cell, y: Cell, numbers: Any, **asked: Any) -> Cell:
-        (contract, batch), plain = numbers, x.dtype == y.dtype and x.dtype.kind == "f" and x.dtype.itemsize > 2
-        if not plain or asked != {"precision": jax.lax.Precision.HIGHEST, "preferred_element_type": x.dtype}:
-            return self.through(partial(jax.lax.dot_general, dimension_numbers=numbers, **asked), x, y)
-        (xs, ys), (xb, yb) = [[list(side) for side in pair] for pair in (contract, batch)]
-        attr = stablehlo.DotDimensionNumbers.get(
-            lhs_batching_dimensions=xb, rhs_batching_dimensions=yb,
-            lhs_contracting_dimensions=xs, rhs_contracting_dimensions=ys,
-        )  # fmt: skip
-        rest = [
-            *[x.shape[i] for i in xb],
-            *[n for i, n in enumerate(x.shape) if i not in (*xb, *xs)],
-            *[n for i, n in enumerate(y.shape) if i not in (*yb, *ys)],
-        ]
-        highest = ir.ArrayAttr.get([stablehlo.PrecisionAttr.get("HIGHEST")] * 2)
-        out = self.type(x.dtype, tuple(rest))
-        value = stablehlo.dot_general(out, x.value, y.value, attr, precision_config=highest)
-        return Cell(self, value, x.dtype, tuple(rest))
-
-    # ---- branches
-
-    def any(self, x: Cell) -> Cell:
-        x = x if x.dtype == BOOL else x != 0
-        return self.reduced("reduce_or", x, range(x.ndim)) if x.shape else x
-
-    def cond(self, truth: Cell, yes: Callable[..., Cell], no: Callable[..., Cell], *operands: Cell) -> Cell:
-        """What one of two functions gives, which is of the type of the last operand; the other is not computed."""
-        like = operands[-1]
-        branch = stablehlo.IfOp([self.type(like.dtype, like.shape)], truth.value)
-        for region, function in zip(branch.regions, (yes, no), strict=True):
-            with self.block(region.blocks.append()):
-                stablehlo.return_([function(*operands).value])
-        return like.like(branch.results[0])
-
-    @contextmanager
-    def block(self, block: Any) -> Generator[None]:
-        """What is written within, inside a branch: its numbers are not there afterwards."""
-        self.numbers.append({})
-        try:
-            with ir.InsertionPoint(block):
-                yield
-        finally:
-            self.numbers.pop()

@@ -82,6 +82,7 @@ call = OPS.declare(
         call_type,
         call_reference,
         call_lower,
+        direct=True,
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,

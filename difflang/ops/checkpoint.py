@@ -135,6 +135,7 @@ checkpoint = OPS.declare(
         checkpoint_type,
         checkpoint_reference,
         checkpoint_lower,
+        direct=True,
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,

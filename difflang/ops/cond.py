@@ -173,6 +173,7 @@ cond = OPS.declare(
         cond_type,
         cond_reference,
         cond_lower,
+        direct=True,
         barrier=True,
         linearize=linearize,
         jvp_region=jvp,

@@ -64,6 +64,7 @@ const = inactive(
     type=given_type,
     reference=const_reference,
     lower=const_lower,
+    direct=True,
     splat=const_splat,
     same_bits=True,
     samples=tuple(

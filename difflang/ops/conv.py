@@ -218,6 +218,7 @@ conv = multilinear(
     reference=conv_reference,
     lower=conv_lower,
     arranges=True,
+    direct=True,
     accepts=FLOATS,
     samples=(
         example((2, 5, 4, 3), (3, 2, 3, 2), (1, 1), ((0, 0), (0, 0))),

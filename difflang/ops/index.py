@@ -79,6 +79,7 @@ dynamic_slice = linear(
     carries=True,
     reference=lambda x, *starts, sizes: x[window(x.shape, starts, sizes)],
     lower=lambda jax, x, *starts, sizes: jax.lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False),
+    direct=True,
     each=slice_each,
     looks_up=True,
     same_bits=True,
@@ -104,6 +105,7 @@ dynamic_update = linear(
     carries=True,
     reference=dynamic_update_reference,
     lower=lambda jax, x, update, *starts: jax.lax.dynamic_update_slice(x, update, starts, allow_negative_indices=False),
+    direct=True,
     each=update_each,
     updates=True,
     samples=(

@@ -87,6 +87,7 @@ invertible = OPS.declare(
         invertible_type,
         invertible_reference,
         invertible_lower,
+        direct=True,
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,

@@ -295,6 +295,7 @@ loop = OPS.declare(
         loop_type,
         loop_reference,
         loop_lower,
+        direct=True,
         barrier=True,
         linearize=linearize,
         jvp_region=jvp,

@@ -187,7 +187,7 @@ class Chunks:
         states = once(
             lax, ended, lambda s: tuple([put(lax, x, y, place) for x, y in zip(s, state, strict=True)]), states
         )
-        kept = jax.numpy.where(ended & (np.arange(size.slots) == held), at, kept)
+        kept = jax.numpy.where(ended & (np.arange(size.slots, dtype=np.int32) == held), at, kept)
         free, apart = last + one() - held - ended.astype(np.int32), np.int32(size.steps)
         table, chunks = schedule.reaches(size.slots), lax.div(due - at + np.int32(size.steps - 1), apart) + one()
         far = schedule.first_advance(jax.numpy, chunks, get(lax, table, free), get(lax, table, free - one()))

@@ -140,6 +140,7 @@ ruled = OPS.declare(
         ruled_type,
         ruled_reference,
         ruled_lower,
+        direct=True,
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=never_linear,

@@ -145,6 +145,7 @@ solved = OPS.declare(
         solved_type,
         solved_reference,
         solved_lower,
+        direct=True,
         linearize=linearize,
         transpose_region=transpose,
         linear_in=linear_in,

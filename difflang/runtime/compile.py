@@ -203,7 +203,7 @@ def jitted(graph: Graph, platform: str, says: Says = nobody) -> Any:
     lowering = Lowering(jax, platform, says, runs=True)
 
     def program(*arrays: Array) -> list[Array]:
-        return lowering.graph(graph, *arrays)
+        return lowering.program(graph, *arrays)
 
     program.__name__ = program.__qualname__ = graph.name or "program"
     return jax.jit(program, keep_unused=True)

@@ -1,0 +1,91 @@
+"""Reductions and products of a program that is being written, as `jax.lax` and `jax.numpy` have them: see `standin`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.extend.mlir.dialects import stablehlo
+from jax.interpreters import mlir
+
+from difflang.lower.cells import BOOL, Cell, DType, kind
+
+if TYPE_CHECKING:
+    from difflang.lower.standin import StandIn
+
+ir = mlir.ir
+REDUCTIONS = {  # with what they begin with
+    "reduce_sum": (stablehlo.add, "fiu", lambda _: 0),
+    "reduce_max": (stablehlo.maximum, "fi", lambda dtype: least(dtype)),
+    "reduce_min": (stablehlo.minimum, "fi", lambda dtype: -least(dtype) if kind(dtype) == "f" else ~least(dtype)),
+    "reduce_or": (stablehlo.or_, "b", lambda _: False),
+    "reduce_and": (stablehlo.and_, "b", lambda _: True),
+}
+
+
+def least(dtype: DType) -> Any:
+    """The least of all floats or signed integers of a type."""
+    return -math.inf if kind(dtype) == "f" else np.iinfo(dtype).min
+
+
+def reduced(writer: StandIn, name: str, x: Cell, axes: Sequence[int]) -> Cell:
+    emit, kinds, first = REDUCTIONS[name]
+    axes = tuple(axes)
+    if kind(x.dtype) not in kinds:
+        return writer.through(partial(getattr(jax.lax, name), axes=axes), x)
+    shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
+    start, scalar = mlir.ir_constant(np.asarray(first(x.dtype), x.dtype)), writer.type(x.dtype, ())
+    sums = stablehlo.ReduceOp([writer.type(x.dtype, shape)], [x.value], [start], mlir.dense_int_array(sorted(axes)))
+    block = sums.regions[0].blocks.append(scalar, scalar)
+    with ir.InsertionPoint(block):
+        stablehlo.return_([emit(*block.arguments)])
+    return Cell(writer, sums.results[0], x.dtype, shape)
+
+
+def sum(writer: StandIn, x: Cell, axis: int | None = None, dtype: Any = None) -> Cell:
+    """Without an element type JAX has rules of its own."""
+    if dtype is None:
+        return writer.through(partial(jax.numpy.sum, axis=axis), x)
+    axes = range(x.ndim) if axis is None else (axis % x.ndim,)
+    return reduced(writer, "reduce_sum", writer.convert(x, dtype), axes)
+
+
+def max(writer: StandIn, x: Cell, **others: Any) -> Cell:
+    if others:
+        return writer.through(partial(jax.numpy.max, **others), x)
+    return reduced(writer, "reduce_max", x, range(x.ndim))
+
+
+def min(writer: StandIn, x: Cell, **others: Any) -> Cell:
+    if others:
+        return writer.through(partial(jax.numpy.min, **others), x)
+    return reduced(writer, "reduce_min", x, range(x.ndim))
+
+
+def any(writer: StandIn, x: Cell) -> Cell:
+    x = x if x.dtype == BOOL else x != 0
+    return reduced(writer, "reduce_or", x, range(x.ndim)) if x.shape else x
+
+
+def dot_general(writer: StandIn, x: Cell, y: Cell, numbers: Any, **asked: Any) -> Cell:
+    (contract, batch), plain = numbers, x.dtype == y.dtype and x.dtype.kind == "f" and x.dtype.itemsize > 2
+    if not plain or asked != {"precision": jax.lax.Precision.HIGHEST, "preferred_element_type": x.dtype}:
+        return writer.through(partial(jax.lax.dot_general, dimension_numbers=numbers, **asked), x, y)
+    (xs, ys), (xb, yb) = [[list(side) for side in pair] for pair in (contract, batch)]
+    attr = stablehlo.DotDimensionNumbers.get(
+        lhs_batching_dimensions=xb, rhs_batching_dimensions=yb,
+        lhs_contracting_dimensions=xs, rhs_contracting_dimensions=ys,
+    )  # fmt: skip
+    rest = [
+        *[x.shape[i] for i in xb],
+        *[n for i, n in enumerate(x.shape) if i not in (*xb, *xs)],
+        *[n for i, n in enumerate(y.shape) if i not in (*yb, *ys)],
+    ]
+    highest = ir.ArrayAttr.get([stablehlo.PrecisionAttr.get("HIGHEST")] * 2)
+    out = writer.type(x.dtype, tuple(rest))
+    value = stablehlo.dot_general(out, x.value, y.value, attr, precision_config=highest)
+    return Cell(writer, value, x.dtype, tuple(rest))
