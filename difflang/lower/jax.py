@@ -1,4 +1,5 @@
-"""Graph to JAX primitives, in the current trace. No equation is interpreted twice and none is known here by name.
+"""Graph to JAX primitives, in the current trace, or to what a stand-in for `jax` writes. No equation is interpreted
+twice and none is known here by name.
 
 Each op lowers itself; here are the walk, the positions, shared functions and outlined segments. Where a program is cut
 is decided in `chains`, what it adds up to in `regions`. JAX's differentiation is nowhere used.

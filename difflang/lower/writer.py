@@ -1,8 +1,7 @@
-"""Straight code as one primitive of JAX, written straight into StableHLO when that is lowered.
+"""A program, or equations of one in a row, as one primitive of JAX, written into StableHLO when that is lowered.
 
 JAX traces each step of a program and lowers what it traced, at a tenth of a millisecond a step; `digamma` alone has
-thousands. Equations in a row are one step to it here. In what else JAX does with a trace (lanes, what memory it takes)
-they are their steps again.
+thousands. In what else JAX does with a trace (lanes, what memory it takes) they are their steps again.
 """
 
 from __future__ import annotations
