@@ -35,6 +35,7 @@ from difflang.driver.ways import (
     keeping,
     least_of,
     read_back,
+    replaced,
     reverse_bodies,
     work,
     work_again,
@@ -44,6 +45,7 @@ from difflang.ops.derivative import vjp
 from difflang.ops.loop import loop
 from difflang.passes.dce import dce
 from difflang.passes.pieces import Piece
+from difflang.passes.sink import sunk
 
 if TYPE_CHECKING:
     from difflang.lower.buffers import Account
@@ -52,7 +54,9 @@ UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
 TRIES = 12  # integer programs, where ways take more room together than one by one
 CHECKS = 3  # sharper limits for the plan, where XLA takes more room than was predicted
 PLACES = 3  # lines that a refusal shows
-CUTTINGS = Cutting(), Cutting(0, deep=1), Cutting(1, deep=1)  # one after the other, until one will do
+CUTTINGS = (  # one after the other, until one will do
+    Cutting(), Cutting(0, deep=1), Cutting(1, deep=1), Cutting(sunk=True), Cutting(0, deep=1, sunk=True)
+)  # fmt: skip
 FULL = 0.95  # of a limit: a plan that takes so much is not made to take more
 LATER = 1e-3  # what is computed again late makes less room while the rest is: so much dearer is the last piece
 
@@ -119,7 +123,7 @@ class Planners:
         for i, cutting in enumerate(CUTTINGS):
             if i == len(self.made):
                 self.made.append(Planner(self.graph, self.room, cutting, self.made[0] if i else None))
-            if i == 0 or self.made[i].pieces:
+            if i == 0 or self.made[i].differs:
                 yield self.made[i]
 
     def plan(self, limit: int) -> Plan | None:
@@ -140,13 +144,30 @@ class Planner:
 
     def __init__(self, graph: Graph, room: Room, cutting: Cutting = CUTTINGS[0], like: Planner | None = None) -> None:
         self.whole, self.room, self.cutting = graph, room, cutting
+        self.like = like
         if like is not None:
-            self.graph, self.as_usual = like.graph, like.as_usual
+            self.as_usual = like.as_usual
         self.known: dict[tuple[Way, ...], tuple[Graph, Account]] = {}
 
     @cached_property
     def graph(self) -> Graph:
-        return choosable(self.whole)
+        if self.like is None:
+            return choosable(self.whole)
+        if not self.cutting.sunk:
+            return self.like.graph
+        bodies = {body: sunk(body) for body in reverse_bodies(self.like.graph)}
+        return replaced(self.like.graph, {a: b for a, b in bodies.items() if a is not b})
+
+    @property
+    def differs(self) -> bool:
+        """Whether it has a choice that the first one has not."""
+        assert self.like is not None
+        changed = self.graph is not self.like.graph
+        return (
+            changed
+            if self.cutting.sunk and not self.cutting.deep
+            else bool(self.pieces) and changed == self.cutting.sunk
+        )
 
     @cached_property
     def loops(self) -> list[Eqn]:
@@ -173,7 +194,7 @@ class Planner:
         from difflang.runtime.memory import predicted
 
         key = tuple([ways.get(site, ALL) for site in self.sites])
-        if all(way.as_usual for way in key):
+        if all(way.as_usual for way in key) and not self.cutting.sunk:
             return self.as_usual
         if key not in self.known:
             done = finished(keeping(self.graph, ways, self.cutting.deep), self.room)

@@ -112,10 +112,14 @@ def free_loops(graph: Graph) -> list[Eqn]:
 
 
 class Cutting(Struct, frozen=True):
-    """How straight code is cut: in the first, second, … best way, its pieces in pieces again if it is `deep`."""
+    """How straight code is cut: in the first, second, … best way, its pieces in pieces again if it is `deep`.
+
+    And whether what loops read step by step is `sunk` into their steps.
+    """
 
     number: int = 0
     deep: int = 0
+    sunk: bool = False
 
 
 def free_pieces(body: Graph, cutting: Cutting) -> list[Piece]:

@@ -228,6 +228,34 @@ def test_a_loop_that_keeps_little_gathers_nothing_for_products_after_it() -> Non
     assert made.bytes <= 1.5 * read < whole.bytes
 
 
+SEQUENCES = """
+fn f(w: f32[8, 600], u: f32[200, 600], xs: f32[60, 4, 8]) -> f32 {
+  let inputs = xs @ w
+  var h = zeros(4, 200)
+  for x in inputs {
+    let s = h @ u
+    h = tanh(x[.., 0..200] + s[.., 0..200]) * sigmoid(x[.., 200..400] + s[.., 400..600]) + 0.5 * h
+  }
+  sum(h * h)
+}
+"""
+
+
+def test_what_is_made_for_all_steps_is_made_in_them_where_memory_is_short() -> None:
+    """The products of all inputs, and their cotangents, are each as large as three states of every step."""
+    graph = difflang.loads(SEQUENCES, name="sequences").f.grad("w", "u")
+    graph = graph._entry(("f32[8, 600]", "f32[200, 600]", "f32[60, 4, 8]"), {}).graph
+    planners = Planners(graph, LITTLE)
+    first, *_ = planners
+    plan, made = fitted(graph, int(0.8 * first.smallest.account.peak), LITTLE, compile)
+    assert made.bytes <= 0.8 * first.smallest.account.peak
+    assert plan.account.peak < first.smallest.account.peak
+    draw = np.random.default_rng(0)
+    arrays = [0.05 * draw.normal(size=s).astype(np.float32) for s in ((8, 600), (200, 600), (60, 4, 8))]
+    for got, want in zip(made(*arrays), compile(first.usual.graph)(*arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
 @pytest.mark.parametrize(("part", "most"), [(0.6, 45), (0.3, 80), (0.15, 100)])
 def test_no_more_steps_are_taken_again_than_the_limit_asks_for(part: float, most: int) -> None:
     """Of 100: those for which nothing is kept, once."""
