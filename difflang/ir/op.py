@@ -131,10 +131,9 @@ class Op(Struct, frozen=True, eq=False):
     splats: bool = False  # beside an array its lowering takes a number for an array that is full of it
     phases: Rule | None = None  # of results that are known up to complex phases: (*results) -> what these cancel in
     conjugates: bool = False  # linear over the reals only: what passes through has no complex derivative
-    direct: bool = (
-        False  # its lowering hands arrays to functions of `jax.lax` and `jax.numpy`, and nothing else to any;
-    )
-    # with regions, to `lax.while_loop`, `lax.cond` and `jax.jit` too
+    # Its lowering hands arrays to functions of `jax.lax` and `jax.numpy`, and nothing else to any; with regions, to
+    # `lax.while_loop`, `lax.cond` and `jax.jit` too.
+    direct: bool = False
     formula: tuple[DType, ...] = ()  # element types in which it is a formula of many steps, all of one shape
     moves: Rule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order
     arranges: bool = False  # its lowering takes operands whose axes have not been moved yet

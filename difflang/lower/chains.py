@@ -31,6 +31,7 @@ LARGE_LINK = 25  # the same for large arrays, where evaluating again costs more 
 LARGE = 1 << 15  # elements
 AGAIN = 4  # equations in a row that are made again, of these
 SIMPLE = frozenset({"sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "neg", "abs", "sign", "mul"})
+JUDGES = frozenset({"max", "min", "clamp", "floor", "ceil", "round", "trunc", "floor_div", "rem", "sign"})
 SHORT = 16  # an attribute longer than this is data, not worth having twice
 
 
@@ -302,7 +303,7 @@ def judges(eqn: Eqn) -> bool:
     """Whether a last bit may decide something there."""
     return (
         barrier(eqn)
-        or eqn.op.name in ("max", "min", "clamp")
+        or eqn.op.name in JUDGES
         or any(r.type.dtype not in FLOATS for r in eqn.results if isinstance(r.type, Tensor))
     )
 

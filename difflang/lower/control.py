@@ -109,7 +109,7 @@ def jit(writer: StandIn, function: Callable[..., Any]) -> Callable[..., Any]:
         if key not in made:
             made[key] = outlined(writer, function, given, tree)
         symbol, like, shape = made[key]
-        call = func.CallOp(types_of(like), symbol, [x.value for x in given])
+        call = func.CallOp(types_of(like), symbol, [*writer.ctx.dim_var_values, *[x.value for x in given]])
         if writer.keeps:
             call.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
                 {"inlineable": ir.StringAttr.get("false")}
@@ -120,13 +120,22 @@ def jit(writer: StandIn, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def outlined(writer: StandIn, function: Callable[..., Any], given: Cells, tree: Any) -> tuple[Any, Cells, Any]:
-    """The symbol of a function that has been written, what it gives, and how that lies in a tree."""
-    context, types = writer.ctx.module_context, types_of(given)
+    """The symbol of a function that has been written, what it gives, and how that lies in a tree.
+
+    A function reads nothing from around it: what JAX holds for every function (sizes that are names, and for which of
+    several platforms it runs) comes first among its operands. What it gives is known when it is written.
+    """
+    outside, context = writer.ctx, writer.ctx.module_context
+    held = list(outside.dim_var_values)
+    types = [*[x.type for x in held], *types_of(given)]
     draft = func.FuncOp(function.__name__, (types, []), ip=ir.InsertionPoint(context.module.body))
     block = draft.add_entry_block()
     with within(writer, block), kept(writer, False):
-        like, shape = flat(writer, function(*jax.tree.unflatten(tree, arguments(block, given))))
+        writer.ctx = outside.replace(dim_var_values=list(block.arguments)[: len(held)])
+        operands = [x.like(v) for x, v in zip(given, list(block.arguments)[len(held) :], strict=True)]
+        like, shape = flat(writer, function(*jax.tree.unflatten(tree, operands)))
         func.ReturnOp([x.value for x in like])
+    writer.ctx = outside
     draft.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, types_of(like)))
     draft.attributes["sym_visibility"] = ir.StringAttr.get("private")
     return ir.FlatSymbolRefAttr.get(context.symbol_table.insert(draft).value), like, shape

@@ -47,9 +47,9 @@ def reduced(writer: StandIn, name: str, x: Cell, axes: Sequence[int]) -> Cell:
 
 
 def sum(writer: StandIn, x: Cell, axis: int | None = None, dtype: Any = None) -> Cell:
-    """Without an element type JAX has rules of its own."""
-    if dtype is None:
-        return writer.through(partial(jax.numpy.sum, axis=axis), x)
+    """Without an element type JAX has rules of its own; narrow floats it adds up in wider ones."""
+    if dtype is None or (kind(np.dtype(dtype)) == "f" and np.dtype(dtype).itemsize < 4):
+        return writer.through(partial(jax.numpy.sum, axis=axis, dtype=dtype), x)
     axes = range(x.ndim) if axis is None else (axis % x.ndim,)
     return reduced(writer, "reduce_sum", writer.convert(x, dtype), axes)
 

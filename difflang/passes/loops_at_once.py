@@ -62,7 +62,11 @@ class LoopAtOnce(Struct, frozen=True):
         return all_in_lanes(values, tuple([w or not k for w, k in zip(has, self.carry, strict=True)]), self.lanes)
 
     def stepped(self, index: Value, *params: Value) -> list[Value]:
-        """The carries after a step, of lanes that go on; how many steps these have taken comes first."""
+        """The carries after a step, of lanes that go on; how many steps these have taken comes first.
+
+        Of a lane that goes on that number is the index of its step, which all share. One that has ended is asked again
+        with its own, and so gives the same answer.
+        """
         graph, has = self.step
         home = index.home
         if not self.apart:
@@ -71,7 +75,7 @@ class LoopAtOnce(Struct, frozen=True):
         counts, before = params[at], params[at + 1 :]
         inner = (index, *params[:at], *before)
         after = self.in_lanes(home.inline(graph, *inner), has)
-        going = self.going(*inner)
+        going = self.going(counts, *inner[1:])
         one_more = counts + 1
         return [chosen(going, a, b) for a, b in zip([one_more, *after], [counts, *before], strict=True)]
 
@@ -80,7 +84,7 @@ class LoopAtOnce(Struct, frozen=True):
         if not self.apart:
             return [self.going(index, *params)]
         at = Form.of(self.eqn).consts
-        return [reduce_any.one(self.going(index, *params[:at], *params[at + 1 :]), axes=(0,))]
+        return [reduce_any.one(self.going(params[at], *params[:at], *params[at + 1 :]), axes=(0,))]
 
     def going(self, *params: Value) -> Value:
         assert self.go is not None
@@ -110,6 +114,10 @@ def at_once(eqn: Eqn, wide: Mask, lanes: int, side_by_side: SideBySide) -> LoopA
         each = go is not None and go[1][0]
         grown = tuple([each or a or b for a, b in zip(carry, done[1], strict=True)])
         if grown == carry:
+            if each:  # each lane is asked with its own number of steps
+                go = side_by_side(eqn.regions[1], (True, *mask[1:]), lanes)
+                if go is None:
+                    return None
             return LoopAtOnce(eqn, carry, done, go, lanes)
         carry = grown
 

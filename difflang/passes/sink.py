@@ -15,6 +15,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import Tensor, item_of
 from difflang.ops.constants import const
+from difflang.ops.families import tensor
 from difflang.ops.linalg import dot_general
 from difflang.ops.loop import Form, loop
 from difflang.ops.shape import broadcast
@@ -111,7 +112,9 @@ def whole_operands(eqn: Eqn) -> tuple[bool, ...] | None:
     if eqn.op is broadcast:
         axes = eqn.attrs["axes"]
         assert isinstance(axes, tuple)
-        return (0 not in axes,) if tuple(axes) == tuple(sorted(axes)) else None
+        if 0 in axes and (axes != tuple(sorted(axes)) or tensor(eqn.operands[0]).shape[0] != eqn.attrs["shape"][0]):
+            return None
+        return (0 not in axes,)
     if eqn.op is dot_general and eqn.attrs["batch"] == ((), ()):
         return None if 0 in eqn.attrs["contract"][0] else (False, True)
     return None

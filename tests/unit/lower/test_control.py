@@ -167,3 +167,23 @@ def test_a_program_with_loops_is_one_step_to_jax() -> None:
         steps = traced(gradient.lower(x, w).graph, "cpu").jaxpr.eqns
     assert [str(step.primitive) for step in steps] == ["straight"]
     np.testing.assert_allclose(gradient(x, w), gradient.interpret(x, w), rtol=1e-12)
+
+
+SHARED = """
+fn g(a: f64[3, 3], b: f64[3]) -> f64[3] {
+  var x = solve(a + 3.0 * eye(3), b)
+  x = sin(x) * cos(x) + exp(x) * tanh(x) - x * x + sqrt(abs(x) + 1.0) * b
+  x = sin(x) + cos(x) * b
+  x
+}
+fn h(a: f64[3, 3], b: f64[3]) -> f64[3] = g(a, g(a, g(a, b)))
+"""
+
+
+def test_functions_are_exported_for_several_platforms_at_once() -> None:
+    """Which platform it is stands in the operands of every function of the program."""
+    m: Any = difflang.loads("float f64\n" + SHARED, name="shared")
+    a, b = np.eye(3) * 0.5, np.array([0.1, 0.2, 0.3])
+    with jax.enable_x64(True):
+        exported = jax.export.export(jax.jit(lambda a, b: m.h(a, b)), platforms=("cpu", "cuda"))(a, b)
+        np.testing.assert_allclose(exported.call(a, b), m.h.interpret(a, b), rtol=1e-12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -74,3 +75,24 @@ def test_a_lane_that_goes_beyond_its_array_is_told_of() -> None:
     m = module(BODIES["a place of its own"])
     with pytest.raises(IndexFailure, match="3"):
         m.f(np.array([1.0, 70.0]), W)
+
+
+DRAWS = """
+fn walk(k: key, p: f64, x: f64) -> f64 = with_key(k) {
+  var s = x
+  while uniform() < p { s = sin(s) + x }
+  s
+}
+fn walks(k: key, p: f64[n], x: f64) -> f64[n] = [for i => walk(k, p[i], x)]
+"""
+
+
+@pytest.mark.parametrize("word", range(4))
+def test_a_lane_that_has_ended_is_over(word: int) -> None:
+    """Its condition draws by the number of its own step: of another step's it might be let go on."""
+    m: Any = difflang.loads(HEADER + DRAWS, name="draws")
+    key, p = np.array([0, word], np.uint32), np.array([0.3, 0.6, 0.8, 0.9])
+    alone = [float(m.walk(key, q, 0.5)) for q in p]
+    np.testing.assert_allclose(m.walks(key, p, 0.5), alone, rtol=1e-12)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(jax.vmap(lambda q: m.walk(key, q, 0.5))(p), alone, rtol=1e-12)

@@ -27,6 +27,7 @@ STAYS = {
     "what takes no less room": "tanh(xs)",
     "a product over steps": "[for t in 0..6 => sum(for u => xs[u] * f64(t))]",
     "an order of its own": "reverse(xs @ w)",
+    "one repeated for all steps": "xs[0..1, .., 0..1] * xs[.., .., 0..1] * reshape(w, [1, 1, 150])",
 }
 DRAW = np.random.default_rng(0)
 GIVEN = tuple([DRAW.normal(size=s) for s in ((6, 4, 3), (3, 50), (50,), (50, 4))])
