@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
-from difflang.elaborate.context import Session
 from difflang.elaborate.builtins import TRANSFORMS
+from difflang.elaborate.context import Session
 from difflang.elaborate.names import bound_names, children, nodes
 from difflang.syntax import tree
 

@@ -94,7 +94,7 @@ def test_a_name_that_a_let_binds_itself_is_none_of_the_file() -> None:
 let twice = |k| 2 * k
 fn f(x: f32) -> f32 = twice(x)
 """
-    assert difflang.loads(text, interpret=True).f(2.0) == 4.0
+    assert difflang.loads(text).f.interpret(2.0) == 4.0
 
 
 def test_only_the_folder_of_the_file_is_read(tmp_path: Path) -> None:

@@ -138,10 +138,10 @@ test "read" { assert sum(unread) == 0.0 }
         ("fn f(x: f32) -> f32 {\n  let k = x\n  k\n}", "f(3.0)"),
         ("fn f(x: f32) -> f32 {\n  fn k(y: f32) -> f32 = y\n  k(x)\n}", "f(3.0)"),
         ("fn f(x: f32) -> f32 = (|k| k + 1)(x - 1)", "f(3.0)"),
-        ("fn f(x: f32) -> f32 = sum(x * f32(k) for k in 0..3)", "f(1.0)"),
+        ("fn f(x: f32) -> f32 = sum(for k in 0..3 => x * f32(k))", "f(1.0)"),
         ("fn f(x: f32) -> f32 {\n  var s = x\n  for k in 0..3 {\n    s += f32(k)\n  }\n  s\n}", "f(0.0)"),
         ("fn f(x: f32) -> f32 = match 3 {\n  0 => x\n  k => f32(k) + x\n}", "f(0.0)"),
-        ("fn f(x: f32) -> f32 = x\nrule f(k) { (f(k), linear |dk| dk) }", "f(3.0)"),
+        ("fn f(k: f32) -> f32 = k\nrule f(k) { (f(k), linear |dk| dk) }", "f(3.0)"),
     ],
 )
 def test_a_name_that_a_function_binds_itself_needs_no_let(declared: str, call: str) -> None:
@@ -156,7 +156,7 @@ def test_a_name_that_a_function_binds_itself_needs_no_let(declared: str, call: s
         "fn f(x: f32) -> f32 {\n  if x > 5 {\n    let k = x\n    print(k)\n  }\n  k\n}",
         "fn f(x: f32, y: f32 = k) -> f32 {\n  let k = y\n  k\n}",
         "fn f(x: f32) -> f32 = (|k| k)(k)",
-        "fn f(x: f32) -> f32 = sum(k for k in [k])",
+        "fn f(x: f32) -> f32 = sum(for k in [k] => k)",
         "fn f(x: f32) -> f32 = (|k| k + k)(1.0) * 0 + k",
     ],
 )
