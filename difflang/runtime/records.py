@@ -96,6 +96,8 @@ def not_these(shape: Shape, by_position: int, named: Iterable[str]) -> str:
         near = nearest(unknown, shape.fields)
         way = f"did you mean `{near}`?" if near else f"it has {', '.join(shape.fields) or 'none'}"
         return f"`{shape.name}` has no field `{unknown}`: {way}"
+    if by_position > len(shape.fields) or any(n in named for n in shape.fields[:by_position]):
+        return ""
     missing = [f"`{n}`" for n in shape.fields[by_position:] if n not in named]
     return f"`{shape.name}` needs {', '.join(missing)} too" if missing else ""
 
