@@ -75,8 +75,7 @@ def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> Place:
         return first, tuple(map(str, path))
     names = parameter_names(f)
     if first not in names:
-        code = f.code if isinstance(f, Closure) else None
-        inside = fields_called(code.decl, first, code.module) if isinstance(code, FnCode) else ""
+        inside = inside_parameters(f, first)
         raise cx.error(
             "DL0403",
             f"the function has no parameter `{first}`",
@@ -85,6 +84,13 @@ def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> Place:
             f"for the field of that name write {inside}" if inside else f"it has {', '.join(names) or 'none by name'}",
         )
     return names.index(first), tuple(map(str, path))
+
+
+def inside_parameters(f: Term, name: str) -> str:
+    """The fields of that name in what a function takes, as `fields_called`."""
+    if isinstance(f, Closure) and isinstance(f.code, FnCode):
+        return fields_called(f.code.decl, name, f.code.module)
+    return ""
 
 
 def fields_called(decl: tree.Fn, name: str, module: Module) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import copy
 import dataclasses
+import inspect
 import pickle
 import subprocess
 import sys
