@@ -91,8 +91,8 @@ def parts_of(node: tree.Node) -> list[tree.Node | Bound]:
             heads = [part for p in node.params for part in children(p)]
             rest = [part for part in children(node) if not isinstance(part, (tree.Param, tree.LambdaParam))]
             return [*heads, *within([*own, *rest])]
-        case tree.Call(fn=tree.Index(base=tree.Name(id=name))) if name in TRANSFORMS:
-            return [node.fn.base, *node.args]  # `grad[w, m.b](f)`: places in the parameters of `f`
+        case tree.Call(fn=tree.Index(base=tree.Name(id=name) as base), args=args) if name in TRANSFORMS:
+            return [base, *args]  # `grad[w, m.b](f)`: places in the parameters of `f`
         case _:
             return [*children(node)]
 
