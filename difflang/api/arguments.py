@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from difflang.api import enums
+from difflang.api.earlier import Earlier, fields_before, first_with
 from difflang.api.records import declaration, is_text
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -124,7 +125,8 @@ class Reader:
                 here = f"{path}.{field.name}"
                 type = self.written(given[field.name], field.type, here)
                 if not annotations.match(field.type, type):
-                    raise self.misfit(here, field.type, type, annotations, field.type.span)
+                    earlier = fields_before(decl.fields, field, path)
+                    raise self.misfit(here, field.type, type, annotations, field.type.span, earlier)
                 types.append(type)
         args = tuple(annotations.bound.get(g.name) for g in decl.generics)
         return RecordType(decl, tuple(given), tuple(types), args)
@@ -329,14 +331,20 @@ class Reader:
         return self.error(code, f"`{path}` is declared {shown}, and {found} was given", help)
 
     def misfit(
-        self, path: str, written: tree.TypeExpr, type: LangType, annotations: Annotations, span: Span
+        self,
+        path: str,
+        written: tree.TypeExpr,
+        type: LangType,
+        annotations: Annotations,
+        span: Span,
+        earlier: Earlier,
     ) -> DifflangError:
-        """A value whose type does not fit what is written, and what the names in it stand for by now."""
+        """A value whose type does not fit what is written, and what the names in it stand for by those before it."""
         names = sorted(n for n in free_names(written) if n in annotations.bound)
-        told = ", ".join(f"{n} is {annotations.bound[n]}" for n in names if n not in self.bound)
+        sources = {n: first for n in names if (first := first_with(n, earlier)) is not None and n not in self.bound}
+        told = ", ".join(f"{n} is {annotations.bound[n]} by `{sources[n]}`" for n in names if n in sources)
         bound = ", ".join(f"{n} is bound to {self.bound[n]}" for n in names if n in self.bound)
-        story = [f"{told} by the arguments before it"] * bool(told) + [bound] * bool(bound)
-        text = ", and ".join(["declared here", *story])
+        text = ", and ".join(["declared here", *filter(None, (told, bound))])
         return mistake(
             "DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from difflang.api.earlier import fields_before
 from difflang.check.annotations import Annotations
 from difflang.check.types import LangType, SumType, VariantType, show_type
 from difflang.check.unify import Unifier
@@ -93,7 +94,8 @@ def variant(reader: Reader, value: Any, decl: tree.Enum, index: int, path: str, 
             here = f"{path}.{field.name}"
             type = (reader.tangent if tangent else reader.written)(given[field.name], field.type, here)
             if not tangent and not annotations.match(field.type, type):
-                raise reader.misfit(here, field.type, type, annotations, field.type.span)
+                earlier = fields_before(fields, field, path)
+                raise reader.misfit(here, field.type, type, annotations, field.type.span, earlier)
             types.append(type)
     args = tuple(annotations.bound.get(g.name) for g in decl.generics)
     return VariantType(decl, index, tuple(f.name for f in fields), tuple(types), args, tangent, home.records.get)

@@ -222,7 +222,10 @@ class Matching:
         type = self.reader.written(value, parameter.written, parameter.name)
         if parameter.written is not None and not self.annotations.match(parameter.written, type):
             assert parameter.span is not None
-            raise self.reader.misfit(parameter.name, parameter.written, type, self.annotations, parameter.span)
+            others = self.signature.parameters
+            earlier = [(p.name, p.written) for p in others[: others.index(parameter)]]
+            written, span = parameter.written, parameter.span
+            raise self.reader.misfit(parameter.name, written, type, self.annotations, span, earlier)
         return type
 
     def tangent(self, parameter: Parameter) -> LangType:

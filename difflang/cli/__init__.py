@@ -37,6 +37,7 @@ from difflang.cli.shared import (
     FILE,
     FLOATS,
     FULL,
+    OfProgram,
     OneOf,
     budget,
     checked_program,
@@ -94,7 +95,7 @@ def main() -> None:
     prepare_back_end()
 
 
-@main.command()
+@main.command(cls=OfProgram)
 @click.argument("program", metavar="FILE[:ENTRY]")
 @words_of_program
 @click.option("--arg", "files", multiple=True, metavar="NAME=@FILE[:ARRAY]", help="An argument of ENTRY from a file.")
@@ -145,7 +146,7 @@ def run(
             carry_out(asked, how, default_float, folders, allow, seed, max_steps or 0)
 
 
-@main.command()
+@main.command(cls=OfProgram)
 @click.argument("program", metavar="FILE[:ENTRY]")
 @words_of_program
 @click.option("--stage", type=OneOf(STAGES), required=True, help="How far the program has come.")
@@ -176,7 +177,7 @@ def emit(
         report(left)
 
 
-@main.command("check-grad")
+@main.command("check-grad", cls=OfProgram)
 @click.argument("program", metavar="FILE[:ENTRY]")
 @words_of_program
 @click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="A size, `n=3`; else one is chosen.")
@@ -210,7 +211,7 @@ def check_grad(
             sys.exit(1)
 
 
-@main.command()
+@main.command(cls=OfProgram)
 @click.argument("program", metavar="FILE[:ENTRY]")
 @words_of_program
 @click.option("--wrt", help="Of the gradient in this parameter, `w`, `m.w` or `w,v`.")
@@ -240,7 +241,7 @@ def memory(
             accounting.save(found, save)
 
 
-@main.command()
+@main.command(cls=OfProgram)
 @click.argument("file")
 @words_of_program
 @click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="How large a size is about, `n=1000`.")

@@ -14,7 +14,7 @@ from difflang.base.files import replace, unwritable
 from difflang.base.source import Source
 from difflang.cli.formatting import named
 from difflang.cli.output import output_format, written
-from difflang.cli.shared import FILE, FLOATS, full_traceback, report, search_path, source_of
+from difflang.cli.shared import FILE, FLOATS, full_traceback, report, say_mendable, search_path, source_of
 
 if TYPE_CHECKING:
     from difflang.driver.fixes import Again, Mended
@@ -101,15 +101,12 @@ def not_fitting(checked: Checked, path: Path | None, entry: str | None, data: Se
 
 def tell(found: Sequence[Diagnostic], form: str) -> None:
     """Reports, and how many of them can be mended."""
-    from difflang.driver.fixes import certain
-
     if form != "human":
         if text := written(found, form):
             click.echo(text)
         return
     report(list(found))
-    if count := len(certain(found)):
-        click.echo(f"\n{count} can be mended by `difflang check --fix`", err=True)
+    say_mendable(found)
 
 
 def mend(file: str, path: Path | None, source: Source, again: Again) -> Sequence[Diagnostic]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from difflang.cli.shared import report, source_of
+from difflang.cli.shared import report, report_checked, source_of
 
 if TYPE_CHECKING:
     from difflang.driver.engine import Engine
@@ -45,9 +44,7 @@ def carry_out(
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=@FILE; a value is for --set", param_hint="--arg")
     source, path = source_of(file)
     checked = program.check(source, default_float, path, folders, most_steps=max_steps)
-    report(checked.diagnostics)
-    if checked.errors:
-        sys.exit(1)
+    report_checked(checked, source, lambda text: program.check(text, default_float, path, folders).diagnostics)
     if "--help" in asked.words:
         click.echo(arguments.usage(checked.module, file))
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,36 @@ import click
 
 from difflang.base.amounts import amount
 from difflang.base.backend import keep_compiled
-from difflang.base.codes import nearest
+from difflang.base.codes import all_nearest, nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
 from difflang.base.files import decoded, read
 from difflang.base.source import Source
 
 if TYPE_CHECKING:
+    from difflang.driver.fixes import Again
     from difflang.driver.program import Checked
+
+
+class OfProgram(click.Command):
+    """A command for a program that may have arguments of its own: an unknown option may be meant as one of those."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            near = all_nearest(error.option_name, [o for p in self.params for o in (*p.opts, *p.secondary_opts)])
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            way = f"An argument of the program stands after `--`: `{after_dashes(ctx, given, error.option_name)}`."
+            raise click.UsageError(f"{error.message}{hint} {way}", ctx) from None
+
+
+def after_dashes(ctx: click.Context, given: Sequence[str], option: str) -> str:
+    """The command, with an option among the arguments of the program."""
+    file = next((word for word in given if word.endswith(".dfl") or ".dfl:" in word), "FILE")
+    at = next((i for i, word in enumerate(given) if word.partition("=")[0] == option), len(given))
+    own = [given[at], *[word for word in given[at + 1 : at + 2] if not word.startswith("-") and word != file]]
+    return f"{ctx.command_path} {file} -- {' '.join(own)}"
 
 
 class OneOf(click.Choice[str]):
@@ -99,10 +123,29 @@ def checked_program(
     file, entry = split_entry(program)
     source, path = source_of(file)
     checked = check(source, default_float, path, folders)
-    report(checked.diagnostics)
-    if checked.errors:
-        sys.exit(1)
+    report_checked(checked, source, lambda text: check(text, default_float, path, folders).diagnostics)
     return checked, path, entry
+
+
+def report_checked(checked: Checked, source: Source, again: Again) -> None:
+    """What checking found. Where the program is wrong, the repairs are tried and said, and the command ends with 1."""
+    if not checked.errors:
+        report(checked.diagnostics)
+        return
+    from difflang.driver.fixes import judged
+
+    found = judged(source, checked.diagnostics, again)
+    report(found)
+    say_mendable(found)
+    sys.exit(1)
+
+
+def say_mendable(found: Sequence[Diagnostic]) -> None:
+    """How many of these reports, which were judged, `check --fix` mends."""
+    from difflang.driver.fixes import certain
+
+    if count := len(certain(found)):
+        click.echo(f"\n{count} can be mended by `difflang check --fix`", err=True)
 
 
 def save(path: Path, text: str) -> None:

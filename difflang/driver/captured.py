@@ -13,9 +13,9 @@ from difflang.check.reports import mistake
 from difflang.driver.files import Access
 from difflang.driver.frames import Frame
 from difflang.driver.imports import File
-from difflang.driver.needed import sizes_in
+from difflang.driver.needed import from_outside, sizes_in
 from difflang.driver.runner import Runner
-from difflang.elaborate.names import bound_names, free_names
+from difflang.elaborate.names import bound_names
 from difflang.ir.types import DTYPES
 from difflang.syntax import tree
 
@@ -64,7 +64,7 @@ class Captured(dict[str, HostVar]):
             return
         self.done.add(i)
         try:
-            for other in free_names(item):
+            for other in from_outside(item):
                 earlier = [j for j in self.lets.get(other, ()) if j < i]
                 if earlier and not any(isinstance(self.items_of_file[j], tree.Var) for j in earlier):
                     for j in earlier:

@@ -117,7 +117,7 @@ def check_grad_of(
     arrays = found_arrays(session, decl, entry, arguments, constants, options.seed)
     entry = with_enough_room(session, entry, arrays)
     if options.wrt is not None:
-        first, *rest = place(decl, options.wrt)
+        first, *rest = place(decl, options.wrt, checked.module)
         name = decl.params[first].name if isinstance(first, int) else first
         options = replace(options, wrt=".".join([name, *map(str, rest)]))
     text = f"{draw.spelled(arguments)}, seed {options.seed}" if arguments else f"seed {options.seed}"

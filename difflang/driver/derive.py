@@ -246,7 +246,7 @@ class Asked(Struct, eq=False):
             )
         if not wrt:
             raise mistake("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
-        places = [place(decl, w) for w in wrt]
+        places = [place(decl, w, self.checked.module) for w in wrt]
         paths = [path_of(decl, p) for p in places]
         self.paths = tuple(paths)
         given, which, params = ", ".join(names), ", ".join(paths), self.params(self.arguments)

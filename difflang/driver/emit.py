@@ -13,6 +13,7 @@ from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode, Wrt
+from difflang.check.modules import Module
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType, show_type
 from difflang.driver.engine import Engine
@@ -21,6 +22,7 @@ from difflang.driver.pipeline import finished, staged
 from difflang.driver.program import Checked, loaded
 from difflang.driver.specs import declared_arguments, known_names
 from difflang.elaborate.context import Session
+from difflang.elaborate.wrt import fields_called
 from difflang.ir.graph import Graph
 from difflang.ir.json import to_json
 from difflang.ir.text import to_text
@@ -113,21 +115,22 @@ def graph_of(checked: Checked, decl: tree.Fn, wanted: Wanted) -> Graph:
     arguments = declared_arguments(checked.module, decl, wanted.told)
     type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
     if wanted.wrt is not None:
-        places = tuple([place(decl, wrt) for wrt in wanted.wrt.split(",")])
+        places = tuple([place(decl, wrt, checked.module) for wrt in wanted.wrt.split(",")])
         type, name = ClosureType(DerivativeCode("grad", places), (type,)), f"grad_{name}"
     return elaborated(Session(), checked.module, name, type, arguments).graph
 
 
-def place(decl: tree.Fn, wrt: str) -> Wrt:
+def place(decl: tree.Fn, wrt: str, module: Module) -> Wrt:
     """`w`, `m.w` or a position. Errors: DL0403."""
     first, *path = wrt.strip().split(".")
     names = [p.name for p in decl.params]
     if first.isdecimal() and int(first) < len(names):
         return (int(first), *path)
     if first not in names:
-        near = nearest(first, names)
-        raise mistake("DL0403", f"`{decl.name}` has no parameter `{first}`", (decl.name_span, ""),
-                      help=f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}")  # fmt: skip
+        inside, near = fields_called(decl, first, module), nearest(first, names)
+        way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
+        way = f"for the field of that name write {inside}" if inside else way
+        raise mistake("DL0403", f"`{decl.name}` has no parameter `{first}`", (decl.name_span, ""), help=way)
     return (first, *path)
 
 

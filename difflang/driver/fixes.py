@@ -81,7 +81,8 @@ class Judge(Struct):
             further = before(hidden[0].fixes[0], fix, text, self.source)
             if further is None:
                 return None
-            fix = Fix(f"{fix.text}, {further.text}", (*fix.edits, *further.edits))
+            said = fix.text if further.text in fix.text.split(", ") else f"{fix.text}, {further.text}"
+            fix = Fix(said, (*fix.edits, *further.edits))
         return None
 
 

@@ -6,12 +6,15 @@ whose values only a run gives.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple
 
 from difflang.check.modules import Module
 from difflang.check.reports import mistake
+from difflang.elaborate.builtins import TRANSFORMS
 from difflang.elaborate.context import Session
-from difflang.elaborate.names import bound_names, nodes
+from difflang.elaborate.names import bound_names, children, nodes
 from difflang.syntax import tree
 
 
@@ -36,29 +39,74 @@ def needed(module: Module, above: Sequence[tree.Item], node: tree.Node) -> list[
         reached: list[tree.Node] = [above[i] for i in found]
         reached += [d for d in (module.fns.get(name), module.rules.get(name)) if d is not None]
         for other in reached:
-            todo += mentioned(other)
+            todo += from_outside(other)
     return [item for i, item in enumerate(above) if i in chosen and isinstance(item, tree.Let)]
 
 
 def from_outside(node: tree.Node) -> Iterator[str]:
-    """The names that a block mentions before it binds them itself."""
-    own: set[str] = set()
-    for stmt in node.stmts if isinstance(node, tree.Block) else (node,):
-        yield from (name for name in mentioned(stmt) if name not in own)
-        if isinstance(stmt, (tree.Let, tree.Var)):
-            own.update(bound_names(stmt.pattern))
+    """The names in a node that may stand for something of the file, and for nothing that the node binds itself.
 
-
-def mentioned(node: tree.Node) -> Iterator[str]:
-    """Every name in a node that may stand for something of the file."""
-    for part in nodes(node):
+    A size in the signature of a function of the file is always the function's own; in that of a function within a
+    block it may be one of the file.
+    """
+    bound = Counter(own_sizes(node))
+    todo: list[tree.Node | Bound] = [node]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Bound):
+            bound.update(dict.fromkeys(part.names, part.times))
+            continue
         match part:
             case tree.Name(id=name) | tree.Save(name=name) | tree.TypeName(path=(name,)):
-                yield name
+                if not bound[name]:
+                    yield name
             case tree.Call(fn=tree.Member(name=name)):  # `x.f(y)` may be `f(x, y)`; any other `x.f` is a field
                 yield name
             case _:
                 pass
+        todo += reversed(parts_of(part))
+
+
+class Bound(NamedTuple):
+    """From here on these names are bound once more; where `times` is -1, once less."""
+
+    names: Sequence[str]
+    times: int = 1
+
+
+def parts_of(node: tree.Node) -> list[tree.Node | Bound]:
+    """What stands in a node, and between it where names of its own begin and end to be seen."""
+    match node:
+        case tree.Block(stmts=stmts):
+            return within([part for stmt in stmts for part in (stmt, Bound(bound_here(stmt)))])
+        case tree.For():
+            return [node.iterable, *node.attributes, *within([Bound(bound_here(node)), node.body])]
+        case tree.Comprehension(iterators=iterators):
+            heads = [part for it in iterators for part in (*children(it), Bound(bound_here(it)))]
+            return within([*heads, *([node.condition] if node.condition else []), node.body])
+        case tree.Case():
+            return within([Bound(bound_here(node)), node.body])
+        case tree.Fn() | tree.Rule() | tree.Lambda():
+            own = [Bound([name for p in node.params for name in bound_here(p)]), Bound(bound_here(node))]
+            heads = [part for p in node.params for part in children(p)]
+            rest = [part for part in children(node) if not isinstance(part, (tree.Param, tree.LambdaParam))]
+            return [*heads, *within([*own, *rest])]
+        case tree.Call(fn=tree.Index(base=tree.Name(id=name) as base), args=args) if name in TRANSFORMS:
+            return [base, *args]  # `grad[w, m.b](f)`: places in the parameters of `f`
+        case _:
+            return [*children(node)]
+
+
+def within(parts: Sequence[tree.Node | Bound]) -> list[tree.Node | Bound]:
+    """Parts, after which the names that were bound among them are seen no more."""
+    return [*parts, *(Bound(part.names, -1) for part in parts if isinstance(part, Bound))]
+
+
+def own_sizes(node: tree.Node) -> list[str]:
+    """What the signature of a function of the file binds beside its parameters."""
+    if isinstance(node, tree.Fn):
+        return [*(g.name for g in node.generics), *(n for p in node.params for n in sizes_in(p.type))]
+    return [n for p in node.params for n in sizes_in(p.type)] if isinstance(node, tree.Rule) else []
 
 
 def unsettled(items: Sequence[tree.Item]) -> dict[str, str]:
@@ -116,7 +164,7 @@ def bound_here(node: tree.Node) -> Sequence[str]:
             return bound_names(pattern)
         case tree.Case(pattern=pattern):
             return [part.name for part in nodes(pattern) if isinstance(part, tree.NamePattern)]
-        case tree.Param(name=name):
+        case tree.Param(name=name) | tree.Fn(name=name):
             return (name,)
         case _:
             return ()

@@ -86,7 +86,7 @@ def trace_of(checked: Checked, decl: tree.Fn, options: Options, leaves: Callable
     refuse_unknown(decl, values, taken)
     arrays = [array_of(p.hint, p.type, values) for p in params]
     if options.wrt is not None:
-        place(decl, options.wrt)
+        place(decl, options.wrt, checked.module)
     arrays += [np.asarray(seed_words(options.seed))] if entry.random else []
     call = ", ".join(f"{n} = {short(np.asarray(v))}" for n, v in values.items())
     return of_entry(session, f"{decl.name}({call})", entry, [*arrays, *constants], len(params), options)

@@ -102,7 +102,7 @@ class Road(Struct, frozen=True):
         decl = self.decl
         type, name = ClosureType(FnCode(decl, self.checked.module), ()), decl.name
         if wrt is not None:
-            places = tuple([place(decl, each) for each in wrt.split(",")])
+            places = tuple([place(decl, each, self.checked.module) for each in wrt.split(",")])
             type, name = ClosureType(DerivativeCode("grad", places), (type,)), f"grad_{name}"
         graph = elaborated(Session(), self.checked.module, name, type, self.arguments).graph
         return hinted(graph, names_of_lets(self.checked, graph))

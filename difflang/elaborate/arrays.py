@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -100,23 +100,28 @@ def zeros_like(cx: Context, args: Args, name: str) -> Term:
     value = 0 if name == "zeros_like" else 1
     if isinstance(term, Array):
         return Array(cx.emit("const", args.span, value=value, type=term.tensor))
-    return filled_tangent(cx, term, value, args.span)
+    return filled_tangent(cx, term, filled_with(cx, value, args.span), args.span)
 
 
 @builtin("zero")
 def zero(cx: Context, args: Args, name: str) -> Term:
     """The zero of a vector space: a change of `x` that changes nothing."""
-    return filled_tangent(cx, Taken(cx, args, name, "x").term("x"), 0, args.span)
+    return filled_tangent(cx, Taken(cx, args, name, "x").term("x"), filled_with(cx, 0, args.span), args.span)
 
 
-def filled_tangent(cx: Context, term: Term, value: float, span: Span) -> Term:
+def filled_with(cx: Context, value: float, span: Span) -> Callable[[Tensor], Value]:
+    return lambda type: cx.emit("const", span, value=value, type=type)
+
+
+def filled_tangent(cx: Context, term: Term, made: Callable[[Tensor], Value], span: Span) -> Term:
+    """A change of a value, each array of it made anew. Errors: DL0401 for what has no tangent."""
     type = tangent_type(type_of(term))
     if type == UNIT and not isinstance(term, Tuple):
         raise cx.error("DL0401", f"{show_type(type_of(term))} has no tangent", span)
     from difflang.elaborate.derivatives import tangent_term
 
     types = [t for t in leaf_types(type_of(term)) if pruned(t.dtype).differentiable]
-    return tangent_term(term, iter([cx.emit("const", span, value=value, type=t) for t in types]))
+    return tangent_term(term, iter([made(t) for t in types]))
 
 
 @builtin("eye")

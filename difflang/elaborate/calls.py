@@ -160,7 +160,7 @@ def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) 
 
 def known_parameters(cx: Context, fn: Term, wrt: tuple[Wrt, ...], written: tuple[tree.Expr, ...]) -> None:
     """What a derivative is asked in are parameters of the function, where it is known. Errors: DL0403."""
-    from difflang.elaborate.wrt import parameter_names
+    from difflang.elaborate.wrt import inside_parameters, parameter_names
 
     names = parameter_names(fn)
     for (first, *_), place in zip(wrt, written, strict=True):
@@ -170,6 +170,8 @@ def known_parameters(cx: Context, fn: Term, wrt: tuple[Wrt, ...], written: tuple
         what = (
             f"parameter `{first}`" if isinstance(first, str) else f"parameter {first}: they are 0 to {len(names) - 1}"
         )
+        if isinstance(first, str) and (inside := inside_parameters(fn, first)):
+            way, fixes = f"for the field of that name write {inside}", ()
         way = way or f"it has {', '.join(n or '_' for n in names)}"
         raise cx.error("DL0403", f"the function has no {what}", place.span, "", way, fixes)
 

@@ -172,7 +172,7 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
             if len(points) == found and not isinstance(term, (Closure, Opaque)):
                 part = type_of(differentiable_part(cx, items[position], path))
                 if not may_move(cx.unifier, part):
-                    raise without_tangent(f, wrt, (position, path), part, span)
+                    raise without_tangent(f, args, wrt, (position, path), part)
         cx.root.deriving += 1
         try:
             result = yield apply(cx, f, Args(args.span, items))

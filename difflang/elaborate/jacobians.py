@@ -91,7 +91,7 @@ def jacobian(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[P
         way = "take it of one of them at a time, `[for s in shapes => …]`"
         raise cx.error("DL0411", message, args.span, "", way)
     if not points:
-        raise without_tangent(f, wrt, wrt[0], parts[0], args.items[wrt[0][0]][1])
+        raise without_tangent(f, args, wrt, wrt[0], parts[0])
     if not values:
         yield result_with_tangent(cx, code.operator, f, (yield trace_holomorphic(cx, f, args, wrt)), args, wrt)
     by_columns = column_by_column(code, points, values)

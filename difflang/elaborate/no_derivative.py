@@ -20,6 +20,7 @@ from difflang.elaborate.lost import MOST, instead, labels_of, lost_by
 from difflang.elaborate.terms import Array, Closure, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.wrt import Place, parameter_names
+from difflang.ir.types import Tensor
 
 
 class WithoutTangent(DifflangError):
@@ -38,10 +39,10 @@ class WithoutTangent(DifflangError):
         return DifflangError(replace(said, labels=(first, *said.labels[1:])))
 
 
-def without_tangent(f: Term, wrt: Sequence[Place], place: Place, type: LangType, span: Span) -> WithoutTangent:
+def without_tangent(f: Term, args: Args, wrt: Sequence[Place], place: Place, type: LangType) -> WithoutTangent:
     """An argument, or a field of it, that has no derivative, since nothing in it has a tangent: DL0401."""
     position, path = place
-    what = show_type(type)
+    what, span = show_type(type), args.items[position][1]
     labels = [(span, f"its `{'.'.join(path)}` is {what}" if path else f"this is {what}")]
     if path and not isinstance(type, RecordType):
         way = "differentiate in a field that is a float"
@@ -51,12 +52,28 @@ def without_tangent(f: Term, wrt: Sequence[Place], place: Place, type: LangType,
         way = "differentiate in what has a float: give the record a field that is one"
     else:
         labels += declared_parameter(f, position)
-        way = "differentiate in a float; convert with `f32(x)` outside"
+        way = way_to_a_float(f, args, position, type)
     error = WithoutTangent(
         *mistake("DL0401", f"{what} has no derivative: it has no tangent", *labels, help=way).diagnostics
     )
     error.number, error.type = list(wrt).index(place), what
     return error
+
+
+def way_to_a_float(f: Term, args: Args, position: int, type: LangType) -> str:
+    """What to differentiate in: the parameters that have a derivative, if there are any."""
+    names = parameter_names(f)
+    having = [f"`{name}`" for name, (term, _) in zip(names, args.items, strict=False) if name and has_derivative(term)]
+    if not having:
+        return "differentiate in a float; convert with `f32(x)` outside"
+    way = f"differentiate in {' or '.join(having)}"
+    if isinstance(type, Tensor) and pruned(type.dtype).is_integer and position < len(names) and names[position]:
+        return f"{way}; `{names[position]}` has a derivative where it is declared as a float"
+    return way
+
+
+def has_derivative(term: Term) -> bool:
+    return any(pruned(t.dtype).differentiable for t in leaf_types(type_of(term)))
 
 
 def declared_parameter(f: Term, position: int) -> list[tuple[Span, str]]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from difflang.base.source import Span
 from difflang.check.dtypes import literal_dtype
 from difflang.check.types import KEY_DATA, show_type
-from difflang.elaborate.arrays import shape_of
+from difflang.elaborate.arrays import filled_tangent, shape_of
 from difflang.elaborate.builtins import Taken, builtin
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.operators import array
-from difflang.elaborate.terms import Array, Key, Poison, Term, type_of
+from difflang.elaborate.terms import Array, Key, Poison, Record, Sum, Term, Tuple, Variant, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.op import TypeMismatch
@@ -36,17 +36,28 @@ def draw(cx: Context, args: Args, name: str) -> Term:
 
 @builtin("normal_like", "uniform_like")
 def draw_like(cx: Context, args: Args, name: str) -> Term:
-    """`normal_like(x)`, `uniform_like(x)`: a draw for each number of an array, of its element type."""
+    """`normal_like(x)`, `uniform_like(x)`: a draw for each number of an array, of its element type.
+
+    Of a record, a tuple or an enum it is a change of it, D(…), as `zeros_like(x)` is.
+    """
     x, span = Taken(cx, args, name, "x").found["x"]
-    given = array(cx, x, span).tensor
+
+    def drawn(given: Tensor) -> Value:
+        return draw_of(cx, name, given, span, args.span)
+
+    if isinstance(x, (Record, Tuple, Variant, Sum)):
+        return filled_tangent(cx, x, drawn, args.span)
+    return Array(drawn(array(cx, x, span).tensor))
+
+
+def draw_of(cx: Context, name: str, given: Tensor, at: Span, span: Span) -> Value:
+    """A draw for each number of an array. Errors: DL0313 where they are no floats."""
     try:
         cx.unifier.accepts(given, FLOATS)
     except TypeMismatch:
         way = f"draw floats, and say of which size: `{name.removesuffix('_like')}(n)`"
-        raise cx.error("DL0313", f"`{name}` draws floats", span, f"this is {show_type(given)}", way) from None
-    return Array(
-        cx.emit(name.removesuffix("_like"), args.span, cx.draw(args.span), shape=given.shape, dtype=given.dtype)
-    )
+        raise cx.error("DL0313", f"`{name}` draws floats", at, f"this is {show_type(given)}", way) from None
+    return cx.emit(name.removesuffix("_like"), span, cx.draw(span), shape=given.shape, dtype=given.dtype)
 
 
 @builtin("permutation")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from difflang.check.sums import unknown
 from difflang.check.types import FnType, is_linear_type, leaf_types, show_type
 from difflang.elaborate.context import Context, walk
 from difflang.elaborate.linear_reports import plain_function
-from difflang.elaborate.names import free_names
+from difflang.elaborate.names import free_names, nodes
 from difflang.elaborate.scope import Scope
 from difflang.elaborate.terms import (
     Array,
@@ -193,11 +193,12 @@ def wrong_argument(
     """An argument that does not fit: what it is, what was declared, and what the names stand for by now."""
     assert param.type is not None
     found = show_type(type_of(term))
-    names = free_names(param.type)
+    names = {*free_names(param.type), *(part.name for part in nodes(param.type) if isinstance(part, tree.AnyShape))}
     bound = [f"{n} is {shown(d)}" for n, d in annotations.bound.items() if n in names and n != str(d)]
     story = f"declared {written_type(param.type)}" + (f", and {', '.join(bound)} here" if bound else "")
     labels = [(span, f"this is {found}"), (param.span, story)]
-    labels += [stories[n] for n in sorted(names & stories.keys())]
+    told = [n for n in sorted(names & stories.keys()) if n != str(annotations.bound[n])]
+    labels += [stories[n] for n in told or sorted(names & stories.keys())]
     if isinstance(term, Array) and term.origin is not None:
         labels.append((term.origin, "its type was declared here"))
     way, fixes = not_a_vector(decl, param), tuple[Fix, ...]()
@@ -217,6 +218,8 @@ def wrong_argument(
 
 def shown(binding: Any) -> str:
     """What a name of a signature stands for."""
+    if isinstance(binding, tuple):
+        return f"[{', '.join(map(str, cast('tuple[Any, ...]', binding)))}]"
     return show_type(binding) if isinstance(binding, Tensor) else str(binding)
 
 

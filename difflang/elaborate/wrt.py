@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from difflang.base.source import Span
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, VmapCode, Wrt
+from difflang.check.modules import Module
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.context import Context
 from difflang.elaborate.terms import (
@@ -74,14 +75,33 @@ def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> Place:
         return first, tuple(map(str, path))
     names = parameter_names(f)
     if first not in names:
+        inside = inside_parameters(f, first)
         raise cx.error(
             "DL0403",
             f"the function has no parameter `{first}`",
             span,
             "",
-            f"it has {', '.join(names) or 'none by name'}",
+            f"for the field of that name write {inside}" if inside else f"it has {', '.join(names) or 'none by name'}",
         )
     return names.index(first), tuple(map(str, path))
+
+
+def inside_parameters(f: Term, name: str) -> str:
+    """The fields of that name in what a function takes, as `fields_called`."""
+    if isinstance(f, Closure) and isinstance(f.code, FnCode):
+        return fields_called(f.code.decl, name, f.code.module)
+    return ""
+
+
+def fields_called(decl: tree.Fn, name: str, module: Module) -> str:
+    """The fields of that name in the records that a function takes: `o.mass` or `p.mass`; nothing where none is."""
+    found: list[str] = []
+    for param in decl.params:
+        if isinstance(param.type, (tree.TypeName, tree.TypeApply)):
+            record = module.records.get(".".join(param.type.path))
+            if isinstance(record, tree.Record) and any(field.name == name for field in record.fields):
+                found.append(f"`{param.name}.{name}`")
+    return " or ".join(found)
 
 
 def apart(cx: Context, asked: Sequence[Wrt], places: Sequence[Place], span: Span) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, make_dataclass
+from functools import wraps
 from keyword import iskeyword
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.runtime.trees import Tracer, on_host, register_node, register_record
 
@@ -69,8 +71,35 @@ def dataclass_of(shape: Shape, space: dict[str, Any], bases: tuple[type, ...] = 
     fields = [(n, Any) for n in shape.fields]
     cls = make_dataclass(shape.name, fields, bases=bases, frozen=True, eq=False, namespace=space)
     cls.__module__ = shape.module
+    cls.__init__ = told_of_fields(cls.__init__, shape)
     register_record(cls, [n for n in shape.fields if n not in shape.static], shape.static)
     return cls
+
+
+def told_of_fields(made: Callable[..., None], shape: Shape) -> Callable[..., None]:
+    """The same `__init__`, whose TypeError names the fields."""
+
+    @wraps(made)
+    def init(self: Any, /, *values: Any, **named: Any) -> None:
+        try:
+            made(self, *values, **named)
+        except TypeError as error:
+            raise TypeError(not_these(shape, len(values), named) or str(error)) from None
+
+    return init
+
+
+def not_these(shape: Shape, by_position: int, named: Iterable[str]) -> str:
+    """What is wrong with the fields that are given; nothing where it is not the names."""
+    unknown = next((n for n in named if n not in shape.fields), None)
+    if unknown is not None:
+        near = nearest(unknown, shape.fields)
+        way = f"did you mean `{near}`?" if near else f"it has {', '.join(shape.fields) or 'none'}"
+        return f"`{shape.name}` has no field `{unknown}`: {way}"
+    if by_position > len(shape.fields) or any(n in named for n in shape.fields[:by_position]):
+        return ""
+    missing = [f"`{n}`" for n in shape.fields[by_position:] if n not in named]
+    return f"`{shape.name}` needs {', '.join(missing)} too" if missing else ""
 
 
 def restored(shape: Shape, values: tuple[Any, ...]) -> Any:

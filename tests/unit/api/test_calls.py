@@ -301,3 +301,19 @@ def test_a_masked_array_is_refused_since_its_mask_would_be_lost(m: Any) -> None:
         m.loss(given, np.ones((2, 3), np.float32))
     with refused("DL1206", "`x` is a masked array"):
         m.square(np.ma.masked)
+
+
+def test_a_misfit_names_only_what_earlier_values_bound() -> None:
+    m = difflang.loads(
+        "record Gru[i, h] { w: f64[i, h], u: f64[h, h] }\n"
+        "fn f(l: Gru[i, h], x: f64[n, t, i], k: dim, y: f64[k, n]) -> f64 = sum(x) + sum(l.w) + sum(y)"
+    )
+    layer, x = m.Gru(np.ones((4, 3)), np.ones((3, 3))), np.ones((6, 7, 4))
+    for given, story in (
+        ((layer, np.ones((6, 7, 5)), 2, np.ones((2, 6))), "declared here, and i is 4 by `l`"),
+        ((layer, x, 2, np.ones((3, 6))), "declared here, and k is 2 by `k`, n is 6 by `x`"),
+        ((m.Gru(np.ones((4, 3)), np.ones((2, 2))), x, 2, np.ones((2, 6))), "declared here, and h is 3 by `l.w`"),
+    ):
+        with pytest.raises(difflang.ArgumentError) as error:
+            m.f(*given)
+        assert any(line.endswith(story) for line in str(error.value).splitlines()), str(error.value)

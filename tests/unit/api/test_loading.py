@@ -89,6 +89,14 @@ def test_top_level_values_are_evaluated_when_a_function_needs_them(
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_name_that_a_let_binds_itself_is_none_of_the_file() -> None:
+    text = """let k: f32[n] = read_npy("not there.npy")
+let twice = |k| 2 * k
+fn f(x: f32) -> f32 = twice(x)
+"""
+    assert difflang.loads(text).f.interpret(2.0) == 4.0
+
+
 def test_only_the_folder_of_the_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "secret.csv").write_text("1\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 import subprocess
 import sys
@@ -90,3 +91,21 @@ def test_the_gradient_in_a_dict_is_a_dict() -> None:
 def test_every_derivative_is_a_method(name: str, at: float, want: float) -> None:
     f: Any = difflang.loads("fn f(x: f64) -> f64 = x^3", name="cube").f
     assert float(getattr(f, name)()(at)) == want
+
+
+@pytest.mark.parametrize(
+    ("values", "named", "said"),
+    [
+        ((), {"mass": 1.0, "sped": 2.0}, "`Body` has no field `sped`: did you mean `speed`?"),
+        ((1.0,), {"colour": 2.0}, "`Body` has no field `colour`: it has mass, speed"),
+        ((1.0,), {}, "`Body` needs `speed` too"),
+        ((1.0, 2.0, 3.0), {}, "positional arguments"),
+        ((1.0,), {"mass": 1.0}, "multiple values for argument 'mass'"),
+    ],
+)
+def test_a_record_made_of_other_fields(values: tuple[float, ...], named: dict[str, float], said: str) -> None:
+    body = difflang.loads("record Body { mass: f64, speed: f64 }").Body
+    with pytest.raises(TypeError) as error:
+        body(*values, **named)
+    assert said in str(error.value)
+    assert list(inspect.signature(body).parameters) == ["mass", "speed"]

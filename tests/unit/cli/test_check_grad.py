@@ -181,3 +181,10 @@ def test_a_function_that_does_not_end_where_arguments_are_drawn(
     for command in ("test", "check-grad"):
         result = CliRunner().invoke(main, [command, str(file)])
         assert said in result.output, result.output
+
+
+def test_a_field_of_a_record_is_named_with_its_parameter(tmp_path: Path) -> None:
+    path = tmp_path / "p.dfl"
+    path.write_text("record P { w: f32 }\nfn f(p: P, x: f32, q: P) -> f32 = x * p.w * q.w\n")
+    result = check_grad(f"{path}:f", "--wrt", "w")
+    assert result.exit_code != 0 and "for the field of that name write `p.w` or `q.w`" in result.output

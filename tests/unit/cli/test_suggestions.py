@@ -95,3 +95,25 @@ def test_devices(wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "run.dfl"
     path.write_text("print(sum(ones(3)))\n")
     assert "did you mean `" in said("run", f"--device={wrong}", str(path))
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["--epochs", "3"], "-- --epochs 3`"),
+        (["--epochs=3"], "-- --epochs=3`"),
+        (["--quiet", "--seed=2"], "-- --quiet`"),
+    ],
+)
+def test_an_argument_of_the_program_stands_after_dashes(words: list[str], meant: str, model: Path) -> None:
+    told = said("run", str(model), *words)
+    assert f"run {model} {meant}" in told and "Did you mean" not in told
+
+
+def test_a_command_that_finds_a_file_wrong_names_the_repair(tmp_path: Path) -> None:
+    """As `check` does: what was tried, and how it is made."""
+    path = tmp_path / "wrong.dfl"
+    path.write_text("let total = 1.0\nprint(totl)\n")
+    for command in (["run", str(path)], ["emit", "--stage=typed", str(path)]):
+        told = said(*command)
+        assert "= fix: write `total`" in told and "1 can be mended by `difflang check --fix`" in told

@@ -262,3 +262,11 @@ def test_standard_input_goes_to_standard_output() -> None:
 def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     code, _, said = call("--fix", tmp_path / "missing.dfl")
     assert code == 1 and "DL0701" in said
+
+
+def test_a_repair_in_several_places_is_said_once() -> None:
+    text = "record P { mass: f32 }\nlet a = P(maas = 1.0)\nlet b = a.maas + a.maas\n"
+    source = Source("wrong.dfl", text)
+    found = judged(source, check(source), check)
+    assert [fix.text for fix in certain(found)] == ["write `mass`"] * len(certain(found)) and certain(found)
+    assert after(text) == text.replace("maas", "mass")

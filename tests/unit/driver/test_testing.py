@@ -128,6 +128,43 @@ test "read" { assert sum(unread) == 0.0 }
     assert [item.pattern.span.text for item in found] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("declared", "call"),
+    [
+        ("fn f(x: f32[k]) -> f32 = sum(x)", "f([3.0])"),
+        ("fn f(k: f32) -> f32 = k", "f(3.0)"),
+        ("fn f(k: f32) -> f32 = k^2 / 2", "grad[k](f)(3.0)"),
+        ("fn f[k: float](x: k) -> k = x", "f(3.0)"),
+        ("fn f(x: f32) -> f32 {\n  let k = x\n  k\n}", "f(3.0)"),
+        ("fn f(x: f32) -> f32 {\n  fn k(y: f32) -> f32 = y\n  k(x)\n}", "f(3.0)"),
+        ("fn f(x: f32) -> f32 = (|k| k + 1)(x - 1)", "f(3.0)"),
+        ("fn f(x: f32) -> f32 = sum(for k in 0..3 => x * f32(k))", "f(1.0)"),
+        ("fn f(x: f32) -> f32 {\n  var s = x\n  for k in 0..3 {\n    s += f32(k)\n  }\n  s\n}", "f(0.0)"),
+        ("fn f(x: f32) -> f32 = match 3 {\n  0 => x\n  k => f32(k) + x\n}", "f(0.0)"),
+        ("fn f(k: f32) -> f32 = k\nrule f(k) { (f(k), linear |dk| dk) }", "f(3.0)"),
+    ],
+)
+def test_a_name_that_a_function_binds_itself_needs_no_let(declared: str, call: str) -> None:
+    (*_, outcome) = run(f'let k: f32[n] = read_npy("missing.npy")\n{declared}\ntest "t" {{ assert {call} == 3.0 }}\n')
+    assert outcome.result == "passed", outcome.report
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "fn f(x: f32) -> f32 {\n  let y = k\n  let k = x\n  y\n}",
+        "fn f(x: f32) -> f32 {\n  if x > 5 {\n    let k = x\n    print(k)\n  }\n  k\n}",
+        "fn f(x: f32, y: f32 = k) -> f32 {\n  let k = y\n  k\n}",
+        "fn f(x: f32) -> f32 = (|k| k)(k)",
+        "fn f(x: f32) -> f32 = sum(for k in [k] => k)",
+        "fn f(x: f32) -> f32 = (|k| k + k)(1.0) * 0 + k",
+    ],
+)
+def test_a_name_is_of_the_file_until_a_function_binds_it_and_where_it_binds_it_no_more(declared: str) -> None:
+    outcome, *_ = run(f'let k = 3.0\n{declared}\ntest "t" {{ assert f(1.0) == 3.0 }}\n')
+    assert outcome.result == "passed", outcome.report
+
+
 def test_a_test_sees_what_stands_above_it() -> None:
     """A name that is bound twice is what it was there; an example sees the end of the file."""
     text = 'let a = 1\ntest "first" { assert a == 1 }\nlet a = a + 1\ntest "second" { assert a == 2 }\n'

@@ -160,6 +160,7 @@ def test_a_draw_like_another_array_is_that_of_its_shape_and_type(kind: str, shap
     [
         ("uniform_like([1.0j])", "DL0313"),
         ("normal_like(true)", "DL0313"),
+        ("normal_like((1.0, 2.0j))", "DL0313"),
         ("normal_like()", "DL0319"),
         ('uniform_like("a")', "DL0313"),
     ],
@@ -260,3 +261,33 @@ def test_a_condition_that_draws_fails_where_its_last_draw_does() -> None:
             else:
                 assert float(f(np.ones(4), 2.0, key=key)) == pytest.approx(float(total), rel=1e-12)
     assert 0 < early < 24
+
+
+def test_of_a_record_a_draw_is_a_change_of_it() -> None:
+    """A number for each number, no two the same; what has no tangent has none."""
+    text = """record Net[d] { w: f32[d, d], b: f64[d], n: i32 }
+enum Shape { Circle(r: f32), Box(a: f32, b: f32), Empty }
+fn draws(m: Net[d]) -> D(Net[d]) = normal_like(m)
+fn again(m: Net[d]) -> D(Net[d]) = uniform_like(zeros_like(m))
+fn any[P](p: P) -> D(P) = normal_like(p)
+fn of_any(m: Net[d]) -> D(Net[d]) = any(m)
+fn moved(m: Net[d]) -> Net[d] = m + normal_like(m)
+fn chosen(x: f32, s: f32) -> f32 {
+  let shape = if s > 0 { Circle(x) } else { Box(x, x) }
+  match shape + normal_like(shape) {
+    Circle(r) => r
+    Box(a, b) => a - b
+    Empty => 0
+  }
+}
+"""
+    m = difflang.loads(text, seed=3)
+    net = m.Net(np.ones((3, 3), "f4"), np.ones(3), 7)
+    drawn, again = m.draws.interpret(net), m.again.interpret(net)
+    assert np.unique([*np.ravel(drawn.w), *drawn.b]).size == 12
+    assert (np.asarray(drawn.w).dtype, np.asarray(drawn.b).dtype) == (np.float32, np.float64)
+    assert all(0 <= u < 1 for u in [*np.ravel(again.w), *again.b])
+    np.testing.assert_array_equal(m.of_any.interpret(net).w.shape, (3, 3))
+    assert m.moved.interpret(net).n == 7
+    one, two = float(m.chosen.interpret(0.5, 1.0)), float(m.chosen.interpret(0.5, -1.0))
+    assert len({one, two, 0.0, 0.5}) == 4, "each number of a variant is drawn by itself"
