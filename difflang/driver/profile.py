@@ -204,9 +204,9 @@ class Profile:
         untold = sorted(self.untold().items(), key=lambda told: -told[1])[:NOTES]
         notes += [f"{shown(line)}: {span_of(spent)} stand here undivided: no trace holds all of what ran then"
                   for line, spent in untold]  # fmt: skip
-        return (
-            [*notes, f"no more was traced when this happened: {printable(traces.failed)}"] if traces.failed else notes
-        )
+        if traces.failed:
+            notes.append(f"nothing was traced after this: {printable(traces.failed)}")
+        return notes
 
     def to_json(self) -> dict[str, Any]:
         lines = [
