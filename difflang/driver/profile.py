@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Kind = Literal["compile", "run", "host"]
 Line = tuple[str, int]  # the name of a text, and a line of it
 KINDS: tuple[Kind, ...] = ("run", "compile", "host")
-ROWS = 30
+ROWS, NOTES = 30, 5  # of the table, and of each kind below it
 START: Line = ("", 0)  # what belongs to no line
 
 
@@ -151,16 +151,15 @@ class Profile:
         """Which part of a program's time each line takes; what comes from no line is at `START`."""
         if self.traces is None:
             return {}
-        from difflang.runtime.traces import lines_of, module_of
+        from difflang.runtime.traces import lines_of
 
-        self.traces.stop()
         found: dict[str, dict[Line, float]] = {}
         for name, program in self.programs.items():
-            text = program.made.as_text()
-            ops, lines = self.traces.ops.get(module_of(text)), lines_of(text)
-            if not ops or not (whole := sum(ops.values())):
+            ops, unseen = self.traces.ops.get(name, {}), self.traces.unseen.get(name, 0.0)
+            if not (whole := sum(ops.values()) + unseen):
                 continue
-            parts: dict[Line, float] = defaultdict(float)
+            lines = lines_of(program.made.as_text()) if ops else {}
+            parts: dict[Line, float] = defaultdict(float, {START: unseen / whole})
             for op, spent in ops.items():
                 at = lines.get(op) or Counter({START: 1})
                 for line, count in at.items():
@@ -173,6 +172,17 @@ class Profile:
         inside = source is not None and 0 < line[1] <= len(source.starts)
         return printable(source.line(line[1]).strip()) if source is not None and inside else ""
 
+    def untold(self) -> dict[Line, float]:
+        """Seconds of compiled code that no trace divides among lines, by the line that called it."""
+        found: dict[Line, float] = defaultdict(float)
+        if self.traces is not None:
+            for (name, caller), spent in self.ran.items():
+                unseen = self.traces.unseen.get(name, 0.0)
+                seen = sum(self.traces.ops.get(name, {}).values())
+                found[caller] += spent * (unseen / (unseen + seen) if unseen + seen else 1.0)
+        whole = sum(self.ran.values())
+        return {line: spent for line, spent in found.items() if spent >= max(whole / 100, 1e-3)}
+
     def notes(self) -> list[str]:
         """How what is told was found."""
         notes: list[str] = []
@@ -180,15 +190,32 @@ class Profile:
             traced, calls = sum(self.traces.calls.values()), sum(self.calls.values())
             notes += [f"run: {calls} calls of compiled code, timed; their lines by XLA's trace of {traced} of them,",
                       "     where one operation made of several is shared equally among their lines"]  # fmt: skip
+            notes += [f"     {note}" for note in self.bounds(self.traces)]
         return [*notes, "compile: checking with sizes, our passes, and XLA or what it kept",
                 "host: reading, writing, printing, and arithmetic on single numbers"]  # fmt: skip
+
+    def bounds(self, traces: Traces) -> list[str]:
+        """What is told less well than the rest, and why."""
+        samples: Counter[Line] = Counter()
+        for name, caller in self.ran:
+            samples[caller] += traces.sampled[name]
+        notes = [f"{shown(line)}: more steps than a trace can hold; its lines are estimated from samples: {n}"
+                 for line, n in samples.most_common(NOTES) if n]  # fmt: skip
+        untold = sorted(self.untold().items(), key=lambda told: -told[1])[:NOTES]
+        notes += [f"{shown(line)}: {span_of(spent)} stand here undivided: no trace holds all of what ran then"
+                  for line, spent in untold]  # fmt: skip
+        if traces.failed:
+            notes.append(f"nothing was traced after this: {printable(traces.failed)}")
+        return notes
 
     def to_json(self) -> dict[str, Any]:
         lines = [
             {"file": r.line[0], "line": r.line[1], "text": r.text, **{k: r.seconds.get(k, 0.0) for k in KINDS}}
             for r in self.rows()
         ]
-        return {"seconds": sum(r.total for r in self.rows()), "lines": lines, "notes": self.notes()}
+        untold = [{"file": line[0], "line": line[1], "seconds": spent} for line, spent in self.untold().items()]
+        whole = sum(r.total for r in self.rows())
+        return {"seconds": whole, "lines": lines, "untold": untold, "notes": self.notes()}
 
     def __str__(self) -> str:
         rows = self.rows()
@@ -196,8 +223,7 @@ class Profile:
         table: list[tuple[str, ...]] = [("time", "share", *KINDS, "line", "")]
         for row in [r for r in rows if r.total >= whole / 10_000][:ROWS]:
             parts = [span_of(row.seconds[k]) if row.seconds.get(k, 0.0) >= 1e-6 else "" for k in KINDS]
-            where = f"{printable(row.line[0])}:{row.line[1]}" if row.line != START else "(no line)"
-            table.append((span_of(row.total), f"{row.total / whole:.1%}", *parts, where, row.text[:60]))
+            table.append((span_of(row.total), f"{row.total / whole:.1%}", *parts, shown(row.line), row.text[:60]))
         rest = sum(r.total for r in rows[len(table) - 1 :])
         widths = [max(len(row[i]) for row in table) for i in range(6)]
         lines: list[str] = []
@@ -207,6 +233,10 @@ class Profile:
         if len(rows) >= len(table):
             lines.append(f"{span_of(rest)} on {len(rows) - len(table) + 1} more lines")
         return "\n".join([*lines, "", f"{span_of(whole)} in all", *self.notes()])
+
+
+def shown(line: Line) -> str:
+    return f"{printable(line[0])}:{line[1]}" if line != START else "(no line)"
 
 
 def span_of(seconds: float) -> str:

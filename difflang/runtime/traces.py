@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from math import inf
 from typing import Any
 
 import jax
@@ -16,16 +15,22 @@ from msgspec import Struct
 
 from difflang.lower.locations import CALLED
 from difflang.runtime.compile import Executable
+from difflang.runtime.samples import LARGE, Sampling
 
 Line = tuple[str, int]  # the name of a text, and a line of it
 ENOUGH, CALLS = 0.5, 20  # seconds, and calls, of one program that are traced
-LONGEST = 5.0  # seconds of one trace, which is held in memory
+STEPS = 50_000  # of operations in a call that is traced from its beginning to its end; of others there are samples
+MOST = 4 * LARGE  # bytes of its traces, of some 40,000 steps
 HOLDS = {"while", "conditional", "call"}  # operations that are others
 MOVES = {"bitcast", "parameter", "constant", "get-tuple-element", "tuple", "copy"}  # what costs nothing in a fusion
 TABLES = re.compile(r"^(\d+) (?:\"(.*)\"|\{(.*)\})$")
 MADE = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*? ([a-z][\w\-]*)\(([^)]*)\)")
 NAME = re.compile(r"%([\w.\-]+)")
 HEAD = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$")
+DONE = re.compile(r"\b(?:body|condition|to_apply|true_computation|false_computation)=%?([\w.\-]+)")
+BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+FREE = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast"}  # what is nothing to do
 FRAME = re.compile(r"stack_frame_id=(\d+)")
 CALLS_OF = re.compile(r"calls=%?([\w.\-]+)")
 
@@ -34,64 +39,83 @@ class Traces:
     """Traces of calls, taken until each program was traced for long enough."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)  # of each program, while it was traced
+        self.seconds: dict[str, float] = defaultdict(float)  # of each program, in calls that were traced
         self.calls: Counter[str] = Counter()
-        self.ops: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))  # nanoseconds of each operation
-        self.folder: tempfile.TemporaryDirectory[str] | None = None
-        self.began = 0.0
+        self.ops: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))  # seconds of each operation
+        self.unseen: dict[str, float] = defaultdict(float)  # seconds of which no operation is known
+        self.bytes: Counter[str] = Counter()  # of its traces
+        self.sampled: Counter[str] = Counter()  # samples of each program that is not traced as a whole
+        self.steps: dict[str, float] = {}  # operations that a call carries out
+        self.modules: dict[str, str] = {}  # what XLA calls a program
+        self.failed = ""  # why nothing more is traced
 
     def call(self, name: str, program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], float]:
         """The results of a call, which is over then, and how long it took."""
-        if self.folder is None and self.wants(name):
-            self.start()
-        start = time.perf_counter()
-        results = jax.block_until_ready(program(*arrays))
-        took = time.perf_counter() - start
-        if self.folder is not None:
-            self.seconds[name] += took
-            self.calls[name] += 1
-            if not any(map(self.wants, self.seconds)) or start + took - self.began > LONGEST:
-                self.stop()
+        if not self.wants(name):
+            return timed(program, arrays)
+        if name not in self.steps:
+            text = program.made.as_text()
+            self.steps[name], self.modules[name] = steps_of(text), module_of(text)
+        with Sampling(apart=self.steps[name] > STEPS) as sampling:
+            results, took = timed(program, arrays)
+        self.failed = sampling.failed
+        self.seconds[name] += took
+        self.calls[name] += 1
+        self.add(name, sampling, took)
         return results, took
 
     def wants(self, name: str) -> bool:
-        return self.seconds[name] < ENOUGH and self.calls[name] < CALLS
+        little = self.seconds[name] < ENOUGH and self.calls[name] < CALLS and self.bytes[name] < MOST
+        return little and not self.failed
 
-    def start(self) -> None:
-        options = jax.profiler.ProfileOptions()
-        options.python_tracer_level = 0
-        self.folder, self.began = tempfile.TemporaryDirectory(prefix="difflang-"), time.perf_counter()
-        jax.profiler.start_trace(self.folder.name, profiler_options=options)
+    def add(self, name: str, sampling: Sampling, took: float) -> None:
+        """Count what was traced of a call; each sample stands for the time from its beginning to that of the next."""
+        samples = sampling.samples
+        ends = [sample.begin for sample in samples[1:]] + [took]
+        self.bytes[name] += sum(len(sample.trace) for sample in samples)
+        self.sampled[name] += len(samples) if any(sample.end < took for sample in samples) else 0
+        if not samples:
+            self.unseen[name] += took
+        for sample, end in zip(samples, ends, strict=True):
+            found, lasted = seconds_of(sample.trace, self.modules[name])
+            known = end - sample.begin
+            if sample.end < took:  # an operation at either edge of it was left out
+                known *= min(lasted / (sample.end - sample.begin), 1.0)
+            whole = sum(found.values())
+            for op, spent in found.items():
+                self.ops[name][op] += spent / whole * known
+            self.unseen[name] += end - sample.begin - (known if whole else 0.0)
 
-    def stop(self) -> None:
-        """End a trace that is being taken, and read it."""
-        if self.folder is None:
-            return
-        folder, self.folder = self.folder, None
-        with folder:
-            jax.profiler.stop_trace()
-            for path in Path(folder.name).rglob("*.xplane.pb"):
-                for module, ops in shares(ProfileData.from_serialized_xspace(path.read_bytes())).items():
-                    for op, spent in ops.items():
-                        self.ops[module][op] += spent
+
+def timed(program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], float]:
+    start = time.perf_counter()
+    results = jax.block_until_ready(program(*arrays))
+    return results, time.perf_counter() - start
+
+
+def seconds_of(trace: bytes, module: str) -> tuple[dict[str, float], float]:
+    """The time of each operation of a program in a trace, and from the first beginning to the last end."""
+    threads = events_of(ProfileData.from_serialized_xspace(trace), module)
+    begin = min((event[0] for events in threads for event in events), default=0.0)
+    end = max((event[1] for events in threads for event in events), default=0.0)
+    return {op: spent / 1e9 for op, spent in wall_time(threads).items()}, (end - begin) / 1e9
 
 
 Event = tuple[float, float, str]  # from, to, operation
 
 
-def shares(data: Any) -> dict[str, dict[str, float]]:
-    """The nanoseconds of each operation of each module."""
-    events: dict[str, list[list[Event]]] = defaultdict(list)
+def events_of(data: Any, module: str) -> list[list[Event]]:
+    """The operations of a program that each thread carried out, and when, in nanoseconds."""
+    threads: list[list[Event]] = []
     for line in [line for plane in data.planes for line in plane.lines]:
-        here: dict[str, list[Event]] = defaultdict(list)
+        here: list[Event] = []
         for event in line.events:
             stats = dict(event.stats)
-            if "hlo_op" in stats:
+            if "hlo_op" in stats and stats.get("hlo_module", module) == module:
                 start = float(event.start_ns)
-                here[str(stats.get("hlo_module", ""))].append((start, start + event.duration_ns, str(stats["hlo_op"])))
-        for module, found in here.items():
-            events[module].append(found)
-    return {module: wall_time(threads) for module, threads in events.items()}
+                here.append((start, start + event.duration_ns, str(stats["hlo_op"])))
+        threads.append(here)
+    return threads
 
 
 def wall_time(threads: Iterable[Sequence[Event]]) -> dict[str, float]:
@@ -128,6 +152,35 @@ def wall_time(threads: Iterable[Sequence[Event]]) -> dict[str, float]:
 def module_of(text: str) -> str:
     """What XLA calls the program whose text this is."""
     return text.partition(",")[0].removeprefix("HloModule ").split()[0]
+
+
+def steps_of(text: str) -> float:
+    """How many operations a call of this program carries out at most, infinity if that depends on the data."""
+    found: dict[str, float] = defaultdict(float)  # of each computation, which is printed after those that it does
+    computation = ""
+    for row in text.splitlines():
+        if (head := HEAD.match(row)) is not None:
+            computation = head[1]
+            found[computation] = 0.0
+        elif (made := MADE.match(row)) is not None:
+            found[computation] += steps_of_row(made[2], row, found)
+    return found.get(computation, inf)
+
+
+def steps_of_row(opcode: str, row: str, found: Mapping[str, float]) -> float:
+    if opcode in FREE:
+        return 0.0
+    if opcode == "custom-call" and "callback" in row:
+        return inf  # Python, which may do anything
+    if opcode not in HOLDS:
+        return 1.0
+    branches = BRANCHES.search(row)
+    parts = [part.strip().removeprefix("%") for part in branches[1].split(",")] if branches else DONE.findall(row)
+    once = sum(found.get(part, inf) for part in parts)
+    if opcode != "while":
+        return 1.0 + once
+    trips = TRIPS.search(row)
+    return 1.0 + (int(trips[1]) + 1) * once if trips else inf
 
 
 class Instruction(Struct, frozen=True):

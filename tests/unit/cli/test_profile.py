@@ -105,6 +105,59 @@ def test_times_are_written_as_people_write_them() -> None:
 
 # ---- What XLA's trace says
 
+MANY = """float f64
+fn many(x: f64[n], most: i32) -> f64[n] where n > 0 {
+  var y = x
+  var k = 0
+  while k < most and sum(y) < 1e9 {
+    y = sort(cumsum(sin(y)))
+    k = k + 1
+  }
+  y
+}
+let y = many(ones(8), 60_000)
+print(all(y < 9.0))
+"""
+
+
+def test_a_call_of_many_steps_is_traced_in_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace of the whole call would be of some 400,000 steps: 50 MB as XLA writes it, near a GB as it is held."""
+    from difflang.runtime import samples, traces
+
+    written: list[int] = []
+    end = samples.Sampling.end
+
+    def noted(self: samples.Sampling, begin: float, until: float) -> int:
+        written.append(end(self, begin, until))
+        return written[-1]
+
+    monkeypatch.setattr(samples.Sampling, "end", noted)
+    monkeypatch.setattr(samples, "SHORT", 0.001)
+    monkeypatch.setattr(samples, "LARGE", 1 << 17)
+    monkeypatch.setattr(traces, "MOST", 1 << 19)
+    path, out = tmp_path / "many.dfl", tmp_path / "many.json"
+    path.write_text(MANY)
+    result = run("--profile", "--profile-out", out, path)
+    assert result.stdout == "true\n", "it is run to its end"
+    assert 0 < sum(written) < 10 << 20
+    assert f"{path}:11: more steps than a trace can hold; its lines are estimated from" in result.stderr
+    told = json.loads(out.read_text())
+    rows = {row["line"]: row for row in told["lines"]}
+    assert rows[6]["run"] > 0, "where it stands in the loop is known"
+    assert sum(each["seconds"] for each in told["untold"]) < told["seconds"]
+
+
+def test_time_that_no_trace_divides_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from difflang.runtime import traces
+
+    nothing: tuple[dict[str, float], float] = {}, 0.0
+    monkeypatch.setattr(traces, "seconds_of", lambda *_: nothing)
+    result = run("--profile", file)
+    assert result.stdout == "500.0\n" * 4
+    assert (
+        f"{file}:12: " in result.stderr and "stand here undivided: no trace holds all of what ran then" in result.stderr
+    )
+
 
 def test_moments_are_divided_among_those_at_work() -> None:
     """A loop on one thread gets what its body, there and on another, leaves of it."""
