@@ -52,7 +52,7 @@ def made_of(checked: Checked, path: Path | None, entry: str | None, options: Opt
     session, captured = Session(), loaded(checked, path, words=options.words)
     type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
     if options.wrt is not None:
-        wrt = tuple([place(decl, w) for w in options.wrt.split(",")])
+        wrt = tuple([place(decl, w, checked.module) for w in options.wrt.split(",")])
         type, name = ClosureType(DerivativeCode("grad", wrt), (type,)), f"grad_{name}"
     arguments = declared_arguments(checked.module, decl, options.told)
     made = elaborated(session, checked.module, name, type, arguments)

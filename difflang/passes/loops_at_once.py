@@ -100,25 +100,23 @@ def chosen(going: Value, after: Value, before: Value) -> Value:
 
 def at_once(eqn: Eqn, wide: Mask, lanes: int, side_by_side: SideBySide) -> LoopAtOnce | None:
     """A loop for all lanes; None if lanes take different numbers of steps beforehand, or it does what lanes must do."""
-    form, step = Form.of(eqn), eqn.regions[0]
+    form, (step, *ends) = Form.of(eqn), eqn.regions
     if wide[0] or form.parts(eqn.operands).xs or len(step.results) > form.carry or not closed(eqn):
         return None
     parts = form.parts(wide)
     carry = tuple(parts.carry)
     while True:
         mask = (False, *parts.consts, *carry)
-        go = side_by_side(eqn.regions[1], mask, lanes) if len(eqn.regions) > 1 else None
+        go = side_by_side(ends[0], mask, lanes) if ends else None
         done = side_by_side(step, mask, lanes)
-        if done is None or (go is None and len(eqn.regions) > 1):
+        if done is None or (ends and go is None):
             return None
         each = go is not None and go[1][0]
         grown = tuple([each or a or b for a, b in zip(carry, done[1], strict=True)])
         if grown == carry:
             if each:  # each lane is asked with its own number of steps
-                go = side_by_side(eqn.regions[1], (True, *mask[1:]), lanes)
-                if go is None:
-                    return None
-            return LoopAtOnce(eqn, carry, done, go, lanes)
+                go = side_by_side(ends[0], (True, *mask[1:]), lanes)
+            return None if ends and go is None else LoopAtOnce(eqn, carry, done, go, lanes)
         carry = grown
 
 
