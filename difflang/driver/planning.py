@@ -155,19 +155,16 @@ class Planner:
             return choosable(self.whole)
         if not self.cutting.sunk:
             return self.like.graph
-        bodies = {body: sunk(body) for body in reverse_bodies(self.like.graph)}
-        return replaced(self.like.graph, {a: b for a, b in bodies.items() if a is not b})
+        bodies = {a: b for a in reverse_bodies(self.like.graph) if (b := sunk(a)) is not a}
+        return replaced(self.like.graph, bodies) if bodies else self.like.graph
 
     @property
     def differs(self) -> bool:
-        """Whether it has a choice that the first one has not."""
+        """Whether it has a choice that the first one has not: something sunk, where that is asked for, or pieces."""
         assert self.like is not None
-        changed = self.graph is not self.like.graph
-        return (
-            changed
-            if self.cutting.sunk and not self.cutting.deep
-            else bool(self.pieces) and changed == self.cutting.sunk
-        )
+        if self.cutting.sunk and self.graph is self.like.graph:
+            return False
+        return bool(self.pieces) or (self.cutting.sunk and not self.cutting.deep)
 
     @cached_property
     def loops(self) -> list[Eqn]:

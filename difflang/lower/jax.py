@@ -22,12 +22,13 @@ from difflang.ir.evaluate import Says, nobody, numpy_dtype
 from difflang.ir.graph import Eqn, Graph, Value, inner_first
 from difflang.ir.same import Keys
 from difflang.ir.types import History, Tensor
-from difflang.lower.chains import Chains, Segment, Step
+from difflang.lower.chains import Chains
 from difflang.lower.histories import astray
 from difflang.lower.locations import Frames, placed
 from difflang.lower.moves import without_moves_in_lanes
 from difflang.lower.regions import Census, census, refuse_too_large
 from difflang.lower.runs import Run, in_runs, is_plain
+from difflang.lower.segments import Segment, Step
 from difflang.lower.standin import StandIn
 from difflang.lower.writer import Body, written
 from difflang.passes.dce import dce

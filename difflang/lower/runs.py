@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.types import Tensor
-from difflang.lower.chains import Segment, Step
+from difflang.lower.segments import Segment, Step
 from difflang.ops.families import tensor
 
 FEW = 2  # equations that are as soon traced

@@ -54,16 +54,11 @@ def sum(writer: StandIn, x: Cell, axis: int | None = None, dtype: Any = None) ->
     return reduced(writer, "reduce_sum", writer.convert(x, dtype), axes)
 
 
-def max(writer: StandIn, x: Cell, **others: Any) -> Cell:
+def extreme(writer: StandIn, name: str, x: Cell, **others: Any) -> Cell:
+    """`max` or `min` of all elements."""
     if others:
-        return writer.through(partial(jax.numpy.max, **others), x)
-    return reduced(writer, "reduce_max", x, range(x.ndim))
-
-
-def min(writer: StandIn, x: Cell, **others: Any) -> Cell:
-    if others:
-        return writer.through(partial(jax.numpy.min, **others), x)
-    return reduced(writer, "reduce_min", x, range(x.ndim))
+        return writer.through(partial(getattr(jax.numpy, name), **others), x)
+    return reduced(writer, f"reduce_{name}", x, range(x.ndim))
 
 
 def any(writer: StandIn, x: Cell) -> Cell:

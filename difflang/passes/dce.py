@@ -117,20 +117,13 @@ class Liveness:
             self.todo.append((scope, value))
 
     def spread(self) -> None:
-        todo = self.todo
-        while todo:
-            scope, value = todo.pop()
-            eqn = scope.made.get(value)
-            if eqn is None:
+        while self.todo:
+            scope, value = self.todo.pop()
+            if (eqn := scope.made.get(value)) is None:
                 self.keep_param(scope, scope.params[value])
-            elif not eqn.regions:  # most are, and what `touch` does for them is little
-                if eqn not in scope.eqns:
-                    scope.eqns.add(eqn)
-                    read = [v for v in eqn.operands if v not in scope.values]
-                    scope.values.update(read)
-                    todo += [(scope, v) for v in read]
-            else:
-                self.touch(scope, eqn)
+                continue
+            self.touch(scope, eqn)
+            if eqn.regions:
                 nested = scope.nested[eqn]
                 if (slot := nested.of_result.get(value)) is not None:
                     self.activate(scope, nested, slot)

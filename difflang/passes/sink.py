@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
@@ -34,8 +34,6 @@ class Sinking(Struct):
     loop: Eqn
     makers: dict[Value, Eqn]
     reads: Counter[Value]
-    consts: list[Value] = field(default_factory=list)  # read whole by what is made in the steps
-    items: list[Value] = field(default_factory=list)  # read step by step
 
     @property
     def eqn(self) -> Eqn:
@@ -44,26 +42,17 @@ class Sinking(Struct):
             return self.loop
         at = form.parts(self.loop.operands)
         once = Counter(at.xs)
-        moved = [x for x in dict.fromkeys(at.xs) if once[x] == self.reads[x] and self.worth(x)]
+        made_of = {x: self.leaves(x) for x in dict.fromkeys(at.xs) if once[x] == self.reads[x]}
+        moved = {x: leaves for x, leaves in made_of.items() if takes_less(leaves[1], x)}
         if not moved:
             return self.loop
         stay = [x for x in at.xs if x not in moved]
-        new = [x for x in dict.fromkeys(self.items) if x not in stay]
-        consts = list(dict.fromkeys(self.consts))
-        step = self.step(form, moved, consts, [*stay, *new])
+        consts = list(dict.fromkeys([v for whole, _ in moved.values() for v in whole]))
+        new = [v for v in dict.fromkeys([v for _, items in moved.values() for v in items]) if v not in stay]
+        step = self.step(form, list(moved), consts, [*stay, *new])
         operands = (at.first, *at.consts, *consts, *at.carry, *stay, *new)
         attrs = {**self.loop.attrs, "consts": form.consts + len(consts)}
         return Eqn(loop, operands, self.loop.results, attrs, (step,), self.loop.span)
-
-    def worth(self, x: Value) -> bool:
-        """Whether the steps can make it, from what takes less room."""
-        consts, items = self.leaves(x)
-        takes = [v.type.bytes for v in dict.fromkeys(items) if isinstance(v.type, Tensor)]
-        if not isinstance(x.type, Tensor) or sum(takes) >= x.type.bytes:
-            return False
-        self.consts += consts
-        self.items += items
-        return True
 
     def leaves(self, x: Value) -> tuple[list[Value], list[Value]]:
         """What an array is made of in steps: what each reads whole, and what it reads an item of."""
@@ -101,6 +90,12 @@ class Sinking(Struct):
         pairs = zip(eqn.operands, wholes, strict=True)
         operands = [whole[v] if w else self.made(builder, v, whole, item) for v, w in pairs]
         return of_item(builder, eqn, operands)
+
+
+def takes_less(items: list[Value], x: Value) -> bool:
+    """Whether what steps read items of takes less room than the array that they make of it."""
+    takes = [v.type.bytes for v in dict.fromkeys(items) if isinstance(v.type, Tensor)]
+    return isinstance(x.type, Tensor) and sum(takes) < x.type.bytes
 
 
 def whole_operands(eqn: Eqn) -> tuple[bool, ...] | None:

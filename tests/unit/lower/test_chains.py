@@ -13,8 +13,9 @@ from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.types import F64, I32, Tensor
-from difflang.lower.chains import DEPTH, LARGE, LARGE_LINK, LENGTH, LINK, SEGMENT, Chains, Segment
+from difflang.lower.chains import DEPTH, LENGTH, Chains
 from difflang.lower.regions import census
+from difflang.lower.segments import LARGE, LARGE_LINK, LINK, SEGMENT, Segment
 from difflang.runtime.compile import compile
 
 VECTOR = Tensor(F64, (3,))
