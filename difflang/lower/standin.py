@@ -20,7 +20,7 @@ import numpy as np
 from jax.extend.mlir.dialects import chlo, stablehlo
 from jax.interpreters import mlir
 
-from difflang.lower import control, sums
+from difflang.lower import control, places, sums
 from difflang.lower.cells import BOOL, Cell, DType, Shape, kind
 
 ir = mlir.ir
@@ -99,7 +99,10 @@ class StandIn:
             **{name: getattr(self, name) for name in own},
             "convert_element_type": self.convert,
             "cond": partial(control.cond, self),
+            **{name: partial(places.scattered, self, name) for name in places.SCATTERS},
             "dot_general": partial(sums.dot_general, self),
+            "gather": partial(places.gather, self),
+            "iota": lambda dtype, size: self.broadcasted_iota(dtype, (size,), 0),
             "while_loop": partial(control.while_loop, self),
         }
 

@@ -155,9 +155,9 @@ def tied(loses: Value, dx: Value, y: Value, axes: Ints) -> Value:
     return moved / select.one(eq.one(y, y), ties, y)
 
 
-ROWS = 32  # XLA reduces so many numbers at once, and more in windows of so many
+ROWS = 32  # XLA reduces so many numbers at once, and more in windows of so many: a kernel for each level of them
 FOLDS = 2  # each is three operations to trace and compile; four take a quarter off 100,000 elements, and add to few
-LITTLE = ROWS**2  # elements; so few are soon reduced either way
+LITTLE = ROWS**2  # elements; so few of an array are soon reduced either way
 
 
 def with_vectors(name: str, combine: str) -> Rule:
@@ -171,20 +171,25 @@ def with_vectors(name: str, combine: str) -> Rule:
 
     def lower(jax: Any, x: Any, *, axes: Ints) -> Any:
         reduce, merge = getattr(jax.lax, name), getattr(jax.lax, combine)
-        if x.size > LITTLE and len(axes) == x.ndim and x.dtype.kind in "biu":
-            x = rows_merged(jax.lax, x, reduce, merge) if x.ndim == 1 else halves_merged(jax.lax, x, merge)
+        if len(axes) == x.ndim and x.dtype.kind in "biu":
+            if x.ndim == 1:
+                x = rows_merged(jax.lax, x, reduce, merge)
+            elif x.size > LITTLE:
+                x = halves_merged(jax.lax, x, merge)
         return reduce(x, axes)
 
     return lower
 
 
 def rows_merged(lax: Any, x: Any, reduce: Any, merge: Any) -> Any:
-    width = -(-x.size // ROWS)
-    height = x.size // width
-    whole = x if height * width == x.size else lax.slice(x, (0,), (height * width,))
-    merged = reduce(lax.reshape(whole, (height, width)), (0,))
-    # What is left over, some rows again. Where nothing is, it keeps XLA from making one slow reduction of the two.
-    return merge(merged, lax.slice(x, (x.size - width,), (x.size,)))
+    while x.size > ROWS:
+        width = -(-x.size // ROWS)
+        height = x.size // width
+        whole = x if height * width == x.size else lax.slice(x, (0,), (height * width,))
+        merged = reduce(lax.reshape(whole, (height, width)), (0,))
+        # What is left over, some rows again. Where nothing is, it keeps XLA from making one slow reduction of the two.
+        x = merge(merged, lax.slice(x, (x.size - width,), (x.size,)))
+    return x
 
 
 def halves_merged(lax: Any, x: Any, merge: Any) -> Any:

@@ -98,6 +98,7 @@ first_claims = inactive(
     type=claims_type,
     reference=claims_reference,
     lower=claims_lower,
+    direct=True,
     samples=(
         Example((Fixed((True, False, True, True, True), BOOL), DUPLICATES), {"shape": (3,), "axes": (0,)}),
         Example((Fixed(((True, True), (True, False)), BOOL), *SQUARE), {"shape": (2, 3), "axes": (0, 1)}),
@@ -149,6 +150,7 @@ def extreme(name: str, better: Op, reference: Any, lower: str, nothing: Any, doc
             jvp=(x_rule, winner(better), None),
             reference=one_by_one(combine),
             lower=lowering,
+            direct=True,
             each=scatter_each,
             updates=True,
             accepts=REALS,
@@ -249,6 +251,7 @@ scatter_mul = OPS.declare(
         jvp=(start_tangent, factor_tangent, None),
         reference=one_by_one(np.multiply),
         lower=scatter_mul_lower,
+        direct=True,
         each=scatter_each,
         updates=True,
         accepts=NUMBERS,

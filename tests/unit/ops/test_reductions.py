@@ -15,7 +15,7 @@ from difflang.ir.op import OPS
 from difflang.ops.reduce import FOLDS, LITTLE, ROWS
 
 SHAPES = {
-    "reduce_any": [(LITTLE,), (LITTLE + 1,), (2003,), (64 * ROWS,), (35, 31), (1, 1031), (1031, 1), (3, 3, 3, 41)],
+    "reduce_any": [(ROWS,), (ROWS + 1,), (LITTLE,), (2003,), (64 * ROWS,), (35, 31), (1, 1031), (1031, 1), (3, 3, 3, 41)],
     "reduce_all": [(1500,), (4, 257)],
     "reduce_max": [(1500,), (13, 1, 81)],
 }
@@ -62,13 +62,12 @@ def test_an_array_is_halved_as_it_stands() -> None:
 
 def test_rows_that_leave_nothing_over_are_not_cut() -> None:
     program = lowered("reduce_any").lower(jax.ShapeDtypeStruct((64 * ROWS,), np.bool_)).as_text()  # pyright: ignore[reportFunctionMemberAccess]  jitted
-    assert program.count("stablehlo.slice") == 1
+    assert program.count("stablehlo.slice") == 2  # 64 of 2048, 2 of 64
 
 
 def test_a_check_of_many_indices_is_reduced_in_rows() -> None:
-    """Windows over all of the indices, as XLA would have them, take three times as long."""
+    """Windows of the indices, as XLA would have them, take three times as long, and a kernel for each level of them."""
     source = "fn f(t: f32[n], p: i32[m]) -> f32[m] = [for i => t[p[i]]]"
     f = difflang.loads(source, name="rows").f
     program = f.lower("f32[100]", "i32[20000]").compile().as_text()
-    windows = [int(n) for n in re.findall(r"= pred\[(\d+)\]\S* reduce-window\(", program)]
-    assert re.search(r"= pred\[625\]\S* reduce\(", program) and windows == [20]
+    assert re.search(r"= pred\[625\]\S* reduce\(", program) and "reduce-window" not in program
