@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from inspect import get_annotations
 
 from difflang.syntax import tree
+
+# What fields are of that hold no nodes.
+PLAIN = {"str", "str | None", "int", "bool", "float", "tuple[str, ...]", "Span", "tuple[Span, ...]"}
 
 
 def children(node: tree.Node) -> list[tree.Node]:
@@ -31,7 +35,11 @@ def flattened(values: tuple[object, ...]) -> list[tree.Node]:
 
 @lru_cache(maxsize=4096)
 def child_names(kind: type[tree.Node]) -> tuple[str, ...]:
-    return tuple(f for f in kind.__struct_fields__ if f != "span")
+    """The fields of a kind of node that may hold nodes."""
+    written: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        written |= get_annotations(base)
+    return tuple(f for f in kind.__struct_fields__ if written[f] not in PLAIN)
 
 
 def nodes(node: tree.Node) -> list[tree.Node]:
@@ -39,8 +47,10 @@ def nodes(node: tree.Node) -> list[tree.Node]:
     found: list[tree.Node] = []
     todo = [node]
     while todo:
-        found.append(todo.pop())
-        todo += reversed(children(found[-1]))
+        part = todo.pop()
+        found.append(part)
+        if inside := children(part):
+            todo += reversed(inside)
     return found
 
 

@@ -25,6 +25,7 @@ from difflang.lower.cells import BOOL, Cell, DType, Shape, kind
 
 ir = mlir.ir
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of kinds: a number may stand beside arrays of no lower rank
+RANKS_OF_NUMBERS = {bool: 0, int: 1, float: 2, complex: 3}
 
 # Functions of one array of f32 or f64, by their names in `jax.lax`.
 OF_ONE: dict[str, Callable[..., Any]] = {
@@ -54,7 +55,7 @@ def holds(dtype: DType, x: Any) -> bool:
     """Whether a number takes on an element type as it does in JAX: one of NumPy's has its own already."""
     if isinstance(x, (np.generic, np.ndarray)):
         return x.dtype == dtype
-    return RANKS[kind(np.asarray(x).dtype)] <= RANKS[kind(dtype)]
+    return RANKS_OF_NUMBERS[type(x)] <= RANKS[kind(dtype)]
 
 
 class Names:
@@ -164,15 +165,17 @@ class StandIn:
         dims = [i for i, n in zip(axes, x.shape, strict=True) if n == shape[i]]
         return self.broadcast_in_dim(self.reshape(x, tuple([shape[i] for i in dims])), shape, dims)
 
-    def alike(self, *given: Any) -> list[Cell]:
-        """Operands of one type: a number takes on that of the arrays."""
-        dtype = next((x.dtype for x in given if isinstance(x, Cell)), None) or np.result_type(*given)
-        shapes = {x.shape for x in given if isinstance(x, (Cell, np.ndarray))}
+    def alike(self, x: Any, y: Any) -> tuple[Cell, Cell]:
+        """Operands of one type: a number takes on that of the array."""
+        if x.__class__ is y.__class__ is Cell and x.shape == y.shape and x.dtype == y.dtype:
+            return x, y
+        dtype = next((a.dtype for a in (x, y) if isinstance(a, Cell)), None) or np.result_type(x, y)
+        shapes = {a.shape for a in (x, y) if isinstance(a, (Cell, np.ndarray))}
         shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
-        found = [self.cell(x, dtype, shape) for x in given]
-        if any([x.dtype != dtype for x in found]):
-            raise TypeError(f"{' and '.join(str(x.dtype) for x in found)} stand side by side")
-        return found
+        x, y = self.cell(x, dtype, shape), self.cell(y, dtype, shape)
+        if x.dtype != y.dtype:
+            raise TypeError(f"{x.dtype} and {y.dtype} stand side by side")
+        return x, y
 
     def through(self, real: Callable[..., Any], *args: Any, **others: Any) -> Any:
         """A function of JAX's, lowered here."""
