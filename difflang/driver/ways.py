@@ -26,6 +26,7 @@ MOST = 20_000  # equations of a function with those that it calls written out
 COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # pieces of straight code
 AS_SAID = (0, 0)  # `keep` of a loop of which the program says nothing
 FLOPS_PER_BYTE = 8  # that take as long
+FUSED = 0.15  # of the time that what is cheap takes by itself, it takes where it is made again for who reads it
 
 
 class Way(Struct, frozen=True):
@@ -204,7 +205,8 @@ def work_again(eqns: Iterable[Eqn], kept: Kept) -> float:
     """How long it takes to compute again what is not kept."""
     if kept == "all":
         return 0.0
-    return sum([work(e) for e in eqns if kept == "nothing" or is_cheap(e)])
+    again = [e for e in eqns if kept == "nothing" or is_cheap(e)]
+    return sum([work(e) * (FUSED if is_cheap(e) else 1) for e in again])
 
 
 # ------------------------------------------------------------------------------------------ the program that keeps that

@@ -15,7 +15,7 @@ from difflang.ir.op import OPS
 from difflang.ops.reduce import FOLDS, LITTLE, ROWS
 
 SHAPES = {
-    "reduce_any": [(ROWS,), (ROWS + 1,), (LITTLE,), (2003,), (64 * ROWS,), (35, 31), (1, 1031), (1031, 1), (3, 3, 3, 41)],
+    "reduce_any": [(ROWS + 1,), (LITTLE,), (2003,), (64 * ROWS,), (35, 31), (1, 1031), (1031, 1), (3, 3, 3, 41)],
     "reduce_all": [(1500,), (4, 257)],
     "reduce_max": [(1500,), (13, 1, 81)],
 }
