@@ -67,7 +67,7 @@ TABLES = {
     "kernels": Table(CASES, ("value", "gradient", "front end", "first call"), x64=False),
     "gradients": Table(GRADIENTS, ("gradient", "front end"), x64=True),
     "notation": Table(NOTATION, ("value", "gradient"), x64=True),
-    "checks": Table(CHECKS, ("value",), x64=True),
+    "checks": Table(CHECKS, ("value", "gradient"), x64=False),
     "calls": Table(CALLS, ("value", "gradient"), x64=False, rounds=400, block=0.0005),
 }
 
@@ -140,6 +140,11 @@ def loaded(case: Case, name: str = "bench") -> Any:
     return getattr(difflang.loads(case.source, name=name), case.entry)
 
 
+def is_ours(twin: Any) -> bool:
+    """Whether a twin is a function of difflang's too."""
+    return hasattr(twin, "interpret")
+
+
 def waiting(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Run:
     return lambda: jax.block_until_ready(function(*arguments))
 
@@ -193,8 +198,10 @@ def steady(case: Case, what: str, args: argparse.Namespace) -> Result:
 
     def jitted(name: str) -> Run:
         twin = case.twins[name]
-        # A new lambda, so that the copy is traced and compiled by itself.
-        run = waiting(jax.jit(through(lambda *xs: twin(*xs))), arrays)
+        if is_ours(twin):
+            run = waiting(twin if what == "value" else twin.grad(case.wrt), arrays)
+        else:  # a new lambda, so that the copy is traced and compiled by itself
+            run = waiting(jax.jit(through(lambda *xs: twin(*xs))), arrays)
         run()
         return run
 
@@ -206,7 +213,7 @@ def steady(case: Case, what: str, args: argparse.Namespace) -> Result:
         runs[OURS] = waiting(ours, arrays)
         program = normalized(ours.lower(*arrays).compile().as_text())
     result = compared(case, what, runs, jitted, args)
-    if args.twins_only:
+    if args.twins_only or is_ours(case.twins[result.twin]):
         return result
     twin = jax.jit(through(case.twins[result.twin])).lower(*arrays).compile().as_text()
     return replace(result, same_program=normalized(twin) == program)

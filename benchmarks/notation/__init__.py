@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cases import Case, Twin, normal
+from cases import Case, Twin, example, normal
 
 SOURCE = (Path(__file__).parent / "programs.dfl").read_text(encoding="utf-8")
 TARGET, TARGET_OF_CHECKS = 1.1, 1.05
@@ -86,13 +86,21 @@ def looked_up(t: jax.Array, p: jax.Array) -> jax.Array:
     return t.at[p].get(mode="promise_in_bounds")
 
 
-def checked(entry: str, *arguments: Any) -> Case:
-    """A program beside itself without checks."""
+def unchecked(case: Case) -> Case:
+    """A program beside itself without checks, both called as they are."""
     import difflang
 
-    free = difflang.loads(re.sub(r"^fn ", "@unchecked\nfn ", SOURCE, flags=re.M), name="unchecked")
-    ways = {"unchecked": free[entry]}
-    return Case(entry, SOURCE, entry, "", arguments, ways, target=TARGET_OF_CHECKS)
+    free = difflang.loads(re.sub(r"^fn ", "@unchecked\nfn ", case.source, flags=re.M), name="unchecked")
+    return replace(case, twins={"unchecked": free[case.entry]}, target=TARGET_OF_CHECKS)
+
+
+def alone(case: Case) -> Case:
+    """An example's program without the files of its data."""
+    return replace(case, source=re.sub(r'^import "\./.*\n', "", case.source, flags=re.M))
+
+
+def checked(entry: str, *arguments: Any) -> Case:
+    return unchecked(Case(entry, SOURCE, entry, "", arguments, {}))
 
 
 TABLE = normal(1000, 16)
@@ -118,6 +126,8 @@ NOTATION: dict[str, Callable[[], Case]] = SQUARE | {
     "multiplied": lambda: replace(scattered("multiplied", 1.0, "multiply"), wrt=""),  # JAX has no gradient of this one
 }
 CHECKS: dict[str, Callable[[], Case]] = {
+    "digits": lambda: unchecked(alone(example("digits", batch=64))),
+    "char_transformer": lambda: unchecked(alone(example("char_transformer"))),
     "weighted_rows": lambda: checked("weighted_rows", TABLE, places(below=1000), normal(16)),
     "weighted_wide_rows": lambda: checked("weighted_rows", normal(1000, 128), places(below=1000), normal(128)),
     # Long enough that its checks show: a call that may fail takes about 12 µs more than one that cannot, in any case.
