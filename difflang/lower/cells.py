@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -36,7 +37,7 @@ class Cell:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     def __add__(self, other: Any) -> Cell:
         return self.writer.both("add", self, other)

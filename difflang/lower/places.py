@@ -39,7 +39,7 @@ def gather(writer: StandIn, x: Any, indices: Any, numbers: Any, sizes: tuple[int
         start_indices_batching_dims=list(numbers.start_indices_batching_dims),
         start_index_map=list(numbers.start_index_map), index_vector_dim=last,
     )  # fmt: skip
-    value = stablehlo.gather(x.value, indices.value, attr, mlir.dense_int_array(sizes))
+    value = stablehlo.gather(x.value, indices.value, attr, writer.ints(sizes))
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     lead, rest = iter(indices.shape[:last]), iter([n for i, n in enumerate(sizes) if i not in gone])
     rank = last + len(numbers.offset_dims)

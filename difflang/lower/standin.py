@@ -79,6 +79,8 @@ class StandIn:
         self.ctx = ctx
         self.numbers: dict[tuple[bytes, DType, Shape], Cell] = {}  # written so far, in this region
         self.types: dict[tuple[DType, Shape], Any] = {}
+        self.lists: dict[Shape, Any] = {}
+        self.comparisons: dict[tuple[str, str], Any] = {}
         self.lax = Names(self, jax.lax, self.of_lax())
         self.numpy = Names(self, jax.numpy, self.of_numpy())
         self.keeps = False  # whether functions that are called now are kept apart
@@ -136,6 +138,13 @@ class StandIn:
         if key not in self.types:
             self.types[key] = ir.RankedTensorType.get(shape, mlir.dtype_to_ir_type(dtype))
         return self.types[key]
+
+    def ints(self, numbers: Sequence[int]) -> Any:
+        """Integers as an attribute."""
+        key = tuple(numbers)
+        if key not in self.lists:
+            self.lists[key] = mlir.dense_int_array(key)
+        return self.lists[key]
 
     def cell(self, x: Any, dtype: DType, shape: Shape = ()) -> Cell:
         """An array, or a number all over, written once; what is smaller is repeated, as in NumPy."""
@@ -228,9 +237,12 @@ class StandIn:
         of = kind(x.dtype)
         if of == "c":
             return self.through(getattr(jax.lax, name), x, y)
-        how = stablehlo.ComparisonTypeAttr.get("FLOAT" if of == "f" else "SIGNED" if of == "i" else "UNSIGNED")
-        direction = stablehlo.ComparisonDirectionAttr.get(COMPARISONS[name])
-        return Cell(self, stablehlo.compare(x.value, y.value, direction, compare_type=how), BOOL, x.shape)
+        attrs = self.comparisons.get((name, of))
+        if attrs is None:
+            how = "FLOAT" if of == "f" else "SIGNED" if of == "i" else "UNSIGNED"
+            attrs = stablehlo.ComparisonDirectionAttr.get(COMPARISONS[name]), stablehlo.ComparisonTypeAttr.get(how)
+            self.comparisons[name, of] = attrs
+        return Cell(self, stablehlo.compare(x.value, y.value, attrs[0], compare_type=attrs[1]), BOOL, x.shape)
 
     def convert(self, x: Any, dtype: Any) -> Cell:
         x, dtype = self.array(x), np.dtype(dtype)
@@ -304,7 +316,7 @@ class StandIn:
     def broadcast_in_dim(self, x: Any, shape: Shape, dims: Sequence[int]) -> Cell:
         x = self.array(x)
         shape = tuple(shape)
-        value = stablehlo.broadcast_in_dim(self.type(x.dtype, shape), x.value, mlir.dense_int_array(list(dims)))
+        value = stablehlo.broadcast_in_dim(self.type(x.dtype, shape), x.value, self.ints(dims))
         return Cell(self, value, x.dtype, shape)
 
     def broadcasted_iota(self, dtype: Any, shape: Shape, axis: int) -> Cell:
@@ -329,12 +341,12 @@ class StandIn:
     def transpose(self, x: Cell, perm: Sequence[int]) -> Cell:
         if tuple(perm) == tuple(range(x.ndim)):
             return x
-        value = stablehlo.transpose(x.value, mlir.dense_int_array(list(perm)))
+        value = stablehlo.transpose(x.value, self.ints(perm))
         return Cell(self, value, x.dtype, tuple([x.shape[i] for i in perm]))
 
     def slice(self, x: Cell, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int] | None = None) -> Cell:
         steps = steps or (1,) * x.ndim
-        value = stablehlo.slice(x.value, *[mlir.dense_int_array(list(places)) for places in (starts, stops, steps)])
+        value = stablehlo.slice(x.value, *[self.ints(places) for places in (starts, stops, steps)])
         shape = tuple([max(0, -(-(b - a) // n)) for a, b, n in zip(starts, stops, steps, strict=True)])
         return Cell(self, value, x.dtype, shape)
 
@@ -344,7 +356,7 @@ class StandIn:
         if allow_negative_indices:
             return self.through(partial(jax.lax.dynamic_slice, slice_sizes=sizes), x, places)
         values = [i.value for i in places]
-        return Cell(self, stablehlo.dynamic_slice(x.value, values, mlir.dense_int_array(sizes)), x.dtype, tuple(sizes))
+        return Cell(self, stablehlo.dynamic_slice(x.value, values, self.ints(sizes)), x.dtype, tuple(sizes))
 
     def dynamic_update_slice(
         self, x: Any, part: Any, starts: Sequence[Any], *, allow_negative_indices: Any = True
@@ -356,9 +368,7 @@ class StandIn:
 
     def pad(self, x: Cell, number: Any, widths: Sequence[tuple[int, int, int]]) -> Cell:
         low, high, between = ([w[k] for w in widths] for k in range(3))
-        value = stablehlo.pad(
-            x.value, self.cell(number, x.dtype).value, *[mlir.dense_int_array(w) for w in (low, high, between)]
-        )
+        value = stablehlo.pad(x.value, self.cell(number, x.dtype).value, *[self.ints(w) for w in (low, high, between)])
         sizes = zip(x.shape, widths, strict=True)
         return Cell(self, value, x.dtype, tuple([a + b + n + max(n - 1, 0) * k for n, (a, b, k) in sizes]))
 

@@ -39,7 +39,7 @@ def reduced(writer: StandIn, name: str, x: Cell, axes: Sequence[int]) -> Cell:
         return writer.through(partial(getattr(jax.lax, name), axes=axes), x)
     shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
     start, scalar = mlir.ir_constant(np.asarray(first(x.dtype), x.dtype)), writer.type(x.dtype, ())
-    sums = stablehlo.ReduceOp([writer.type(x.dtype, shape)], [x.value], [start], mlir.dense_int_array(sorted(axes)))
+    sums = stablehlo.ReduceOp([writer.type(x.dtype, shape)], [x.value], [start], writer.ints(sorted(axes)))
     block = sums.regions[0].blocks.append(scalar, scalar)
     with ir.InsertionPoint(block):
         stablehlo.return_([emit(*block.arguments)])
