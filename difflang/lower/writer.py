@@ -68,31 +68,46 @@ def steps_of(avals: Sequence[Any], *, body: Body) -> Any:
 
 
 def run_lowered(ctx: Any, *operands: Any, body: Body) -> Any:
-    writer = StandIn(ctx)
+    frames = Written(body.frames)
+    writer = StandIn(ctx, frames.called)
     cells = [Cell(writer, v, a.dtype, a.shape) for v, a in zip(operands, ctx.avals_in, strict=True)]
     with jax.enable_x64(True):
-        found = body.taken(writer, Written(body.frames), body.graph, cells)
+        found = body.taken(writer, frames, body.graph, cells)
     return [writer.array(x).value for x in found]
 
 
 class Written:
-    """Frames that also tell MLIR where what is written stands."""
+    """Frames that tell MLIR where what is written stands, and JAX where it lowers something itself."""
 
     def __init__(self, frames: Frames) -> None:
         self.frames = frames
-        self.places: dict[Span, Any] = {}
+        self.made: dict[Span, Frame] = {}
+        self.span: Span | None = None
 
     def at(self, span: Span) -> Frame:
-        frame = self.frames.at(span)
-        place = self.places.get(span)
-        if place is None:
-            place = self.places[span] = located(span)
+        found = self.made.get(span)
+        if found is None:
+            found = self.made[span] = self.framed(span)
+        return found
 
-        def framed(rule: Callable[..., Any], first: Any, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-            with place:
-                return frame(rule, first, arrays, attrs)
+    def framed(self, span: Span) -> Frame:
+        place = located(span)
 
-        return framed
+        def frame(rule: Callable[..., Any], first: Any, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+            before, self.span = self.span, span
+            try:
+                with place:
+                    return rule(first, *arrays, **attrs)
+            finally:
+                self.span = before
+
+        return frame
+
+    def called(self, function: Callable[..., Any], first: Any, *others: Any) -> Any:
+        """A call in which JAX looks for a frame."""
+        if self.span is None:
+            return function(first, *others)
+        return self.frames.at(self.span)(function, first, others, {})
 
 
 def located(span: Span) -> Any:
