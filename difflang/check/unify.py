@@ -85,9 +85,9 @@ class Unifier:
     def whole(self, part: Tensor) -> DType:
         return WHOLE_OF[settled(part.dtype)]
 
-    def require(self, condition: bool, message: str) -> None:
+    def require(self, condition: bool, message: str, *parts: object) -> None:
         if not condition:
-            raise TypeMismatch(message)
+            raise TypeMismatch(message.format(*parts))
 
     def equal(self, a: Dim | Spread, b: Dim | Spread) -> bool:
         """Whether two sizes are the same, or may be and that is for the specialization to prove."""

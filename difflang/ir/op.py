@@ -37,7 +37,7 @@ class Solver(Protocol):
     def size(self, a: Dim, b: Dim, what: str = "size") -> None: ...
     def part(self, z: Tensor) -> DType: ...  # of the real and imaginary parts of complex numbers
     def whole(self, part: Tensor) -> DType: ...  # of complex numbers with such parts
-    def require(self, condition: bool, message: str) -> None: ...
+    def require(self, condition: bool, message: str, *parts: object) -> None: ...  # `parts` for the message's {}
 
 
 class Strict:
@@ -67,9 +67,9 @@ class Strict:
     def whole(self, part: Tensor) -> DType:
         return WHOLE_OF[part.dtype]
 
-    def require(self, condition: bool, message: str) -> None:
+    def require(self, condition: bool, message: str, *parts: object) -> None:
         if not condition:
-            raise TypeMismatch(message)
+            raise TypeMismatch(message.format(*parts))
 
 
 STRICT = Strict()

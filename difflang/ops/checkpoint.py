@@ -44,7 +44,7 @@ def checkpoint_type(
     """checkpoint(*xs) {body} -> the body's first results."""
     params, made = regions[0].type
     alike(same, "checkpoint", types, params)
-    same.require(results <= len(made), f"checkpoint: {len(made)} values for {results} results")
+    same.require(results <= len(made), "checkpoint: {} values for {} results", len(made), results)
     return made[:results]
 
 

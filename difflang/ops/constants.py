@@ -55,7 +55,7 @@ def iota_reference(*, type: Tensor, axis: int) -> Array:
 
 def iota_type(same: Solver, *, type: Tensor, axis: int) -> Tensor:
     same.accepts(type, INTEGERS + FLOATS)
-    same.require(0 <= axis < type.rank, f"there is no axis {axis} in {type}")
+    same.require(0 <= axis < type.rank, "there is no axis {} in {}", axis, type)
     return type
 
 

@@ -44,8 +44,8 @@ def places(sizes: Sizes, kernel: Sizes, strides: Ints, padding: Margins) -> Size
 
 def space_type(same: Solver, x: Tensor, *of_each_axis: tuple[Any, ...]) -> None:
     same.accepts(x, FLOATS)
-    same.require(x.rank > 2, f"an image is [batch, axes of space, channels], not {x}")
-    same.require(all(len(given) == x.rank - 2 for given in of_each_axis), f"{x} has {x.rank - 2} axes of space")
+    same.require(x.rank > 2, "an image is [batch, axes of space, channels], not {}", x)
+    same.require(all(len(given) == x.rank - 2 for given in of_each_axis), "{} has {} axes of space", x, x.rank - 2)
 
 
 def conv_type(
@@ -61,11 +61,11 @@ def conv_type(
 ) -> Tensor:
     space_type(same, x, strides, padding, input_dilation, kernel_dilation)
     same.dtype(x, w)
-    same.require(w.rank == x.rank, f"a kernel is [axes of space, channels in, channels out], not {w}")
+    same.require(w.rank == x.rank, "a kernel is [axes of space, channels in, channels out], not {}", w)
     same.size(x.shape[-1], w.shape[-2] * groups, "number of channels")
     channels = w.shape[-1]
     even = not isinstance(channels, int) or channels % groups == 0
-    same.require(even, f"{channels} channels do not fall into {groups} groups")
+    same.require(even, "{} channels do not fall into {} groups", channels, groups)
     image, kernel = spreads(x.shape[1:-1], input_dilation), spreads(w.shape[:-2], kernel_dilation)
     return x.reshaped(x.shape[0], *places(image, kernel, strides, padding), channels)
 

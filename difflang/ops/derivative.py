@@ -26,9 +26,9 @@ def tangents(types: Sequence[Type]) -> list[Type]:
 
 def derivative_params(same: Solver, name: str, f: Graph, wrt: Mask) -> list[Type]:
     """The tangent types of the params asked for."""
-    same.require(len(wrt) == len(f.params), f"{name}: `wrt` has {len(wrt)} entries for {len(f.params)} params")
+    same.require(len(wrt) == len(f.params), "{}: `wrt` has {} entries for {} params", name, len(wrt), len(f.params))
     asked = [p.type for p, w in zip(f.params, wrt, strict=True) if w]
-    same.require(all(differentiable(asked)), f"{name}: an integer or boolean has no derivative")
+    same.require(all(differentiable(asked)), "{}: an integer or boolean has no derivative", name)
     return tangents(asked)
 
 
@@ -70,7 +70,7 @@ def jet_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask, order
     (f,) = regions
     params, results = f.type
     alike(same, "jet", types, [*params, *derivative_params(same, "jet", f, wrt)])
-    same.require(order >= 0, f"jet: there is no order {order}")
+    same.require(order >= 0, "jet: there is no order {}", order)
     return *results, *(tangents(results) * order)
 
 

@@ -20,9 +20,9 @@ Operand = Value | Unknown
 
 
 def exchange_type(same: Solver, stack: Tensor, place: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    same.require(stack.rank > 0, f"{stack} has no items")
+    same.require(stack.rank > 0, "{} has no items", stack)
     same.accepts(place, (I32,))
-    same.require(place.rank == 0, f"a place is one number, not {place}")
+    same.require(place.rank == 0, "a place is one number, not {}", place)
     same.dtype(stack, x)
     same.shape(Tensor(stack.dtype, stack.shape[1:]), x)
     return stack, x

@@ -45,7 +45,7 @@ def solve_type(same: Solver, a: Tensor, b: Tensor, **_: Any) -> Tensor:
     """solve(a[*b, n, n], b[*b, n, m]) -> [*b, n, m]"""
     rows = square_type(same, a, FIELDS)
     same.dtype(a, b)
-    same.require(a.rank == b.rank, f"as many axes in {a} as in {b}")
+    same.require(a.rank == b.rank, "as many axes in {} as in {}", a, b)
     for mine, theirs in zip((*a.shape[:-2], rows), b.shape[:-1], strict=True):
         same.size(mine, theirs, "number of rows")
     return b
@@ -203,7 +203,7 @@ def qr_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
     """qr(a[*b, n, m]) -> [*b, n, m], [*b, m, m], where n >= m."""
     rows, columns = matrix_type(same, a, FIELDS)
     tall = not (isinstance(rows, int) and isinstance(columns, int)) or rows >= columns
-    same.require(tall, f"at least as many rows as columns, not {a}")
+    same.require(tall, "at least as many rows as columns, not {}", a)
     return a, a.resized(a.rank - 2, columns)
 
 

@@ -26,8 +26,8 @@ AT_ONCE = 3  # axes that XLA transforms in one step
 def transformed(same: Solver, x: Tensor, axes: Ints) -> None:
     """What the axes of a transform must be."""
     distinct = len(set(axes)) == len(axes) and all(0 <= a < x.rank for a in axes)
-    same.require(distinct, f"axes {axes} do not fit {x}")
-    same.require(all(x.shape[a] != 0 for a in axes), f"an axis of size 0 has no transform: {x}")
+    same.require(distinct, "axes {} do not fit {}", axes, x)
+    same.require(all(x.shape[a] != 0 for a in axes), "an axis of size 0 has no transform: {}", x)
 
 
 def fft_type(same: Solver, x: Tensor, *, axes: Ints, inverse: bool) -> Tensor:

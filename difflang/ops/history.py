@@ -17,12 +17,12 @@ from difflang.ops.saved import Empty, Sum
 
 
 def empty_type(same: Solver, *, type: Type) -> Type:
-    same.require(isinstance(type, History), f"{type} is no history")
+    same.require(isinstance(type, History), "{} is no history", type)
     return type
 
 
 def add_type(same: Solver, x: Type, y: Type) -> Type:
-    same.require(isinstance(x, History), f"{x} is no history")
+    same.require(isinstance(x, History), "{} is no history", x)
     alike(same, "add_history", [y], [x])
     return x
 

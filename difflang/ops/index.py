@@ -29,18 +29,18 @@ POSITIONS = (I32, I64)
 
 
 def starts_type(same: Solver, x: Tensor, starts: tuple[Tensor, ...]) -> None:
-    same.require(len(starts) == x.rank, f"{x} has {x.rank} axes, not {len(starts)}")
+    same.require(len(starts) == x.rank, "{} has {} axes, not {}", x, x.rank, len(starts))
     for start in starts:
         same.accepts(start, POSITIONS)
         same.dtype(start, starts[0])
-        same.require(start.rank == 0, f"a start is one number, not {start}")
+        same.require(start.rank == 0, "a start is one number, not {}", start)
 
 
 def fits(same: Solver, x: Tensor, sizes: Sizes) -> None:
-    same.require(len(sizes) == x.rank, f"{x} has {x.rank} axes, not {len(sizes)}")
+    same.require(len(sizes) == x.rank, "{} has {} axes, not {}", x, x.rank, len(sizes))
     for whole, size in zip(x.shape, sizes, strict=True):
         if isinstance(whole, int) and isinstance(size, int):
-            same.require(0 <= size <= whole, f"a window of {size} does not fit in {whole}")
+            same.require(0 <= size <= whole, "a window of {} does not fit in {}", size, whole)
 
 
 def dynamic_slice_type(same: Solver, x: Tensor, *starts: Tensor, sizes: Sizes) -> Tensor:
@@ -124,7 +124,7 @@ dynamic_update = linear(
 
 def indices_type(same: Solver, indices: tuple[Tensor, ...], count: int) -> tuple[Dim, ...]:
     """The indices' common shape."""
-    same.require(len(indices) == count > 0, f"{count} axes need as many index arrays, not {len(indices)}")
+    same.require(len(indices) == count > 0, "{} axes need as many index arrays, not {}", count, len(indices))
     for index in indices:
         same.accepts(index, POSITIONS)
         same.dtype(index, indices[0])
@@ -135,7 +135,7 @@ def indices_type(same: Solver, indices: tuple[Tensor, ...], count: int) -> tuple
 def items_type(same: Solver, x: Tensor, indices: tuple[Tensor, ...], axes: Ints) -> Tensor:
     """One item of `x` for each index: their shape, then the axes of `x` that are not indexed."""
     rising = all(a < b for a, b in pairwise(axes))
-    same.require(rising and all(0 <= a < x.rank for a in axes), f"axes {axes} do not fit {x}")
+    same.require(rising and all(0 <= a < x.rank for a in axes), "axes {} do not fit {}", axes, x)
     return Tensor(x.dtype, (*indices_type(same, indices, len(axes)), *x.without(*axes).shape))
 
 

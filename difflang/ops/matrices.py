@@ -28,7 +28,7 @@ FIELDS = FLOATS + COMPLEXES
 def matrix_type(same: Solver, a: Tensor, of: tuple[DType, ...] = FLOATS) -> tuple[Dim, Dim]:
     """The numbers of rows and columns."""
     same.accepts(a, of)
-    same.require(a.rank >= 2, f"takes a matrix or a stack of them, not {a}" if a.rank else f"takes a matrix, not {a}")
+    same.require(a.rank >= 2, "takes a matrix or a stack of them, not {}" if a.rank else "takes a matrix, not {}", a)
     return a.shape[-2], a.shape[-1]
 
 

@@ -87,7 +87,7 @@ def fold_type(same: Solver, ws: Tensor, *, strides: Ints, size: Sizes) -> Tensor
     n = len(strides)
     same.accepts(ws, FLOATS)
     same.require(
-        ws.rank == 2 * n + 2 and len(size) == n, f"windows are [batch, places, axes of a window, channels], not {ws}"
+        ws.rank == 2 * n + 2 and len(size) == n, "windows are [batch, places, axes of a window, channels], not {}", ws
     )
     window = ws.shape[n + 1 : -1]
     for fit, given in zip(places(size, window, strides, unpadded(window)), ws.shape[1 : n + 1], strict=True):

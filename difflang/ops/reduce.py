@@ -35,7 +35,9 @@ TRUTHS = (
 def reduced_type(accepts: tuple[DType, ...]) -> Rule:
     def type(same: Solver, x: Tensor, *, axes: Ints) -> Tensor:
         same.accepts(x, accepts)
-        same.require(len(set(axes)) == len(axes) and all(0 <= a < x.rank for a in axes), f"axes {axes} do not fit {x}")
+        same.require(
+            len(set(axes)) == len(axes) and all(0 <= a < x.rank for a in axes), "axes {} do not fit {}", axes, x
+        )
         return x.without(*axes)
 
     return type
@@ -256,8 +258,8 @@ reduce_min = extreme(
 
 def position_type(same: Solver, x: Tensor, *, axis: int) -> Tensor:
     same.accepts(x, REALS)
-    same.require(0 <= axis < x.rank, f"there is no axis {axis} in {x}")
-    same.require(x.shape[axis] != 0, f"an empty axis has no extreme: {x}")
+    same.require(0 <= axis < x.rank, "there is no axis {} in {}", axis, x)
+    same.require(x.shape[axis] != 0, "an empty axis has no extreme: {}", x)
     return Tensor(I32, x.without(axis).shape)
 
 

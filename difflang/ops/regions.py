@@ -154,12 +154,12 @@ def add(x: MaybeValue, y: MaybeValue) -> MaybeValue:
 
 def alike(same: Solver, what: str, have: Sequence[Type], want: Sequence[Type]) -> None:
     """What a region takes is what it is given."""
-    same.require(len(have) == len(want), f"{what}: {len(have)} values for {len(want)} params")
+    same.require(len(have) == len(want), "{}: {} values for {} params", what, len(have), len(want))
     for x, y in zip(have, want, strict=True):
         while isinstance(x, History) and isinstance(y, History):
             x, y = x.item, y.item
         if isinstance(x, History) or isinstance(y, History):
-            same.require(False, f"{what}: {x} is not {y}")
+            same.require(False, "{}: {} is not {}", what, x, y)
         elif x != y:
             same.dtype(x, y)
             same.shape(x, y)

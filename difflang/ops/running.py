@@ -34,7 +34,7 @@ def along_type(accepts: tuple[DType, ...]) -> Rule:
 
     def type(same: Solver, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
         same.accepts(x, accepts)
-        same.require(0 <= axis < x.rank, f"there is no axis {axis} in {x}")
+        same.require(0 <= axis < x.rank, "there is no axis {} in {}", axis, x)
         return x
 
     return type

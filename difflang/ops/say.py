@@ -24,7 +24,7 @@ TRUTH = Tensor(BOOL)
 def say_type(same: Solver, when: Type, *types: Type, text: Template, site: int) -> tuple[Type, ...]:
     """say(when, *values): nothing."""
     alike(same, "say", [when], [TRUTH])
-    same.require(count(text) == len(types), f"this text takes {count(text)} values, not {len(types)}")
+    same.require(count(text) == len(types), "this text takes {} values, not {}", count(text), len(types))
     same.require(all(isinstance(t, Tensor) for t in types), "a text is made of arrays")
     return ()
 

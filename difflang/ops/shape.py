@@ -22,7 +22,7 @@ Sizes = tuple[Dim, ...]
 
 
 def permutation_of(same: Solver, rank: int, axes: Ints, what: str) -> None:
-    same.require(sorted(axes) == list(range(rank)), f"{what} {axes} does not name each of the {rank} axes once")
+    same.require(sorted(axes) == list(range(rank)), "{} {} does not name each of the {} axes once", what, axes, rank)
 
 
 # --------------------------------------------------------------------------------------- broadcast and reshape
@@ -30,9 +30,9 @@ def permutation_of(same: Solver, rank: int, axes: Ints, what: str) -> None:
 
 def broadcast_type(same: Solver, x: Tensor, *, shape: Sizes, axes: Ints) -> Tensor:
     """Axis i of `x` becomes `axes[i]`; a size that is literally 1 may grow."""
-    same.require(len(axes) == x.rank, f"{x} has {x.rank} axes, not {len(axes)}")
+    same.require(len(axes) == x.rank, "{} has {} axes, not {}", x, x.rank, len(axes))
     rising = all(a < b for a, b in pairwise(axes))
-    same.require(rising and all(0 <= a < len(shape) for a in axes), f"axes {axes} do not fit a rank of {len(shape)}")
+    same.require(rising and all(0 <= a < len(shape) for a in axes), "axes {} do not fit a rank of {}", axes, len(shape))
     for size, axis in zip(x.shape, axes, strict=True):
         if size != 1:
             same.size(size, shape[axis])
@@ -144,7 +144,7 @@ transpose = linear(
 
 
 def reverse_type(same: Solver, x: Tensor, *, axes: Ints) -> Tensor:
-    same.require(all(0 <= a < x.rank for a in axes), f"axes {axes} do not fit {x}")
+    same.require(all(0 <= a < x.rank for a in axes), "axes {} do not fit {}", axes, x)
     return x
 
 
@@ -169,7 +169,7 @@ reverse = linear(
 
 def concat_type(same: Solver, first: Tensor, *rest: Tensor, axis: int) -> Tensor:
     """All sizes but `axis` agree; the sizes along `axis` add up."""
-    same.require(0 <= axis < first.rank, f"there is no axis {axis} in {first}")
+    same.require(0 <= axis < first.rank, "there is no axis {} in {}", axis, first)
     total: Dim = first.shape[axis]
     for part in rest:
         same.dtype(first, part)
@@ -242,12 +242,12 @@ concat = linear(
 
 def slice_type(same: Solver, x: Tensor, *, starts: Sizes, stops: Sizes, steps: Ints) -> Tensor:
     """The checker proves `0 <= start <= stop <= size`; here it holds or the sizes are names."""
-    same.require(len(starts) == len(stops) == len(steps) == x.rank, f"{x} has {x.rank} axes")
+    same.require(len(starts) == len(stops) == len(steps) == x.rank, "{} has {} axes", x, x.rank)
     for size, start, stop, step in zip(x.shape, starts, stops, steps, strict=True):
         fits = True
         if isinstance(size, int) and isinstance(start, int) and isinstance(stop, int):
             fits = 0 <= start <= stop <= size
-        same.require(step > 0 and fits, f"{start}..{stop} by {step} leaves {size}")
+        same.require(step > 0 and fits, "{}..{} by {} leaves {}", start, stop, step, size)
     shape = tuple((stop - start + step - 1) // step for start, stop, step in zip(starts, stops, steps, strict=True))
     return Tensor(x.dtype, shape)
 
@@ -308,11 +308,11 @@ def padded_size(size: Dim, low: Dim, high: Dim, interior: int) -> Dim:
 
 def pad_type(same: Solver, x: Tensor, v: Tensor, *, low: Sizes, high: Sizes, interior: Ints) -> Tensor:
     same.dtype(x, v)
-    same.require(v.rank == 0, f"what is padded with is one number, not {v}")
-    same.require(len(low) == len(high) == len(interior) == x.rank, f"{x} has {x.rank} axes")
+    same.require(v.rank == 0, "what is padded with is one number, not {}", v)
+    same.require(len(low) == len(high) == len(interior) == x.rank, "{} has {} axes", x, x.rank)
     shape = tuple(map(padded_size, x.shape, low, high, interior))
     for size in shape:
-        same.require(not isinstance(size, int) or size >= 0, f"padding by {low} and {high} leaves nothing of {x}")
+        same.require(not isinstance(size, int) or size >= 0, "padding by {} and {} leaves nothing of {}", low, high, x)
     return Tensor(x.dtype, shape)
 
 

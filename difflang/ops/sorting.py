@@ -16,7 +16,7 @@ NAN, INF = float("nan"), float("inf")
 
 def argsort_type(same: Solver, x: Tensor, *, axis: int, descending: bool) -> Tensor:
     same.accepts(x, REALS)
-    same.require(0 <= axis < x.rank, f"there is no axis {axis} in {x}")
+    same.require(0 <= axis < x.rank, "there is no axis {} in {}", axis, x)
     return Tensor(I32, x.shape)
 
 
