@@ -93,7 +93,7 @@ class StandIn:
         own = (
             *("select", "neg", "integer_pow", "reshape", "broadcast", "broadcast_in_dim", "transpose", "slice"),
             *("pad", "concatenate", "full", "full_like", "broadcasted_iota", "bitwise_not", "is_finite"),
-            *("clamp", "squeeze", "expand_dims", "dynamic_slice", "dynamic_update_slice"),
+            *("clamp", "squeeze", "expand_dims", "dynamic_slice", "dynamic_update_slice", "slice_in_dim"),
         )
         return {
             **{name: partial(self.one, name) for name in OF_ONE},
@@ -106,6 +106,8 @@ class StandIn:
             **{name: partial(places.scattered, self, name) for name in places.SCATTERS},
             "dot_general": partial(sums.dot_general, self),
             "gather": partial(places.gather, self),
+            "reduce_window": partial(sums.reduce_window, self),
+            "rev": lambda x, axes: x.like(stablehlo.reverse(x.value, self.ints(axes))),
             "iota": lambda dtype, size: self.broadcasted_iota(dtype, (size,), 0),
             "while_loop": partial(control.while_loop, self),
         }
@@ -250,7 +252,7 @@ class StandIn:
         x, dtype = self.array(x), np.dtype(dtype)
         if dtype == x.dtype:
             return x
-        if kind(dtype) in "fi" and kind(x.dtype) in "fib":
+        if kind(dtype) in ("fi" if kind(x.dtype) == "f" else "fiu") and kind(x.dtype) != "c":
             return Cell(self, stablehlo.convert(self.type(dtype, x.shape), x.value), dtype, x.shape)
         return self.through(partial(jax.lax.convert_element_type, new_dtype=dtype), x)
 
@@ -351,6 +353,11 @@ class StandIn:
         value = stablehlo.slice(x.value, *[self.ints(places) for places in (starts, stops, steps)])
         shape = tuple([max(0, -(-(b - a) // n)) for a, b, n in zip(starts, stops, steps, strict=True)])
         return Cell(self, value, x.dtype, shape)
+
+    def slice_in_dim(self, x: Cell, start: int, stop: int, stride: int = 1, axis: int = 0) -> Cell:
+        starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
+        starts[axis], stops[axis], steps[axis] = start, stop, stride
+        return self.slice(x, starts, stops, steps)
 
     def dynamic_slice(self, x: Any, starts: Sequence[Any], sizes: Shape, *, allow_negative_indices: Any = True) -> Cell:
         """What is out of reach is moved until it is not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,25 @@ def reduced(writer: StandIn, name: str, x: Cell, axes: Sequence[int]) -> Cell:
     with ir.InsertionPoint(block):
         stablehlo.return_([emit(*block.arguments)])
     return Cell(writer, sums.results[0], x.dtype, shape)
+
+
+def reduce_window(
+    writer: StandIn, x: Cell, first: Any, step: Callable[[Cell, Cell], Cell],
+    sizes: Sequence[int], strides: Sequence[int], padding: Sequence[tuple[int, int]],
+) -> Cell:  # fmt: skip
+    """Each window of the padded array taken together, beginning with `first`."""
+    number, scalar = writer.cell(first, x.dtype), writer.type(x.dtype, ())
+    places = zip(x.shape, sizes, strides, padding, strict=True)
+    shape = tuple([max(0, (n + low + high - size) // stride + 1) for n, size, stride, (low, high) in places])
+    made = stablehlo.ReduceWindowOp(
+        [writer.type(x.dtype, shape)], [x.value], [number.value], writer.ints(sizes),
+        window_strides=writer.ints(strides),
+        padding=ir.DenseIntElementsAttr.get(np.array(padding, np.int64).reshape(-1, 2)),
+    )  # fmt: skip
+    with ir.InsertionPoint(made.regions[0].blocks.append(scalar, scalar)) as at:
+        old, new = [Cell(writer, value, x.dtype, ()) for value in at.block.arguments]
+        stablehlo.return_([step(old, new).value])
+    return Cell(writer, made.results[0], x.dtype, shape)
 
 
 def sum(writer: StandIn, x: Cell, axis: int | None = None, dtype: Any = None) -> Cell:

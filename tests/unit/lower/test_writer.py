@@ -211,3 +211,24 @@ def test_numbers_that_an_array_cannot_hold_and_decisions_are_refused(formula: An
     body = Body(like, lambda jax, _, graph, xs: [formula(jax.numpy, *xs)], Frames())
     with pytest.raises(TypeError):
         jax.jit(lambda x: written(body, [x])).lower(np.arange(3, dtype=np.int32))
+
+
+CONVERTED = ["bool", "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("source", CONVERTED)
+def test_element_types_are_converted_as_by_jax(source: str) -> None:
+    """From the ends of each type, and back from what does not fit."""
+    start = jax.numpy.dtype(source)
+    numbers = [-np.inf, -3e9, -2.5, -1, -0.0, 0, 0.5, 1, 2.5, 127, 200, 70_000, 3e9, 1e19, np.inf, np.nan]
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        x = np.array(numbers).astype(start)
+        for name in CONVERTED:
+            end = jax.numpy.dtype(name)
+            theirs = jax.jit(lambda x, end=end: jax.lax.convert_element_type(x, end))(x)
+            builder = Builder()
+            like = builder.finish([builder.const(0, Tensor(DTYPE_OF[np.dtype(end)], theirs.shape))])
+            body = Body(like, lambda jax, _, graph, xs, end=end: [jax.lax.convert_element_type(*xs, end)], Frames())
+            (ours,) = jax.jit(lambda x, body=body: written(body, [x]))(x)
+            assert ours.dtype == theirs.dtype
+            assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), f"{source} to {name}"
