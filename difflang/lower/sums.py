@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
@@ -54,10 +54,11 @@ def reduce_window(
     number, scalar = writer.cell(first, x.dtype), writer.type(x.dtype, ())
     places = zip(x.shape, sizes, strides, padding, strict=True)
     shape = tuple([max(0, (n + low + high - size) // stride + 1) for n, size, stride, (low, high) in places])
+    pairs = ir.DenseElementsAttr.get(cast("Any", np.array(padding, np.int64).reshape(-1, 2)))
     made = stablehlo.ReduceWindowOp(
         [writer.type(x.dtype, shape)], [x.value], [number.value], writer.ints(sizes),
         window_strides=writer.ints(strides),
-        padding=ir.DenseIntElementsAttr.get(np.array(padding, np.int64).reshape(-1, 2)),
+        padding=pairs,
     )  # fmt: skip
     with ir.InsertionPoint(made.regions[0].blocks.append(scalar, scalar)) as at:
         old, new = [Cell(writer, value, x.dtype, ()) for value in at.block.arguments]
