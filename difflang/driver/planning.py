@@ -160,7 +160,7 @@ class Planner:
 
     @property
     def differs(self) -> bool:
-        """Whether it has a choice that the first one has not: something sunk, where that is asked for, or pieces."""
+        """Whether it has a choice that the first one has not: pieces, and something sunk where that is asked for."""
         assert self.like is not None
         if self.cutting.sunk and self.graph is self.like.graph:
             return False

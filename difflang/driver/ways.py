@@ -26,7 +26,7 @@ MOST = 20_000  # equations of a function with those that it calls written out
 COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # pieces of straight code
 AS_SAID = (0, 0)  # `keep` of a loop of which the program says nothing
 FLOPS_PER_BYTE = 8  # that take as long
-FUSED = 0.15  # of the time that what is cheap takes by itself, it takes where it is made again for who reads it
+FUSED = 0.15  # what cheap work costs where it is made again beside its reader, as a part of what it takes alone
 
 
 class Way(Struct, frozen=True):

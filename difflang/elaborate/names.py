@@ -7,8 +7,8 @@ from inspect import get_annotations
 
 from difflang.syntax import tree
 
-# What fields are of that hold no nodes.
-PLAIN = {"str", "str | None", "int", "bool", "float", "tuple[str, ...]", "Span", "tuple[Span, ...]"}
+# Types of fields that hold no nodes.
+PLAIN = frozenset({"str", "str | None", "int", "bool", "float", "tuple[str, ...]", "Span", "tuple[Span, ...]"})
 
 
 def children(node: tree.Node) -> list[tree.Node]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 ir = mlir.ir
 Mode = jax.lax.GatherScatterMode
-# With what is made of an item and of what is written to it, and the kinds of element types.
+# With what is made of an item and of what is written to it, and the kinds of element types: complex numbers have a rule
+# of JAX's own on some platforms.
 SCATTERS: dict[str, tuple[Any, str]] = {
     "scatter": (lambda _, new: new, "biufc"),
     "scatter_add": (stablehlo.add, "iuf"),
@@ -27,7 +29,7 @@ SCATTERS: dict[str, tuple[Any, str]] = {
 
 
 def gather(writer: StandIn, x: Any, indices: Any, numbers: Any, sizes: tuple[int, ...], *, mode: Any) -> Cell:
-    """As `jax.lax.gather`, of items whose indices are in range."""
+    """As `jax.lax.gather` in the mode that adds nothing to XLA's own, which moves an index to the nearest in range."""
     x, indices = writer.array(x), writer.array(indices)
     if mode != Mode.PROMISE_IN_BOUNDS:
         real = partial(jax.lax.gather, dimension_numbers=numbers, slice_sizes=sizes, mode=mode)
@@ -39,11 +41,15 @@ def gather(writer: StandIn, x: Any, indices: Any, numbers: Any, sizes: tuple[int
         start_indices_batching_dims=list(numbers.start_indices_batching_dims),
         start_index_map=list(numbers.start_index_map), index_vector_dim=last,
     )  # fmt: skip
-    value = stablehlo.gather(x.value, indices.value, attr, writer.ints(sizes))
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     lead, rest = iter(indices.shape[:last]), iter([n for i, n in enumerate(sizes) if i not in gone])
     rank = last + len(numbers.offset_dims)
     shape = tuple([next(rest) if i in numbers.offset_dims else next(lead) for i in range(rank)])
+    if 0 in shape:  # no slice fits in an axis of size 0
+        return writer.full(shape, np.zeros((), x.dtype))
+    value = stablehlo.gather(
+        x.value, indices.value, attr, writer.ints(sizes), indices_are_sorted=ir.BoolAttr.get(False)
+    )
     return Cell(writer, value, x.dtype, shape)
 
 

@@ -55,7 +55,8 @@ def holds(dtype: DType, x: Any) -> bool:
     """Whether a number takes on an element type as it does in JAX: one of NumPy's has its own already."""
     if isinstance(x, (np.generic, np.ndarray)):
         return x.dtype == dtype
-    return RANKS_OF_NUMBERS[type(x)] <= RANKS[kind(dtype)]
+    rank = RANKS_OF_NUMBERS.get(type(x))
+    return (RANKS[kind(np.asarray(x).dtype)] if rank is None else rank) <= RANKS[kind(dtype)]
 
 
 class Names:

@@ -278,6 +278,7 @@ DUPLICATES = Fixed((0, 2, 2, 1, 0), I32)
 SQUARE = (Fixed(((0, 1), (1, 1)), I32), Fixed(((2, 0), (0, 0)), I32))
 OUTSIDE = Fixed((0, 3, -1, 2), I32)
 NOTHING = Fixed((), I32)
+NONE = Fixed(((), ()), I32)
 
 gather = linear(
     "gather",
@@ -297,6 +298,7 @@ gather = linear(
         Example(((3,), Fixed(1, I64)), {"axes": (0,)}),
         Example(((3, 2), NOTHING), {"axes": (0,)}),
         Example(((3, 0), DUPLICATES), {"axes": (0,)}),
+        Example(((0,), NONE), {"axes": (0,)}),
     ),
     doc="""Items of `x` at the indices, `indices[k]` along axis `axes[k]`: the indices' shape comes first, then the
     other axes. An index out of range is moved to the nearest in range. Units: u -> u.""",
@@ -366,6 +368,7 @@ last_writes = inactive(
         Example(SQUARE, {"sizes": (2, 3)}),
         Example((OUTSIDE,), {"sizes": (3,)}),
         Example((NOTHING,), {"sizes": (3,)}),
+        Example((NONE,), {"sizes": (0,)}),
     ),
     doc="""Is each index, in row-major order, the last that names its place? False out of range.""",
 )

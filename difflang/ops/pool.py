@@ -22,6 +22,7 @@ POOLS = (
     Example(((2, 4, 4, 2),), {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}),
     Example(((1, 5, 6, 1),), {"window": (3, 2), "strides": (2, 1), "padding": ((1, 1), (0, 1))}),
     Example(((1, 1, 1, 1),), {"window": (1, 1), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
+    Example(((2, 3, 5, 1),), {"window": (2, 3), "strides": (2, 3), "padding": ((1, 0), (0, 1))}),
     Example(((0, 2, 2, 1),), {"window": (2, 2), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
     Example(((2, 7, 2),), {"window": (3,), "strides": (2,), "padding": ((1, 0),)}),
     Example(((1, 2, 3, 4, 1),), {"window": (1, 3, 2), "strides": (1, 1, 2), "padding": ((0, 0), (1, 1), (0, 0))}),

@@ -17,6 +17,7 @@ from difflang.ops.compare import eq, ge, gt, logical_and, lt, ne
 from difflang.ops.families import Array, Example, Fixed, Uniform, inactive, known, like, tensor, zeros_at
 from difflang.ops.index import (
     DUPLICATES,
+    NONE,
     NOTHING,
     OUTSIDE,
     SQUARE,
@@ -104,6 +105,7 @@ first_claims = inactive(
         Example((Fixed(((True, True), (True, False)), BOOL), *SQUARE), {"shape": (2, 3), "axes": (0, 1)}),
         Example((Fixed(((True,) * 2,) * 4, BOOL), OUTSIDE), {"shape": (2, 3), "axes": (1,)}),
         Example((Fixed((), BOOL), NOTHING), {"shape": (3,), "axes": (0,)}),
+        Example((Fixed(((), ()), BOOL), NONE), {"shape": (0,), "axes": (0,)}),
     ),
     doc="""Is each claim the first, in row-major order of the indices, to its place in an array of that shape? False
     where nothing is claimed, and out of range.""",
