@@ -194,9 +194,7 @@ def wrong_argument(
     assert param.type is not None
     found = show_type(type_of(term))
     names = {*free_names(param.type), *(part.name for part in nodes(param.type) if isinstance(part, tree.AnyShape))}
-    bound = [f"{n} is {shown(d)}" for n, d in annotations.bound.items() if n in names and n != str(d)]
-    story = f"declared {written_type(param.type)}" + (f", and {', '.join(bound)} here" if bound else "")
-    labels = [(span, f"this is {found}"), (param.span, story)]
+    labels = [(span, f"this is {found}"), (param.span, declared(param.type, annotations, names))]
     told = [n for n in sorted(names & stories.keys()) if n != str(annotations.bound[n])]
     labels += [stories[n] for n in told or sorted(names & stories.keys())]
     if isinstance(term, Array) and term.origin is not None:
@@ -214,6 +212,18 @@ def wrong_argument(
             way = f"there is no implicit conversion: write `{wanted}({span.text})`"
     message = f"the argument `{param.name}` of `{decl.name}` does not fit"
     return mistake("DL0304", message, *labels, help=way, fixes=fixes)
+
+
+def declared(written: tree.TypeExpr, annotations: Annotations, names: set[str]) -> str:
+    """A type as it is written, and what that comes to: with `D(P)` in it the whole type, else what its names are."""
+    story = f"declared {written_type(written)}"
+    if any(isinstance(part, tree.TypeCall) for part in nodes(written)):
+        try:
+            return f"{story}, which is {show_type(annotations.type(written))} here"
+        except (DifflangError, Undecided):
+            pass  # it names sizes that only the body binds
+    bound = [f"{n} is {shown(d)}" for n, d in annotations.bound.items() if n in names and n != str(d)]
+    return story + (f", and {', '.join(bound)} here" if bound else "")
 
 
 def shown(binding: Any) -> str:
