@@ -7,9 +7,14 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import settings
 
 import jax_ad_guard
 from support import quick
+
+
+settings.register_profile("untimed", settings(), deadline=None)  # how long an example takes, a busy machine decides
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)

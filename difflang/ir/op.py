@@ -59,7 +59,7 @@ class Strict:
 
     def size(self, a: Dim, b: Dim, what: str = "size") -> None:
         if a != b:
-            raise TypeMismatch(f"the {what}s differ: {a} and {b}")
+            raise TypeMismatch(f"the {what} differs: {a} and {b}")
 
     def part(self, z: Tensor) -> DType:
         return PART_OF[z.dtype]
