@@ -12,7 +12,6 @@ from hypothesis import settings
 import jax_ad_guard
 from support import quick
 
-
 settings.register_profile("untimed", settings(), deadline=None)  # how long an example takes, a busy machine decides
 settings.load_profile("untimed")
 
