@@ -138,3 +138,16 @@ def test_a_number_on_which_nothing_depends_but_by_rounding_stays() -> None:
     root = np.roots([2, 0, -9, -2]).max()  # of the slope of ((x - 2)^2 + (x^2 - 5)^2) / 2
     assert converged and slope < 1e-7
     np.testing.assert_allclose(x, [root, 0.7], rtol=1e-7)
+
+
+@pytest.mark.parametrize("title", ["1 Rosenbrock", "5 Beale", "8 Bard", "12 Box", "15 Kowalik and Osborne"])
+def test_gauss_and_newton_to_the_published_digits(title: str) -> None:
+    """From near by: it has nothing to hold a step back."""
+    residuals, _, minimizer, twice = PROBLEMS[title]
+    near = [1.02 * x + 0.01 for x in minimizer]
+    x, value, *_, converged = answer(
+        f"gauss_newton({residuals}, {near}, tol = 1e-9)", DATA + IMPORTS, Engine("interpret")
+    )
+    assert converged
+    np.testing.assert_allclose(2 * value, twice, rtol=1e-6, atol=1e-15)
+    np.testing.assert_allclose(x, minimizer, rtol=1e-5)
