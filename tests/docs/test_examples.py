@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -31,6 +33,14 @@ MOST = {
 }
 # These run for longer than they compile, so that their machine code is worth its time.
 LONG = {"char_transformer", "digits_conv", "heat_inverse", "molecules", "particles"}
+SHORT = {
+    "cart_pole": ("--rounds", "1"),
+    "char_transformer": ("--steps", "2"),
+    "learned_rate": ("--rounds", "1"),
+    "neural_ode": ("--steps", "5"),
+    "recurrent": ("--epochs", "1"),
+    "vae_digits": ("--epochs", "1"),
+}
 LEAST = {"digits": 0.96, "digits_conv": 0.96, "logistic": 0.95, "recurrent": 0.96}
 
 
@@ -79,6 +89,16 @@ def test_an_example_runs_to_the_end(path: Path) -> None:
         assert 0 < numbers(f"{words}$", said)[0] <= most
     if name in PROMISED:
         assert PROMISED[name](said), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_an_example_runs_from_the_command_line_and_makes_no_nan(path: Path) -> None:
+    settings = ["--", *SHORT[path.stem]] if path.stem in SHORT else []
+    command = [sys.executable, "-m", "difflang", "run", "--check-nans", str(path), *settings]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "error[" not in done.stderr
 
 
 def numbers(pattern: str, text: str) -> list[float]:
