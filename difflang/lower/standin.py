@@ -290,8 +290,9 @@ class StandIn:
         bits, size = x.view(f"i{x.dtype.itemsize}"), abs(float(size))
         return self.where(bits < 0, self.full_like(x, -size), self.full_like(x, size))
 
-    def clamp(self, low: Any, x: Cell, high: Any) -> Cell:
+    def clamp(self, low: Any, x: Any, high: Any) -> Cell:
         """Each bound is a number, or one for each element."""
+        x = self.array(x)
         bounds = [self.cell(b, x.dtype, np.shape(b)).value for b in (low, high)]
         return x.like(stablehlo.clamp(bounds[0], x.value, bounds[1]))
 

@@ -106,9 +106,13 @@ PROGRAMS: dict[str, tuple[str, str, list[float]]] = {  # a file, an expression i
 
 
 def declarations(file: str) -> str:
-    """The functions, records and rules of a program, as far as the next empty line, without what bounds their memory."""
+    """The functions, records and rules of a program, as far as the next empty line, without what bounds their memory, and
+    what they take of the library.
+    """
     text = (ROOT / file).read_text(encoding="utf-8")
-    items = [part.split("\n\n")[0] for part in re.split(r"^(?=fn |record |rule )", text, flags=re.MULTILINE)[1:]]
+    items = [
+        part.split("\n\n")[0] for part in re.split(r"^(?=fn |record |rule |import \w)", text, flags=re.MULTILINE)[1:]
+    ]
     return "\n".join(line for item in items for line in item.split("\n") if not line.lstrip().startswith("@"))
 
 

@@ -232,3 +232,8 @@ def test_element_types_are_converted_as_by_jax(source: str) -> None:
             (ours,) = jax.jit(lambda x, body=body: written(body, [x]))(x)
             assert ours.dtype == theirs.dtype
             assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), f"{source} to {name}"
+
+
+def test_a_number_between_a_number_and_an_array() -> None:
+    f = difflang.loads("float f64\nfn f(h: f64) -> f64 = clamp(0.89, -0.9, h)", name="clamped").f
+    assert [float(f(h)) for h in (0.5, 2.0)] == [0.5, 0.89]
