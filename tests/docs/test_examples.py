@@ -49,6 +49,11 @@ def test_there_are_examples() -> None:
     assert {e.stem for e in EXAMPLES} >= {*LEAST, *MOST, *learning, "fit_curve", "pendulum"}
 
 
+def test_an_example_is_read_on_two_pages() -> None:
+    lines = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in EXAMPLES}
+    assert not {name: n for name, n in lines.items() if n >= 100}
+
+
 @cache
 def suite(path: Path) -> Suite:
     """Read and checked once, the examples in its comments too."""
