@@ -74,7 +74,7 @@ Case = Callable[..., tuple[Value, ...]]
         ([INT, VECTOR], lambda n, s: loop_of(STEP, n, s), "shapes differ: f64\\[3\\] and f64\\[\\]"),
         ([INT, FLOAT, FLOAT], lambda n, s, t: loop_of(STEP, n, s, t, carry=2), "loop: 3 values for 2 params"),
         ([INT, FLOAT, VECTOR], lambda n, s, x: loop_of(YIELDING, n, s, x), "without a length reads histories"),
-        ([INT, FLOAT, VECTOR], lambda n, s, x: loop_of(YIELDING, n, s, x, length=4), "number of steps differs: 3 and 4"),
+        ([INT, FLOAT, VECTOR], lambda n, s, x: loop_of(YIELDING, n, s, x, length=4), "steps differs: 3 and 4"),
         ([INT, FLOAT, FLOAT], lambda n, s, x: loop_of(YIELDING, n, s, x, length=4), "along their first axis"),
         ([INT, FLOAT], lambda n, s: loop_of(STEP, n, s, go=GO, reverse=True), "in reverse has no condition"),
         ([INT, FLOAT], lambda n, s: loop_of(STEP, n, s, exact=True), "an exact loop has a length"),
