@@ -150,12 +150,15 @@ def last(items: Iterator[tuple[int, np.ndarray]]) -> np.ndarray:
 
 def online(slots: int, steps: int) -> Iterator[tuple[int, np.ndarray]]:
     """What is kept after each number of steps, from as many as there are slots on."""
-    kept, quick = np.arange(slots, dtype=np.int32), reaches(slots)[slots, 2] - 1
+    kept, quick, place = np.arange(slots, dtype=np.int32), reaches(slots)[slots, 2] - 1, 1
     for end in range(slots, steps + 1):
         yield end, kept
         more, then = np.append(kept, np.int32(end)), np.int32(end + 1)
-        place = quickly_dropped(np, more, then) if then < quick else dropped(np, more, then, sums_from_the_end)
-        kept = np.delete(more, int(place))
+        if then < quick:
+            place = int(quickly_dropped(np, more[place + 1] - more[place - 1], place, slots))
+        else:
+            place = int(dropped(np, more, then, sums_from_the_end))
+        kept = np.delete(more, place)
 
 
 def measured(name: str, row: Row, rounds: int) -> tuple[str, ...]:

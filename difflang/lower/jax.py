@@ -73,8 +73,8 @@ class Lowering:
     """Lowers one program. `platform` decides what is cut; shared functions are traced once. See `say` for `says`."""
 
     __slots__ = (
-        "chains", "counted", "frames", "functions", "jax", "keys", "lanes", "parted", "parts", "platform", "runs",
-        "says", "shares", "writes",
+        "chains", "counted", "frames", "functions", "inside", "jax", "keys", "lanes", "parted", "parts", "platform",
+        "runs", "says", "shares", "writes",
     )  # fmt: skip
 
     def __init__(self, module: Any, platform: str = "cpu", says: Says = nobody, *, runs: bool = False) -> None:
@@ -90,6 +90,7 @@ class Lowering:
         self.parts: dict[int, Callable[..., Any]] = {}
         self.counted: Census | None = None
         self.parted = False  # within a function that XLA keeps apart, where it puts no axes in order
+        self.inside = False  # within a step of a loop
         self.lanes = 1  # how many copies of what is lowered run side by side
         self.shares: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
 
@@ -150,6 +151,14 @@ class Lowering:
             yield
         finally:
             self.lanes = before
+
+    @contextmanager
+    def in_steps(self) -> Generator[None]:
+        before, self.inside = self.inside, True
+        try:
+            yield
+        finally:
+            self.inside = before
 
     def array(self, value: Value, env: Env) -> Array:
         """A value as an array; what was put off is made when it is first asked for as such."""

@@ -211,12 +211,13 @@ class Looped:
     def run(self) -> list[Array]:
         along = Along(self.lowering, self, self.xs)
         reader, start = Reader(self.lowering, self.xs, along), along.start(self.start)
-        if self.taped:
-            at = reader.stepwise(np.int32(self.taped.head), None, (zero(), start))
-            self.taping = True
-            count, state = reader.stepwise(None, None, at)
-        else:
-            count, state = reader.through(start)
+        with self.lowering.in_steps():
+            if self.taped:
+                at = reader.stepwise(np.int32(self.taped.head), None, (zero(), start))
+                self.taping = True
+                count, state = reader.stepwise(None, None, at)
+            else:
+                count, state = reader.through(start)
         state = along.end(count, state)
         if not self.go:
             count = self.limit if self.exact else self.lowering.jax.lax.max(self.limit, zero())

@@ -21,7 +21,7 @@ from difflang.ir.types import Type
 from difflang.ops import schedule
 from difflang.ops.saved import Empty, Given, Run, Saved, Sum, no_history, plus, too_many, zero_item
 from difflang.ops.tape import Array, Arrays, Steps, below, get, once, one, put, put_each, zero
-from difflang.ops.way_back import WayBack, planned
+from difflang.ops.way_back import WayBack, legs_of
 
 MOST_RUNS = 31  # reverse mode five deep
 
@@ -276,9 +276,9 @@ class Reader:
         """How many steps are taken, and the state after them."""
         if not self.steps:
             return self.stepwise(None, None, (zero(), state))
-        if (legs := planned(self.chunked, self.walk)) is not None:
+        if (legs := legs_of(self.lowering.jax, self.chunked, self.walk)) is not None:
             run = self.chunked[0]
-            return WayBack(self.lax, run, self.walk, lambda i: self.view(i, None)).through(legs, state)
+            return WayBack(self.lax, run, self.walk, legs, lambda i: self.view(i, None)).through(state)
         start = (zero(), self.chunks.start() if self.chunks else None, state)
         k, _, state = self.lax.while_loop(lambda at: self.walk.goes_on(at[0], at[2]), lambda at: self.piece(*at), start)
         return k, state

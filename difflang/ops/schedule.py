@@ -91,11 +91,12 @@ def dropped(np: Any, kept: Array, end: Array, sums: Callable[[Array], Array]) ->
     return 1 + np.argmin((joined - as_is[:-1] - as_is[1:] + behind)[:-1]).astype(numpy.int32)
 
 
-def quickly_dropped(np: Any, kept: Array, end: Array) -> Array:
-    """The same where `end` < β(slots, 2) - 1: the first without which no step is taken twice on the way back."""
-    slots = len(kept) - 1
-    steps, number = spans(np, kept, end), numpy.arange(1, slots, dtype=numpy.int32)
-    return np.min(np.where(steps[1:-1] + steps[:-2] <= ahead(slots)[:-1, 1], number, slots))
+def quickly_dropped(np: Any, joined: Array, place: Array, slots: int) -> Array:
+    """The same where `end` < β(slots, 2) - 1: the first without which no step is taken twice on the way back.
+
+    That is at the `place` of the last one, 1 at first, or the next one where `joined` steps lie between its neighbours.
+    """
+    return np.where(joined > slots + 2 - place, place + 1, place)
 
 
 def sums_from_the_end(x: Array) -> Array:

@@ -33,7 +33,7 @@ Arrays = list[Any]
 STATES = 8 << 20  # bytes for the kept states of a loop
 CHUNK = 512 << 10  # bytes for the states of a chunk
 SMALL = 512 << 10  # bytes that are cleared in no time
-MOST_WHOLE, MOST_SLOTS, FEWEST_SLOTS = 4096, 256, 16
+MOST_WHOLE, MOST_INSIDE, MOST_SLOTS, FEWEST_SLOTS = 16384, 4096, 256, 16
 MOST_STEPS, FEWEST_STEPS = 512, 4
 LITTLE = 16 << 10  # bytes of a chunk beside slots of which the program says how many
 
@@ -58,8 +58,8 @@ class Size(Struct, frozen=True):
     taped: int = 0  # for how many steps there is room for what is read back of them, of the last ones at first
 
     @classmethod
-    def of(cls, types: Sequence[Type], lanes: int, asked: Asked) -> Size:
-        """For states of these types, so many of them at a time.
+    def of(cls, types: Sequence[Type], lanes: int, asked: Asked, *, inside: bool = False) -> Size:
+        """For states of these types, so many of them at a time; `inside` another loop, whose steps each clear the room.
 
         Where it is asked for slots there is one more, for the state before the newest step.
         """
@@ -69,7 +69,8 @@ class Size(Struct, frozen=True):
         if asked.slots:
             steps = max(1, min(asked.slots, MOST_STEPS, LITTLE // bytes))
         steps = asked.steps or steps
-        whole = 0 if asked.slots else max(slots, min(MOST_WHOLE // lanes, SMALL // bytes))
+        most = MOST_INSIDE if inside else MOST_WHOLE
+        whole = 0 if asked.slots else max(slots, min(most // lanes, SMALL // bytes))
         whole = min(whole // steps, slots) * steps
         if asked.length is None or asked.length <= whole:
             return cls(whole, slots, steps)
@@ -129,7 +130,8 @@ class Source(Struct, frozen=True, eq=False):
         places = needed(step, gives, range(first, first + carry), also)
         kept = [p for i, p in enumerate(step.params) if not first <= i < first + carry or i - first in places]
         advance = lowering.restricted(step, [step.results[i] for i in places])
-        size = asked and Size.of([step.results[i].type for i in places], lowering.lanes, asked)
+        types = [step.results[i].type for i in places]
+        size = asked and Size.of(types, lowering.lanes, asked, inside=lowering.inside)
         both = lowering.restricted(step, [*advance.results, *gives.results])
         graphs = [Graph(tuple(kept), g.eqns, g.results, g.name) for g in (advance, gives, both)]
         return cls(graphs[0], graphs[1], graphs[2], places, given[0], given[1], reverse, size)
@@ -157,6 +159,7 @@ class Written(NamedTuple):
     """A tape while it is written: part of the state of the loop that writes it."""
 
     order: Any  # which states are kept, and the slot of each
+    place: Array  # of the state that was dropped last
     due: Array  # the step of this piece whose state is kept
     slot: Array  # and where
     slots: tuple[Array, ...]
@@ -169,9 +172,9 @@ class Tape:
         self.jax, self.source = lowering.jax, source
         size, lax = source.size, self.jax.lax
         self.spare = size.room if size else int(length or 0)  # the slot for the states that are not kept
-        slots = self.spare + (size is None or bool(size.planned) or size.steps > 1)
+        slots = self.spare + (size.steps if size and not (size.planned or size.whole) else 1)
         empty = [lax.full((slots, *np.shape(start[i])), np.zeros((), start[i].dtype)) for i in source.places]
-        self.start = Written(size.order if size else (), np.int32(-1), np.int32(0), tuple(empty))
+        self.start = Written(size.order if size else (), one(), np.int32(-1), np.int32(0), tuple(empty))
 
     def piece(self, at: Written, count: Array, apart: Array, boundary: Array) -> tuple[Written, Array]:
         """At the beginning of a piece: the tape with its first step in order, and where it ends at the latest.
@@ -184,9 +187,9 @@ class Tape:
             return at, np.int32(schedule.MOST)
         later = lax.ge(count, np.int32(size.whole))
         keep = lax.bitwise_and(later, lax.bitwise_or(apart, lax.eq(count, zero())))
-        start = (at.order, np.int32(-1), at.slot)
-        order, due, slot = once(lax, keep, lambda now: in_order(jax, size, now[0], count), start)
-        return at._replace(order=order, due=due, slot=slot), lax.select(later, boundary, np.int32(size.whole))
+        start = (at.order, at.place, np.int32(-1), at.slot)
+        found = once(lax, keep, lambda now: in_order(jax, size, now[0], now[1], count), start)
+        return Written(*found, at.slots), lax.select(later, boundary, np.int32(size.whole))
 
     def written(self, at: Written, count: Array, carry: Arrays) -> Written:
         """With the state before step number `count`, if it is one of those kept; else it goes to the spare slot."""
@@ -201,25 +204,38 @@ class Tape:
         return at._replace(slots=put_each(lax, at.slots, [carry[i] for i in self.source.places], slot))
 
 
-def in_order(jax: Any, size: Size, order: Any, count: Array) -> tuple[Any, Array, Array]:
-    """The order with one more state, the last one, and its slot: one that is empty, or that of a state dropped."""
-    jnp, (kept, slots) = jax.numpy, order
-    number, held = np.arange(size.slots, dtype=np.int32), below(jax, kept, np.int32(schedule.MOST - 1))
-    more = jax.lax.div(jnp.append(kept, count), np.full(size.slots + 1, size.steps, np.int32))
-    end = more[-1] + one()
+def in_order(jax: Any, size: Size, order: Any, place: Array, count: Array) -> tuple[Any, Array, Array, Array]:
+    """The order with one more state, the last one; the place of the one that was dropped for it; that state again, and
+    its slot: one that is empty, or that of the state dropped.
+    """
+    jnp, lax, (kept, slots) = jax.numpy, jax.lax, order
+    number, apart, most = [np.arange(size.slots, dtype=np.int32), *map(np.int32, (size.steps, size.slots))]
+    before = count if size.whole else count + apart - one()  # the first of all may be fewer than lie together
+    held = lax.min(lax.div(before, apart), most)
+    full = held == most
+    place = lax.select(full, to_drop(jax, size, kept, place, count), place)
+    at = lax.select(full, place, held)
+    slot = get(lax, slots, at)
+    moved = full & (number >= at)
+    kept = jnp.where(moved, jnp.append(kept[1:], count), jnp.where(number == held, count, kept))
+    return (kept, jnp.where(moved, jnp.append(slots[1:], slot), slots)), place, count, slot
+
+
+def to_drop(jax: Any, size: Size, kept: Array, place: Array, count: Array) -> Array:
+    """The place of the state that is dropped for another one, where the last one dropped was at `place`."""
+    lax, slots, apart = jax.lax, size.slots, np.int32(size.steps)
 
     def dropped() -> Array:
-        quick = end < schedule.reaches(size.slots)[size.slots, 2] - one()
-        sums = partial(sums_from_the_end, jax.lax)
-        rules = schedule.quickly_dropped, partial(schedule.dropped, sums=sums)
-        return jax.lax.cond(quick, *[partial(rule, jnp, more, end) for rule in rules])
+        more = lax.div(jax.numpy.append(kept, count), np.full(slots + 1, apart))
+        return schedule.dropped(jax.numpy, more, more[-1] + one(), partial(sums_from_the_end, lax))
 
-    full = held == size.slots
-    place = jax.lax.cond(full, dropped, lambda: held)
-    slot = get(jax.lax, slots, place)
-    moved = full & (number >= place)
-    kept = jnp.where(moved, jnp.append(kept[1:], count), jnp.where(number == held, count, kept))
-    return (kept, jnp.where(moved, jnp.append(slots[1:], slot), slots)), count, slot
+    if slots < 3:
+        return dropped()
+    before, after = get(lax, kept, place - one()), get(lax, kept, lax.min(place + one(), np.int32(slots - 1)))
+    joined = lax.div(lax.select(place == slots - 1, count, after) - before, apart)
+    near = lax.min(schedule.quickly_dropped(jax.numpy, joined, place, slots), np.int32(slots - 1))
+    far = count >= (schedule.reaches(slots)[slots, 2] - np.int32(2)) * apart
+    return lax.cond(far, dropped, lambda: near)
 
 
 class Steps(Run, frozen=True, eq=False):

@@ -1,7 +1,7 @@
-"""Going back through a loop of known length, leg by leg, by a plan: on the way there is nothing to decide.
+"""Going back through a loop leg by leg: each begins at a state that was kept, takes steps and goes back through some.
 
-Each leg begins at a state that was kept, takes steps from it and goes back through some: see `schedule.legs`. For a
-reader of several loops, or of one that reads others, see `reader`.
+Where the length is known the legs are planned (`schedule.legs`), and on the way there is nothing to decide; else each
+is decided when it begins. For a reader of several loops, or of one that reads others, see `reader`.
 """
 
 from __future__ import annotations
@@ -12,41 +12,105 @@ import numpy as np
 
 from difflang.ops import schedule
 from difflang.ops.schedule import Leg
-from difflang.ops.tape import Array, Steps, get, one, put_each, zero
+from difflang.ops.tape import Array, Steps, below, get, one, put_each, zero
 
 
-def planned(runs: list[Steps], walk: Any) -> Array | None:
-    """The legs where a walk goes back through one loop alone, whose length is known; None where it does not."""
+def legs_of(jax: Any, runs: list[Steps], walk: Any) -> Planned | Decided | None:
+    """The legs where a walk goes back through one loop alone that does not go by units of steps, if it does."""
     if len(runs) != 1 or walk.steps or runs[0].source.reverse == walk.reverse:
         return None
-    size = runs[0].source.size
+    (run,) = runs
+    size = run.source.size
+    if size is not None and not size.planned and not size.whole and walk.reverse:
+        return Decided(jax, run, walk.limit)
     known = isinstance(walk.limit, (int, np.ndarray, np.integer))
     if size is None or not size.planned or not known or walk.limit != size.length:
         return None
-    if size.taped:
-        return schedule.taped_legs(size.length, size.slots, size.taped)
-    return schedule.legs(size.length, size.slots)
+    length, slots = size.length, size.slots
+    rows = schedule.taped_legs(length, slots, size.taped) if size.taped else schedule.legs(length, slots)
+    return None if rows is None else Planned(jax.lax, rows)
+
+
+class Planned:
+    """Legs that are known beforehand; what is carried is the number of the next one. Slots are a stack."""
+
+    def __init__(self, lax: Any, legs: Array) -> None:
+        self.lax, self.legs = lax, legs
+        self.start: Any = zero()
+
+    def goes_on(self, number: Any) -> Array:
+        return self.lax.lt(number, np.int32(len(self.legs)))
+
+    def next(self, number: Any) -> tuple[Leg, Any]:
+        row = get(self.lax, self.legs, number)
+        leg = Leg(*[get(self.lax, row, np.int32(i)) for i in range(self.legs.shape[1])])
+        return leg, self.lax.add(number, one())
+
+    def slot(self, number: Array) -> Array:
+        """Which one of the tape is the one of the stack with that number."""
+        return number
+
+
+class Decided:
+    """Legs of a loop whose length nobody knew, as short a way as the states allow that were kept of it.
+
+    What is carried are the states that are kept, by their steps, how many of them there are, and where the way has come
+    to. Slots are a stack by their order; on top of it there are spare ones for the steps of a unit.
+    """
+
+    def __init__(self, jax: Any, run: Steps, limit: Array) -> None:
+        size = run.source.size
+        assert size is not None
+        self.jnp, self.lax, self.size = jax.numpy, jax.lax, size
+        kept, slots = run.order
+        self.order = self.jnp.append(slots, np.arange(size.room, size.room + size.steps, dtype=np.int32))
+        held = below(jax, kept, self.lax.sub(limit, one()))
+        self.start: Any = self.jnp.append(kept, np.int32(schedule.MOST)), held, limit
+
+    def goes_on(self, at: Any) -> Array:
+        return at[2] > 0
+
+    def next(self, at: Any) -> tuple[Leg, Any]:
+        """As `schedule.legs` plans them, in units of steps where states are kept so far apart."""
+        jnp, lax, size, (kept, held, end) = self.jnp, self.lax, self.size, at
+        number, each = np.arange(size.slots + 1, dtype=np.int32), np.int32(size.steps)
+        top, free = held - one(), np.int32(size.slots) - held
+        first = get(lax, kept, top)
+        far = end - first
+        in_a_row = jnp.max(jnp.where((number <= top) & (kept != first - top + number), number + one(), zero()))
+        slot = jnp.where(far == 1, in_a_row, top)
+        begins = first - top + slot
+        fits = far <= free + one() + each  # the steps before it may be kept one by one
+        units = lax.div(far + each - one(), each)
+        table = schedule.reaches(size.slots)
+        split = schedule.first_advance(jnp, units, get(lax, table, free + one()), get(lax, table, free))
+        skipped = jnp.where(fits, zero(), jnp.where(free == 0, units - one(), split) * each)
+        kept = jnp.where(~fits & (number == held), first + skipped, kept)
+        leg = Leg(slot, begins, skipped, jnp.where(fits, far - one(), zero()), jnp.where(fits, end - begins, zero()))
+        return leg, (kept, jnp.where(fits, slot, held + one()), jnp.where(fits, begins, end))
+
+    def slot(self, number: Array) -> Array:
+        return get(self.lax, self.order, number)
 
 
 class WayBack:
     """A walk back through one loop. `view` makes what a step sees, of its index."""
 
-    def __init__(self, lax: Any, run: Steps, walk: Any, view: Any) -> None:
-        self.lax, self.run, self.walk, self.view = lax, run, walk, view
+    def __init__(self, lax: Any, run: Steps, walk: Any, legs: Planned | Decided, view: Any) -> None:
+        self.lax, self.run, self.walk, self.legs, self.view = lax, run, walk, legs, view
 
-    def through(self, legs: Array, state: Any) -> tuple[Array, Any]:
+    def through(self, state: Any) -> tuple[Array, Any]:
         """How many steps are taken, and the state after them."""
-        lax, run = self.lax, self.run
+        run, legs = self.run, self.legs
 
         def body(at: Any) -> Any:
-            number, count, slots, rooms, state = at
-            row = get(lax, legs, number)
-            leg = Leg(*[get(lax, row, np.int32(i)) for i in range(legs.shape[1])])
+            come, count, slots, rooms, state = at
+            leg, come = legs.next(come)
             slots, rooms = self.forth(leg, slots, rooms)
-            return lax.add(number, one()), *self.back(leg, count, slots, rooms, state)
+            return come, *self.back(leg, count, slots, rooms, state)
 
-        start = (zero(), zero(), tuple(run.slots), tuple(run.rooms), state)
-        _, count, _, _, state = lax.while_loop(lambda at: lax.lt(at[0], np.int32(len(legs))), body, start)
+        start = (legs.start, zero(), tuple(run.slots), tuple(run.rooms), state)
+        _, count, _, _, state = self.lax.while_loop(lambda at: legs.goes_on(at[0]), body, start)
         return count, state
 
     def index(self, ordinal: Array) -> Array:
@@ -63,7 +127,7 @@ class WayBack:
             view = self.view(self.index(lax.add(leg.first, k)))
             state = tuple(view.run_again(run, source.advance, list(state)))
             place = above if rooms else lax.add(above, lax.select(lax.eq(leg.skipped, zero()), k, zero()))
-            return lax.add(k, one()), state, put_each(lax, slots, state, place)
+            return lax.add(k, one()), state, put_each(lax, slots, state, self.legs.slot(place))
 
         def tape(at: Any) -> Any:
             k, state, rooms = at
@@ -73,7 +137,7 @@ class WayBack:
             return lax.add(k, one()), state, put_each(lax, rooms, saved, k)
 
         steps = leg.skipped if rooms else lax.add(leg.skipped, leg.taken)
-        start = (zero(), tuple([get(lax, s, leg.slot) for s in slots]), slots)
+        start = (zero(), tuple([get(lax, s, self.legs.slot(leg.slot)) for s in slots]), slots)
         _, state, slots = lax.while_loop(lambda at: lax.lt(at[0], steps), skip, start)
         if rooms:
             rooms = lax.while_loop(lambda at: lax.lt(at[0], leg.taken), tape, (zero(), state, rooms))[2]
@@ -90,7 +154,7 @@ class WayBack:
             if rooms:
                 view.given[run] = [get(lax, r, k) for r in rooms]
             else:
-                view.beside[run] = [get(lax, s, lax.add(leg.slot, k)) for s in slots]
+                view.beside[run] = [get(lax, s, self.legs.slot(lax.add(leg.slot, k))) for s in slots]
             return lax.sub(k, one()), lax.add(count, one()), walk.taken(count, view.index, view, state)
 
         start = (lax.sub(leg.back, one()), count, state)

@@ -53,12 +53,13 @@ def taken_back(kept: Sequence[int], end: int, slots: int) -> int:
 
 def followed(slots: int, steps: int, quick: bool = False) -> Iterator[tuple[int, np.ndarray]]:
     """What is kept when a loop ends after each number of steps, from as many as there are slots on."""
-    kept = np.arange(slots, dtype=np.int32)
+    kept, place = np.arange(slots, dtype=np.int32), 1
     for end in range(slots, steps + 1):
         yield end, kept
         more, then = np.append(kept, np.int32(end)), np.int32(end + 1)
         if quick and then < reaches(slots)[slots, 2] - 1:
-            kept = np.delete(more, int(quickly_dropped(np, more, then)))
+            place = int(quickly_dropped(np, more[place + 1] - more[place - 1], place, slots))
+            kept = np.delete(more, place)
         else:
             kept = np.delete(more, int(dropped(np, more, then, sums_from_the_end)))
 
