@@ -36,7 +36,7 @@ from difflang.driver.given import with_functions
 from difflang.driver.program import Checked, loaded
 from difflang.driver.pullback import at_once
 from difflang.driver.readable import names_of_lets, simplified
-from difflang.driver.specs import open_arguments
+from difflang.driver.specs import open_arguments, open_names
 from difflang.driver.written import Written
 from difflang.elaborate.context import Session
 from difflang.ir.dims import UnknownSize
@@ -325,7 +325,7 @@ class Asked(Struct, eq=False):
 
     def unused(self, name: str) -> str:
         """A name like this one for another argument."""
-        while name in {a.name for a in self.arguments} | {self.decl.name}:
+        while name in {a.name for a in self.arguments} | open_names(self.arguments) | {self.decl.name}:
             name += "_"
         return name
 

@@ -25,6 +25,7 @@ fn walk(x: f64, steps: i32) -> f64 {
   for i in 0..steps { y = sin(y) + 0.1 * y * normal() }
   y
 }
+fn sized(x: f64[k]) -> f64 = sum(x^2 * normal(k))
 fn keyed(k: key, x: f64[n]) -> f64 = with_key(k) { sum(x^2 * normal(n)) }
 fn rows(x: f64[n, m]) -> f64[n] = [for i in 0..n => sum(x[i] * normal(m))]
 fn some(x: f64, c: bool) -> f64 { if c { x * normal() } else { x^2 * (normal() + normal()) } }
@@ -43,7 +44,7 @@ def program() -> Checked:
     return checked_text(PROGRAM, "program.dfl")
 
 
-@pytest.mark.parametrize("name", ["several", "walk", "keyed", "rows", "some", "mixed", "narrow", "dropped"])
+@pytest.mark.parametrize("name", ["several", "walk", "sized", "keyed", "rows", "some", "mixed", "narrow", "dropped"])
 def test_it_draws_what_the_derivative_draws(program: Checked, name: str) -> None:
     decl = program.module.fns[name]
     found = held(program, decl, suitable(program, decl))
