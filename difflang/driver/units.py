@@ -28,6 +28,7 @@ from difflang.elaborate.trampoline import Walk, run
 from difflang.ir.builder import Builder
 from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph
+from difflang.ir.same import Keys
 from difflang.ops.voice import Voice
 from difflang.syntax import tree
 
@@ -113,14 +114,16 @@ def stage(
     if session.errors > errors:
         raise Reported
     word = leaves(cx.failure) if cx.word.term is not fresh else []
-    order = [v for t in cx.root.globals.values() for v in leaves(t)]
-    order += [cx.root.key] if cx.root.key else []
-    graph = cx.root.builder.finish([*[v for t in terms for v in leaves(t)], *word], params=order)
+    results = [*[v for t in terms for v in leaves(t)], *word]
+    used = {*results, *[v for e in cx.root.builder.eqns for v in e.operands]}
+    reads = {g: leaves(t) for g, t in cx.root.globals.items() if not used.isdisjoint(leaves(t))}
+    order = [*[v for values in reads.values() for v in values], *([cx.root.key] if cx.root.key else [])]
+    graph = cx.root.builder.finish(results, params=order)
     settle(graph, session.settled)
     names = [n for n in free_names(node) if n in module.host]
     unit = Unit(
         graph,
-        tuple(cx.root.globals),
+        tuple(reads),
         tuple(settled_type(type_of(t)) for t in terms),
         tuple(t.static if isinstance(t, Array) else None for t in terms),
         cx.root.key is not None,
@@ -138,6 +141,7 @@ class Units:
     def __init__(self, session: Session, engine: Engine, voice: Voice) -> None:
         self.session, self.engine, self.voice = session, engine, voice  # which is told what they print
         self.known: dict[tuple[tree.Node, Hashable], list[Unit]] = {}
+        self.keys, self.programs = Keys(), dict[Hashable, Program]()
         self.call: Callable[[Program, Sequence[Any]], list[Any]] = lambda program, arrays: list(program(*arrays))
 
     def find(self, node: tree.Node, key: Hashable, module: Module, demand: Callable[[HostNumber], Dim]) -> Unit | None:
@@ -158,10 +162,14 @@ class Units:
         self.known.setdefault((node, key), []).append(unit)
 
     def program(self, unit: Unit) -> Elastic[Program]:
+        """What runs a unit: that of another one which is the same program, unless lines are timed."""
         engine = replace(self.engine, in_order=self.session.in_order)
 
         def made(room: Room) -> Program:
-            return engine.program(unit.graph, guard=unit.fails, room=room, says=self.voice)
+            key = (self.keys.of(unit.graph), unit.fails, room, engine.in_order)
+            if engine.profile is not None or key not in self.programs:
+                self.programs[key] = engine.program(unit.graph, guard=unit.fails, room=room, says=self.voice)
+            return self.programs[key]
 
         return Elastic(made)
 

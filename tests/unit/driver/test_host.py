@@ -5,9 +5,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import field
 
+from difflang.driver.engine import Engine, Program
 from difflang.driver.library import HOSTED
+from difflang.driver.room import LITTLE, Room
 from difflang.elaborate.foreign import HOST_ONLY
+from difflang.ir.evaluate import Says, nobody
+from difflang.ir.graph import Graph
 from support.language import codes, ran
 
 SHAPES = """enum Shape { Circle(r: f32), Box(w: f32, h: f32), Empty }
@@ -304,3 +309,32 @@ def test_units_are_compiled_once() -> None:
 def test_a_function_that_only_the_host_has_is_known_as_such() -> None:
     """Inside a `fn` each has a way out of its own."""
     assert set(HOSTED) - {"print"} == set(HOST_ONLY)
+
+
+class Counted(Engine, frozen=True):
+    """Remembers every program that is made."""
+
+    made: list[Graph] = field(default_factory=list[Graph])
+
+    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
+        self.made.append(graph)
+        return Engine("interpret").program(graph, guard=guard, room=room, says=says)
+
+
+CALLS = """fn f(x: f32[n]) -> f32 = sum(for i in 0..n => sin(x[i]))
+let x = [1.0, 2.0]
+let other = [2.0, 3.0]
+let longer = [1.0, 2.0, 3.0]
+var y = 0.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "more"),
+    [("let b = f(x)", 0), ("let b = f(other)", 0), ("y = f(other)", 0), ("let b = f(longer)", 1), ("let b = -f(x)", 1)],
+)
+def test_statements_that_are_the_same_program_compile_once(call: str, more: int) -> None:
+    before, after = Counted("interpret"), Counted("interpret")
+    ran(f"{CALLS}let a = f(x)\n", before)
+    ran(f"{CALLS}let a = f(x)\n{call}\n", after)
+    assert len(after.made) == len(before.made) + more
