@@ -216,6 +216,24 @@ def others() -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.parametrize("default", ["", "float f64\n"])
+def test_dense_output_where_a_step_ends(default: str) -> None:
+    """Of a time that is the end of a step to the last bit, the part of the step may be rounded up to more than 1."""
+    f = "|t, y| -y * cos(t)"
+    source = f"""{default}import ode (dopri5_at)
+import adaptive (adaptive)
+let (_, (_, ends)) = adaptive({f}, 1.0, 1.0, 9.0, 1e-6, 1e-9, (0, fill(40, 9.0)), |(k, ends), arc| {{
+  var more = ends
+  more[k] = arc.t + arc.h
+  (k + 1, more)
+}}, |_| false, |y| y)
+let y = dopri5_at({f}, [1.0], 1.0, 9.0, ends)[.., 0]
+"""
+    values, _ = ran(source)
+    times, found = (np.asarray((values[name].leaves or ())[0], float) for name in ("ends", "y"))
+    np.testing.assert_allclose(found, np.exp(math.sin(1) - np.sin(times)), rtol=1e-4)
+
+
 @pytest.mark.parametrize("name", ORDERS)
 def test_the_order_of_convergence(name: str) -> None:
     """Half the step, a 2^order-th of the error."""
