@@ -49,6 +49,26 @@ def projected(place: Any, x: Any) -> Any:
     return 80.0 * seen[:, :2] / seen[:, 2:] + jnp.array([3.0, 4.0])
 
 
+def between(p: Any, q: Any, t: Any) -> Any:
+    """By the angle whose cosine is the product, along the shorter way."""
+    q = q * jnp.sign(p @ q)
+    angle = jnp.arccos(p @ q / jnp.linalg.norm(p) / jnp.linalg.norm(q))
+    return (jnp.sin((1 - t) * angle) * p + jnp.sin(t * angle) * q) / jnp.sin(angle)
+
+
+def rigid(x: Any, y: Any) -> Any:
+    """By the quaternion that is the eigenvector of the greatest eigenvalue (Horn 1987)."""
+    mx, my = x.mean(0), y.mean(0)
+    s = (x - mx).T @ (y - my)
+    lean = jnp.array([s[1, 2] - s[2, 1], s[2, 0] - s[0, 2], s[0, 1] - s[1, 0]])
+    whole = jnp.block([[jnp.trace(s)[None, None], lean[None]], [lean[:, None], s + s.T - jnp.trace(s) * jnp.eye(3)]])
+    q = jnp.linalg.eigh(whole)[1][:, -1]
+    r = jnp.stack([turned(q, e) for e in jnp.eye(3)], axis=1)
+    return jnp.concatenate([r, (my - r @ mx)[None]])
+
+
+FIT = "|x, y| { let (r, t) = rigid_fit(x, y)\n  concat(r, [t], axis = 0) }"
+NEAR = X @ Rotation.from_rotvec(V).as_matrix().T + W + RNG.normal(size=(5, 3)) / 5
 ANGLE = np.float64(0.7)
 TABLE = [
     Like("cross", "cross", jnp.cross, (V, W)),
@@ -63,6 +83,10 @@ TABLE = [
     Like("quaternion_inverse", "quaternion_inverse", lambda q: q * jnp.array([1, -1, -1, -1]), (Q,)),
     Like("turn", "turn", turned, (Q, V)),
     Like("quaternion_matrix", "quaternion_matrix", lambda q: jnp.stack([turned(q, e) for e in jnp.eye(3)], axis=1), (Q,)),
+    Like("slerp", "slerp", between, (P, Q, ANGLE)),
+    Like("slerp the other way round", "slerp", between, (P, -Q, ANGLE)),
+    Like("rigid_fit", FIT, rigid, (X, NEAR)),
+    Like("rigid_fit of an image in a mirror", FIT, rigid, (X, NEAR * np.array([-1, 1, 1]))),
     Like("look_at", "|p, t| look_at(p, t, [0.0, -1.0, 0.0])", lambda p, t: looking(p, t), (PLACE, V + 3)),
     Like("project", "|p, x| project(Camera(place = p, axes = eye(3), focal = 80.0, centre = [3.0, 4.0]), x)", projected, (PLACE, X)),
 ]  # fmt: skip

@@ -86,10 +86,34 @@ def root_by_newton(a: Any) -> Any:
     return x
 
 
+def log_by_roots(a: Any) -> Any:
+    """The logarithm: six times the square root, and 2 artanh of (r - 1) (r + 1)^-1 by its series."""
+    for _ in range(6):
+        a = root_by_newton(a)
+    unit = jnp.eye(a.shape[0])
+    z = jnp.linalg.solve(a + unit, a - unit)
+    return 128 * sum(jnp.linalg.matrix_power(z, k) / k for k in range(1, 12, 2))
+
+
+def stretched(a: Any) -> Any:
+    """The greatest eigenvalue, and its vector with a sum above 0."""
+    values, vectors = jnp.linalg.eigh((a + a.T) / 2)
+    return jnp.concatenate([values[-1:], vectors[:, -1] * jnp.sign(vectors[:, -1].sum())])
+
+
 SQUARE = RNG.normal(size=(4, 4)) + 4 * np.eye(4)
 BANDS = (RNG.normal(size=4), 5 + RNG.normal(size=5), RNG.normal(size=4), RNG.normal(size=5))
-IMPORTS = stdlib("linalg")
+NEAREST = """fn nearest[T: float](a: T[m, n], b: T[m], tol: f64) -> T[n] {
+  let A: T[n] -o T[m] = linear |v| a @ v
+  least_squares(A, b, tol)
+}
+"""
+IMPORTS = stdlib("linalg") + NEAREST
 TABLE = [
+    Like("cg", "|a, b| cg(linear |v| a @ v, b, tol = TOL)", jnp.linalg.solve, (A, B)),
+    Like("least_squares", "|a, b| nearest(a, b, TOL)", lambda a, b: jnp.linalg.solve(a.T @ a, a.T @ b), (WIDE, C)),
+    Like("power_iteration", "|a| { let (l, v) = power_iteration(linear |v| (a @ v + v @ a) / 2, ones(5), steps = 400)\n  concat([l], v * sign(sum(v))) }", stretched, (A,)),
+    Like("bicgstab", "|a, b| bicgstab(linear |v| a @ v, b, tol = TOL)", jnp.linalg.solve, (SQUARE, B[:4])),
     Like("gmres", "|a, b| gmres(linear |v| a @ v, b, tol = 1e-6, restart = 4)", jnp.linalg.solve, (SQUARE, RNG.normal(size=4)), loose=20),
     Like("lstsq", "lstsq", lambda a, b: jnp.linalg.solve(a.T @ a, a.T @ b), (WIDE, C)),
     Like("cholesky_solve", "|a, b| cholesky_solve(cholesky(a), b)", lambda a, b: jnp.linalg.solve((a + a.T) / 2, b), (A, B), loose=5),
@@ -105,6 +129,7 @@ TABLE = [
     Like("sqrtm", "sqrtm", lambda a: sl.sqrtm(np.asarray(a)).real, (A,), exact=True, loose=5),
     Like("sqrtm, its derivative", "sqrtm", lambda a: root_by_newton(a), (A,), loose=20),
     Like("logm", "logm", lambda a: sl.logm(np.asarray(a)).real, (SQUARE,), exact=True, loose=20),
+    Like("logm, its derivative", "logm", log_by_roots, (SQUARE,), loose=20),
     Like("kron", "kron", jnp.kron, (WIDE[:2], SQUARE[:, :3])),
     Like("block_diag", "block_diag", jl.block_diag, (WIDE, SQUARE)),
     Like("toeplitz", "toeplitz", jl.toeplitz, (B, C)),

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from support.language import answer, ran
-from support.library import Engine, literal, stdlib
+from support.library import Engine, Like, compared, literal, stdlib
 
 IMPORTS = stdlib("minimize") + "record Model { w: f64[2], name: str, b: f64 }\n"
 BARD = [0.14, 0.18, 0.22, 0.25, 0.29, 0.32, 0.35, 0.39, 0.37, 0.58, 0.73, 0.96, 1.34, 2.10, 4.39]
@@ -151,3 +154,68 @@ def test_gauss_and_newton_to_the_published_digits(title: str) -> None:
     assert converged
     np.testing.assert_allclose(2 * value, twice, rtol=1e-6, atol=1e-15)
     np.testing.assert_allclose(x, minimizer, rtol=1e-5)
+
+
+# ---- The same steps in JAX, and closed forms: values and derivatives, in f32 and f64
+
+
+def bowl(a: Any, b: Any, x: Any) -> Any:
+    return a @ jnp.cosh(x - b)
+
+
+def stepped(a: Any, x: Any, d: Any) -> Any:
+    """The first length that is tried does."""
+    return jnp.concatenate([jnp.stack([jnp.ones(()), a @ (x + d) ** 2 / 2]), a * (x + d)])
+
+
+def lowest(a: Any, x: Any, d: Any) -> Any:
+    """The bottom of the parabola along a direction."""
+    length = -(a * x) @ d / ((a * d) @ d)
+    end = x + length * d
+    return jnp.concatenate([jnp.stack([length, a @ end**2 / 2]), a * end])
+
+
+def remembered(a: Any, b: Any, x: Any) -> Any:
+    """Three steps by the recursion over pairs of moves and turns, each as long as it comes (Nocedal 1980)."""
+    slope = jax.grad(bowl, 2)
+    pairs: list[tuple[Any, Any]] = []
+    for _ in range(3):
+        g = q = slope(a, b, x)
+        back = []
+        for s, y in reversed(pairs):
+            back.append(s @ q / (s @ y))
+            q = q - back[-1] * y
+        q = q * (pairs[-1][0] @ pairs[-1][1] / (pairs[-1][1] @ pairs[-1][1]) if pairs else 1 / jnp.linalg.norm(g))
+        for (s, y), part in zip(pairs, reversed(back), strict=True):
+            q = q + (part - y @ q / (s @ y)) * s
+        x = x - q
+        pairs.append((-q, slope(a, b, x) - g))
+    return jnp.concatenate([x, jnp.stack([bowl(a, b, x), jnp.linalg.norm(slope(a, b, x))])])
+
+
+def logarithms(a: Any) -> Any:
+    """The minimum of the sum of exp(x) - a x, and where it is."""
+    return jnp.concatenate([jnp.log(a), jnp.sum(a - a * jnp.log(a))[None]])
+
+
+RNG = np.random.default_rng(12)
+A, B, X = np.array([2.0, 1.0, 0.6]), np.array([0.3, -0.4, 0.1]), np.array([0.9, 0.5, -0.8])
+TALL, C = RNG.normal(size=(5, 3)), RNG.normal(size=5)
+SUMS = "|x| sum(exp(x) - a * x), zeros_like(a), tol = TOL"
+ENDS = "let m = {}\n  concat(m.x, [m.value])"
+STEP = "|a, x, d| {{ let s = wolfe(|x| dot(a, x^2) / 2, x, d{})\n  concat([s.length, s.value], s.gradient) }}"
+CURVED = "|x| [exp(x[0]) - a[0], x[0] * x[1] - a[1], 0 * x[0]]"
+TABLE = [
+    Like("wolfe of a length that will do", STEP.format(""), stepped, (A, X, B - X)),
+    Like("wolfe of one that is too long", STEP.format(", first = 2.5, flat = 0.1"), lowest, (A, X, B - X)),
+    Like("lbfgs, three steps", "|a, b, x| { let m = lbfgs(|x| dot(a, cosh(x - b)), x, most = 3)\n  concat(m.x, [m.value, m.slope]) }", remembered, (A, B, X)),
+    Like("lbfgs", f"|a| {{ {ENDS.format(f'lbfgs({SUMS})')} }}", logarithms, (A,), exact=True),  # the derivative is that of the steps, which come to it later
+    Like("newton_cg", f"|a| {{ {ENDS.format(f'newton_cg({SUMS})')} }}", logarithms, (A,)),
+    Like("gauss_newton of lines", "|a, b| gauss_newton(|x| a @ x - b, zeros(3), tol = TOL).x", lambda a, b: jnp.linalg.solve(a.T @ a, a.T @ b), (TALL, C)),
+    Like("gauss_newton", f"|a| gauss_newton({CURVED}, [a[0] / a[0], a[1] / a[1]], tol = TOL).x", lambda a: jnp.stack([jnp.log(a[0]), a[1] / jnp.log(a[0])]), (A[:2],)),
+    Like("levenberg_marquardt of lines", "|a, b| { let m = levenberg_marquardt(|x| a @ x - b, zeros(3), tol = TOL)\n  concat(m.x, [m.value]) }", lambda a, b: jnp.append(jnp.linalg.solve(a.T @ a, a.T @ b), (b @ b - b @ a @ jnp.linalg.solve(a.T @ a, a.T @ b)) / 2), (TALL, C)),
+    Like("levenberg_marquardt", f"|a| levenberg_marquardt({CURVED}, [a[0] / a[0], a[1] / a[1]], tol = TOL).x", lambda a: jnp.stack([jnp.log(a[0]), a[1] / jnp.log(a[0])]), (A[:2],)),
+    Like("minimizer", f"|a| minimizer({SUMS})", jnp.log, (A,)),
+    Like("minimizer of a parabola", "|a, b, x| minimizer(|x| dot(x, a @ x) / 2 - dot(b, x), x, tol = TOL)", lambda a, b, x: jnp.linalg.solve(a + a.T, 2 * b), (TALL.T @ TALL, B, X)),
+]  # fmt: skip
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import flax.linen as fl
@@ -14,11 +15,12 @@ import optax
 import pytest
 
 import difflang
-from support.language import answer, codes
+from support.language import answer, codes, ran
 from support.library import Engine, Like, agrees, compared, found, stdlib
 
 RNG = np.random.default_rng(11)
 IMPORTS = stdlib("nn") + stdlib("sequence") + stdlib("losses")
+SPATIAL = "import spatial (init_deconv1d, init_deconv3d, init_depthwise2d)\n"
 Array = Any
 
 
@@ -74,6 +76,20 @@ def rotary(x: Array) -> Array:
     return jnp.concatenate([z.real, z.imag], axis=1)
 
 
+def rotary_heads(*ws: Array) -> Array:
+    """Each head beside the others, its queries and keys turned."""
+    *ws, w, b, x = ws
+    asked = [jnp.einsum("nd,dhk->hnk", x, k) + c[:, None] for k, c in zip(ws[::2], ws[1::2], strict=True)]
+    q, k = (jax.vmap(rotary)(t) for t in asked[:2])
+    mask = jnp.tri(x.shape[0]) > 0
+    return (
+        jnp.einsum(
+            "nhe,hed->nd", fl.dot_product_attention(*(jnp.swapaxes(t, 0, 1) for t in (q, k, asked[2])), mask=mask), w
+        )
+        + b
+    )
+
+
 def gru(wi: Array, wh: Array, b: Array, inner: Array, h: Array, x: Array) -> Array:
     parts = [np.s_[:, k * 2 : k * 2 + 2] for k in range(3)]
     params = {f"i{g}": {"kernel": wi[s], "bias": b[s[1]]} for g, s in zip("rzn", parts, strict=True)}
@@ -125,6 +141,8 @@ TABLE = [
     Like("batch_norm", "|s, b, m, v, x| { let (y, seen) = batch_norm(Norm(scale = s, shift = b), BatchStats(mean = m, variance = v), x, keep = 0.75)\n  concat(reshape(y, [-1]), seen.mean, seen.variance) }", batch_norm, (n(3), n(3), n(3), n(3) ** 2, n(4, 2, 3))),
     Like("batch_norm_seen", "|s, b, m, v, x| batch_norm_seen(Norm(scale = s, shift = b), BatchStats(mean = m, variance = v), x)", seen_norm, (n(3), n(3), n(3), n(3) ** 2 + 1, n(4, 2, 3))),
     Like("attention", "|wq, bq, wk, bk, wv, bv, w, b, x, y, mask| attention(Attention(query = Dense3(w = wq, b = bq), key = Dense3(w = wk, b = bk), value = Dense3(w = wv, b = bv), w = w, b = b), x, y, mask)", heads, ATTENTION),
+    Like("rotary_attention", "|wq, bq, wk, bk, wv, bv, w, b, x| rotary_attention(Attention(query = Dense3(w = wq, b = bq), key = Dense3(w = wk, b = bk), value = Dense3(w = wv, b = bv), w = w, b = b), x, causal_mask(3, 3))", rotary_heads, (n(4, 2, 2), n(2, 2), n(4, 2, 2), n(2, 2), n(4, 2, 2), n(2, 2), n(2, 2, 4), n(4), n(3, 4))),
+    Like("padding_mask", "|k| padding_mask(3, 5, k)", lambda k: jnp.broadcast_to(jnp.arange(5) < k, (3, 5)), (np.int32(2),), exact=True),
     Like("attend", "|q, k, v| attend(q, k, v, causal_mask(4, 4))", lambda q, k, v: fl.dot_product_attention(q[:, None], k[:, None], v[:, None], mask=fl.make_causal_mask(jnp.ones(4)))[:, 0], (n(4, 3), n(4, 3), n(4, 3))),
     Like("rotary", "|x| rotary(x)", rotary, (n(5, 6),)),
     Like("gru", "|wi, wh, b, c, h, x| gru(Gru(input = wi, state = wh, bias = b, inner = c), h, x)", gru, (n(3, 6), n(2, 6), n(6), n(2), n(2), n(3))),
@@ -161,15 +179,96 @@ def test_a_wrong_function_would_be_found() -> None:
         agrees(TABLE[6], (value, slopes[0] * (1 + 1e-9), *slopes[1:]), "f64")
 
 
-def test_initializers_have_the_moments_that_they_state() -> None:
-    """Of some 2000 numbers: mean and variance within five standard errors, and orthogonality."""
-    ask = "(lecun_normal(50, 40), he_normal(50, 40), glorot_normal(20, 80), glorot_uniform(20, 80), init_embedding(80, 25).table, orthogonal(6, 4, gain = 2.0), dropout(ones(2000), 0.2))"
-    *drawn, q, dropped = answer(ask, IMPORTS, Engine("interpret"), seed=4)
-    for x, variance in zip(drawn, (1 / 50, 2 / 50, 2 / 100, 2 / 100, 1 / 25), strict=True):
-        assert abs(np.mean(x)) < 5 * np.sqrt(variance / x.size)
-        assert abs(np.var(x) / variance - 1) < 5 * np.sqrt(2 / x.size)
-    np.testing.assert_allclose(q.T @ q, 4 * np.eye(4), atol=1e-14)
-    assert set(np.unique(dropped)) == {0.0, 1.25} and abs(dropped.mean() - 1) < 5 * 0.5 / 44
+# What is drawn, its shape and the variance that is stated for a gain of 1; a number stands for all of a start.
+DRAWN: dict[str, tuple[str, tuple[int, ...], float]] = {
+    "lecun_normal": ("lecun_normal(50, 40, g)", (50, 40), 1 / 50),
+    "he_normal": ("he_normal(50, 40, g)", (50, 40), 2 / 50),
+    "glorot_normal": ("glorot_normal(20, 80, g)", (20, 80), 2 / 100),
+    "glorot_uniform": ("glorot_uniform(20, 80, g)", (20, 80), 2 / 100),
+    "orthogonal": ("orthogonal(40, 30, g)", (40, 30), 1 / 40),
+    "orthogonal rows": ("orthogonal(30, 40, g)", (30, 40), 1 / 40),
+    "init_dense": ("init_dense(50, 40, g).w", (50, 40), 1 / 50),
+    "init_embedding": ("init_embedding(80, 25, g).table", (80, 25), 1 / 25),
+    "init_conv1d": ("init_conv1d(5, 10, 40, g).w", (5, 10, 40), 2 / 50),
+    "init_conv2d": ("init_conv2d(3, 2, 9, 40, g).w", (3, 2, 9, 40), 2 / 54),
+    "init_conv3d": ("init_conv3d(3, 2, 2, 5, 30, g).w", (3, 2, 2, 5, 30), 2 / 60),
+    "init_deconv2d": ("init_deconv2d(3, 2, 9, 40, g).w", (3, 2, 40, 9), 2 / 54),
+    "init_deconv1d": ("init_deconv1d(5, 20, 20, g).w", (5, 20, 20), 2 / 100),
+    "init_deconv3d": ("init_deconv3d(2, 2, 2, 10, 25, g).w", (2, 2, 2, 25, 10), 2 / 80),
+    "init_depthwise2d": ("init_depthwise2d(4, 5, 100, g).w", (4, 5, 100), 2 / 20),
+    "init_attention": ("init_attention(20, 4, 8, g).query.w", (20, 4, 8), 1 / 20),
+    "init_attention, what it gives": ("init_attention(20, 4, 8, g).w", (4, 8, 20), 1 / 32),
+    "init_rnn": ("init_rnn(50, 20, g).input", (50, 20), 1 / 50),
+    "init_rnn, its state": ("init_rnn(5, 30, g).state", (30, 30), 1 / 30),
+    "init_gru": ("init_gru(50, 10, g).input", (50, 30), 1 / 50),
+    "init_gru, its state": ("init_gru(5, 20, g).state", (20, 60), 1 / 20),
+    "init_lstm": ("init_lstm(50, 10, g).input", (50, 40), 1 / 50),
+    "init_lstm, its state": ("init_lstm(5, 20, g).state", (20, 80), 1 / 20),
+}  # fmt: skip
+STARTS = {
+    "init_norm(3, g).scale": [1, 1, 1],
+    "init_norm(3, g).shift": [0, 0, 0],
+    "init_batch_stats(2, g).variance": [1, 1],
+    "init_batch_stats(2, g).mean": [0, 0],
+    "init_dense(2, 3, g).b": [0, 0, 0],
+    "init_attention(2, 1, 2, g).b": [0, 0],
+    "init_attention(2, 1, 2, g).value.b": [[0, 0]],
+    "init_rnn(2, 2, g).bias": [0, 0],
+    "init_gru(2, 1, g).bias": [0, 0, 0],
+    "init_gru(2, 1, g).inner": [0],
+    "init_lstm(2, 1, g).bias": [0, 1, 0, 0],
+}
+
+
+@cache
+def begun(dtype: str) -> dict[str, list[Array]]:
+    """What the initializers give for a gain of 1.5, and how it changes with the gain."""
+    source = [f"float {dtype}\n", IMPORTS, SPATIAL]
+    for i, ask in enumerate([*(ask for ask, _, _ in DRAWN.values()), *STARTS]):
+        source.append(f"let y{i} = jvp(|g| {ask})(1.5, 1.0)\n")
+    values, _ = ran("".join(source), Engine("interpret"), seed=4)
+    return {key: [np.asarray(x) for x in values[f"y{i}"].leaves or ()] for i, key in enumerate([*DRAWN, *STARTS])}
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("title", DRAWN)
+def test_initializers_have_the_moments_that_they_state(title: str, dtype: str) -> None:
+    """Of some 2000 numbers: mean and variance within five standard errors, orthogonality, and the derivative in the gain."""
+    (x, slope), (ask, shape, variance) = begun(dtype)[title], DRAWN[title]
+    assert x.shape == shape and x.dtype == slope.dtype == {"f64": np.float64, "f32": np.float32}[dtype]
+    assert abs(np.mean(x)) < 5 * np.sqrt(2.25 * variance / x.size)
+    assert abs(np.var(x) / 2.25 / variance - 1) < 5 * np.sqrt(2 / x.size)
+    close = {"f64": 1e-14, "f32": 1e-5}[dtype]
+    np.testing.assert_allclose(slope, x / 1.5, rtol=close, atol=close)
+    if "orthogonal" in ask or "state" in ask:
+        for q in np.split(x, max(x.shape[1] // x.shape[0], 1), axis=1):
+            q = q if q.shape[0] >= q.shape[1] else q.T
+            np.testing.assert_allclose(q.T @ q, 2.25 * np.eye(q.shape[1]), atol=5 * close)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_what_is_not_drawn(dtype: str) -> None:
+    """Biases, scales and statistics begin as they are documented, and scales alone grow with the gain."""
+    for ask, start in STARTS.items():
+        x, slope = begun(dtype)[ask]
+        scaled = "scale" in ask or "variance" in ask
+        assert x.dtype == {"f64": np.float64, "f32": np.float32}[dtype]
+        assert (x == np.multiply(start, 1.5 if scaled else 1)).all() and (slope == np.multiply(start, scaled)).all()
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_dropout(dtype: str) -> None:
+    """A part is left out, the others grow, and the derivatives are those of what is left, in the rate too."""
+    one = f"import nn (dropout)\nfn f(x: {dtype}[2000], rate: {dtype}) -> {dtype}[2000] = with_key(key(3)) {{ dropout(x, rate) }}\n"
+    ask = "(x, f(x, 0.2), grad[x, r](|x, r| sum(f(x, r)))(x, 0.2) |> |g| (g.x, g.r))"
+    x, y, slope, in_rate = answer(ask, f"{one}let x = {dtype}(normal(2000))\n", Engine("interpret"))
+    kept = y != 0
+    assert y.dtype == slope.dtype == {"f64": np.float64, "f32": np.float32}[dtype]
+    assert abs(kept.mean() - 0.8) < 5 * 0.4 / np.sqrt(2000)
+    close = {"f64": 1e-13, "f32": 1e-5}[dtype]
+    np.testing.assert_allclose(y, np.where(kept, x / 0.8, 0), rtol=close)
+    np.testing.assert_allclose(slope, kept / 0.8, rtol=close)
+    np.testing.assert_allclose(in_rate, np.sum(y) / 0.8, rtol=10 * close)
 
 
 def test_empty_single_and_broken_numbers() -> None:

@@ -12,7 +12,12 @@ from scipy.integrate import cumulative_trapezoid, quad, simpson
 from support.language import answer, codes
 from support.library import Engine, Like, compared, stdlib
 
-IMPORTS = stdlib("quad")
+DRAWN = """fn drawn[T: float](c: T, a: T[2], b: T[2]) -> T[2] = with_key(key(5)) {
+  let (value, error) = monte_carlo(|x| c * prod(x - a), a, b, 9)
+  [value, error]
+}
+"""
+IMPORTS = stdlib("quad") + DRAWN
 RNG = np.random.default_rng(5)
 K = np.float64(1.3)
 Y, X = RNG.normal(size=7), np.sort(RNG.normal(size=7))
@@ -32,6 +37,7 @@ TABLE = [
     Like("gauss_kronrod_tail", "|k, a| gauss_kronrod_tail(|x| exp(-k * x), a, rtol = 1e-6).value", lambda k, a: jnp.exp(-k * a) / k, (K, np.float64(0.5)), loose=50),
     Like("tanh_sinh", "|k, b| tanh_sinh(|x| exp(-k * x), b - b, b)", lambda k, b: (1 - jnp.exp(-k * b)) / k, (K, np.float64(2)), loose=5),
     Like("gauss_hermite", "|k| gauss_hermite(|x| exp(k * x / 2), 12, k - k)", lambda k: jnp.exp(k * k / 8), (K,), loose=20),
+    Like("monte_carlo, of the same draws", "|c, a, b| drawn(c, a, b) / drawn(c / c, a - a, ones_like(b))", lambda c, a, b: jnp.ones(2) * c * jnp.prod(b - a) ** 2, (K, X[:2], X[:2] + 2)),
     Like("simpson", "|y, h| simpson(y, h)", lambda y, h: h / 3 * (y[0] + 4 * y[1] + 2 * y[2] + 4 * y[3] + 2 * y[4] + 4 * y[5] + y[6]), (Y, K)),
     Like("cumulative_trapezoid", "cumulative_trapezoid", lambda y, x: jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.diff(x) * (y[1:] + y[:-1]) / 2)]), (Y, X)),
 ]  # fmt: skip

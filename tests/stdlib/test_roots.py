@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from functools import cache
 
+import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 import pytest
 
 from support.language import answer, codes, ran
-from support.library import Engine, stdlib
+from support.library import Engine, Like, compared, stdlib
 from support.values import compare
 
 IMPORT = stdlib("roots")
@@ -48,6 +49,20 @@ def test_the_root_and_two_derivatives(name: str, dtype: str) -> None:
     for got, want in zip(roots(dtype)[name], expected, strict=True):
         assert got.dtype == {"f32": np.float32, "f64": np.float64}[dtype]
         assert float(got) == pytest.approx(want, rel=1e-11 if dtype == "f64" else 3e-5)
+
+
+RNG = np.random.default_rng(6)
+LINEAR, RIGHT = RNG.normal(size=(3, 3)) + 3 * np.eye(3), RNG.normal(size=3)
+C, LOW, HIGH, ONE = (np.float64(x) for x in (3.2, 0.3, 4, 1))
+TABLE = [
+    Like("bisect", "|c, a, b| bisect(|x| x^3 - c, a, b)", lambda c, a, b: jnp.cbrt(c), (C, LOW, HIGH)),
+    Like("chandrupatla", "|c, a, b| chandrupatla(|x| x^3 - c, a, b, tol = TOL)", lambda c, a, b: jnp.cbrt(c), (C, LOW, HIGH)),
+    Like("newton", "|c, a| newton(|x| x^3 - c, a, tol = TOL)", lambda c, a: jnp.cbrt(c), (C, ONE)),
+    Like("secant", "|c, a, b| secant(|x| x^3 - c, a, b, tol = TOL)", lambda c, a, b: jnp.cbrt(c), (C, ONE, HIGH)),
+    Like("newton_system", "|m, b, x| newton_system(|y| m @ y^3 - b, x, tol = TOL)", lambda m, b, x: jnp.cbrt(jnp.linalg.solve(m, b)), (LINEAR, RIGHT, np.sign(np.linalg.solve(LINEAR, RIGHT)))),
+    Like("fixed_point", "|m, b, x| fixed_point(|y| m @ y / 9 + b, x, tol = TOL)", lambda m, b, x: jnp.linalg.solve(jnp.eye(3) - m / 9, b), (LINEAR, RIGHT, RIGHT)),
+]  # fmt: skip
+test_it_is_the_root = compared(TABLE, IMPORT)
 
 
 @pytest.mark.parametrize("ends", ["f64(0), 4.0", "4.0, f64(0)"])

@@ -17,7 +17,12 @@ import scipy.signal as ss
 from support.language import answer, codes
 from support.library import Engine, Like, compared, stdlib
 
-IMPORTS = stdlib("signal") + stdlib("image")
+ANALYTIC = """fn both_parts[T: float](x: T[n]) -> T[2, n] where n > 0 {
+  let z = analytic(f64(x))
+  [T(real(z)), T(imag(z))]
+}
+"""
+IMPORTS = stdlib("signal") + stdlib("image") + ANALYTIC
 RNG = np.random.default_rng(8)
 X, Y, PICTURE = RNG.normal(size=9), RNG.normal(size=4), RNG.normal(size=(5, 6))
 ONE = np.float64(1)
@@ -40,6 +45,21 @@ def stencil(*kernels: Any) -> Any:
 def blur(x: Any) -> Any:
     w = jnp.exp(-(jnp.array([-1.0, 0, 1]) ** 2) / (2 * 0.7**2))
     return stencil(jnp.outer(w, w) / jnp.sum(w) ** 2)(x)
+
+
+def filtered(b: Any, a: Any, x: Any) -> Any:
+    """The recurrence, number by number."""
+    y: list[Any] = []
+    for i in range(len(x)):
+        heard = sum(b[j] * x[i - j] for j in range(min(len(b), i + 1)))
+        y.append((heard - sum(a[j] * y[i - j] for j in range(1, min(len(a), i + 1)))) / a[0])
+    return jnp.stack(y)
+
+
+def hilbert(x: Any) -> Any:
+    """SciPy's analytic signal is linear: its matrix, column by column."""
+    z = jnp.asarray(np.stack([ss.hilbert(e) for e in np.eye(len(x))], axis=1)) @ x
+    return jnp.stack([z.real, z.imag])
 
 
 LONG = RNG.normal(size=9)
@@ -71,6 +91,10 @@ TABLE = [
     Like("moving_average", "|x| moving_average(x, 3)", lambda x: jnp.convolve(x, jnp.ones(3) / 3, mode="valid"), (X,)),
     Like("power_spectrum", "power_spectrum", lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2 / 9, (X,)),
     Like("frequencies", "|t| frequencies(9, t)", lambda t: jnp.fft.rfftfreq(9) / t, (np.float64(0.1),)),
+    Like("recursive_filter", "recursive_filter", filtered, (Y[:3], np.array([2.0, -0.5, 0.25, 0.1]), X)),
+    Like("recursive_filter of past inputs alone", "recursive_filter", filtered, (Y, np.array([0.5]), X)),
+    Like("analytic", "both_parts", hilbert, (X,)),
+    Like("analytic of an even number", "both_parts", hilbert, (X[:8],)),
     Like("detrend", "detrend", js.detrend, (X,)),
     Like("gaussian_kernel", "|s| gaussian_kernel(s, 2)", lambda s: jax.nn.softmax(-jnp.arange(-2.0, 3.0) ** 2 / (2 * s**2)), (ONE,)),
     Like("gaussian_blur", "|x| gaussian_blur(x, 0.7, 1)", blur, (PICTURE,)),

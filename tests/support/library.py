@@ -22,7 +22,10 @@ Array = Any
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Like:
-    """`body` is a function of the arrays `given`; its twin takes the same. `exact` arguments have no gradient."""
+    """`body` is a function of the arrays `given`; its twin takes the same. `exact` arguments have no gradient.
+
+    `TOL` in a body is a tolerance that suits the type.
+    """
 
     title: str
     body: str
@@ -34,6 +37,7 @@ class Like:
 
 
 RTOL = {"f64": 1e-11, "f32": 2e-5}
+TOL = {"f64": "1e-13", "f32": "1e-6"}
 
 
 def literal(x: Array) -> str:
@@ -68,11 +72,12 @@ def found(
     for i, case in enumerate(table):
         names = [f"x{i}_{k}" for k in range(len(case.given))]
         source += [declared(n, x, dtype) for n, x in zip(names, case.given, strict=True)]
-        source.append(f"let y{i} = ({case.body})({', '.join(names)})\n")
+        body = case.body.replace("TOL", TOL[dtype])
+        source.append(f"let y{i} = ({body})({', '.join(names)})\n")
         free = [] if case.exact else [k for k, x in enumerate(case.given) if np.asarray(x).dtype.kind == "f"]
         for k in free:
             inner = ", ".join("x" if j == k else n for j, n in enumerate(names))
-            source.append(f"let g{i}_{k} = grad(|x| mixed(reshape(({case.body})({inner}), [-1])))({names[k]})\n")
+            source.append(f"let g{i}_{k} = grad(|x| mixed(reshape(({body})({inner}), [-1])))({names[k]})\n")
     default = "float f64\n" if dtype == "f64" else ""
     values, _ = ran(default + "".join(source), engine or Engine("interpret"))
     answers: dict[str, tuple[Array, ...]] = {}
