@@ -266,7 +266,7 @@ class Lowering:
 
         On the CPU, where XLA drops barriers before it plans memory, it is a function that is not inlined.
         """
-        if any([isinstance(p.type, History) for p in body.params]):  # neither a barrier nor a function takes one
+        if crossed(body):
             return self.graph(body, *arrays)
         if self.platform != "cpu":
             return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
@@ -280,7 +280,7 @@ class Lowering:
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
         """A function called. One called often is traced and lowered once; XLA copies it into its callers later."""
         counted = self.counted
-        if counted is None or not counted.shared(body):
+        if counted is None or not counted.shared(body) or crossed(body):
             return self.graph(body, *arrays)
         return self.function(body)(*arrays)
 
@@ -294,6 +294,11 @@ class Lowering:
             function.__name__ = function.__qualname__ = body.name or "function"
             found = self.functions[body] = self.jax.jit(function)
         return found
+
+
+def crossed(body: Graph) -> bool:
+    """Whether it takes or gives a history: neither a barrier nor a function does."""
+    return any([isinstance(v.type, History) for v in (*body.params, *body.results)])
 
 
 def can_be_written(eqn: Eqn) -> bool:

@@ -9,7 +9,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.layout import call_layout
 from difflang.ir.op import OPS, MaybeValue, Op, Solver
-from difflang.ir.types import History, Type
+from difflang.ir.types import Type
 from difflang.ops.regions import (
     Ad,
     Linearized,
@@ -37,8 +37,7 @@ def call_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], name: str
 
 
 def call_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], name: str) -> list[Any]:
-    crossed = any(isinstance(v.type, History) for v in (*regions[0].params, *regions[0].results))
-    return lowering.graph(regions[0], *arrays) if crossed else lowering.call(regions[0], *arrays)
+    return lowering.call(regions[0], *arrays)
 
 
 def called(builder: Builder, body: Graph, operands: list[Value], name: str) -> list[Value]:

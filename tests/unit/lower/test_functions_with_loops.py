@@ -1,4 +1,4 @@
-"""A loop whose length only the run knows is differentiated in functions that are called in several places."""
+"""A loop whose length only the run knows is differentiated in functions called in several places, and in blocks."""
 
 from __future__ import annotations
 
@@ -27,5 +27,32 @@ fn in_lanes(x: f64, k: i32) -> f64 {{
 def test_a_function_with_a_loop_is_called_in_two_places(name: str) -> None:
     function = getattr(difflang.loads(SOURCE, name="histories"), name)
     for k in (0, 1, 3):
+        want = function.interpret(0.3, np.int32(k))
+        np.testing.assert_allclose(function(0.3, np.int32(k)), want, rtol=1e-12)
+
+
+BLOCK = """float f64
+fn f(x: f64, k: i32) -> f64 {
+  var t = x
+  let steps = for _ in 0..k {
+    t = sin(t) + 0.1
+    yield t
+  }
+  checkpoint {
+    var s = 0.0
+    for v in steps { s += 2.0 * v }
+    s
+  }
+}
+fn once(x: f64, k: i32) -> f64 = grad(f)(x, k)
+fn twice(x: f64, k: i32) -> f64 = grad(grad(f))(x, k)
+fn in_lanes(x: f64, k: i32) -> f64 = sum([for x in [x, 2.0 * x] => once(x, k)])
+"""
+
+
+@pytest.mark.parametrize("name", ["once", "twice", "in_lanes"])
+def test_a_block_gives_back_a_cotangent_of_each_step_that_it_reads(name: str) -> None:
+    function = getattr(difflang.loads(BLOCK, name="block"), name)
+    for k in (0, 3):
         want = function.interpret(0.3, np.int32(k))
         np.testing.assert_allclose(function(0.3, np.int32(k)), want, rtol=1e-12)
