@@ -100,8 +100,11 @@ def floor_div_lower(jax: Any, x: Any, y: Any) -> Any:
     r, differs, safe = adjusted(jax, x, y)
     if jax.numpy.issubdtype(y.dtype, np.floating):
         exact = lax.sub(x, lax.select(differs, lax.add(r, y), r))
-        whole = lax.round(lax.div(exact, y), lax.RoundingMethod.TO_NEAREST_EVEN)
-        return lax.select(lax.eq(y, lax.full_like(y, 0)), lax.div(x, y), whole)
+        whole, ratio = lax.round(lax.div(exact, y), lax.RoundingMethod.TO_NEAREST_EVEN), lax.div(x, y)
+        below = lax.bitwise_and(differs, lax.is_finite(x))
+        by_infinity = lax.select(below, lax.full_like(x, -1), ratio)
+        found = lax.select(lax.eq(lax.abs(y), lax.full_like(y, np.inf)), by_infinity, whole)
+        return lax.select(lax.eq(y, lax.full_like(y, 0)), ratio, found)
     quotient = lax.div(x, safe)
     floored = lax.select(differs, lax.sub(quotient, lax.full_like(quotient, 1)), quotient)
     return lax.select(lax.eq(y, lax.full_like(y, 0)), lax.full_like(y, 0), floored)

@@ -38,6 +38,9 @@ def test_float_remainders_have_the_sign_of_the_divisor() -> None:
     assert both("rem", x, y) == [1.5, 0.5, -0.5, -1.5, 0.0]
     assert both("floor_div", x, y) == [3.0, -4.0, -4.0, 3.0, 2.0]
     assert both("floor_div", np.array([1.0, -1.0]), np.zeros(2)) == [np.inf, -np.inf]
+    endless = np.array([1, 1, -1, -1]) * np.inf
+    assert both("floor_div", np.array([5.0, -5.0, 5.0, 0.0]), endless) == [0.0, -1.0, -1.0, 0.0]
+    assert np.isnan(both("floor_div", np.array([np.nan, np.inf, np.nan, np.inf]), endless)).all()
 
 
 def test_integers_wrap() -> None:
