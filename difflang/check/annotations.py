@@ -297,6 +297,8 @@ class Annotations(Struct):
                 return self.matched_function(written, type, waiting)
             case tree.TypeFn(), SumType():
                 return all([self.matched(written, t, waiting) for t in type.options])
+            case ((tree.TypeTuple() | tree.TypeFn()), _):
+                return False
             case _:
                 return self.unifier.same(self.type(written), type)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
 
@@ -27,6 +29,35 @@ class Known(Struct, frozen=True):
     type: Tensor
 
 
+class Meant(Struct, frozen=True):
+    """What a generic name stands for around a function that mentions it: its bound, and a type once that is told."""
+
+    name: str
+    bound: str | None
+    type: DType | LangType | None
+
+
+@contextmanager
+def meaning(annotations: Any, types: Sequence[Meant], sizes: Mapping[str, Any]) -> Generator[None]:
+    """Meanwhile these are the generic names in written types, and these sizes are called so."""
+    names, both = {*annotations.generics, *[t.name for t in types], *sizes}, (annotations.generics, annotations.bound)
+    before = [{n: known[n] for n in names if n in known} for known in both]
+    now = {t.name: t.bound for t in types}, {t.name: t.type for t in types if t.type is not None} | {**sizes}
+    exchanged(both, names, now)
+    try:
+        yield
+    finally:
+        exchanged(both, names, before)
+
+
+def exchanged(both: Sequence[dict[str, Any]], names: Iterable[str], now: Sequence[Mapping[str, Any]]) -> None:
+    """What is known of some names, exchanged for what is known of them now."""
+    for known, new in zip(both, now, strict=True):
+        for name in names:
+            known.pop(name, None)
+        known.update(new)
+
+
 class FnCode(Struct, frozen=True):
     """A declared function. A nested one captures `names` from the function around it."""
 
@@ -34,6 +65,7 @@ class FnCode(Struct, frozen=True):
     module: Module
     names: tuple[str, ...] = ()
     known: tuple[Known, ...] = ()
+    types: tuple[Meant, ...] = ()
 
     def __str__(self) -> str:
         return self.decl.name
@@ -46,6 +78,7 @@ class LambdaCode(Struct, frozen=True):
     module: Module
     names: tuple[str, ...]
     known: tuple[Known, ...] = ()
+    types: tuple[Meant, ...] = ()
 
     def __str__(self) -> str:
         return "|" + ", ".join(p.span.text for p in self.decl.params) + "| ..."

@@ -20,6 +20,7 @@ from difflang.check.closures import (
     VariantCode,
     VmapCode,
     Wrt,
+    meaning,
 )
 from difflang.check.reports import mistake, not_this_type
 from difflang.check.sums import joint
@@ -38,7 +39,7 @@ from difflang.elaborate.mismatches import not_this_pattern
 from difflang.elaborate.names import bound_names, free_names
 from difflang.elaborate.qualified import module_of
 from difflang.elaborate.scope import Scope
-from difflang.elaborate.signatures import counted
+from difflang.elaborate.signatures import captured_sizes, counted
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -341,13 +342,14 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
     bind_known(cx, scope, code)
     cx.scope, cx.module, cx.lambdas, cx.root.result = Scope(scope), code.module, cx.lambdas + 1, None
     try:
-        for param, (term, span) in zip(params, args.items, strict=True):
-            if param.type is not None and not cx.annotations.match(param.type, type_of(term)):
-                way = "each size that a lambda names is one size: leave the type away, or make a `fn` of it"
-                way = way if set(free_names(param.type)).intersection(cx.annotations.bound) else ""
-                raise not_this_type(param.type, type_of(term), span, "the argument", way)
-            bind_pattern(cx, param.pattern, term, span)
-        return (yield walk(cx, without_jumps(code.decl.body)))
+        with meaning(cx.annotations, code.types, captured_sizes(code, captures)):
+            for param, (term, span) in zip(params, args.items, strict=True):
+                if param.type is not None and not cx.annotations.match(param.type, type_of(term)):
+                    way = "each size that a lambda names is one size: leave the type away, or make a `fn` of it"
+                    way = way if set(free_names(param.type)).intersection(cx.annotations.bound) else ""
+                    raise not_this_type(param.type, type_of(term), span, "the argument", way)
+                bind_pattern(cx, param.pattern, term, span)
+            return (yield walk(cx, without_jumps(code.decl.body)))
     finally:
         cx.scope, cx.module, cx.lambdas, cx.root.result = outer, module, cx.lambdas - 1, result
 

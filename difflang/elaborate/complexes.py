@@ -45,7 +45,7 @@ def angle(cx: Context, args: Args, name: str) -> Term:
     z, at = took.array("z"), took.span("z")
     if not z.tensor.dtype.is_complex:
         shown = show_type(z.tensor)
-        way = f"convert it: `c64({quoted(at)})`"
+        way = f"convert it: `{'c128' if 'f64' in shown else 'c64'}({quoted(at)})`"
         raise cx.error("DL0311", f"`angle` takes a complex number, not {shown}", at, f"this is {shown}", way)
     x, y = parts(cx, z, args.span)
     return elementwise(cx, "atan2", args.span, (y, x))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isinf
+from typing import Any, cast
 
 import numpy as np
 
 from difflang.base.fixes import meant
 from difflang.base.source import Span
-from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, Known, LambdaCode, RecordCode
+from difflang.check.closures import BuiltinCode, ConvertCode, FnCode, Known, LambdaCode, Meant, RecordCode
 from difflang.check.dtypes import DTypeParam, DTypeVar, imaginary_dtype, literal_dtype, pruned
 from difflang.check.modules import Global, HostVar
 from difflang.check.texts import check_format
@@ -20,7 +21,7 @@ from difflang.elaborate.builtins import BUILTINS
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.literals import literal_rows
 from difflang.elaborate.making import within_parts
-from difflang.elaborate.names import bound_names, free_names
+from difflang.elaborate.names import bound_names, free_names, type_names
 from difflang.elaborate.operators import array
 from difflang.elaborate.scope import Binding, Scope
 from difflang.elaborate.signatures import held_alike
@@ -181,7 +182,7 @@ def lambda_(cx: Context, e: tree.Lambda) -> Walk[Term]:
     from difflang.elaborate import linear
 
     names, terms, known = captured(cx, e)
-    made = Closure(LambdaCode(e, cx.module, names, known), terms)
+    made = Closure(LambdaCode(e, cx.module, names, known, types_around(cx, e)), terms)
     if e.linear:
         yield linear.prove_made(cx, made)
     return made
@@ -203,6 +204,15 @@ def captured(cx: Context, node: tree.Lambda | tree.Fn) -> tuple[tuple[str, ...],
             known += [] if found is None else [found]
             names += [] if found is not None or var.broken else [name]
     return tuple(names), tuple(lookup(cx, n, node.span) for n in names), tuple(known)
+
+
+def types_around(cx: Context, node: tree.Lambda | tree.Fn) -> tuple[Meant, ...]:
+    """What the generic names that a function uses from around it stand for, wherever it is called."""
+    generics, bound = cx.annotations.generics, cx.annotations.bound
+    own = {g.name for g in node.generics} if isinstance(node, tree.Fn) else set[str]()
+    names = [n for n in generics if n not in own] if generics else []
+    mentioned = type_names(node) if names else set[str]()
+    return tuple([Meant(n, generics[n], cast("Any", bound.get(n))) for n in names if n in mentioned])
 
 
 def names_of(param: tree.LambdaParam | tree.Param) -> Sequence[str]:

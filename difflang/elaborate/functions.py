@@ -112,9 +112,9 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
     for name, default in defaults.items():
         if name not in given:
             given[name] = ((yield default_value(cx, code, default)), default.span)
-    annotations = Annotations(
-        cx.unifier, code.module.records.get, captured_sizes(code, captures), {g.name: g.bound for g in decl.generics}
-    )
+    bound = {**captured_sizes(code, captures), **{t.name: t.type for t in code.types if t.type is not None}}
+    generics = {t.name: t.bound for t in code.types} | {g.name: g.bound for g in decl.generics}
+    annotations = Annotations(cx.unifier, code.module.records.get, bound, generics)
     terms = match_parameters(cx, decl, given, annotations)
     yield linear.told_by_body(cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations)
     yield linear.prove_given(cx, list(terms.values()))

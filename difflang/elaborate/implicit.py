@@ -16,7 +16,7 @@ from difflang.check.types import LangType, leaf_types, show_type, tangent_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context
-from difflang.elaborate.expressions import captured
+from difflang.elaborate.expressions import captured, types_around
 from difflang.elaborate.functions import detached
 from difflang.elaborate.linear import of_any_variant
 from difflang.elaborate.names import bound_names, free_names
@@ -90,7 +90,7 @@ def closure(cx: Context, code: FnCode, rule: tree.Rule, equation: tree.Lambda) -
     params = [tree.LambdaParam(p.span, tree.NamePattern(p.span, p.name), None) for p in mine]
     decl = tree.Lambda(equation.span, (*params, *equation.params), equation.body, False)
     names, terms, known = captured(cx, decl)
-    return Closure(LambdaCode(decl, cx.module, names, known), terms), len(params)
+    return Closure(LambdaCode(decl, cx.module, names, known, types_around(cx, decl)), terms), len(params)
 
 
 def same_count(residual: Term, x: Term, span: Span) -> None:

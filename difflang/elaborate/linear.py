@@ -17,7 +17,7 @@ from difflang.ad.maps import split, turned
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.closures import AscribedCode, DerivativeCode, LambdaCode, MapCode
+from difflang.check.closures import AscribedCode, DerivativeCode, LambdaCode, MapCode, meaning
 from difflang.check.dtypes import DTypeVar, literal_dtype
 from difflang.check.reports import Undecided, mistake
 from difflang.check.sums import joint
@@ -205,11 +205,12 @@ HOW = "take the map from `linearize` at the value: there its variant is known"
 
 def domain(cx: Context, code: LambdaCode, f: Closure, span: Span, *, rigid: bool = False) -> list[LangType]:
     """What a linear lambda takes, as its parameters say. Errors: DL1103."""
-    bound = {**cx.annotations.bound, **captured_sizes(code, f.captures)}
-    inner = Annotations(cx.unifier, code.module.records.get, bound, cx.annotations.generics, rigid)
     if any(p.type is None for p in code.decl.params):
         raise unknown_domain(code, span)
-    return [inner.type(p.type) for p in code.decl.params if p.type is not None]
+    bound, generics = {**cx.annotations.bound}, {**cx.annotations.generics}
+    inner = Annotations(cx.unifier, code.module.records.get, bound, generics, rigid)
+    with meaning(inner, code.types, captured_sizes(code, f.captures)):
+        return [inner.type(p.type) for p in code.decl.params if p.type is not None]
 
 
 # ---- Linear lambdas

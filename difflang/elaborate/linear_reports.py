@@ -10,7 +10,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import show_type
 from difflang.elaborate.names import last
 from difflang.elaborate.spelling import spelled
-from difflang.elaborate.terms import Closure, Opaque, Term, type_of
+from difflang.elaborate.terms import Array, Closure, Opaque, Term, type_of
 from difflang.ir.graph import Eqn
 from difflang.ir.types import Tensor
 from difflang.syntax import tree
@@ -86,11 +86,21 @@ def not_a_vector(decl: tree.Lambda, found: str, span: Span) -> DifflangError:
 def plain_function(term: Term, span: Span, message: str) -> DifflangError:
     """A function that nobody has proved to be linear, where a linear one is asked for."""
     if not isinstance(term, (Closure, Opaque)):
-        return mistake("DL1102", message, (span, f"this is {show_type(type_of(term))}"))
+        return mistake(
+            "DL1102", message, (span, f"this is {show_type(type_of(term))}"), help=of_matrix(term, span, linear=True)
+        )
     text = span.text
     written = f"linear {text}" if text.startswith("|") and "\n" not in text else f"linear |dx| {called(text)}(dx)"
     way = f"write `{written}`: then it is checked"
     return mistake("DL1102", message, (span, "this is not declared linear"), help=way)
+
+
+def of_matrix(term: Term, span: Span, *, linear: bool) -> str:
+    """How a matrix is a function."""
+    if not isinstance(term, Array) or len(term.tensor.shape) != 2:
+        return ""
+    matrix = span.text if span.text.isidentifier() else f"({span.text})"
+    return f"the product with a matrix is `{'linear ' * linear}|v| {matrix} @ v`"
 
 
 def called(text: str) -> str:

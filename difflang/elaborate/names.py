@@ -78,6 +78,13 @@ def free_names(node: tree.Node) -> tuple[str, ...]:
     return tuple(found)
 
 
+def type_names(node: tree.Node) -> set[str]:
+    """The names in a node that may stand for types: alone, with sizes behind them, or where a number is converted."""
+    parts = nodes(node)
+    found = {p.path[0] for p in parts if isinstance(p, (tree.TypeName, tree.TypeApply)) and len(p.path) == 1}
+    return found | {p.id for p in parts if isinstance(p, tree.Name)}
+
+
 def assigned(node: tree.Node) -> tuple[str, ...]:
     """The names that assignments and updates in a node change, those inside nested functions left out."""
     if node not in _assigned:

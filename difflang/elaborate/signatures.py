@@ -18,7 +18,7 @@ from difflang.check.reports import Undecided, mistake, written_type
 from difflang.check.sums import unknown
 from difflang.check.types import FnType, is_linear_type, leaf_types, show_type
 from difflang.elaborate.context import Context, walk
-from difflang.elaborate.linear_reports import plain_function
+from difflang.elaborate.linear_reports import of_matrix, plain_function
 from difflang.elaborate.names import free_names, nodes
 from difflang.elaborate.scope import Scope
 from difflang.elaborate.terms import (
@@ -199,7 +199,7 @@ def wrong_argument(
     labels += [stories[n] for n in told or sorted(names & stories.keys())]
     if isinstance(term, Array) and term.origin is not None:
         labels.append((term.origin, "its type was declared here"))
-    way, fixes = not_a_vector(decl, param), tuple[Fix, ...]()
+    way, fixes = not_a_vector(decl, param) or another_kind(param.type, term, span), tuple[Fix, ...]()
     if (
         isinstance(term, Array)
         and not isinstance(pruned(term.tensor.dtype), DTypeVar)
@@ -212,6 +212,13 @@ def wrong_argument(
             way = f"there is no implicit conversion: write `{wanted}({span.text})`"
     message = f"the argument `{param.name}` of `{decl.name}` does not fit"
     return mistake("DL0304", message, *labels, help=way, fixes=fixes)
+
+
+def another_kind(written: tree.TypeExpr, term: Term, span: Span) -> str:
+    """How an array becomes what was meant by it, where a function or a tuple is taken."""
+    if isinstance(written, tree.TypeTuple) and isinstance(term, Array) and len(written.items) > 1:
+        return "a tuple is written in parentheses: `(a, b)`"
+    return of_matrix(term, span, linear=written.linear) if isinstance(written, tree.TypeFn) else ""
 
 
 def declared(written: tree.TypeExpr, annotations: Annotations, names: set[str]) -> str:

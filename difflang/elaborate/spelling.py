@@ -70,7 +70,8 @@ def way_out(name: str, refused: str, span: Span, float: DType) -> str:
     if refused.endswith(("not c64", "not c128", "not complex")):
         return NO_REAL_NUMBER.format(text)
     if "takes a complex number" in refused:
-        return f"convert it: `c64({text})`"
+        wide = "f64" in refused.split("not ")[-1] or float.name == "f64"
+        return f"convert it: `{'c128' if wide else 'c64'}({text})`"
     if wants_float(refused):
         return f"convert it: `{float}({text})`"
     if "takes an integer" in refused or "not bool" in refused:

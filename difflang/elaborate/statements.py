@@ -13,7 +13,7 @@ from difflang.elaborate.assigning import SCATTERS, combined, written
 from difflang.elaborate.attributes import obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Context, Reported, walk, walks
-from difflang.elaborate.expressions import captured
+from difflang.elaborate.expressions import captured, types_around
 from difflang.elaborate.failure import check
 from difflang.elaborate.histories import Yielded, add
 from difflang.elaborate.indexing import Subscripts, read, subscripts
@@ -294,7 +294,7 @@ def nested_fn(cx: Context, e: tree.Fn) -> Walk[Term]:
     obey(cx, e.attributes, e.span)
     names, terms, known = captured(cx, e)
     mine = tuple((n, t) for n, t in zip(names, terms, strict=True) if n not in {p.name for p in e.params})
-    code = FnCode(e, cx.module, tuple(n for n, _ in mine), known)
+    code = FnCode(e, cx.module, tuple(n for n, _ in mine), known, types_around(cx, e))
     cx.scope.bind(e.name, Closure(code, tuple(t for _, t in mine)), span=e.name_span)
     return UNIT_TERM
     yield
