@@ -86,8 +86,8 @@ def watch(cx: Context, f: Term, traced: Traced, args: Args, wrt: Sequence[Place]
     """Warn where the derivative is zero for every argument: DL0409. The first derivative only; see `ad.lost`.
 
     Nothing is said of a function of the language by itself, such as `floor'`; where a condition known beforehand left
-    something out, as a size of 0 may; where a `stop` stands on every way; of what a rule needs and nobody wrote; and
-    where a definition leaves it open.
+    something out, as a size of 0 may; where a `stop` stands on every way; of what a rule needs and nobody wrote; where a
+    definition leaves it open; and where all of it is in the standard library.
     """
     if traced.chosen or cx.root.implied or not ours(cx, args.span) or by_its_name(f):
         return
@@ -102,8 +102,12 @@ def watch(cx: Context, f: Term, traced: Traced, args: Args, wrt: Sequence[Place]
         if i in moving:
             merge(found, lost)
     dead = [p for p in parts_of(f, args, wrt) if zero_by_mistake(p, alive, found)]
-    if dead:
-        cx.session.warn(warning(cx, f, args.span, dead, found))
+    if dead and not all(map(of_library, (said := warning(cx, f, args.span, dead, found)).labels)):
+        cx.session.warn(said)
+
+
+def of_library(label: Label) -> bool:
+    return label.span.source.name.startswith("stdlib/")
 
 
 def by_its_name(f: Term) -> bool:
@@ -185,8 +189,7 @@ def warning(cx: Context, f: Term, span: Span, dead: list[Part], found: dict[Step
     more = f"; {len(steps) - MOST} more ways are lost" if len(steps) > MOST else ""
     asked = Label(span, f"asked for here{more}")
     ways = labels_of(cx, steps, span, lost_by, dead[0].name)
-    of_library = [label.span.source.name.startswith("stdlib/") for label in (asked, *labels)]
-    first = (*labels, asked) if of_library[0] and not all(of_library) else (asked, *labels)
+    first = (*labels, asked) if of_library(asked) and not all(map(of_library, labels)) else (asked, *labels)
     return Diagnostic("DL0409", message, (*first, *ways), ways_out(f, dead, steps), "warning")
 
 

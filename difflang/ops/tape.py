@@ -188,8 +188,8 @@ class Tape:
         later = lax.ge(count, np.int32(size.whole))
         keep = lax.bitwise_and(later, lax.bitwise_or(apart, lax.eq(count, zero())))
         start = (at.order, at.place, np.int32(-1), at.slot)
-        found = once(lax, keep, lambda now: in_order(jax, size, now[0], now[1], count), start)
-        return Written(*found, at.slots), lax.select(later, boundary, np.int32(size.whole))
+        order, place, due, slot = once(lax, keep, lambda now: in_order(jax, size, now[0], now[1], count), start)
+        return Written(order, place, due, slot, at.slots), lax.select(later, boundary, np.int32(size.whole))
 
     def written(self, at: Written, count: Array, carry: Arrays) -> Written:
         """With the state before step number `count`, if it is one of those kept; else it goes to the spare slot."""
