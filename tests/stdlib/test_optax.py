@@ -1,4 +1,4 @@
-"""`optim` beside optax: fifty steps of every optimizer on three problems, schedules, clipping and projections."""
+"""`optim` beside optax: fifty steps of every optimizer on three problems, derivatives through three of them, schedules, clipping and projections."""
 
 # ruff: noqa: E501 - a function of the language is a line
 
@@ -78,8 +78,42 @@ def test_the_steps_are_those_of_optax(name: str, problem: str) -> None:
         np.testing.assert_allclose(single, theirs, rtol=3e-5, atol=3e-5)
 
 
+# Three steps with three gradients, as a function of those, of where they begin, of the rate and of what is kept.
+WITH_RATES: dict[str, tuple[str, str, Any]] = {
+    "sgd": ("zero(p)", "p = sgd(p, g, rate)", lambda rate, keep: optax.sgd(rate + 0 * keep)),
+    "momentum": ("zero(p)", "(p, s) = momentum(p, g, s, rate, keep)", lambda rate, keep: optax.sgd(rate, momentum=keep)),
+    "nesterov": ("zero(p)", "(p, s) = nesterov(p, g, s, rate, keep)", lambda rate, keep: optax.sgd(rate, momentum=keep, nesterov=True)),
+    "adam": ("moments(p)", "(p, s) = adam(p, g, s, rate, keep, 0.8, 0.01, 0.02)", lambda rate, keep: optax.adam(rate, keep, 0.8, 0.01, 0.02)),
+    "adamw": ("moments(p)", "(p, s) = adamw(p, g, 0.1 * p, s, rate, keep, 0.8)", lambda rate, keep: optax.adamw(rate, keep, 0.8, weight_decay=0.1)),
+    "nadam": ("moments(p)", "(p, s) = nadam(p, g, s, rate, keep, 0.8, 0.01, 0.02)", lambda rate, keep: optax.nadam(rate, keep, 0.8, 0.01, 0.02)),
+    "adamax": ("moments(p)", "(p, s) = adamax(p, g, s, rate, keep, 0.8, 0.01)", lambda rate, keep: optax.adamax(rate, keep, 0.8, 0.01)),
+    "adadelta": ("moments(p)", "(p, s) = adadelta(p, g, s, rate, keep, 0.01)", lambda rate, keep: optax.adadelta(rate, keep, 0.01)),
+    "rmsprop": ("zero(p)", "(p, s) = rmsprop(p, g, s, rate, keep)", lambda rate, keep: optax.rmsprop(rate, keep)),
+    "adagrad": ("0.1 + zero(p)", "(p, s) = adagrad(p, g, s, rate)", lambda rate, keep: optax.adagrad(rate + 0 * keep)),
+    "lion": ("zero(p)", "(p, s) = lion(p, g, s, rate, keep, 0.8)", lambda rate, keep: optax.lion(rate, keep, 0.8, weight_decay=0.0)),
+}  # fmt: skip
+
+
+def three(name: str) -> Like:
+    state, step, method = WITH_RATES[name]
+
+    def twin(p: Array, gs: Array, rate: Array, keep: Array) -> Array:
+        chosen = method(rate, keep)
+        state, path = chosen.init(p), []
+        for g in gs:
+            change, state = chosen.update(g, state, p)
+            p = optax.apply_updates(p, change)
+            path.append(p)
+        return jnp.stack(path)
+
+    body = f"|p0, gs, rate, keep| {{ var p = p0\n  var s = {state}\n  for k in 0..3 {{ let g = gs[k]\n    {step}\n    yield p }} }}"
+    return Like(f"three steps of {name}", body, twin, (START, SLOPES, np.float64(0.3), np.float64(0.7)))
+
+
+SLOPES = np.array([[0.5, -2.0, 0.1], [-0.3, -1.0, 3.0], [0.2, 1.5, -0.7]])
 X = np.array([2.0, -1.0, 0.3, 0.7])
 TABLE = [
+    *map(three, WITH_RATES),
     Like("cosine_decay", "|r| [for k in 0..9 => cosine_decay(k, 6, r)]", lambda r: optax.cosine_decay_schedule(1.0, 6)(jnp.arange(9)) * r, (np.float64(0.3),)),
     Like("exponential_decay", "|r| [for k in 0..5 => exponential_decay(k, 3, r, 2.0)]", lambda r: 2.0 * r ** (jnp.arange(5) / 3), (np.float64(0.3),)),
     Like("linear_schedule", "|a, b| [for k in 0..9 => linear_schedule(k, 6, a, b)]", lambda a, b: optax.polynomial_schedule(a, b, 1, 6)(jnp.arange(9)), (np.float64(0.3), np.float64(1.3))),

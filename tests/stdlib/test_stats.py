@@ -120,13 +120,15 @@ def test_derivatives_in_parameters(name: str) -> None:
 
 
 @pytest.mark.in_a_hurry
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_draws_are_of_the_distribution(name: str) -> None:
+def test_draws_are_of_the_distribution(name: str, dtype: str) -> None:
     """Kolmogorov's and Smirnov's test, or of counts Pearson's, at a fixed seed; and the mean."""
     parameters, _, theirs = DISTRIBUTIONS[name]
     d = theirs(*parameters)
-    (x,) = ours("draws")[name]
-    assert x.shape == (DRAWS,) and x.dtype == np.float64
+    (x,) = ours("draws", dtype)[name]
+    assert x.shape == (DRAWS,) and x.dtype == {"f32": np.float32, "f64": np.float64}[dtype]
+    x = x.astype(np.float64)
     if name in COUNTS:
         top = int(d.ppf(0.98))
         seen = np.array([*(np.sum(x == k) for k in range(top)), np.sum(x >= top)])
