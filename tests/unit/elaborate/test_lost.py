@@ -71,6 +71,7 @@ KEPT = {
     "the first guess of a rule": "fn root(p: f64, x0: f64) -> f64 = sqrt(p)\nrule root(p, x0) by implicit |x| x * x - p\nlet y = grad(root)(2.0, 1.0)",
     "straight through": "let y = grad(|x| x + stop(round(x) - x))(1.5)",
     "a function that a definition does not look into": "fn f(x: f64) -> f64 = x\nfn g(x: f64) -> f64 = grad(f)(x)",
+    "what the library takes for itself": "import ode (rosenbrock23)\nlet y = rosenbrock23(|t, y| -y, [1.0], 0.0, 1.0)",
     "a function parameter": "fn slope(g: (f64) -> f64, x: f64) -> f64 = grad(g)(x)\nlet y = slope(|t| t * t, 2.0)",
 }  # fmt: skip
 
