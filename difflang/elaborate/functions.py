@@ -240,10 +240,15 @@ def built(
     for name, size in annotations.bound.items():
         if isinstance(size, Dim) and inner.scope.find(name) is None:
             inner.scope.bind(name, size)
-    before, fresh = cx.session.errors, inner.word.term
-    result = yield body(inner, decl)
+    before, said, fresh = cx.session.errors, len(cx.session.diagnostics), inner.word.term
+    try:
+        result = yield body(inner, decl)
+    except DifflangError as error:
+        raise DifflangError(*[blamed(d, code, span) for d in error.diagnostics]) from None
+    finally:
+        if cx.session.errors > before:
+            blame(cx.session, said, code, span)
     if cx.session.errors > before:
-        blame(cx.session, before, code, span)
         raise Reported
     return instance_of(inner, decl, result, params, fresh, types)
 
@@ -310,21 +315,20 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
     return result
 
 
-def blame(session: Session, before: int, code: FnCode, span: Span) -> None:
+def blame(session: Session, said: int, code: FnCode, span: Span) -> None:
     """Say from where a function was called with the sizes that do not fit."""
     if session.checked.get(code.decl, True) is False:
         return
-    for i, d in enumerate(session.diagnostics):
-        place = d.span
-        inside = (
-            place is not None
-            and place.source is code.decl.span.source
-            and (code.decl.span.start <= place.start < code.decl.span.end)
-        )
-        if d.severity == "error" and inside and all(label.span != span for label in d.labels):
-            session.diagnostics[i] = Diagnostic(
-                d.code, d.message, (*d.labels, Label(span, "called here")), d.helps, d.severity
-            )
+    session.diagnostics[said:] = [blamed(d, code, span) for d in session.diagnostics[said:]]
+
+
+def blamed(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
+    """What is wrong within the function, and where that was called."""
+    places, wholes = [label.span for label in d.labels], (code.decl.span, span)
+    body, call = [any(p.source is w.source and w.start <= p.start < w.end for p in places) for w in wholes]
+    if d.severity != "error" or not body or call:
+        return d
+    return Diagnostic(d.code, d.message, (*d.labels, Label(span, "called here")), d.helps, d.severity, d.fixes)
 
 
 def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Term:

@@ -127,7 +127,10 @@ def kernel(cx: Context, took: Taken, x: Array, kind: str) -> tuple[Array, Ints]:
         raise cx.error("DL0313", f"a kernel is [{SPACE[kind]}, in, out]", span, f"this is {show_type(w.tensor)}")
     if not unified(x.tensor.dtype, w.tensor.dtype):
         raise no_conversion(cx, took.name, took.args.span, [x, w], (took.span("x"), span))
-    return w, numbers(cx, w.tensor.shape[:-2], span)
+    taps = numbers(cx, w.tensor.shape[:-2], span)
+    if 0 in taps:
+        raise cx.error("DL0338", f"`{took.name}`: a kernel of no places", span, f"this is {show_type(w.tensor)}")
+    return w, taps
 
 
 def groups_of(cx: Context, took: Taken) -> int:
