@@ -15,16 +15,17 @@ from difflang.base.diagnostics import DifflangError
 from difflang.driver.engine import Engine
 from support.language import ran
 
-ROOTS = "import roots (bisect, chandrupatla, secant)\n"
-QUAD = "import quad (gauss_kronrod_tail, tanh_sinh)\n"
-LINALG = "import linalg (cg, gmres, p_norm, sqrtm)\nlet A = linear |v: f64[2]| [4.0 * v[0] + v[1], v[0] + 3.0 * v[1]]\n"
+ROOTS = "import roots (bisect, chandrupatla, newton, newton_system, secant)\n"
+QUAD = "import quad (gauss_kronrod, gauss_kronrod_tail, tanh_sinh)\n"
+LINALG = "import linalg (bicgstab, cg, gmres, p_norm, pinv, power_iteration, rank, sqrtm)\nlet A = linear |v: f64[2]| [4.0 * v[0] + v[1], v[0] + 3.0 * v[1]]\n"
+MINIMIZE = "import minimize (lbfgs, levenberg_marquardt, wolfe)\n"
 LISTS = "import matrices (polar)\nimport sparse (Csr, csr_times)\nimport signal (median_filter)\n"
-STEPS = "import ode (dopri5)\nimport optim (moments, nadam, polynomial_decay)\n"
+STEPS = "import ode (dopri5, dopri5_until, leapfrog)\nimport optim (moments, nadam, polynomial_decay)\n"
 LOSSES = "import losses (cosine_similarity, focal_loss, kl_divergence, log_cosh, soft_cross_entropy)\nimport nn (elu)\n"
 INTERP = "import interp (barycentric, nearest, pchip)\nimport optim (project_simplex)\nimport geometry (rotation, rotation_vector)\n"
-STATS = """import math (betainc, log_beta, log_choose)
+STATS = """import math (betainc, gammainc, gammaincc, log_beta, log_choose)
 import stats (Distribution, cdf, draw, log_density, median, quantile)
-import stats (Beta, Binomial, Cauchy, Gamma, Geometric, NegativeBinomial, Poisson, StudentT, Weibull)
+import stats (Bernoulli, Beta, Binomial, Cauchy, Gamma, Geometric, NegativeBinomial, Poisson, StudentT, Weibull)
 """
 
 # What a program prints in f64, or in f32 where it says so.
@@ -36,7 +37,23 @@ POINTS: dict[str, tuple[str, str, list[Any]]] = {
     # quad
     "a slow tail": (QUAD, "f32: 1e-4 * round(1e4 * gauss_kronrod_tail(|x| x^(-1.5), 1.0).value)", [2.0]),
     "a singular end at 20": (QUAD, "1e-6 * round(1e6 * tanh_sinh(|x| 1 / sqrt(x - 20.0), 20.0, 21.0))", [2.0]),
+    "a pole that is met": (QUAD, "if gauss_kronrod(|x| 1 / (x - 0.3), 0.0, 1.0).converged { 1.0 } else { 0.0 }", [0.0]),
+    # minimize
+    "a wall beside the least": (
+        MINIMIZE,
+        "(|m| if m.converged { 1.0 } else { 0.0 })(levenberg_marquardt(|x| if x[0] < 2.0 { [nan] } else { x - 1.0 }, [3.0], most = 60))",
+        [0.0],
+    ),
+    "a wall on the way": (MINIMIZE, "levenberg_marquardt(|x| log(x), [6.0]).x", [1.0]),
     # linalg
+    "a map that is infinite": (LINALG, "cg(linear |v| [inf * v[0], v[1]], [1.0, 2.0])", [np.nan] * 2),
+    "right sides that are infinite": (
+        LINALG,
+        "(cg(A, [inf, 2.0]), gmres(A, [inf, 2.0]), bicgstab(A, [inf, 2.0]))",
+        [np.nan] * 6,
+    ),
+    "an inverse of infinity": (LINALG, "pinv([[inf, 0.0], [0.0, 1.0]])", [np.nan] * 4),
+    "the root of nothing": (LINALG, "sum(sqrtm(zeros(0, 0)))", [0.0]),
     "gradients that are not numbers": (LINALG, "(cg(A, [nan, 2.0]), gmres(A, [nan, 2.0]))", [np.nan] * 4),
     "a right side whose square is too large": (LINALG, "1e-200 * cg(A, [1e200, 2e200], tol = 1e-14)", [1 / 11, 7 / 11]),
     "a right side whose square is 0": (LINALG, "1e200 * cg(A, [1e-200, 2e-200], tol = 1e-14)", [1 / 11, 7 / 11]),
@@ -143,6 +160,18 @@ POINTS: dict[str, tuple[str, str, list[Any]]] = {
         "f32: (log_beta(1e6, 0.5), log_choose(1e6, 3.0), betainc(2e4, 3e4, 0.4))",
         [float(sp.betaln(1e6, 0.5)), np.log(sp.comb(1e6, 3)), sp.betainc(2e4, 3e4, 0.4)],
     ),
+    "gamma functions of large numbers": (
+        STATS,
+        "(gammaincc(1e10, 1.00001e10), gammainc(1e10, 0.99999e10), gammaincc(3e3, 3.3e3), gammainc(1e300, 1e300))",
+        [0.158655253927424235, 0.158655253927424177, 5.46175125882870184e-8, 0.5],
+    ),
+    "a beta function of large numbers": (STATS, "betainc(1e7, 1e7, 0.5)", [0.5]),
+    "a count that is no number": (STATS, "cdf(Bernoulli(0.5), [nan, 0.0])", [np.nan, 0.5]),
+    "large numbers that are drawn": (
+        STATS,
+        "(draw(Gamma(1e300, 1e300), 1), 1e-3 * round(1e3 * 1e-9 * draw(Poisson(1e9), 1)), 1e-3 * round(1e3 * 1e-9 * draw(Binomial(1e9, 0.25), 1)))",
+        [1.0, 1.0, 0.25],
+    ),
     "two derivatives where both are equal": (
         STATS,
         "grad(|a| grad(|a| log_beta(a, 20.0))(a))(20.0)",
@@ -183,11 +212,40 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         "f32: chandrupatla(|x| 1e-25 * (x^2 + 1.0), 0.0, 2.0)",
         "values of two signs",
     ),
+    "ends without end": (ROOTS, "bisect(|x| x - 1.0, 0.0, inf)", "`a` and `b` of `bisect` are finite, not 0.0 and inf"),
+    "cubic steps to no tolerance": (
+        ROOTS,
+        "chandrupatla(|x| x^3 - 0.5, 0.0, 2.0, tol = nan)",
+        "`tol` of `chandrupatla`",
+    ),
+    "Newton's method to no tolerance": (ROOTS, "newton(|x| x^2 - 2.0, 1.0, tol = nan)", "`tol` of `newton`"),
+    "Newton's method from infinity": (ROOTS, "newton(|x| x^2 - 2.0, inf)", "no step from inf"),
+    "lines to no tolerance": (ROOTS, "secant(|x| x^2 - 2.0, 1.0, 2.0, tol = nan)", "`tol` of `secant`"),
+    "a system to no tolerance": (ROOTS, "newton_system(|x| x^2 - 2.0, [1.0], tol = nan)", "`tol` of `newton_system`"),
+    "a system from what is no number": (ROOTS, "newton_system(|x| x^2 - 2.0, [nan])", "has no step"),
+    # minimize
+    "a tolerance below nothing": (
+        MINIMIZE,
+        "lbfgs(|x| x^2, 1.0, tol = -1.0)",
+        "`tol` of `lbfgs` is not below 0, but -1.0",
+    ),
+    "a first step that is none": (
+        MINIMIZE,
+        "wolfe(|x| x^2, 1.0, -1.0, first = 0.0)",
+        "`first` of `wolfe` is above 0, not 0.0",
+    ),
     # linalg, matrices, sparse
+    "a map that is 0": (LINALG, "gmres(linear |v| 0.0 * v, [1.0, 2.0], restart = 2)", "does not come to an end"),
+    "a vector that turns round": (
+        LINALG,
+        "power_iteration(linear |v| [v[0], -v[1]], [1.0, 0.5])",
+        "does not settle in 100",
+    ),
+    "the rank of what is no matrix": (LINALG, "rank([[nan, 1.0], [1.0, 2.0]])", "NaN or Inf"),
     "conjugate gradients to no tolerance": (LINALG, "cg(A, [1.0, 2.0], tol = nan)", "`tol` of `cg`"),
     "a basis to no tolerance": (LINALG, "gmres(A, [1.0, 2.0], tol = nan)", "`tol` of `gmres`"),
     "two sequences to no tolerance": (
-        LINALG.replace("cg, gmres", "bicgstab"),
+        LINALG,
         "bicgstab(A, [1.0, 2.0], tol = -1.0)",
         "`tol` of `bicgstab`",
     ),
@@ -205,7 +263,12 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     # ode, optim
     "a time that is no number": (STEPS, "dopri5(|t, y| -y, 1.0, 0.0, nan)", "`t0` and `t1` are finite"),
     "a tolerance below 0": (STEPS, "dopri5(|t, y| -y, 1.0, 0.0, 1.0, rtol = -1.0)", "`rtol` and `atol`"),
+    "no tolerance at all": (STEPS, "dopri5(|t, y| -y, 1.0, 0.0, 1.0, rtol = 0.0, atol = 0.0)", "nor both 0"),
+    "an event that is no number": (STEPS, "dopri5_until(|t, y| -y, |t, y| nan * y, 1.0, 0.0, 1.0)", "event .* is NaN"),
+    "fewer steps than none": (STEPS, "leapfrog(|x| -x, 1.0, 0.0, 0.1, steps = -3)", "`steps` of `leapfrog`"),
     "a power below 0": (STEPS, "polynomial_decay(2, 2, 1.0, 0.0, -1.0)", "`p` of `polynomial_decay`"),
+    # stats
+    "draws without end": (STATS, "draw(Poisson(inf), 1)", "no such distribution to draw from"),
     # roots
     "one first guess": (ROOTS, "secant(|x| x^2 - 2.0, 1.0, 1.0)", "has no step"),
 }
