@@ -86,8 +86,8 @@ def watch(cx: Context, f: Term, traced: Traced, args: Args, wrt: Sequence[Place]
     """Warn where the derivative is zero for every argument: DL0409. The first derivative only; see `ad.lost`.
 
     Nothing is said of a function of the language by itself, such as `floor'`; where a condition known beforehand left
-    something out, as a size of 0 may; where a `stop` stands on every way; of what a rule needs and nobody wrote; where a
-    definition leaves it open; and where all of it is in the standard library.
+    something out, as a size of 0 may; where a `stop` stands on every way; of what a rule needs and nobody wrote; where
+    a definition leaves it open; and where all of it is in the standard library.
     """
     if traced.chosen or cx.root.implied or not ours(cx, args.span) or by_its_name(f):
         return

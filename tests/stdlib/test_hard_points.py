@@ -117,6 +117,16 @@ POINTS: dict[str, tuple[str, str, list[Any]]] = {
         [np.pi, 0.0, 0.0],
     ),
     "nearly a half turn": (INTERP, "f32: rotation_vector(rotation([0.5, 3.1, 0.01]))", [0.5, 3.1, 0.01]),
+    "two derivatives of a way from a rotation to itself": (
+        "import geometry (quaternion, slerp)\n",
+        "(|s| slerp([1.0, 0.0, 0.0, 0.0], quaternion([0.0, 0.0, 1.0], s), 0.3)[0])''(0.0)",
+        [-0.0225],
+    ),
+    "two derivatives of the moment of an event": (
+        "import ode (dopri5_until)\n",
+        "1e-6 * round(1e6 * (|h| dopri5_until(|t, y| [y[1], -10.0], |t, y| y[0], [h, 0.0], 0.0, 9.0).t)''(5.0))",
+        [-0.01],
+    ),
     "derivatives near a half turn": (
         INTERP,
         "sum(jacobian(|v| rotation_vector(rotation(v)))([0.3, -3.1, 0.3]), axis = 1)",
@@ -132,6 +142,11 @@ POINTS: dict[str, tuple[str, str, list[Any]]] = {
         STATS,
         "(log_density(Gamma(1.0, 2.0), 0.0), log_density(Beta(1.0, 2.0), [0.0, 1.0]), log_density(Weibull(1.0, 2.0), 0.0))",
         [np.log(2), np.log(2), -np.inf, -np.log(2)],
+    ),
+    "a uniform prior": (
+        STATS,
+        "((|b| log_density(Beta(2.0, b), 0.3))'(1.0), grad(|b| log_density(Beta(2.0, b), 1.0))(1.0))",
+        [np.log(0.7) + sp.digamma(3.0) - sp.digamma(1.0), -np.inf],
     ),
     "at infinity": (
         STATS,

@@ -57,6 +57,7 @@ C, LOW, HIGH, ONE = (np.float64(x) for x in (3.2, 0.3, 4, 1))
 TABLE = [
     Like("bisect", "|c, a, b| bisect(|x| x^3 - c, a, b)", lambda c, a, b: jnp.cbrt(c), (C, LOW, HIGH)),
     Like("chandrupatla", "|c, a, b| chandrupatla(|x| x^3 - c, a, b, tol = TOL)", lambda c, a, b: jnp.cbrt(c), (C, LOW, HIGH)),
+    Like("known_zero", "|c| known_zero(|x| x^3 - c, stop(sign(c) * abs(c)^(1 / 3)))", jnp.cbrt, (C,)),
     Like("newton", "|c, a| newton(|x| x^3 - c, a, tol = TOL)", lambda c, a: jnp.cbrt(c), (C, ONE)),
     Like("secant", "|c, a, b| secant(|x| x^3 - c, a, b, tol = TOL)", lambda c, a, b: jnp.cbrt(c), (C, ONE, HIGH)),
     Like("newton_system", "|m, b, x| newton_system(|y| m @ y^3 - b, x, tol = TOL)", lambda m, b, x: jnp.cbrt(jnp.linalg.solve(m, b)), (LINEAR, RIGHT, np.sign(np.linalg.solve(LINEAR, RIGHT)))),
