@@ -20,7 +20,7 @@ from support.documents import ROOT
 
 FILES = sorted((ROOT / "stdlib").glob("*.dfl"))
 UNDRAWN = {"eliminated", "cg", "gmres", "bicgstab", "minimizer", "leap"} | {
-    "bisect", "chandrupatla", "newton", "secant", "newton_system", "fixed_point",
+    "bisect", "chandrupatla", "newton", "secant", "newton_system", "fixed_point", "known_zero",
     "polar",  # its derivative without the rule is that of singular vectors, which rounding decides
 }  # fmt: skip  # take functions: a test beside, and tests/stdlib, compare derivatives
 
