@@ -86,6 +86,14 @@ def tables() -> dict[str, tuple[ModuleType, list[Like]]]:
 
 
 TABLES = tables()
+# Not swept yet, and held at edges by `test_hard_points` and their own tests alone: steps, draws, special functions,
+# and solvers, whose rows are told a tolerance for each type.
+BY_THEMSELVES = {"adaptive", "chains", "distributions", "math", "minimize", "ode_twins", "optax", "roots"}
+SWEPT = {
+    name: (module, [row for row in rows if "TOL" not in row.body])
+    for name, (module, rows) in TABLES.items()
+    if name not in BY_THEMSELVES
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,15 +235,15 @@ def close(row: Like, a: Array, b: Array) -> Array:
 
 def compare(found: list[tuple[str, str]], name: str, known: dict[str, str]) -> None:
     """What was found is of the rows that are known, and each of these that the file has is among it."""
-    titles = {f"{of}{row.title}" for row in TABLES[name][1] for of in ("", "the slope of ")}
+    titles = {f"{of}{row.title}" for row in SWEPT[name][1] for of in ("", "the slope of ")}
     unknown = [text for title, text in found if title not in known]
     assert not unknown, "\n".join(unknown)
     assert {title for title, _ in found} == titles & {*known}, "a row that is listed does as others do"
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", SWEPT)
 def test_nan_comes_out(name: str) -> None:
-    module, rows = TABLES[name]
+    module, rows = SWEPT[name]
     found: list[tuple[str, str]] = []
     variants = list(broken(rows, np.nan))
     for variant, answer in zip(variants, answers(module.IMPORTS, variants), strict=True):
@@ -247,9 +255,9 @@ def test_nan_comes_out(name: str) -> None:
     compare(found, name, NAN_IS_NOT_SEEN)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", SWEPT)
 def test_a_number_that_comes_from_infinity_is_right(name: str) -> None:
-    module, rows = TABLES[name]
+    module, rows = SWEPT[name]
     found: list[tuple[str, str]] = []
     variants = list(broken(rows, np.inf, -np.inf))
     for variant, answer in zip(variants, answers(module.IMPORTS, variants), strict=True):
@@ -266,9 +274,9 @@ def test_a_number_that_comes_from_infinity_is_right(name: str) -> None:
 REFUSALS = re.compile(r"DL03\d\d|DL090[12]")
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", SWEPT)
 def test_axes_of_one_place_and_of_none(name: str) -> None:
-    module, rows = TABLES[name]
+    module, rows = SWEPT[name]
     found: list[tuple[str, str]] = []
     variants = list(resized(rows))
     for variant, answer in zip(variants, answers(module.IMPORTS, variants), strict=True):
@@ -290,10 +298,10 @@ def test_axes_of_one_place_and_of_none(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", SWEPT)
 def test_derivatives_for_axes_of_one_place(name: str) -> None:
     """To the last digits, those of the twin by JAX."""
-    module, rows = TABLES[name]
+    module, rows = SWEPT[name]
     variants = [v for v in resized(rows) if 1 in {n for x in v.row.given for n in np.shape(x)}]
     for variant, answer in zip(variants, answers(module.IMPORTS, variants), strict=True):
         row = variant.row
