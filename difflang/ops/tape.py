@@ -234,7 +234,7 @@ def to_drop(jax: Any, size: Size, kept: Array, place: Array, count: Array) -> Ar
     before, after = get(lax, kept, place - one()), get(lax, kept, lax.min(place + one(), np.int32(slots - 1)))
     joined = lax.div(lax.select(place == slots - 1, count, after) - before, apart)
     near = lax.min(schedule.quickly_dropped(jax.numpy, joined, place, slots), np.int32(slots - 1))
-    far = count >= (schedule.reaches(slots)[slots, 2] - np.int32(2)) * apart
+    far = lax.div(count, apart) >= schedule.reaches(slots)[slots, 2] - np.int32(2)
     return lax.cond(far, dropped, lambda: near)
 
 
