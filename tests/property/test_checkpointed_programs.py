@@ -28,19 +28,28 @@ fn derivatives(x: f64, y: f64, k: i32) -> (f64, f64, f64) {
 fn lanes(x: f64[m], y: f64, ks: i32[m]) -> f64[m] = [for l => slope(x[l], y, ks[l])]
 """
 PLAIN = re.compile(r"^( *(?:let|var) \w+ = )(.*[^{])$")  # a value on one line
-FUNCTION = re.compile(r"^fn (\w+)")
+FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
 LEAVING = re.compile(r"\b(return|break|continue|yield|for|while|@)\b|\|")
 
 
+def called(program: str) -> dict[str, set[str]]:
+    """The functions that each function of a program calls, itself or by others."""
+    bodies = dict(zip(*[iter(FUNCTION.split(program)[1:])] * 2, strict=True))
+    calls = {name: {other for other in bodies if re.search(rf"\b{other}\(", body)} for name, body in bodies.items()}
+    for _ in bodies:
+        calls = {name: to.union(*(calls[other] for other in to)) for name, to in calls.items()}
+    return calls
+
+
 def with_blocks(program: str) -> str:
-    """The program with each value that stands on a line by itself, and calls no function around it, in a block."""
+    """The program with each value that stands on a line by itself, and leads to no call of its function, in a block."""
     lines: list[str] = []
-    around = ""
+    calls, around = called(program), ""
     for line in program.splitlines():
         around = name[1] if (name := FUNCTION.match(line)) else around
         found = PLAIN.match(line)
-        calls = re.search(rf"\b{around}\(", line) if around else None
-        inside = found and not calls and line.count("{") == line.count("}") and not LEAVING.search(found[2])
+        again = [other for other, to in calls.items() if around in to and re.search(rf"\b{other}\(", line)]
+        inside = found and not again and line.count("{") == line.count("}") and not LEAVING.search(found[2])
         lines.append(f"{found[1]}checkpoint {{ {found[2]} }}" if found and inside else line)
     return "\n".join(lines) + "\n"
 
@@ -54,7 +63,7 @@ def checkpointed(program: str, strategy: str) -> str:
 def test_programs_are_really_changed() -> None:
     program = "fn f(x: f64) -> f64 {\n  let a = sin(x)\n  let g = |t| t * x\n  a + g(a)\n}\n"
     assert with_blocks(program).count("checkpoint") == 1
-    again = program + "fn f_again(x: f64) -> f64 {\n  let a = f_again(x)\n  a\n}\n"
+    again = program + "fn down(x: f64) -> f64 {\n  let a = up(x)\n  a\n}\nfn up(x: f64) -> f64 = down(f(x))\n"
     assert with_blocks(again).count("checkpoint") == 1
     assert checkpointed(program, "every, steps = 2").startswith("@checkpoint(every, steps = 2)\nfn f(")
 
