@@ -93,6 +93,11 @@ class Span(Struct, frozen=True):
     def text(self) -> str:
         return self.source.text[self.start : self.end]
 
+    @property
+    def of_library(self) -> bool:
+        """Whether it stands in the standard library, not in a text of the user's."""
+        return self.source.name.startswith("stdlib/")
+
     def follows(self, other: Span) -> bool:
         """Whether this begins where another does or after it, if they stand in one text."""
         mine, its = self.source, other.source

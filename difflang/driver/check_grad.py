@@ -159,7 +159,7 @@ def found_arrays(
                 break
             continue
         if entry.fails and (site := int(results[-1 - NUMBERS])):
-            failure = explain(session, site, Engine("interpret").explaining(told), arrays)
+            failure = explain(session, site, told, Engine("interpret").explaining(), arrays)
         elif all(np.isfinite(y).all() for y in map(np.asarray, results) if y.dtype.kind in "fc"):
             return arrays
     raise failure if failure.diagnostics[0].code.startswith("DL09") else draw.undrawable(decl, failure)

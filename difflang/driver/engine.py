@@ -52,9 +52,9 @@ class Engine(Struct, frozen=True):
             ready = guarded(finished(graph, room)) if guard else finished(graph, room)
         return self.runs(ready, says)
 
-    def explaining(self, graph: Graph, room: Room = LITTLE) -> Callable[[Says], Program]:
+    def explaining(self, room: Room = LITTLE) -> Callable[[Graph, Says], Program]:
         """What runs a graph that can fail once more, for the whole failure and the messages of checks."""
-        return lambda says: self.runs(finished(graph, room, explained=True), says)
+        return lambda graph, says: self.runs(finished(graph, room, explained=True), says)
 
     def runs(self, ready: Graph, says: Says) -> Program:
         if self.name == "interpret" or small(ready):

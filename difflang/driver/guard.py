@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.sites import FIRST, LAST, Checks, Into, Site
 from difflang.base.source import Span
+from difflang.driver.callers import Callers
 from difflang.ir.evaluate import Says
 from difflang.ir.graph import Graph
 from difflang.passes.dce import dce
@@ -34,15 +35,19 @@ def without_proved(graph: Graph) -> Graph | None:
     return dce(graph.with_results(graph.results[:-WORD]))
 
 
-def explain(checks: Checks, site: int, full: Callable[[Says], Program], arrays: Sequence[Any]) -> DifflangError:
-    """The error that a failure is: the `full` program is run again for the numbers in it, and for its messages."""
+def explain(
+    checks: Checks, site: int, program: Graph, full: Callable[[Graph, Says], Program], arrays: Sequence[Any]
+) -> DifflangError:
+    """The error that a failure is: `full` runs the program again for the numbers in it, and for its messages."""
     heard: dict[int, str] = {}
 
     def says(number: int, text: str) -> None:
         heard.setdefault(number, text)
 
-    first, second = [int(n) for n in list(full(says)(*arrays))[-NUMBERS:]]
-    return error_of(checks.sites[site - 1], first, second, heard.get(site))
+    found = checks.sites[site - 1]
+    callers = Callers(program, site, found.span, len(checks.sites) + 1)
+    number, first, second = [int(n) for n in list(full(callers.told_apart(), says)(*arrays))[-WORD:]]
+    return callers.blamed(error_of(found, first, second, heard.get(site)), number)
 
 
 def error_of(found: Site, first: int, second: int, said: str | None = None) -> DifflangError:

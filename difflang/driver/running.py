@@ -149,18 +149,21 @@ class Running:
         """
         while self.fails and (number := self.waiter.item(results.pop())):
             if not self.grows(number):
-                here = trees.on_host(arrays) if trees.over_devices(arrays) else arrays
-                raise explain(self.around.checks, number, self.explaining(Executable), here)
+                raise self.failure(number, Executable, trees.on_host(arrays) if trees.over_devices(arrays) else arrays)
             self.voice.again(met)
             results = self.executable(*arrays)
         self.voice.settle()
         return self.make(iter(results))
 
-    def explaining(self, runs: Callable[[Graph, None, Says], Runs]) -> Callable[[Says], Runs]:
-        """What runs the program once more, for the whole failure and the messages of checks."""
-        with self.around.lock:
-            graph = ready(self.elaborated, self.program.room, explained=True)
-        return lambda says: runs(graph, None, says)
+    def failure(self, number: int, runs: Callable[[Graph, None, Says], Runs], arrays: Sequence[Any]) -> DifflangError:
+        """The error that a failed check is: the program is run once more for all that is to be said of it."""
+
+        def full(graph: Graph, says: Says) -> Runs:
+            with self.around.lock:
+                explained = ready(graph, self.program.room, explained=True)
+            return runs(explained, None, says)
+
+        return explain(self.around.checks, number, self.elaborated, full, arrays)
 
     def interpreted(self, arrays: Sequence[Any]) -> Any:
         """The value in NumPy, by the reference of each op."""
@@ -169,8 +172,7 @@ class Running:
         results = self.evaluated(converted)
         while self.fails and (site := results[-3].item()):
             if not self.grows(site, interpreted=True):
-                full = self.explaining(lambda graph, _, says: partial(evaluate, graph, says=says))
-                raise explain(self.around.checks, site, full, converted)
+                raise self.failure(site, lambda graph, _, says: partial(evaluate, graph, says=says), converted)
             self.voice.again(met)
             results = self.evaluated(converted)
         return self.make(iter(results))

@@ -96,7 +96,7 @@ def of_entry(session: Session, call: str, entry: Entry, arrays: Sequence[Any], i
     """The trace of an elaborated call, whose first arrays are its arguments. Errors: DL09, DL0401, DL1222."""
     entry = with_enough_room(session, entry, arrays)
     if entry.fails and (site := int(evaluate(finished(entry.graph), *arrays)[-1 - NUMBERS])):
-        raise explain(session, site, Engine("interpret").explaining(entry.graph), arrays)
+        raise explain(session, site, entry.graph, Engine("interpret").explaining(), arrays)
     graph = with_room(silent(entry.graph), LITTLE)
     graph = dce(graph.with_results(graph.results[: -1 - NUMBERS])) if entry.fails else graph
     moves = [i < inputs and p.type.tangent is not None for i, p in enumerate(graph.params)]

@@ -188,7 +188,7 @@ class Units:
         while unit.fails and (site := results.pop().item()):
             if not unit.program.grows(self.session, site, interpreted=self.engine.name == "interpret"):
                 room = unit.program.room
-                raise explain(self.session, site, self.engine.explaining(unit.graph, room), arrays)
+                raise explain(self.session, site, unit.graph, self.engine.explaining(room), arrays)
             self.voice.again(met)
             results = self.call(unit.program.made, arrays)
             self.voice.settle()

@@ -107,7 +107,7 @@ def watch(cx: Context, f: Term, traced: Traced, args: Args, wrt: Sequence[Place]
 
 
 def of_library(label: Label) -> bool:
-    return label.span.source.name.startswith("stdlib/")
+    return label.span.of_library
 
 
 def by_its_name(f: Term) -> bool:
