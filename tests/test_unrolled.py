@@ -177,8 +177,9 @@ fn long(h: f64, n: i32) -> f64 {
 def test_one_program_for_any_number_of_steps() -> None:
     m: Any = difflang.loads(LONG, name="long")
     gradient = m.long.grad("h")
-    for n in (0, 1, 5000):
-        _, change = m.long.jvp("h")(0.001, n, 1.0)
-        assert float(gradient(0.001, n)) == pytest.approx(float(change), rel=1e-10)
+    most = 60_000
+    for n in (0, 1, most):
+        _, change = m.long.jvp("h")(0.0001, n, 1.0)
+        assert float(gradient(0.0001, n)) == pytest.approx(float(change), rel=1e-10)
     program = gradient.lower("f64", "i32").compile()
-    assert program.memory_analysis().temp_size_in_bytes < 300_000
+    assert program.memory_analysis().temp_size_in_bytes < most * 8 * 3 // 4  # less than a number for each step

@@ -17,6 +17,7 @@ from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import WORD, Context, Reported, walk, walks
 from difflang.elaborate.control import Branch, branch, closed, joined
 from difflang.elaborate.failure import absorb_lanes, all_is_well, has_one_check
+from difflang.elaborate.host_numbers import as_size
 from difflang.elaborate.loops import row
 from difflang.elaborate.names import bound_names, nodes
 from difflang.elaborate.operators import array
@@ -24,7 +25,7 @@ from difflang.elaborate.saying import TRUTH, BeforeLane, anew, well
 from difflang.elaborate.sources import Source, source
 from difflang.elaborate.sum_arrays import is_array_of_sums, tags
 from difflang.elaborate.sums import held_as
-from difflang.elaborate.terms import Array, Closure, Lane, Poison, Term, leaves, rebuild, type_of
+from difflang.elaborate.terms import Array, Closure, Lane, Poison, Range, Term, leaves, rebuild, type_of
 from difflang.elaborate.totals import STEPS, total
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
@@ -56,7 +57,7 @@ def array_comprehension(cx: Context, e: tree.ArrayComprehension) -> Walk[Term]:
             "filter inside a reduction: `sum(for i if p(i) => …)`, or choose with `where`",
         )
     try:
-        return (yield level(cx, e.comprehension, 0, None))
+        return (yield level(cx, e.comprehension, 0, None, sized=True))
     except OnlyTheRun as found:
         way = "make its length a `dim` parameter, reduce it as in `sum(for …)`, or go through it in a loop that yields"
         raise cx.error("DL0305", "the length of an array is known before the run", found.span, "", way) from None
@@ -81,16 +82,16 @@ def reduced(cx: Context, e: tree.Comprehension, fn: Term) -> Walk[tuple[Term, in
     return term, len(e.iterators)
 
 
-def level(cx: Context, e: tree.Comprehension, depth: int, identity: float | None) -> Walk[Term]:
-    """The map of one iterator, around those after it."""
+def level(cx: Context, e: tree.Comprehension, depth: int, identity: float | None, *, sized: bool = False) -> Walk[Term]:
+    """The map of one iterator, around those after it. If `sized`, host code asks the host for the ends of ranges."""
     if depth == len(e.iterators):
         return (yield filtered(cx, e, identity))
-    over = yield extent(cx, e, e.iterators[depth])
+    over = yield extent(cx, e, e.iterators[depth], sized=sized)
 
     def body(index: Array, rows: list[Value]) -> Walk[Term]:
         iterator = e.iterators[depth]
         bind_pattern(cx, iterator.pattern, over.item(index, rows), iterator.span, counts=True)
-        return level(cx, e, depth + 1, identity)
+        return level(cx, e, depth + 1, identity, sized=sized)
 
     return (yield mapping(cx, e.span, over, body))
 
@@ -203,10 +204,13 @@ def identity_of(type: Tensor, identity: float | None) -> float:
 # ---- Extents
 
 
-def extent(cx: Context, e: tree.Comprehension, iterator: tree.Iterator) -> Walk[Source]:
+def extent(cx: Context, e: tree.Comprehension, iterator: tree.Iterator, *, sized: bool = False) -> Walk[Source]:
     """What an iterator goes over: as written, or as far as the axes that its variable indexes."""
     if iterator.source is not None:
-        over = source(cx, (yield walk(cx, iterator.source)), iterator.source.span)
+        term = yield walk(cx, iterator.source)
+        if sized and isinstance(term, Range):
+            term = Range(as_size(cx, term.start), as_size(cx, term.stop), term.step)
+        over = source(cx, term, iterator.source.span)
         if over.length is None:
             raise OnlyTheRun(iterator.source.span)
         return over

@@ -121,6 +121,14 @@ class Session(Struct, eq=False):
             self.report(DifflangError(warning))
 
 
+class Folded(Struct, frozen=True):
+    """A whole number that host code makes of others that the host has: by `fold`, which may not know it."""
+
+    fold: Callable[..., Dim | None]
+    of: tuple[Array, ...]
+    steps: int  # that lie behind it, at most
+
+
 class Root(Struct, eq=False):
     """One graph from its outermost builder: a function's instance, or a host expression."""
 
@@ -130,7 +138,7 @@ class Root(Struct, eq=False):
     globals: dict[Global, Term] = field(default_factory=dict[Global, Term])
     global_types: dict[Global, LangType] = field(default_factory=dict[Global, LangType])
     demand: Callable[[HostNumber], Dim] | None = None  # reads a host number that a size depends on
-    host_numbers: dict[Value, HostNumber] = field(default_factory=dict[Value, HostNumber])
+    host_numbers: dict[Value, HostNumber | Folded] = field(default_factory=dict[Value, Any])
     key: Value | None = None
     draws: int = 0
     lambdas: int = 0  # calls that were written out
@@ -296,10 +304,8 @@ class Context(Struct, eq=False):
 
     def static(self, term: Term, span: Span, what: str) -> Dim:
         """The size that a number is. Errors: DL0305 if only the run will know it."""
-        if isinstance(term, Array) and isinstance(term.static, (int, Poly)) and not isinstance(term.static, bool):
-            return term.static
-        if isinstance(term, Array) and self.root.demand is not None and term.value in self.root.host_numbers:
-            return self.root.demand(self.root.host_numbers[term.value])
+        if isinstance(term, Array) and (found := self.number(term)) is not None:
+            return found
         if isinstance(term, Poison):
             raise Reported
         found = show_type(type_of(term))
@@ -311,6 +317,16 @@ class Context(Struct, eq=False):
                 way = "a key of your own is given around the draw: `with_key(k) { normal(3) }`"
             raise self.error("DL0305", f"{what} is an integer", span, f"this is {found}", way)
         raise self.error("DL0305", f"{what} must be known before the program runs", span, f"this {found} is not", way)
+
+    def number(self, term: Array) -> Dim | None:
+        """The whole number that this is, if specialization knows it or the host does, who is asked for it then."""
+        if isinstance(term.static, (int, Poly)) and not isinstance(term.static, bool):
+            return term.static
+        found = self.root.host_numbers.get(term.value)
+        if isinstance(found, Folded):
+            parts = [self.number(part) for part in found.of]
+            return None if None in parts else found.fold(*parts)
+        return self.root.demand(found) if found is not None and self.root.demand is not None else None
 
     # ---- randomness
 

@@ -1,17 +1,20 @@
-"""Numbers of the host that a function captured and another function needs as sizes: told when they are missed."""
+"""Whole numbers of the host that are needed as sizes: what host code makes of them, what functions captured of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.elaborate.context import Context, Reported
+from difflang.elaborate.context import Context, Folded, Reported
 from difflang.elaborate.terms import Array, Closure, Term
 from difflang.elaborate.trampoline import Walk
+from difflang.ir.dims import Dim
+from difflang.ir.graph import Value
 
 MISSED = "DL0305"
+LONGEST = 100  # operations that lie behind a size
 
 
 def with_numbers(cx: Context, terms: dict[str, Term], call: Callable[[dict[str, Term]], Walk[Term]]) -> Walk[Term]:
@@ -34,6 +37,15 @@ def with_numbers(cx: Context, terms: dict[str, Term], call: Callable[[dict[str, 
     return (yield call({name: told(cx, term) for name, term in terms.items()}))
 
 
+def keep_number(cx: Context, value: Value, fold: Callable[..., Dim | None], parts: Sequence[Array]) -> None:
+    """Keep how host code makes a number, if it does so of numbers that it has: somebody may need it as a size."""
+    numbers = cx.root.host_numbers
+    behind = [numbers.get(p.value) for p in parts if p.static is None]
+    steps = 1 + max([b.steps for b in behind if isinstance(b, Folded)], default=0)
+    if behind and None not in behind and steps <= LONGEST:
+        numbers[value] = Folded(fold, tuple(parts), steps)
+
+
 def holds_number(cx: Context, term: Term) -> bool:
     """Whether a function captured a number of the host that specialization does not know."""
     if isinstance(term, Closure):
@@ -49,6 +61,9 @@ def told(cx: Context, term: Term) -> Term:
 
 
 def in_function(cx: Context, term: Term) -> Term:
-    if isinstance(term, Array) and holds_number(cx, term):
-        return replace(term, static=cx.static(term, cx.builder.span, "a size"))
-    return told(cx, term)
+    return as_size(cx, term) if isinstance(term, Array) else told(cx, term)
+
+
+def as_size(cx: Context, term: Array) -> Array:
+    """A number that specialization knows if the host does."""
+    return replace(term, static=cx.number(term)) if holds_number(cx, term) else term

@@ -13,6 +13,7 @@ from difflang.check.types import Spread, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.bounds import known_index
 from difflang.elaborate.context import Context, Reported, walk, walks
+from difflang.elaborate.host_numbers import keep_number
 from difflang.elaborate.mismatches import no_broadcast, no_conversion
 from difflang.elaborate.names import nodes
 from difflang.elaborate.numbers import OF_COMPLEX
@@ -21,6 +22,7 @@ from difflang.elaborate.saying import known_text
 from difflang.elaborate.spelling import quoted
 from difflang.elaborate.terms import Array, Past, Poison, Record, Static, Sum, Term, Text, Tuple, Variant, type_of
 from difflang.elaborate.trampoline import Walk
+from difflang.ir import dims
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.op import OPS, TypeMismatch
 from difflang.ir.types import BOOL, COMPLEXES, FLOATS, Tensor
@@ -140,6 +142,8 @@ def elementwise(
         result = Array(cx.emit(name, span, *[w.value for w in wide], **attrs))
     except TypeMismatch as refused:
         raise cx.refusal(refused, name, span, tuple(arrays), tuple(spans)) from None
+    if cx.root.demand is not None and name in FOLDS:
+        keep_number(cx, result.value, lambda a, b: size_of(name, a, b), arrays)
     return known_index(name, arrays, result)
 
 
@@ -150,6 +154,19 @@ def folded(name: str, arrays: Sequence[Array]) -> Static:
     a, b = arrays[0].static, arrays[1].static
     if not isinstance(a, (int, Poly)) or not isinstance(b, (int, Poly)):
         return None
+    return fold(name, a, b)
+
+
+def size_of(name: str, a: Dim, b: Dim) -> Dim | None:
+    """The same as a size, which has a name of its own where it is made of sizes that are names in another way."""
+    found = fold(name, a, b)
+    if isinstance(found, (int, Poly)):
+        return found
+    return dims.name(f"{name}({a}, {b})") if isinstance(a, Poly) or isinstance(b, Poly) else None
+
+
+def fold(name: str, a: Dim, b: Dim) -> Static:
+    """An operation on sizes and integer literals, where they decide it."""
     if name in FOLDS:
         if (name in ("floor_div", "rem") and b == 0) or (
             name in ("max", "min") and not (isinstance(a, int) and isinstance(b, int))

@@ -1,4 +1,4 @@
-"""Numbers of the host that a lambda captures are sizes in it, also where it is passed to a function."""
+"""Numbers of the host are sizes, and what host code makes of them; in a lambda as well, also one passed to a function."""
 
 # ruff: noqa: E501 - a row of a table is a line
 
@@ -44,3 +44,31 @@ def test_what_only_the_run_of_a_function_knows_is_none() -> None:
 def test_other_mistakes_are_told_once() -> None:
     source = "for j in 1..3 { print(called(|t| sum(ones(j)) * t + missing, 2.0)) }\n"
     assert codes(DECLARATIONS + source) == [("DL0201", 6)]
+
+
+SIZES = {
+    "an argument of the program": ('let n: i32 = arg("n", default = 2)\nprint(zeros(2 * n - 1))', ["[0.0, 0.0, 0.0]"]),
+    "two variables": ("var (q, r) = (0, 1)\nq += 1\nr += 2\nprint(ones(q + r))", ["[1.0, 1.0, 1.0, 1.0]"]),
+    "a quotient and a remainder": ("var n = 0\nn += 7\nprint(zeros(n // 3), zeros(n % 4 - 1))", ["[0.0, 0.0] [0.0, 0.0]"]),
+    "the greater one": ("var n = 0\nn += 2\nprint(zeros(max(n, 3) - min(n, 1)))", ["[0.0, 0.0]"]),
+    "how far an array goes": ("for e in 1..3 { print([for i in 0..2 * e - 1 => i]) }", ["[0]", "[0, 1, 2]"]),
+    "on two axes": ("for e in 1..3 { print([for i in 0..e, j in e..3 => i + j]) }", ["[[1, 2]]", "[[2],\n [3]]"]),
+    "from above": ("var n = 0\nn += 2\nprint([for i in 5..n => i])", ["[]"]),
+    "a dim of a function": ("fn f(k: dim) -> f32[k] = zeros(k)\nvar n = 0\nn += 1\nprint(f(n + 1))", ["[0.0, 0.0]"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_what_is_made_of_numbers_of_the_host(name: str) -> None:
+    source, lines = SIZES[name]
+    assert ran(source + "\n")[1] == lines
+
+
+def test_a_size_has_no_long_story() -> None:
+    source = "var n = 0\nn += 1\nprint(sum(zeros({})))\n"
+    assert ran(source.format(" + ".join(["n"] * 50)))[1] == ["0.0"]
+    assert codes(source.format(" + ".join(["n"] * 5000)))[0][0] == "DL0305"
+
+
+def test_no_number_is_divided_by_zero() -> None:
+    assert codes("var n = 0\nn += 1\nprint(zeros(4 // (n - 1)))\n")[0][0] == "DL0305"
