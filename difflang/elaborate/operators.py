@@ -133,7 +133,7 @@ def elementwise(
             raise no_conversion(cx, name, span, arrays, spans)
     if name in OF_COMPLEX and arrays[0].tensor.dtype.is_complex:
         return OF_COMPLEX[name](cx, span, arrays[0])
-    static = folded(name, arrays)
+    static = folded(name, arrays, named=cx.root.definition)
     if static is not None and not attrs:
         return known(cx, name, span, arrays, static)
     shape = broadcast_shape(cx, arrays, spans, span)
@@ -147,14 +147,14 @@ def elementwise(
     return known_index(name, arrays, result)
 
 
-def folded(name: str, arrays: Sequence[Array]) -> Static:
-    """The result where sizes and integer literals decide it."""
+def folded(name: str, arrays: Sequence[Array], *, named: bool) -> Static:
+    """The result where sizes and integer literals decide it; the greater one of two sizes that are names is `named`."""
     if len(arrays) != 2:
         return None
     a, b = arrays[0].static, arrays[1].static
     if not isinstance(a, (int, Poly)) or not isinstance(b, (int, Poly)):
         return None
-    return fold(name, a, b)
+    return size_of(name, a, b) if named and name in ("max", "min") else fold(name, a, b)
 
 
 def size_of(name: str, a: Dim, b: Dim) -> Dim | None:

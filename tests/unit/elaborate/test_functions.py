@@ -30,6 +30,12 @@ from support.values import compare
             "18.0 32.0 9.0",
         ),
         ("fn a(f: (f64) -> f64, x: f64) -> f64 = f(x)\nfn b(f: (f64) -> f64) -> f64 = a(f, 2)\nprint(b(sin))\n", "0.9"),
+        (
+            "fn first(x: f32[n], k: dim) -> f32 = sum(x[0..min(n, k)])\nfn room(x: f32[n], k: dim) -> f32 {\n let m = max(n, k)\n"
+            " sum(ones(m)) + sum(ones(m) * [for i in 0..m => f32(i)])\n}\n"
+            "fn all_of(x: f32[n]) -> f32[4] = [first(x, 1), first(x, 9), room(x, 1), room(x, 3)]\nprint(all_of([4.0, 2.0]))\n",
+            "[4.0, 6.0, 3.0, 6.0]",
+        ),
         ("fn f(g: D(f32[n])) -> f32[n] = 2.0 * g\nprint(f([1.0, 2.0]))\n", "[2.0, 4.0]"),
         (
             "record P[i] { w: f32[i] }\nfn f(g: D(P[i]), p: P[i]) -> P[i] = p + g\n"
