@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct
 
 from difflang.base.source import NOWHERE, Span
-from difflang.check.annotations import Annotations
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
 from difflang.check.dtypes import DTypeVar, pruned, settled
 from difflang.check.sums import joint, may_move
@@ -23,7 +22,7 @@ from difflang.elaborate.failure import absorb
 from difflang.elaborate.leafwise import changes_along
 from difflang.elaborate.lost import watch
 from difflang.elaborate.saying import quiet
-from difflang.elaborate.signatures import captured_sizes, is_dim
+from difflang.elaborate.signatures import is_dim, names_around
 from difflang.elaborate.sums import held_as
 from difflang.elaborate.terms import (
     UNIT_TERM,
@@ -124,18 +123,13 @@ def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
             for wanted, (term, _) in zip(type.params, items, strict=False):
                 cx.unifier.same(wanted, type_of(term))
             return
-        case Closure(code=FnCode() as code, captures=captures):
-            generics = {g.name: g.bound for g in code.decl.generics}
-            sizes = captured_sizes(code, captures)
-            annotations = Annotations(cx.unifier, code.module.records.get, sizes, generics)
-            written = [None if is_dim(p.type) else p.type for p in code.decl.params]
-        case Closure(code=LambdaCode(decl=decl)):
-            annotations, written = cx.annotations, [p.type for p in decl.params]
+        case Closure(code=FnCode() | LambdaCode() as code, captures=captures):
+            annotations = names_around(cx, code, captures)
+            for param, (term, _) in zip(code.decl.params, items, strict=False):
+                if param.type is not None and not is_dim(param.type):
+                    annotations.match(param.type, type_of(term))
         case _:
             return
-    for type, (term, _) in zip(written, items, strict=False):
-        if type is not None:
-            annotations.match(type, type_of(term))
 
 
 def drawn_once(cx: Context, f: Term, args: Args) -> Walk[tuple[Term, Value | None]]:

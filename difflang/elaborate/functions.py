@@ -31,7 +31,6 @@ from difflang.elaborate.scope import Scope
 from difflang.elaborate.settle import numbers_fit, settle
 from difflang.elaborate.signatures import (
     both_size_and_value,
-    captured_sizes,
     default_value,
     has_open_names,
     held_to,
@@ -39,6 +38,7 @@ from difflang.elaborate.signatures import (
     known_sizes,
     match_parameters,
     matched_arguments,
+    names_around,
 )
 from difflang.elaborate.terms import (
     Array,
@@ -112,9 +112,7 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
     for name, default in defaults.items():
         if name not in given:
             given[name] = ((yield default_value(cx, code, default)), default.span)
-    bound = {**captured_sizes(code, captures), **{t.name: t.type for t in code.types if t.type is not None}}
-    generics = {t.name: t.bound for t in code.types} | {g.name: g.bound for g in decl.generics}
-    annotations = Annotations(cx.unifier, code.module.records.get, bound, generics)
+    annotations = names_around(cx, code, captures)
     terms = match_parameters(cx, decl, given, annotations)
     yield linear.told_by_body(cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations)
     yield linear.prove_given(cx, list(terms.values()))

@@ -350,8 +350,9 @@ def prove_made(cx: Context, f: Closure) -> Walk[None]:
         yield proved(cx, f, takes, decl.span)
     except Undecided:
         return
-    finally:
-        cx.annotations.bound = bound
+    finally:  # in place: who walks this put back what names mean in the same table
+        cx.annotations.bound.clear()
+        cx.annotations.bound.update(bound)
 
 
 def prove_of_numbers(cx: Context, f: Closure) -> Walk[None]:

@@ -73,6 +73,8 @@ def free_names(node: tree.Node) -> tuple[str, ...]:
                 found[name] = None
             case tree.Save(name=name):
                 found[name] = None
+            case tree.Call(fn=tree.Member(name=name)):  # `x.f(y)` is `f(x, y)` where `x` has no field `f`
+                found[name] = None
             case _:
                 pass
     return tuple(found)
@@ -80,9 +82,8 @@ def free_names(node: tree.Node) -> tuple[str, ...]:
 
 def type_names(node: tree.Node) -> set[str]:
     """The names in a node that may stand for types: alone, with sizes behind them, or where a number is converted."""
-    parts = nodes(node)
-    found = {p.path[0] for p in parts if isinstance(p, (tree.TypeName, tree.TypeApply)) and len(p.path) == 1}
-    return found | {p.id for p in parts if isinstance(p, tree.Name)}
+    applied = {p.path[0] for p in nodes(node) if isinstance(p, tree.TypeApply) and len(p.path) == 1}
+    return applied.union(free_names(node))
 
 
 def assigned(node: tree.Node) -> tuple[str, ...]:

@@ -110,6 +110,14 @@ def captured_sizes(code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> dic
     return {name: size for name, size in found.items() if not isinstance(size, bool)}
 
 
+def names_around(cx: Context, code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> Annotations:
+    """What the names in a function's signature are before it is given anything: its own, and those from around it."""
+    own = code.decl.generics if isinstance(code, FnCode) else ()
+    bound = {**captured_sizes(code, captures), **{t.name: t.type for t in code.types if t.type is not None}}
+    generics = {t.name: t.bound for t in code.types} | {g.name: g.bound for g in own}
+    return Annotations(cx.unifier, code.module.records.get, bound, generics)
+
+
 def has_open_names(decl: tree.Fn) -> bool:
     """Whether the declared result may hold what only the body says: functions, or no annotation on a parameter."""
     return any(p.type is None for p in decl.params)
