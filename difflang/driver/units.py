@@ -162,12 +162,16 @@ class Units:
         self.known.setdefault((node, key), []).append(unit)
 
     def program(self, unit: Unit) -> Elastic[Program]:
-        """What runs a unit: that of another one which is the same program, unless lines are timed."""
+        """What runs a unit: that of another one which is the same program.
+
+        Unless lines are timed, or something is to be said of it, which is said of its own lines.
+        """
         engine = replace(self.engine, in_order=self.session.in_order)
 
         def made(room: Room) -> Program:
             key = (self.keys.of(unit.graph), unit.fails, room, engine.in_order)
-            if engine.profile is not None or key not in self.programs:
+            known = self.programs.get(key)
+            if known is None or engine.profile is not None or getattr(known, "notes", ()):
                 self.programs[key] = engine.program(unit.graph, guard=unit.fails, room=room, says=self.voice)
             return self.programs[key]
 

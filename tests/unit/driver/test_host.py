@@ -7,13 +7,16 @@ from __future__ import annotations
 import pytest
 from msgspec import field
 
+from difflang.base.diagnostics import Diagnostic
 from difflang.driver.engine import Engine, Program
+from difflang.driver.files import Access
 from difflang.driver.library import HOSTED
+from difflang.driver.program import run
 from difflang.driver.room import LITTLE, Room
 from difflang.elaborate.foreign import HOST_ONLY
 from difflang.ir.evaluate import Says, nobody
 from difflang.ir.graph import Graph
-from support.language import codes, ran
+from support.language import HERE, checked, codes, ran
 
 SHAPES = """enum Shape { Circle(r: f32), Box(w: f32, h: f32), Empty }
 fn area(s: Shape) -> f32 = match s { Circle(r) => r, Box(w, h) => w * h, Empty => 0.0 }
@@ -338,3 +341,19 @@ def test_statements_that_are_the_same_program_compile_once(call: str, more: int)
     ran(f"{CALLS}let a = f(x)\n", before)
     ran(f"{CALLS}let a = f(x)\n{call}\n", after)
     assert len(after.made) == len(before.made) + more
+
+
+KEPT = """grad(|x| {
+  var y = x
+  @checkpoint(offload)
+  for i in 0..30 { y = sin(sum(x) * y) * exp(y) * 0.1 + x }
+  sum(y * y)
+})([1.0, 2.0])
+"""
+
+
+def test_what_is_said_of_a_statement_is_said_of_its_own_lines() -> None:
+    """Also where another one is the same program."""
+    said: list[Diagnostic] = []
+    run(checked(f"let a = {KEPT}let b = {KEPT}"), Engine(), Access(HERE), 0, print, said.extend)
+    assert [d.span.position[0] for d in said if d.code == "DL0602" and d.span] == [3, 9]
