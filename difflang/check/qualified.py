@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.fixes import before, meant
-from difflang.base.resources import stdlib_modules
+from difflang.base.fixes import before, instead, meant
+from difflang.base.resources import stdlib_homes, stdlib_modules
 from difflang.base.source import Span
 from difflang.check.modules import Module, Records
 from difflang.check.repairs import as_variable
@@ -15,9 +15,18 @@ from difflang.check.reports import Undecided, mistake
 from difflang.syntax.importing import module_imported
 
 
-def refused(module: Module, name: str, span: Span) -> DifflangError | None:
-    """Why a name of another module cannot be used; None if it can."""
+def refused(
+    module: Module, name: str, span: Span, *, whole: Span | None = None, alone: bool = False
+) -> DifflangError | None:
+    """Why a name of another module cannot be used; None if it can.
+
+    `whole` is the name with that of its module, `alone` whether it stands by itself for something of the language.
+    """
     found = module.declared.get(name)
+    if found is None and alone:
+        fixes = (instead(whole, name),) if whole is not None else ()
+        way = f"`{name}` belongs to the language and stands alone"
+        return mistake("DL0723", no_such_name(module, name), (span, ""), help=way, fixes=fixes)
     if found is None:
         return absent(module, name, span)
     if found.public:
@@ -32,11 +41,21 @@ def refused(module: Module, name: str, span: Span) -> DifflangError | None:
 
 
 def absent(module: Module, name: str, span: Span) -> DifflangError:
-    public = module.public
+    public = sorted(module.public)
+    words = set(name.casefold().split("_"))
+    homes = [home for home in stdlib_homes().get(name, ()) if home != module.name]
     way, fixes = meant(name, public, span)
-    some = ", ".join(sorted(public)[:12]) + (", …" if len(public) > 12 else "")
+    if homes and not fixes:
+        way = f"it is in `{homes[0]}`: `import {homes[0]} ({name})`"
+    apart = {p: words.symmetric_difference(p.casefold().split("_")) for p in public}
+    akin = sorted((p for p in public if not words <= apart[p]), key=lambda p: len(apart[p])) or public
+    some = ", ".join(akin[:12]) + (", …" if len(public) > min(12, len(akin)) else "")
     way = way or (f"it has {some}" if public else "nothing in it is `pub`")
-    return mistake("DL0723", f"the module `{module.name}` has no `{name}`", (span, ""), help=way, fixes=fixes)
+    return mistake("DL0723", no_such_name(module, name), (span, ""), help=way, fixes=fixes)
+
+
+def no_such_name(module: Module, name: str) -> str:
+    return f"the module `{module.name}` has no `{name}`"
 
 
 def no_such_type(records: Records | None, name: str, span: Span) -> DifflangError | None:

@@ -23,6 +23,7 @@ from difflang.check.modules import Declared, Global, Module
 from difflang.check.qualified import refused
 from difflang.check.reports import mistake
 from difflang.driver.load import declare
+from difflang.elaborate.absent import stands_alone
 from difflang.elaborate.context import Session
 from difflang.elaborate.foreign import PACKAGES
 from difflang.syntax import tree
@@ -141,7 +142,7 @@ def bound(item: tree.Import) -> list[str]:
 def link(module: Module, item: tree.Import, other: Module, session: Session) -> None:
     """Enter what an import binds. Errors are reported: DL0210, DL0720 for a file that no name can stand for, DL0723."""
     for name, span in zip(item.names, item.name_spans, strict=True):
-        if error := refused(other, name, span):
+        if error := refused(other, name, span, alone=stands_alone(module, name)):
             session.report(error)
             module.later[name] = item
         elif free(module, name, span, session, f"`import … as m` without names, and write `m.{name}`"):

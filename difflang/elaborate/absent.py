@@ -59,6 +59,12 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
     return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way, fixes)
 
 
+def stands_alone(module: Module, name: str) -> bool:
+    """Whether a name that a program looks for in a module is one of the language."""
+    prelude = module.prelude.fns if module.prelude is not None else {}
+    return name in BUILTINS or name in TRANSFORMS or name in CONSTANTS or name in prelude
+
+
 # Names of other languages for which one text stands that means the same.
 MEMBER = re.compile(r"\.([A-Za-z_]\w*)\b(?!\.)")
 SAME = {

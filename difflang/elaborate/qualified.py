@@ -6,6 +6,7 @@ from difflang.base.source import Span
 from difflang.check.closures import FnCode, RecordCode
 from difflang.check.modules import Global, Module
 from difflang.check.qualified import refused
+from difflang.elaborate.absent import stands_alone
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.sums import constructor
 from difflang.elaborate.terms import Closure, Term
@@ -21,7 +22,7 @@ def module_of(cx: Context, e: tree.Node) -> Module | None:
 
 def member_of(cx: Context, module: Module, e: tree.Member) -> Term:
     """`model.f`. Errors: DL0723 and DL0724 for what the module does not have, or keeps to itself."""
-    if error := refused(module, e.name, e.name_span):
+    if error := refused(module, e.name, e.name_span, whole=e.span, alone=stands_alone(cx.module, e.name)):
         raise error
     return meant(cx, Global(module, e.name), e.span)
 

@@ -506,3 +506,22 @@ except SystemExit as ended:
 assert "jax" not in sys.modules
 """
     assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "way"),
+    [
+        ("import nn\nlet z = nn.relu([1.0])\n", "`relu` belongs to the language and stands alone"),
+        ("import nn (dense, softmax)\n", "`softmax` belongs to the language and stands alone"),
+        ("import linalg\nlet g = linalg.grad(sin)(1.0)\n", "`grad` belongs to the language and stands alone"),
+        ("import nn\nlet z = nn.adam(1.0)\n", "it is in `optim`: `import optim (adam)`"),
+        ("import stats\nlet z = stats.log_pdf(1.0)\n", "it has log_density, dirichlet_log_density"),
+        ("import optim (adam_init)\n", "it has adam, …"),
+    ],
+)
+def test_a_name_that_a_module_of_the_library_lacks(source: str, way: str) -> None:
+    (found,) = program.check(Source("script.dfl", source)).errors
+    assert found.code == "DL0723" and found.helps[0].startswith(way)
+    assert [fix.text for fix in found.fixes] == (
+        ["write `relu`"] if "relu" in source else ["write `grad`"] * ("grad" in source)
+    )
