@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jl
 import numpy as np
@@ -13,8 +15,8 @@ import pytest
 import scipy.linalg as sl
 
 from difflang.driver.engine import Engine
-from support.language import answer, codes
-from support.library import Like, compared, stdlib
+from support.language import answer, codes, ran
+from support.library import Like, compared, literal, stdlib
 from support.values import compare
 
 RNG = np.random.default_rng(3)
@@ -95,6 +97,16 @@ def log_by_roots(a: Any) -> Any:
     return 128 * sum(jnp.linalg.matrix_power(z, k) / k for k in range(1, 12, 2))
 
 
+def cut(k: int) -> Callable[[Any], Any]:
+    """The inverse of the k greatest singular values, by (AᵀA)⁺ Aᵀ, where JAX has derivatives between distinct ones."""
+
+    def inverse(a: Any) -> Any:
+        values, v = jnp.linalg.eigh(a.T @ a)
+        return (v[:, -k:] / values[-k:]) @ v[:, -k:].T @ a.T
+
+    return inverse
+
+
 def stretched(a: Any) -> Any:
     """The greatest eigenvalue, and its vector with a sum above 0."""
     values, vectors = jnp.linalg.eigh((a + a.T) / 2)
@@ -102,6 +114,10 @@ def stretched(a: Any) -> Any:
 
 
 SQUARE = RNG.normal(size=(4, 4)) + 4 * np.eye(4)
+TURN, TWIST = np.linalg.qr(WIDE)[0][:4], np.linalg.qr(SQUARE[:3, :3])[0]
+CUT = (
+    np.linalg.qr(TURN)[0] @ np.diag([2.0, 1.0, 0.3]) @ TWIST
+)  # two singular values above 0.4 of the first, and one below
 BANDS = (RNG.normal(size=4), 5 + RNG.normal(size=5), RNG.normal(size=4), RNG.normal(size=5))
 NEAREST = """fn nearest[T: float](a: T[m, n], b: T[m], tol: f64) -> T[n] {
   let A: T[n] -o T[m] = linear |v| a @ v
@@ -120,6 +136,16 @@ TABLE = [
     Like("solve_tridiagonal", "solve_tridiagonal", lambda low, d, u, b: jnp.linalg.solve(jnp.diag(low, -1) + jnp.diag(d) + jnp.diag(u, 1), b), BANDS),
     Like("pinv of a tall matrix", "|a| pinv(a)", lambda a: jnp.linalg.inv(a.T @ a) @ a.T, (WIDE,), loose=3),
     Like("pinv of a wide matrix", "|a| pinv(a)", lambda a: a.T @ jnp.linalg.inv(a @ a.T), (WIDE.T,), loose=3),
+    Like("pinv that leaves a value out", "|a| pinv(a, 0.4)", cut(2), (CUT,), loose=3),
+    Like("pinv that leaves values out, of a wide matrix", "|a| transpose(pinv(a, 0.4))", lambda a: cut(2)(a.T), (CUT.T,), loose=3),
+    Like(
+        "pinv that leaves values out, its second derivative",
+        "|a| grad(|a| sum(pinv(a, 0.4)^2))(a)",
+        jax.grad(lambda a: jnp.sum(cut(2)(a) ** 2)),
+        (CUT,),
+        loose=10,
+    ),
+    Like("pinv that leaves values out, along a direction, twice", "|a| { let (_, d) = jvp[a](|a| pinv(a, 0.4))(a, sin(3.0 * a))\n  d }", lambda a: jax.jvp(cut(2), (a,), (jnp.sin(3 * a),))[1], (CUT,), loose=10),
     Like("rank", "|a| rank(a)", lambda a: jnp.int32(2), (np.array([[1.0, 2, 3], [2, 4, 6], [0, 1, 1]]),), exact=True),
     Like("cond", "cond", jnp.linalg.cond, (WIDE,), loose=5),
     Like("nuclear_norm", "nuclear_norm", lambda a: jnp.linalg.norm(a, "nuc"), (WIDE,)),
@@ -136,6 +162,60 @@ TABLE = [
     Like("vander", "|x| vander(x, 4)", lambda x: jnp.vander(x, 4, increasing=True), (B,)),
 ]  # fmt: skip
 test_it_is_as_elsewhere = compared(TABLE, IMPORTS)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("engine", ["interpret", "xla"])
+def test_an_inverse_between_values_that_are_equal(engine: str, dtype: str) -> None:
+    """Twice 2 is kept and twice 0.5 is not: the derivative along E has parts of both, on both sides, in any scale.
+
+    Between a value s that is kept, at i, and a value t that is not, at j, it is (E[i, j] + (t / s) E[j, i]) / (s² - t²).
+    """
+    values = np.array([2.0, 2.0, 0.5, 0.5])
+    e = np.round(np.random.default_rng(5).normal(size=(5, 4)), 3)
+    want = np.zeros((5, 4))
+    for i, j in np.ndindex(5, 4):
+        s, t = (values[i] if i < 4 else 0.0), values[j]
+        if i < 2 and j < 2:
+            want[i, j] = -e[j, i] / (s * t)
+        elif i < 2 or j < 2:
+            other = e[j, i] if i < 4 else 0.0
+            want[i, j] = (e[i, j] + min(s, t) / max(s, t) * other) / abs(s**2 - t**2)
+    ct = np.round(np.random.default_rng(6).normal(size=(4, 5)), 3)
+    source = f"""float {dtype}
+import linalg (pinv)
+let a = [for i in 0..5, j in 0..4 => if i != j {{ 0.0 }} else if i < 2 {{ 2.0 }} else {{ 0.5 }}]
+let (e, ct) = ({literal(e)}, {literal(ct)})
+fn pushed[T: float](a: T[m, n], e: T[m, n]) -> T[n, m] where m > 0 and n > 0 {{
+  let (_, d) = jvp[a](|a| pinv(a, 0.5))(a, e)
+  d
+}}
+fn pulled[T: float](a: T[m, n], ct: T[n, m]) -> T[m, n] where m > 0 and n > 0 {{
+  grad(|a| sum(ct * pinv(a, 0.5)))(a)
+}}
+let lanes = [a, zeros(5, 4), 4.0 * a]
+let answer = (
+  pushed(a, e), sum(pulled(a, ct) * e), 1e-24 * pushed(1e-12 * a, e), 1e24 * sum(pulled(1e12 * a, ct) * e),
+  [for i => pushed(lanes[i], e)], grad(|a| sum(e * pulled(a, ct)))(a), grad(|t| sum(pinv(a, t)))(0.5),
+)
+"""
+    values_found, _ = ran(source, Engine(engine))
+    found = [np.asarray(x, dtype=np.float64) for x in values_found["answer"].leaves or ()]
+    pushed, pulled, small, large, lanes, second, still = found
+    rtol = {"f64": 1e-13, "f32": 5e-6}[dtype]
+    for got in (pushed, small, lanes[0], 16 * lanes[2]):
+        np.testing.assert_allclose(got, want.T, rtol=rtol, atol=rtol)
+    assert not lanes[1].any() and still == 0
+    for got in (pulled, large):
+        assert got == pytest.approx(np.sum(want.T * ct), rel=rtol)
+
+    def moved(a: Any) -> Any:
+        u, s, vt = np.linalg.svd(a, full_matrices=False)
+        return (vt[:2].T / s[:2]) @ u[:, :2].T
+
+    a, f, h = np.eye(5, 4) * values, np.random.default_rng(7).normal(size=(5, 4)), 1e-4
+    four = sum(i * j * moved(a + h * (i * e + j * f)) for i in (1, -1) for j in (1, -1)) / (4 * h**2)
+    assert np.sum(second * f) == pytest.approx(np.sum(ct * four), rel=1e-5)
 
 
 def test_the_derivative_of_a_logarithm() -> None:
