@@ -17,10 +17,12 @@ from difflang.ops.families import Array, Example, Fixed, Graded, known, tensor, 
 from difflang.ops.linear import conjugate
 from difflang.ops.matrices import (
     FIELDS,
+    blank_unless_finite,
     in_single,
     lowered_in_single,
     matmul,
     of_a_matrix,
+    of_finite,
     one_by_one,
     row_by_row,
     square_type,
@@ -181,7 +183,7 @@ det = of_a_matrix(
 
 def cofactors_reference(a: Array, *xs: Array) -> Array:
     def one(a: Array, *xs: Array) -> tuple[Array]:
-        u, s, vt = np.linalg.svd(a)
+        u, s, vt = np.linalg.svd(of_finite(a))
         sign = np.sign(np.linalg.det(u) * np.linalg.det(vt)).astype(a.dtype)
         return (cofactors_by_svd(np, np.einsum, sign, u, s, vt, xs),)
 
@@ -209,7 +211,7 @@ def cofactors_lower(jax: Any, a: Any, *xs: Any) -> Any:
 
 def cofactors_by_svd_lower(jax: Any, a: Any, *xs: Any) -> Any:
     jnp, lax = jax.numpy, jax.lax
-    u, s, vt = lax.linalg.svd(a, full_matrices=False)
+    u, s, vt = lax.linalg.svd(blank_unless_finite(jax, a), full_matrices=False)
     sign = lax.sign(det_lower(jax, u) * det_lower(jax, vt))
     return cofactors_by_svd(jnp, partial(jnp.einsum, precision=lax.Precision.HIGHEST), sign, u, s, vt, xs)
 

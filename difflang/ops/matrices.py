@@ -230,6 +230,19 @@ def one_by_one(function: Callable[..., Any], arrays: Sequence[Array], *shapes: t
     return outs
 
 
+def of_finite(a: Array) -> Array:
+    """The same matrix. Errors: LinAlgError for one that is not finite: LAPACK may seek its singular values for ever."""
+    if not np.isfinite(a).all():
+        raise np.linalg.LinAlgError
+    return a
+
+
+def blank_unless_finite(jax: Any, a: Any) -> Any:
+    """Matrices, NaN in place of every number of one that is not finite."""
+    finite = jax.numpy.isfinite(a).all(axis=(-2, -1), keepdims=True)
+    return jax.numpy.where(finite, a, np.nan).astype(a.dtype)
+
+
 def is_half(x: Any) -> bool:
     """Whether an array, NumPy's or JAX's, holds 16-bit floats."""
     return x.dtype.itemsize == 2 and x.dtype.kind in "fV"

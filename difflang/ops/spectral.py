@@ -22,11 +22,13 @@ from difflang.ops.matrices import (
     adjoint,
     along_columns,
     along_rows,
+    blank_unless_finite,
     diagonal,
     in_field,
     matmul,
     matrix_type,
     of_a_matrix,
+    of_finite,
     one_by_one,
     paired,
     part,
@@ -73,12 +75,10 @@ def eigh_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def eigh_reference(a: Array) -> tuple[Array, ...]:
-    def of_finite(a: Array) -> tuple[Array, Array]:
-        if not np.isfinite(a).all():
-            raise np.linalg.LinAlgError
-        return np.linalg.eigh((a + a.conj().T) / 2)
+    def found(a: Array) -> tuple[Array, Array]:
+        return np.linalg.eigh((of_finite(a) + a.conj().T) / 2)
 
-    values, vectors = one_by_one(of_finite, (a,), a.shape[-1:], a.shape[-2:])
+    values, vectors = one_by_one(found, (a,), a.shape[-1:], a.shape[-2:])
     return values.real, vectors
 
 
@@ -136,7 +136,8 @@ def svd_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def svd_reference(a: Array) -> tuple[Array, ...]:
     rows, columns = a.shape[-2:]
     k = min(rows, columns)
-    u, s, vh = one_by_one(lambda a: np.linalg.svd(a, full_matrices=False), (a,), (rows, k), (k,), (k, columns))
+    shapes = (rows, k), (k,), (k, columns)
+    u, s, vh = one_by_one(lambda a: np.linalg.svd(of_finite(a), full_matrices=False), (a,), *shapes)
     return u, s.real, vh
 
 
@@ -188,12 +189,12 @@ svd = of_a_matrix(
     phases=lambda u, s, vh: (paired(u, u), s, paired(u, adjoint(vh))),
     jvp=svd_jvp,
     reference=svd_reference,
-    lower=lambda jax, a: tuple(jax.lax.linalg.svd(a, full_matrices=False)),
+    lower=lambda jax, a: tuple(jax.lax.linalg.svd(blank_unless_finite(jax, a), full_matrices=False)),
     samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 3), (2, 0), (2, 3, 1)))),
     doc="""(U, s, Vᵀ) with `a = U diag(s) Vᵀ`: singular values in falling order, as many columns of U and rows of
-    Vᵀ; of complex matrices `a = U diag(s) Vᴴ`. Units: u -> 1, u, 1. Kinks: the derivative of a singular value of 0 is
-    0, as that of `abs`; where some are equal, that of a function symmetric in them is right, that of their vectors NaN.
-    Complex vectors turn without a change of phase, but for what U and V have in common.""",
+    Vᵀ; of complex matrices `a = U diag(s) Vᴴ`; NaN of NaN and Inf. Units: u -> 1, u, 1. Kinks: the derivative of a
+    singular value of 0 is 0, as that of `abs`; where some are equal, that of a function symmetric in them is right,
+    that of their vectors NaN. Complex vectors turn without a change of phase, but for what U and V have in common.""",
 )
 
 # Note [Phases]

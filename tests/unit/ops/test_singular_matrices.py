@@ -304,6 +304,18 @@ def test_second_derivatives_at_equal_eigenvalues_are_never_wrong_numbers() -> No
         assert np.isnan(got).all()
 
 
+@pytest.mark.parametrize("number", [INF, -INF, NAN])
+def test_singular_values_of_what_is_not_finite_come_to_an_end(number: float) -> None:
+    """LAPACK's search for those of this one never ends where a number is Inf. The other of a stack has its own."""
+    a = np.array([[1.5, 0.8, 0.3], [-0.8, 0.4, 0.04], [number, 0.4, -0.14], [0.2, 0.2, 0.4]])
+    stack = np.stack([a, np.eye(4, 3)])
+    for found in both(single("svd", (2, 4, 3)), stack):
+        assert all(np.isnan(x[0]).all() for x in found)
+        np.testing.assert_allclose(found[1][1], 1)
+    for (slope,) in both(pulled(single("det", (3, 3)), (True,)), a[:3], 1.0):
+        assert np.isnan(slope).all()
+
+
 def singular_values(shape: tuple[int, int]) -> Graph:
     return of(lambda a: total(OPS["svd"](a)[1]), shape)
 
