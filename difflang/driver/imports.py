@@ -27,6 +27,7 @@ from difflang.elaborate.absent import stands_alone
 from difflang.elaborate.context import Session
 from difflang.elaborate.foreign import PACKAGES
 from difflang.syntax import tree
+from difflang.syntax.parse import Parsed, parse
 
 
 class Search(Struct, frozen=True):
@@ -109,10 +110,11 @@ def opened(found: Found, item: tree.Import, first: Module, session: Session, def
     """The module in a file. Errors: DL07 at the import where it cannot be read."""
     try:
         source = library(found.path, found.name) if found.library else read(found.path, found.name)
+        parsed = library_parsed(source) if found.library else None
     except DifflangError as error:
         raise DifflangError(*[replace(d, labels=(Label(item.module_span),)) for d in error.diagnostics]) from None
     default = first.default_float.name if found.library else default
-    module, parsed = declare(source, session, default, first)
+    module, parsed = declare(source, session, default, first, parsed)
     return File(module, parsed.items, found.path, found.path.parent, found.library, item)
 
 
@@ -120,6 +122,12 @@ def opened(found: Found, item: tree.Import, first: Module, session: Session, def
 def library(path: Path, name: str) -> Source:
     """The text of a module of the standard library."""
     return Source(name, path.read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=64)
+def library_parsed(source: Source) -> Parsed:
+    """What such a text spells, which is parsed once for all programs."""
+    return parse(source)
 
 
 def circle(files: list[File], last: tree.Import) -> DifflangError:

@@ -35,7 +35,7 @@ from difflang.elaborate.names import bound_names
 from difflang.elaborate.trampoline import run
 from difflang.ir.types import DTYPES
 from difflang.syntax import tree
-from difflang.syntax.parse import parse
+from difflang.syntax.parse import Parsed, parse
 
 # Importing these registers how each kind of syntax is walked.
 WALKERS = (
@@ -49,12 +49,13 @@ def declare(
     session: Session,
     default_float: str | None = None,
     beside: Module | None = None,
+    parsed: Parsed | None = None,
 ) -> tuple[Module, tree.Module]:
-    """Parse a file and enter its declarations; mistakes are reported to the session.
+    """Parse a file, unless that is done, and enter its declarations; mistakes are reported to the session.
 
     `beside` is another module of the program.
     """
-    parsed = parse(source)
+    parsed = parsed or parse(source)
     for diagnostic in parsed.diagnostics:
         session.report(DifflangError(diagnostic))
     default = DTYPES[default_float or parsed.module.default_float]
