@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, Label
 from difflang.base.source import Span
-from difflang.elaborate.context import WORD
 from difflang.ir.graph import Eqn, Graph, inner_first
+from difflang.ir.types import I32, Tensor
 
+NUMBER = Tensor(I32)  # what a failure says of its check
 MOST = 32  # calls that are told apart: each is a copy of what it leads to
 
 
@@ -40,7 +41,7 @@ class Callers:
 
     def is_failure(self, eqn: Eqn) -> bool:
         """Whether it is the number of the check."""
-        if eqn.op.name != "const" or eqn.results[0].type != WORD:
+        if eqn.op.name != "const" or eqn.results[0].type != NUMBER:
             return False
         return eqn.attrs["value"] == self.number and eqn.span == self.check
 

@@ -19,7 +19,7 @@ from difflang.syntax.parse import parse
 from support.documents import ROOT
 
 FILES = sorted((ROOT / "stdlib").glob("*.dfl"))
-UNDRAWN = {"eliminated", "cg", "gmres", "bicgstab", "minimizer", "leap"} | {
+UNDRAWN = {"eliminated", "cg", "gmres", "bicgstab", "minimizer", "leap", "mixing"} | {
     "bisect", "chandrupatla", "newton", "secant", "newton_system", "fixed_point", "known_zero",
     "polar",  # its derivative without the rule is that of singular vectors, which rounding decides
 }  # fmt: skip  # take functions: a test beside, and tests/stdlib, compare derivatives
