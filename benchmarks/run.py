@@ -311,6 +311,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often each is measured")
     parser.add_argument("--block", type=float, help="seconds of one measurement")
     parser.add_argument("--first-calls", type=int, default=5, help="fresh processes for each way; 0 leaves it out")
+    parser.add_argument("--processes", type=int, default=1, help="in so many each case is measured; medians of theirs")
     parser.add_argument("--twins-only", action="store_true", help="the twins among themselves")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--first-call-of", help=argparse.SUPPRESS)
@@ -339,6 +340,26 @@ def measured(case: Case, what: str, args: argparse.Namespace) -> Result:
             return steady(case, what, args)
 
 
+def pooled(name: str, args: argparse.Namespace) -> list[Result]:
+    """A case in several processes, of which one may be luckier than another with where its memory lies."""
+    found: list[list[dict[str, Any]]] = []
+    for _ in range(args.processes):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, str(HERE / "run.py"), name, "--table", args.table, "--json", f"{folder}/found"]
+            command += [f"--rounds={args.rounds}", f"--block={args.block}", f"--first-calls={args.first_calls}"]
+            subprocess.run(command + ["--twins-only"] * args.twins_only, capture_output=True)
+            found.append(json.loads(Path(folder, "found").read_text())["results"])
+    results: list[Result] = []
+    for runs in zip(*found, strict=True):
+        noise, ratios = (Spread.of([r[of]["median"] for r in runs if r[of]]) for of in ("noise", "ratio"))
+        twin, ours = (median([r[of] for r in runs if r[of]]) for of in ("twin_seconds", "seconds"))
+        same = all(r["same_program"] for r in runs)
+        results.append(
+            Result(name, runs[0]["what"], runs[0]["twin"], twin, noise, ratios, ours, runs[0]["target"], same)
+        )
+    return results
+
+
 def main() -> int:
     args = options()
     if args.table == "memory":
@@ -359,6 +380,9 @@ def main() -> int:
     results: list[Result] = []
     for name in args.cases or chosen.cases:
         print(f"{name} ...", file=sys.stderr, flush=True)
+        if args.processes > 1:
+            results += pooled(name, args)
+            continue
         case = chosen.cases[name]()
         results += [measured(case, what, args) for what in chosen.what if wanted(case, what, args)]
     print(table([HEADER, *(r.row() for r in results)]))
