@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,15 @@ class Result:
     seconds: float | None
     target: float
     same_program: bool = False  # XLA made the same program of both, so that what differs is the call
+
+    @classmethod
+    def pooled(cls, runs: Sequence[Mapping[str, Any]]) -> Result:
+        """The same comparison in several processes: medians of theirs."""
+        noise, ratios = ([r[of]["median"] for r in runs if r[of]] for of in ("noise", "ratio"))
+        twin, ours = median([r["twin_seconds"] for r in runs]), [r["seconds"] for r in runs if r["seconds"]]
+        case, what, best, target = (runs[0][of] for of in ("case", "what", "twin", "target"))
+        same, spread = all(r["same_program"] for r in runs), Spread.of(ratios) if ratios else None
+        return cls(case, what, best, twin, Spread.of(noise), spread, median(ours) if ours else None, target, same)
 
     @property
     def verdict(self) -> str:
@@ -340,7 +349,7 @@ def measured(case: Case, what: str, args: argparse.Namespace) -> Result:
             return steady(case, what, args)
 
 
-def pooled(name: str, args: argparse.Namespace) -> list[Result]:
+def in_processes(name: str, args: argparse.Namespace) -> list[Result]:
     """A case in several processes, of which one may be luckier than another with where its memory lies."""
     found: list[list[dict[str, Any]]] = []
     for _ in range(args.processes):
@@ -349,15 +358,7 @@ def pooled(name: str, args: argparse.Namespace) -> list[Result]:
             command += [f"--rounds={args.rounds}", f"--block={args.block}", f"--first-calls={args.first_calls}"]
             subprocess.run(command + ["--twins-only"] * args.twins_only, capture_output=True)
             found.append(json.loads(Path(folder, "found").read_text())["results"])
-    results: list[Result] = []
-    for runs in zip(*found, strict=True):
-        noise, ratios = (Spread.of([r[of]["median"] for r in runs if r[of]]) for of in ("noise", "ratio"))
-        twin, ours = (median([r[of] for r in runs if r[of]]) for of in ("twin_seconds", "seconds"))
-        same = all(r["same_program"] for r in runs)
-        results.append(
-            Result(name, runs[0]["what"], runs[0]["twin"], twin, noise, ratios, ours, runs[0]["target"], same)
-        )
-    return results
+    return [Result.pooled(runs) for runs in zip(*found, strict=True)]
 
 
 def main() -> int:
@@ -381,7 +382,7 @@ def main() -> int:
     for name in args.cases or chosen.cases:
         print(f"{name} ...", file=sys.stderr, flush=True)
         if args.processes > 1:
-            results += pooled(name, args)
+            results += in_processes(name, args)
             continue
         case = chosen.cases[name]()
         results += [measured(case, what, args) for what in chosen.what if wanted(case, what, args)]

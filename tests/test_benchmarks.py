@@ -47,6 +47,22 @@ def test_a_spread_is_a_median_and_its_surroundings() -> None:
     assert Spread.of([2.0]) == Spread(2, 2, 2, 2, 2)
 
 
+def test_what_several_processes_measured_is_a_median_of_theirs() -> None:
+    from run import Result
+
+    one = {"median": 1.0}
+    runs = [
+        {"case": "c", "what": "value", "twin": "plain", "target": 1.05, "same_program": True, "noise": one}
+        | {"twin_seconds": 2.0, "seconds": 2.0 * r, "ratio": {"median": r}}
+        for r in (0.9, 1.04, 1.6)
+    ]
+    found = Result.pooled(runs)
+    assert found.ratio is not None and (found.ratio.median, found.ratio.high) == (1.04, 1.6)
+    assert found.seconds == 2.08 and found.verdict == "met"
+    alone = Result.pooled([r | {"ratio": None, "seconds": None} for r in runs])
+    assert alone.ratio is None and alone.seconds is None and alone.noise.median == 1
+
+
 def test_rounds_measure_everything_and_drift_cancels() -> None:
     """Two equal runs on a clock that slows down: each ratio is taken within its round."""
     from timing import best, interleaved, ratio
