@@ -92,9 +92,10 @@ def dropped(np: Any, kept: Array, end: Array, sums: Callable[[Array], Array]) ->
 
 
 def quickly_dropped(np: Any, joined: Array, place: Array, slots: int) -> Array:
-    """The same where `end` < β(slots, 2) - 1: the first without which no step is taken twice on the way back.
+    """As `dropped`, where `end` < β(slots, 2) - 1: the first state without which no step is taken twice on the way back.
 
-    That is at the `place` of the last one, 1 at first, or the next one where `joined` steps lie between its neighbours.
+    That is at the `place` which this gave when a state was dropped last, 1 at first, or the next one where more steps
+    are `joined` there, between its neighbours, than a way back with the slots behind it goes through.
     """
     return np.where(joined > slots + 2 - place, place + 1, place)
 
