@@ -92,7 +92,7 @@ def dropped(np: Any, kept: Array, end: Array, sums: Callable[[Array], Array]) ->
 
 
 def quickly_dropped(np: Any, joined: Array, place: Array, slots: int) -> Array:
-    """As `dropped`, where `end` < β(slots, 2) - 1: the first state without which no step is taken twice on the way back.
+    """As `dropped`, where `end` < β(slots, 2) - 1: the first state without which no step is taken twice.
 
     That is at the `place` which this gave when a state was dropped last, 1 at first, or the next one where more steps
     are `joined` there, between its neighbours, than a way back with the slots behind it goes through.
