@@ -41,17 +41,19 @@ def refused(
 
 
 def absent(module: Module, name: str, span: Span) -> DifflangError:
-    public = sorted(module.public)
-    words = set(name.casefold().split("_"))
+    public, words = sorted(module.public), words_of(name)
     homes = [home for home in stdlib_homes().get(name, ()) if home != module.name]
     way, fixes = meant(name, public, span)
     if homes and not fixes:
         way = f"it is in `{homes[0]}`: `import {homes[0]} ({name})`"
-    apart = {p: words.symmetric_difference(p.casefold().split("_")) for p in public}
-    akin = sorted((p for p in public if not words <= apart[p]), key=lambda p: len(apart[p])) or public
+    akin = sorted((p for p in public if words & words_of(p)), key=lambda p: len(words ^ words_of(p))) or public
     some = ", ".join(akin[:12]) + (", …" if len(public) > min(12, len(akin)) else "")
     way = way or (f"it has {some}" if public else "nothing in it is `pub`")
     return mistake("DL0723", no_such_name(module, name), (span, ""), help=way, fixes=fixes)
+
+
+def words_of(name: str) -> set[str]:
+    return set(name.casefold().split("_"))
 
 
 def no_such_name(module: Module, name: str) -> str:

@@ -21,7 +21,8 @@ class Callers:
     """The calls outside the library that lead to one check of it, and the program in which they can be told apart."""
 
     def __init__(self, program: Graph, number: int, check: Span, free: int) -> None:
-        self.program, self.number, self.check, self.free = program, number, check, free  # numbers from `free` on are
+        self.program, self.number, self.check = program, number, check
+        self.free = free  # no check has this number, or a greater one
         self.order = inner_first(program)[0] if check.of_library else []
         self.reaching: set[Graph] = set()  # graphs from which no call of the user's leads to it
         self.calls: dict[Eqn, None] = {}
@@ -62,7 +63,7 @@ class Callers:
         new: dict[Graph, Graph] = {}
         for graph in self.order:
             if graph in self.reaching:
-                eqns = [replaced(e, number) if self.is_failure(e) else e for e in graph.eqns]
+                eqns = [replace(e, attrs={**e.attrs, "value": number}) if self.is_failure(e) else e for e in graph.eqns]
                 new[graph] = graph.with_eqns([e.with_regions([new.get(r, r) for r in e.regions]) for e in eqns])
         return new
 
@@ -74,8 +75,3 @@ class Callers:
             return error
         first, *others = error.diagnostics
         return type(error)(replace(first, labels=(*first.labels, Label(spans[at], "called here"))), *others)
-
-
-def replaced(eqn: Eqn, number: int) -> Eqn:
-    """A constant of another value."""
-    return Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "value": number}, eqn.regions, eqn.span)

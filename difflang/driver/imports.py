@@ -109,8 +109,7 @@ def follow(
 def opened(found: Found, item: tree.Import, first: Module, session: Session, default: str | None) -> File:
     """The module in a file. Errors: DL07 at the import where it cannot be read."""
     try:
-        source = library(found.path, found.name) if found.library else read(found.path, found.name)
-        parsed = library_parsed(source) if found.library else None
+        source, parsed = library(found.path, found.name) if found.library else (read(found.path, found.name), None)
     except DifflangError as error:
         raise DifflangError(*[replace(d, labels=(Label(item.module_span),)) for d in error.diagnostics]) from None
     default = first.default_float.name if found.library else default
@@ -119,15 +118,10 @@ def opened(found: Found, item: tree.Import, first: Module, session: Session, def
 
 
 @lru_cache(maxsize=64)
-def library(path: Path, name: str) -> Source:
-    """The text of a module of the standard library."""
-    return Source(name, path.read_text(encoding="utf-8"))
-
-
-@lru_cache(maxsize=64)
-def library_parsed(source: Source) -> Parsed:
-    """What such a text spells, which is parsed once for all programs."""
-    return parse(source)
+def library(path: Path, name: str) -> tuple[Source, Parsed]:
+    """The text of a module of the standard library and what it spells, which is parsed once for all programs."""
+    source = Source(name, path.read_text(encoding="utf-8"))
+    return source, parse(source)
 
 
 def circle(files: list[File], last: tree.Import) -> DifflangError:

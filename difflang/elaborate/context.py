@@ -11,16 +11,15 @@ from msgspec import Struct, field
 from difflang.base.diagnostics import Diagnostic, DifflangError, Fix
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
-from difflang.check.dtypes import pruned
 from difflang.check.modules import Global, HostNumber, HostVar, Module
 from difflang.check.reports import mistake
 from difflang.check.types import LangType, leaf_types, show_type
 from difflang.check.unify import Unifier
-from difflang.elaborate.mismatches import advice
+from difflang.elaborate.mismatches import advice, no_size
 from difflang.elaborate.notes import Notes
 from difflang.elaborate.scope import Binding, Scope
 from difflang.elaborate.spelling import spelled
-from difflang.elaborate.terms import Array, Closure, Key, Poison, Static, Term, Tuple, leaves, rebuild, type_of
+from difflang.elaborate.terms import Array, Closure, Poison, Static, Term, Tuple, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.elaborate.under_way import UnderWay
 from difflang.ir.builder import Builder
@@ -28,7 +27,7 @@ from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import TypeMismatch
 from difflang.ir.same import Keys
-from difflang.ir.types import I32, INTEGERS, U32, DType, Tensor, is_one_integer
+from difflang.ir.types import I32, U32, DType, Tensor, is_one_integer
 from difflang.syntax import tree
 
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
@@ -308,15 +307,7 @@ class Context(Struct, eq=False):
             return found
         if isinstance(term, Poison):
             raise Reported
-        found = show_type(type_of(term))
-        way = "make it a parameter `k: dim`, or write it with the sizes of arrays"
-        if not may_be_whole(term):
-            if isinstance(term, Array):
-                way = "sizes are made of integers with `+ - * //` and `%`: half of n is `n // 2`"
-            elif isinstance(term, Key):
-                way = "a key of your own is given around the draw: `with_key(k) { normal(3) }`"
-            raise self.error("DL0305", f"{what} is an integer", span, f"this is {found}", way)
-        raise self.error("DL0305", f"{what} must be known before the program runs", span, f"this {found} is not", way)
+        raise no_size(term, span, what)
 
     def number(self, term: Array) -> Dim | None:
         """The whole number that this is, if specialization knows it or the host does, who is asked for it then."""
@@ -393,11 +384,3 @@ def note_term(cx: Context, span: Span, term: Term | Dim) -> None:
     """Note what stands somewhere, if anybody asks for notes."""
     if cx.session.notes is not None and not isinstance(term, (int, Poly, Poison)):
         cx.session.notes.put(span, type_of(term), None if cx.host is not None else cx.root)
-
-
-def may_be_whole(term: Term) -> bool:
-    """Whether a value is an integer, or may be one for all that is known of it."""
-    if not isinstance(term, Array) or term.tensor.shape:
-        return False
-    dtype = pruned(term.tensor.dtype)
-    return any(each in INTEGERS for each in getattr(dtype, "candidates", (dtype,)))

@@ -102,12 +102,12 @@ def watch(cx: Context, f: Term, traced: Traced, args: Args, wrt: Sequence[Place]
         if i in moving:
             merge(found, lost)
     dead = [p for p in parts_of(f, args, wrt) if zero_by_mistake(p, alive, found)]
-    if dead and not all(map(of_library, (said := warning(cx, f, args.span, dead, found)).labels)):
+    if dead and not within_library((said := warning(cx, f, args.span, dead, found)).labels):
         cx.session.warn(said)
 
 
-def of_library(label: Label) -> bool:
-    return label.span.of_library
+def within_library(labels: Sequence[Label]) -> bool:
+    return all(label.span.of_library for label in labels)
 
 
 def by_its_name(f: Term) -> bool:
@@ -189,7 +189,7 @@ def warning(cx: Context, f: Term, span: Span, dead: list[Part], found: dict[Step
     more = f"; {len(steps) - MOST} more ways are lost" if len(steps) > MOST else ""
     asked = Label(span, f"asked for here{more}")
     ways = labels_of(cx, steps, span, lost_by, dead[0].name)
-    first = (*labels, asked) if of_library(asked) and not all(map(of_library, labels)) else (asked, *labels)
+    first = (*labels, asked) if within_library([asked]) and not within_library(labels) else (asked, *labels)
     return Diagnostic("DL0409", message, (*first, *ways), ways_out(f, dead, steps), "warning")
 
 

@@ -13,8 +13,8 @@ from difflang.check.repairs import converted, keeps
 from difflang.check.reports import mistake
 from difflang.check.types import show_type
 from difflang.elaborate.spelling import quoted, wants_float, way_out
-from difflang.elaborate.terms import Array, Closure, Opaque, Past, Record, Sum, Term, Tuple, Variant, type_of
-from difflang.ir.types import C64, WHOLE_OF, DType
+from difflang.elaborate.terms import Array, Closure, Key, Opaque, Past, Record, Sum, Term, Tuple, Variant, type_of
+from difflang.ir.types import C64, INTEGERS, WHOLE_OF, DType
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -141,3 +141,24 @@ def not_this_pattern(pattern: tree.TuplePattern, parts: int | None, found: tuple
     names = [item.span.text for item in pattern.items[:parts]] + ["_"] * (parts - count)
     message = f"this pattern is for a tuple of {count}, and the tuple has {parts}"
     return mistake("DL0321", message, (pattern.span, ""), found, help=f"it is taken apart by `({', '.join(names)})`")
+
+
+def no_size(term: Term, span: Span, what: str) -> DifflangError:
+    """What is said of a value that is no size: only the run will know it, or it is no integer."""
+    found, way = show_type(type_of(term)), "make it a parameter `k: dim`, or write it with the sizes of arrays"
+    if may_be_whole(term):
+        message = f"{what} must be known before the program runs"
+        return mistake("DL0305", message, (span, f"this {found} is not"), help=way)
+    if isinstance(term, Array):
+        way = "sizes are made of integers with `+ - * //` and `%`: half of n is `n // 2`"
+    elif isinstance(term, Key):
+        way = "a key of your own is given around the draw: `with_key(k) { normal(3) }`"
+    return mistake("DL0305", f"{what} is an integer", (span, f"this is {found}"), help=way)
+
+
+def may_be_whole(term: Term) -> bool:
+    """Whether a value is an integer, or may be one for all that is known of it."""
+    if not isinstance(term, Array) or term.tensor.shape:
+        return False
+    dtype = pruned(term.tensor.dtype)
+    return any(each in INTEGERS for each in getattr(dtype, "candidates", (dtype,)))
