@@ -99,4 +99,5 @@ TABLE = [
     Like("dopri5_at", f"|k, y, a, b, at| dopri5_at({F}, y, a, b, at, rtol = TOL, atol = TOL)", lambda k, y, a, b, at: bent(k, y[None], a, at[:, None]), (*ALL, np.array([0.4, 0.7, 0.95])), loose=40),  # the derivative in a time is that of a polynomial of order 4
     Like("dopri5_until", "|g, x, v| { let end = dopri5_until(|t, y| [y[1], -g], |t, y| y[0], [x, v], g - g, g / g * 99, rtol = TOL)\n  concat([end.t], end.y) }", fallen, (K, T1, T0)),
 ]  # fmt: skip
-test_it_is_as_elsewhere = compared(TABLE, stdlib("ode"))
+IMPORTS = stdlib("ode")
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS)

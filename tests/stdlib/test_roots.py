@@ -15,7 +15,7 @@ from support.language import answer, codes, ran
 from support.library import Engine, Like, compared, stdlib
 from support.values import compare
 
-IMPORT = stdlib("roots")
+IMPORTS = stdlib("roots")
 # The root x of x + c e^x = 2 at c = 0.7, by each method; of a system, and of a fixed point, that are the same.
 METHODS = {
     "bisect": "bisect(|x| x + c * exp(x) - 2, 0, 2)",
@@ -29,7 +29,7 @@ METHODS = {
 
 @cache
 def roots(dtype: str) -> dict[str, list[np.ndarray]]:
-    source = ["float f64\n" if dtype == "f64" else "", IMPORT]
+    source = ["float f64\n" if dtype == "f64" else "", IMPORTS]
     for name, body in METHODS.items():
         body = body.replace("TOL", "1e-13" if dtype == "f64" else "1e-6")
         source.append(f"fn by_{name}(c: {dtype}) -> {dtype} = {body}\n")
@@ -63,7 +63,7 @@ TABLE = [
     Like("newton_system", "|m, b, x| newton_system(|y| m @ y^3 - b, x, tol = TOL)", lambda m, b, x: jnp.cbrt(jnp.linalg.solve(m, b)), (LINEAR, RIGHT, np.sign(np.linalg.solve(LINEAR, RIGHT)))),
     Like("fixed_point", "|m, b, x| fixed_point(|y| m @ y / 9 + b, x, tol = TOL)", lambda m, b, x: jnp.linalg.solve(jnp.eye(3) - m / 9, b), (LINEAR, RIGHT, RIGHT)),
 ]  # fmt: skip
-test_it_is_the_root = compared(TABLE, IMPORT)
+test_it_is_the_root = compared(TABLE, IMPORTS)
 
 
 @pytest.mark.parametrize("ends", ["f64(0), 4.0", "4.0, f64(0)"])
@@ -73,7 +73,7 @@ def test_bisection_finds_the_place_and_its_derivatives(ends: str) -> None:
     ask = "(root(10.0), root'(10.0), root''(10.0))"
     if ends.startswith("4"):
         root = root.replace("4.0, f64(0)", "0.0, f64(4)").replace("x^3 + x - c", "c - x^3 - x")
-    compare(answer(ask, IMPORT + root), (2.0, 1 / 13, -6 * 2 / 13**3), 1e-14)
+    compare(answer(ask, IMPORTS + root), (2.0, 1 / 13, -6 * 2 / 13**3), 1e-14)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_bisection_finds_the_place_and_its_derivatives(ends: str) -> None:
     ],
 )
 def test_what_does_not_converge_is_an_error(wrong: str) -> None:
-    assert [c for c, _ in codes(f"{IMPORT}let y = {wrong}\n", Engine("interpret"))] == ["DL0901"]
+    assert [c for c, _ in codes(f"{IMPORTS}let y = {wrong}\n", Engine("interpret"))] == ["DL0901"]
 
 
 def test_nothing_to_solve() -> None:
     ask = "(newton_system(|x| 2.0 * x, zeros(0)), newton(|x| x, f64(0)), secant(|x| x, f64(0), 1.0), chandrupatla(|x| x, f64(0), 1.0))"
-    none, *at_the_end = answer(ask, IMPORT, Engine("interpret"))
+    none, *at_the_end = answer(ask, IMPORTS, Engine("interpret"))
     assert none.shape == (0,) and at_the_end == [0, 0, 0]
