@@ -6,6 +6,7 @@ A call is an equation that holds the solver for A and the same solver for the tr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ from difflang.check.closures import FnCode, MapCode
 from difflang.check.reports import mistake
 from difflang.check.types import leaf_types, pruned_type, show_type, tangent_type
 from difflang.elaborate import linear
-from difflang.elaborate.context import FAILURE, Context, Instance
+from difflang.elaborate.context import FAILURE, WORD, Context, Instance
 from difflang.elaborate.functions import called, instantiate, operands_of
 from difflang.elaborate.saying import heard
 from difflang.elaborate.tangents import is_number, number_types, tag_count, tags_of
@@ -24,6 +25,7 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph
 from difflang.ir.op import OPS
+from difflang.ops.reduce import anywhere
 from difflang.ops.regions import zeros
 from difflang.ops.say import silent
 from difflang.syntax import tree
@@ -114,15 +116,21 @@ def place_of(terms: dict[str, Term], name: str) -> int:
 def numbers_alone(instance: Instance, kinds: Sequence[bool], fails: bool) -> Graph:
     """An instance without the tags that it gives, which are those of the right-hand side.
 
-    There is a failure among its results if the other solver has one.
+    There is a failure among its results if the other solver has one. The numbers are NaN where it fails: derivatives
+    are solutions too, and of those nobody hears that they fail.
     """
     graph = instance.graph
-    results = [r for i, r in enumerate(graph.results) if i >= len(kinds) or kinds[i]]
-    if fails == instance.fails:
-        return graph.with_results(results)
+    kept = graph.with_results([r for i, r in enumerate(graph.results) if i >= len(kinds) or kinds[i]])
+    if not fails:
+        return kept
     builder = Builder()
-    outs = builder.inline(graph.with_results(results), *[builder.param(p.type, p.hint) for p in graph.params])
-    return builder.finish([*outs, *[zeros(builder, t) for t in FAILURE]], name=graph.name)
+    outs = builder.inline(kept, *[builder.param(p.type, p.hint) for p in graph.params])
+    if not instance.fails:
+        return builder.finish([*outs, *[zeros(builder, t) for t in FAILURE]], name=graph.name)
+    numbers, word = outs[: -len(FAILURE)], outs[-len(FAILURE) :]
+    well = builder.one("eq", word[0], builder.const(0, WORD))
+    numbers = [builder.one("select", anywhere(well, x), x, builder.const(nan, x.type)) for x in numbers]
+    return builder.finish([*numbers, *word], name=graph.name)
 
 
 def ordered(graph: Graph, at: Sequence[int]) -> Graph:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.linalg as sl
 
+import difflang
 from difflang.driver.engine import Engine
 from support.language import answer, codes, ran
 from support.library import Like, compared, literal, stdlib
@@ -239,6 +240,46 @@ def test_stabilized_biconjugate_gradients() -> None:
     compare(da, -np.outer(adjoint, solution), 1e-10)
     assert np.asarray(single).dtype == np.float32 and not none.any()
     np.testing.assert_allclose(single, solution, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("solver", ["cg", "bicgstab"])
+def test_a_singular_system_has_no_finite_solution(solver: str, dtype: str) -> None:
+    """Of a part of b that the map does not reach rounding makes no solution: NaN, or an assertion fails."""
+    tol = {"f64": "1e-13", "f32": "1e-6"}[dtype]
+    x = difflang.loads(
+        f"import linalg ({solver})\nfn x(a: {dtype}[5, 5], b: {dtype}[5]) -> {dtype}[5] = {solver}(linear |v| a @ v, b, tol = {tol}, most = 100)\n",
+        name="singular",
+    ).x
+    for _ in range(6):
+        half = RNG.integers(-5, 6, size=(5, 4))
+        given = [
+            np.asarray(given, {"f64": np.float64, "f32": np.float32}[dtype])
+            for given in (half @ half.T, RNG.normal(size=5))
+        ]
+        try:
+            found = np.asarray(x(*given))
+        except difflang.DifflangError as error:
+            assert error.diagnostics[0].code == "DL0901"
+        else:
+            assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_fewer_equations_than_unknowns_have_no_derivative(dtype: str) -> None:
+    """The solution nearest to 0; numbers of 1e20 came out for its derivatives, by rounding."""
+    source = "fn x(a: f64[2, 3], b: f64[2]) -> f64[3] = least_squares(linear |v: f64[3]| a @ v, b, tol = 1e-13, most = 100)\nfn g(a: f64[2, 3], b: f64[2]) = grad[a, b](|a, b| dot([1.0, 2.0, 3.0], x(a, b)))(a, b)\n"
+    single = {"f64": source, "f32": source.replace("1e-13", "1e-6").replace("f64", "f32")}[dtype]
+    module = difflang.loads(f"import linalg (least_squares)\n{single}", name="wide")
+    for _ in range(10):
+        a, b = (RNG.normal(size=size).astype({"f64": np.float64, "f32": np.float32}[dtype]) for size in [(2, 3), 2])
+        np.testing.assert_allclose(module.x(a, b), np.linalg.pinv(a) @ b, rtol={"f64": 1e-9, "f32": 1e-2}[dtype])
+        try:
+            found = module.g(a, b)
+        except difflang.DifflangError as error:
+            assert error.diagnostics[0].code == "DL0901"
+        else:
+            assert np.isnan(found.a).all() and np.isnan(found.b).all()
 
 
 def test_empty_and_single() -> None:

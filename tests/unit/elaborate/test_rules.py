@@ -269,6 +269,19 @@ def test_a_rule_by_linear_solve(ask: str, engine: Engine) -> None:
     compare_values(ours, theirs.tolist(), 1e-11)
 
 
+@ENGINES
+def test_a_solver_that_fails_for_a_derivative_gives_no_number(engine: Engine) -> None:
+    """Three steps are needed there, and one is allowed, which is enough for the value."""
+    source = """import linalg (cg)
+fn f(b: f64[3], most: i32) -> f64 = dot([1, 2, 4], cg(linear |v: f64[3]| [4, 2, 1] * v, b, tol = 1e-13, most = most))
+"""
+    ask = "(jvp[b](f)([1, 0, 0], {0}, [1, 1, 0]), grad[b](f)([1, 0, 0], {0}))"
+    few, enough = (answer(ask.format(most), source, engine) for most in (1, 3))
+    assert few[0] == 0.25 and np.isnan(few[1]) and np.isnan(few[2]).all()
+    compare_values(enough[1], 1.25, 1e-12)
+    compare_values(enough[2], [0.25, 1.0, 4.0], 1e-12)
+
+
 def test_the_solver_of_records() -> None:
     """Conjugate gradients on tangents of a record, whose map is a Hessian."""
     source = (
