@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source
@@ -24,10 +25,8 @@ from difflang.check.types import (
     KeyType,
     LangType,
     RecordType,
-    SumType,
     VariantType,
     leaf_types,
-    show_type,
 )
 from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
@@ -37,7 +36,8 @@ from difflang.driver.program import Checked, loaded
 from difflang.driver.pullback import at_once
 from difflang.driver.readable import names_of_lets, simplified
 from difflang.driver.specs import open_arguments, open_names
-from difflang.driver.written import Written
+from difflang.driver.variants import choices, refuse_sums
+from difflang.driver.written import Written, program
 from difflang.elaborate.context import Session
 from difflang.ir.dims import UnknownSize
 from difflang.ir.graph import Graph
@@ -95,6 +95,8 @@ def formulas(checked: Checked, path: Path | None, entry: str | None, options: Op
     decl = the_one(checked, entry)
     asked = Asked(checked, decl, options)
     with refusals(asked):
+        for argument in asked.taken():
+            refuse_sums(decl, argument.type)
         graph = simplified(asked.entry().graph, {})
         texts = formula.formulas(graph, {p: p.hint for p in graph.params})[: len(asked.wanted)]
         texts = [formula.latex(t) if latex else t for t in texts]
@@ -117,18 +119,23 @@ def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
         raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
     asked = Asked(checked, decl, options)
     with refusals(asked):
-        entry = asked.entry()
-        names = names_of_lets(checked, entry.graph)
+        return program([written(case) for case in asked.cases()])
 
-        def text(*, again: bool = False) -> str:
-            graph = simplified(asked.at_once(entry) if again else entry.graph, names, again=again)
-            given = (checked, decl, asked.name, asked.arguments, entry, graph, asked.wanted, asked.what)
-            return Written(*given).text()
 
-        try:
-            return text()
-        except Nested:
-            return text(again=True)
+def written(asked: Asked) -> Written:
+    """The statements of a derivative, where the variants of enums are known. Errors: Unspelled, or as `derive`."""
+    entry = asked.entry()
+    names = names_of_lets(asked.checked, entry.graph)
+
+    def spelled(*, again: bool = False) -> Written:
+        graph = simplified(asked.at_once(entry) if again else entry.graph, names, again=again)
+        given = (asked.checked, asked.decl, asked.name, asked.arguments, entry, graph, asked.wanted, asked.what)
+        return Written(*given).spelled()
+
+    try:
+        return spelled()
+    except Nested:
+        return spelled(again=True)
 
 
 @contextmanager
@@ -180,6 +187,11 @@ class Asked(Struct, eq=False):
     inputs: str = ""  # in what it is taken
     paths: tuple[str, ...] = ()  # the same one by one
     key: str = ""  # what it draws from is called so
+    known: Mapping[str, VariantType] = field(default_factory=dict[str, VariantType])  # what enums are taken to be
+
+    def cases(self) -> list[Asked]:
+        """A derivative for each choice of variants of the parameters that are enums. Errors: DL0802."""
+        return [replace(self, known=chosen) for chosen in choices(self.decl, self.taken())]
 
     def entry(self, session: Session | None = None) -> Entry:
         """The graph of the derivative; where it draws, from a key that comes last. Errors: DL1210, DL0403, DL04."""
@@ -227,8 +239,7 @@ class Asked(Struct, eq=False):
         """The arguments, with names for the sizes that nobody told."""
         decl = self.decl
         arguments, self.names = open_arguments(self.checked.module, decl, self.options.told, functions=True)
-        for argument in arguments:
-            refuse_sums(decl, argument.type)
+        arguments = [replace(a, type=self.known.get(a.name, a.type)) for a in arguments]
         return with_functions(decl, arguments)
 
     def source(self) -> str:
@@ -318,6 +329,7 @@ class Asked(Struct, eq=False):
 
         texts: list[str] = []
         for name, type in zip(names, types, strict=True):
+            refuse_sums(self.decl, type)
             texts.append(self.unused(f"d_{name.replace('.', '_')}"))
             self.arguments += (Argument(texts[-1], tangent_type(type)),)
         self.wanted = ("", *[f"d_{self.decl.name}"])
@@ -338,7 +350,6 @@ class Asked(Struct, eq=False):
         function = ClosureType(FnCode(self.decl, module), ())
         entry = elaborated(Session(), module, f, function, self.arguments)
         plain = entry.type
-        refuse_sums(self.decl, plain)
         wanted, which = self.wanted, ", ".join(paths)
         names = [a.name for a in self.arguments]
         (ct,) = self.more([f], [plain]).split(", ")
@@ -366,15 +377,6 @@ def path_of(decl: tree.Fn, place: Wrt) -> str:
     """A parameter, or a field in it, by name."""
     first, *fields = place
     return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
-
-
-def refuse_sums(decl: tree.Fn, type: LangType) -> None:
-    if isinstance(type, (SumType, VariantType)):
-        message = f"`{decl.name}` takes or gives a {show_type(type)}, whose changes are not written out"
-        raise mistake("DL0802", message, (decl.name_span, ""), help="derive a function of what its variants hold")
-    inner = type.fields if isinstance(type, RecordType) else getattr(type, "items", ())
-    for each in inner:
-        refuse_sums(decl, each)
 
 
 __all__ = ["MODES", "USAGE", "Options", "derive", "derive_of"]

@@ -8,7 +8,16 @@ from msgspec import Struct, field
 
 from difflang.base.source import Source, Span
 from difflang.check.modules import Global
-from difflang.check.types import LangType, RecordType, TupleType, leaf_types, show_type, tangent_type
+from difflang.check.types import (
+    LangType,
+    RecordType,
+    SumType,
+    TupleType,
+    VariantType,
+    leaf_types,
+    show_type,
+    tangent_type,
+)
 from difflang.driver.entry import Argument, Entry
 from difflang.driver.given import shown
 from difflang.driver.program import Checked, check
@@ -24,6 +33,7 @@ from difflang.syntax import tree
 from difflang.syntax.format import format
 from difflang.syntax.tables import tables
 
+Given = RecordType | VariantType
 SHORT = 32  # characters of a source text that a comment repeats
 
 
@@ -38,10 +48,13 @@ class Written(Struct, eq=False):
     graph: Graph
     wanted: Sequence[str]  # what the parts of the result are called
     what: str  # a line that says what this is
-    records: list[tuple[str, RecordType]] = field(default_factory=list[tuple[str, RecordType]])  # the program's own
+    given: list[tuple[str, Given]] = field(default_factory=list[tuple[str, Given]])  # records and variants, as written
+    patterns: list[str] = field(default_factory=list[str])  # of the arguments whose variant is known
+    body: str = ""
+    unchecked: bool = False
 
-    def text(self) -> str:
-        """The program. Errors: Unspelled."""
+    def spelled(self) -> Written:
+        """This, with the statements and the result. Errors: Unspelled."""
         self.refuse_numbers()
         result = as_tuple(self.entry.type)
         self.graph, site = self.without_failure()
@@ -52,29 +65,22 @@ class Written(Struct, eq=False):
         if site is not None:
             self.assert_site(speller, site)
         value = self.value(speller, result)
-        body = "\n".join([*speller.lines, value])
-        head = "@unchecked\n" * speller.unchecked[0]
-        text = f"{self.preface()}{head}fn {self.name}({self.params()}) -> {show_type(result)} {{\n{body}\n}}\n"
-        return self.proved(text)
+        self.body = "\n".join([*speller.lines, value])
+        self.unchecked = speller.unchecked[0]
+        return self
 
     # ---- what stands around it
 
-    def preface(self) -> str:
-        """The default float, what this is, and the records."""
+    def first_lines(self) -> list[str]:
+        """The default float, and what this is."""
         module = self.checked.module
         lines = [f"float {module.default_float}"] if module.default_float.name != "f32" else []
-        lines.append(f"# {self.what}: {module.source.name}, line {self.decl.name_span.position[0]}.")
-        found: dict[tree.Record, None] = {}
-        for type in [a.type for a in self.arguments] + [t for _, t in self.known()] + [self.entry.type]:
-            for record in records_in(type):
-                found.setdefault(record)
-        lines += [record_text(r) for r in found]
-        return "\n".join(lines) + "\n\n"
+        return [*lines, f"# {self.what}: {module.source.name}, line {self.decl.name_span.position[0]}."]
 
-    def params(self) -> str:
-        taken = [(a.name, "dim" if a.size is not None else shown(a.type)) for a in self.arguments]
-        taken += [(g.name, show_type(type)) for g, type in self.known()]
-        return ", ".join(f"{name}: {type}" for name, type in taken)
+    def declared(self) -> Iterator[tree.Record | tree.Enum]:
+        """The records and enums that it needs, those in others first."""
+        for type in [a.type for a in self.arguments] + [t for _, t in self.known()] + [self.entry.type]:
+            yield from declared_in(type)
 
     def known(self) -> list[tuple[Global, LangType]]:
         """The values of the file that it uses: they become parameters."""
@@ -107,7 +113,7 @@ class Written(Struct, eq=False):
         used |= (
             {g.name for g, _ in self.known()}
             | {a.name for a in self.arguments}
-            | {r.name for a in self.arguments for r in records_in(a.type)}
+            | {n for a in self.arguments for d in declared_in(a.type) for n in names_of(d)}
         )
         for argument in self.arguments:
             for leaf in leaf_types(argument.type):
@@ -144,8 +150,13 @@ class Written(Struct, eq=False):
             if names:
                 speller.say(f"let ({', '.join(names)}) = {text}")
             return [p for t, n in zip(type.items, names, strict=True) for p in self.parts(speller, t, n)]
+        if isinstance(type, VariantType):
+            names = [speller.names.fresh(f"{text.replace('.', '_')}_{n}") for n in type.names]
+            self.patterns.append(f"{type.name}({', '.join(names)})" if names else type.name)
+            self.given.append((self.patterns[-1], type))
+            return [p for t, n in zip(type.fields, names, strict=True) for p in self.parts(speller, t, n)]
         if isinstance(type, RecordType):
-            self.records.append((text, type))
+            self.given.append((text, type))
             fields = zip(type.names, type.fields, strict=True)
             return [p for n, t in fields for p in self.parts(speller, t, f"{text}.{n}")]
         return leaf_hints(type, text)
@@ -165,7 +176,7 @@ class Written(Struct, eq=False):
 
     def value(self, speller: Speller, result: LangType) -> str:
         values = iter(self.graph.results)
-        return built(result, lambda: speller.exact(next(values)), self.records)
+        return built(result, lambda: speller.exact(next(values)), self.given)
 
     # ---- checks
 
@@ -198,6 +209,29 @@ class Written(Struct, eq=False):
         return laid_out
 
 
+def program(cases: Sequence[Written]) -> str:
+    """A derivative that was spelled, or one for each case of variants. Errors: Unspelled."""
+    first = cases[0]
+    declared = dict.fromkeys(d for case in cases for d in case.declared())
+    known = {g.name: show_type(type) for case in cases for g, type in case.known()}
+    taken = {a.name: "dim" if a.size is not None else shown(a.type) for a in first.arguments} | known
+    params = ", ".join([f"{name}: {type}" for name, type in taken.items()])
+    body = first.body
+    if first.patterns:
+        chosen = [a.name for a in first.arguments if isinstance(a.type, VariantType)]
+        bodies = [f"{{\n{case.body}\n}}" if "\n" in case.body else case.body for case in cases]
+        arms = [f"{in_parentheses(case.patterns)} => {body}" for case, body in zip(cases, bodies, strict=True)]
+        body = "\n".join([f"match {in_parentheses(chosen)} {{", *arms, "}"])
+    head = "@unchecked\n" * any(case.unchecked for case in cases)
+    lines = "\n".join([*first.first_lines(), *[d.span.text.removeprefix("pub ") for d in declared]])
+    result = show_type(as_tuple(first.entry.type))
+    return first.proved(f"{lines}\n\n{head}fn {first.name}({params}) -> {result} {{\n{body}\n}}\n")
+
+
+def in_parentheses(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
 def as_tuple(type: LangType) -> LangType:
     """A record of several gradients, which no program declares, as a tuple."""
     if isinstance(type, RecordType) and type.decl.name == "grad":
@@ -207,7 +241,7 @@ def as_tuple(type: LangType) -> LangType:
     return type
 
 
-def built(type: LangType, leaf: Callable[[], Words], given: Sequence[tuple[str, RecordType]], like: str = "") -> str:
+def built(type: LangType, leaf: Callable[[], Words], given: Sequence[tuple[str, Given]], like: str = "") -> str:
     """A value of that type: tuples as such, a change of a record by the fields that differ from none.
 
     `like` is a value of the program whose change it is.
@@ -215,39 +249,44 @@ def built(type: LangType, leaf: Callable[[], Words], given: Sequence[tuple[str, 
     match type:
         case TupleType(items=items):
             return f"({', '.join([built(t, leaf, given) for t in items])})"
-        case RecordType(tangent=tangent):
+        case RecordType(tangent=tangent) | VariantType(tangent=tangent):
             like = like or (point_like(type, given) if tangent else "")
+            inner = f"{like}." if like and isinstance(type, RecordType) else ""
             pairs = zip(type.names, type.fields, strict=True)
-            fields = ", ".join([f"{n} = {built(t, leaf, given, f'{like}.{n}' if like else '')}" for n, t in pairs])
-            return f"zeros_like({like}) with ({fields})" if tangent else f"{type.decl.name}({fields})"
+            fields = ", ".join([f"{n} = {built(t, leaf, given, f'{inner}{n}' if inner else '')}" for n, t in pairs])
+            if tangent:
+                return f"zeros_like({like})" + (f" with ({fields})" if fields else "")
+            return f"{type.name if isinstance(type, VariantType) else type.decl.name}" + (
+                f"({fields})" if fields else ""
+            )
         case _:
-            if len(leaf_types(type)) != 1:
+            if isinstance(type, SumType) or len(leaf_types(type)) != 1:
                 raise Unspelled(f"a result of type {show_type(type)}")
             return leaf().text
 
 
-def point_like(type: RecordType, given: Sequence[tuple[str, RecordType]]) -> str:
-    """A record of the arguments, or of a part of one, whose change that is: the outermost one."""
+def point_like(type: Given, given: Sequence[tuple[str, Given]]) -> str:
+    """A record or variant of the arguments, or of a part of one, whose change that is: the outermost one."""
     for text, found in sorted(given, key=lambda each: each[0].count(".")):
         if tangent_type(found) == type:
             return text
     raise Unspelled(f"a change of a {type.decl.name} that is no argument")
 
 
-def records_in(type: LangType) -> Iterator[tree.Record]:
-    """The records in a type, those in others first."""
+def declared_in(type: LangType) -> Iterator[tree.Record | tree.Enum]:
+    """The records and enums in a type, those in others first."""
     match type:
-        case RecordType():
+        case RecordType() | VariantType():
             for each in type.fields:
-                yield from records_in(each)
+                yield from declared_in(each)
             if type.decl.name != "grad":
                 yield type.decl
         case TupleType():
             for each in type.items:
-                yield from records_in(each)
+                yield from declared_in(each)
         case _:
             return
 
 
-def record_text(record: tree.Record) -> str:
-    return record.span.text.removeprefix("pub ")
+def names_of(decl: tree.Record | tree.Enum) -> list[str]:
+    return [decl.name, *([v.name for v in decl.variants] if isinstance(decl, tree.Enum) else [])]

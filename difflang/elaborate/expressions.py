@@ -39,7 +39,6 @@ from difflang.elaborate.terms import (
     Text,
     Tuple,
     Variant,
-    rebuilt_record,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
@@ -285,16 +284,17 @@ def member(cx: Context, e: tree.Member) -> Walk[Term]:
     return field(cx, base, e)
 
 
-def field(cx: Context, base: Term, e: tree.Member) -> Term:
+def field(cx: Context, base: Term, e: tree.Member, within: tuple[type[Record | Variant], ...] = (Record,)) -> Term:
     if isinstance(base, Poison):
         raise Reported
-    if not isinstance(base, Record):
+    if not isinstance(base, within):
         type, help = show_type(type_of(base)), other_than_field(base, e.name)
         raise cx.error("DL0206", f"{type} has no field `{e.name}`", e.name_span, "", help)
     if e.name not in base.type.names:
         way, fixes = meant(e.name, base.type.names, e.name_span)
         way = way or f"it has {', '.join(base.type.names) or 'none'}"
-        raise cx.error("DL0206", f"{base.type} has no field `{e.name}`", e.name_span, "", way, fixes)
+        what = base.type.name if isinstance(base, Variant) else base.type
+        raise cx.error("DL0206", f"{what} has no field `{e.name}`", e.name_span, "", way, fixes)
     return base.field(e.name)
 
 
@@ -320,8 +320,8 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
     for arg in e.fields:
         value = yield walk(cx, arg.value)
         name = tree.Member(arg.span, e.base, arg.name or "", arg.span)
-        old = field(cx, base, name)
-        assert isinstance(base, Record)
+        old = field(cx, base, name, within=(Record, Variant))
+        assert isinstance(base, (Record, Variant))
         value = held_alike(old, value, arg.value.span)
         if not takes_place(cx, type_of(old), type_of(value)):
             raise cx.error(
@@ -330,7 +330,7 @@ def with_(cx: Context, e: tree.With) -> Walk[Term]:
                 arg.value.span,
                 f"this is {show_type(type_of(value))}",
             )
-        base = rebuilt_record(base.type, base.with_field(arg.name or "", value).fields)
+        base = base.with_field(arg.name or "", value)
     return base
 
 

@@ -101,6 +101,13 @@ class Variant(Struct, frozen=True, eq=False):
     type: VariantType
     fields: tuple[Term, ...]
 
+    def field(self, name: str) -> Term:
+        return self.fields[self.type.names.index(name)]
+
+    def with_field(self, name: str, value: Term) -> Variant:
+        at = self.type.names.index(name)
+        return rebuilt_variant(self.type, (*self.fields[:at], value, *self.fields[at + 1 :]))
+
 
 class Sum(Struct, frozen=True, eq=False):
     """One of several values, by a tag: see `SumType`."""

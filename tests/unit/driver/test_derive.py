@@ -161,6 +161,49 @@ def test_every_mode(program: Checked, name: str, options: Options) -> None:
     held(program, program.module.fns[name], options)
 
 
+ENUMS = """float f64
+record Point[n] { at: f64[n], weight: f64 }
+enum Shape[n] { Disk(r: f64, colour: i32), Cloud(point: Point[n], width: f64), Empty }
+fn area(s: Shape[n], k: f64) -> f64 = match s {
+  Disk(r, _) => k * r^3
+  Cloud(p, w) => k^2 * sum(p.at^2 * w) * p.weight
+  Empty => k
+}
+fn both(a: Shape[n], b: Shape[n], k: f64) -> f64 = area(a, k) * area(b, 2 * k) + norm([k, area(b, k)])
+fn drawn(s: Shape[n], x: f64[m]) -> f64[m] {
+  var y = x
+  while sum(y) > 0.1 { y = y / (2 + area(s, 1)^2) }
+  y * area(s, 2)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("area", Options()),
+        ("area", Options(wrt="s,k")),
+        ("area", Options(wrt="k", order=2)),
+        ("area", Options(wrt="k", mode="jvp")),
+        ("both", Options(wrt="b,k")),
+        ("both", Options(wrt="k", mode="hvp")),
+        ("drawn", Options(mode="vjp")),
+        ("drawn", Options(wrt="x,s", mode="vjp")),
+        ("drawn", Options(wrt="x", mode="jvp")),
+    ],
+)
+def test_enums_are_matched(name: str, options: Options) -> None:
+    """A derivative for each choice of variants, at several draws of which one it is."""
+    program = checked_text(ENUMS, "enums.dfl")
+    for seed in range(6):
+        held(program, program.module.fns[name], options, seed)
+
+
+def test_a_derivative_with_enums_is_derived_again() -> None:
+    program = checked_text(ENUMS, "enums.dfl")
+    twice(held(program, program.module.fns["both"], Options(wrt="k")))
+
+
 def test_it_reads_like_the_original(program: Checked) -> None:
     text = derive_of(program, program.module.fns["loss"], Options())
     assert "record Layer[i, o] { w: f64[i, o], b: f64[o] }" in text
@@ -204,7 +247,12 @@ def test_values_of_the_file_become_parameters(program: Checked) -> None:
             1,
             "the size `m` is named by the type of `g` alone",
         ),
-        ("enum E { A(x: f64), B }\nfn f(e: E) -> f64 = match e { A(x) => x, B => 0.0 }", 2, "changes are not written"),
+        (
+            "enum E { A(x: f64), B }\nfn f(e: (E, f64)) -> f64 = match e { (A(x), y) => x * y, (B, y) => y }",
+            2,
+            "changes are not written",
+        ),
+        ("enum E { A, B, C }\nfn f(x: f64, a: E, b: E, c: E) -> f64 = x", 2, "one of 27 choices of variants"),
         ("fn f(x: f64[n]) -> f64 {\n  let y = prod(x)\n  y * y\n}", 1, "depends on"),
         ("fn f(x: f64, k: dim) -> f64 = if k == 0 { 1.0 } else { x * f(x, k // 2) }", 1, "depends on"),
         ("fn f(x: f64) -> f64 {\n  print(x)\n  x * x\n}", 2, "prints"),
