@@ -10,12 +10,16 @@ from msgspec import Struct
 
 
 class Source:
-    """A named text. `name` is what messages call it: a path as the user wrote it, or `<stdin>`, `<string>`."""
+    """A named text. `name` is what messages call it: a path as the user wrote it, or `<stdin>`, `<string>`.
 
-    __slots__ = ("name", "starts", "text")
+    `library` says that it is of the standard library, not a text of the user's.
+    """
 
-    def __init__(self, name: str, text: str) -> None:
+    __slots__ = ("library", "name", "starts", "text")
+
+    def __init__(self, name: str, text: str, *, library: bool = False) -> None:
         self.name: Final = name
+        self.library: Final = library
         self.text: Final = text
         self.starts: Final = (0, *[found.end() for found in re.finditer("\n", text)])
 
@@ -96,7 +100,7 @@ class Span(Struct, frozen=True):
     @property
     def of_library(self) -> bool:
         """Whether it stands in the standard library, not in a text of the user's."""
-        return self.source.name.startswith("stdlib/")
+        return self.source.library
 
     def follows(self, other: Span) -> bool:
         """Whether this begins where another does or after it, if they stand in one text."""

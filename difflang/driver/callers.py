@@ -6,6 +6,8 @@ the user's calls leads to.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, Label
@@ -14,6 +16,7 @@ from difflang.ir.graph import Eqn, Graph, inner_first
 from difflang.ir.types import I32, Tensor
 
 NUMBER = Tensor(I32)  # what a failure says of its check
+NO_TEXT = ("<call>", "<command line>")  # calls from outside, which are no line of anybody's
 MOST = 32  # calls that are told apart: each is a copy of what it leads to
 
 
@@ -24,7 +27,7 @@ class Callers:
         self.program, self.number, self.check = program, number, check
         self.free = free  # no check has this number, or a greater one
         self.order = inner_first(program)[0] if check.of_library else []
-        self.reaching: set[Graph] = set()  # graphs from which no call of the user's leads to it
+        self.reaching: set[Graph] = set()  # that lead to it with no call of the user's in between
         self.calls: dict[Eqn, None] = {}
         for graph in self.order:
             for eqn in graph.eqns:
@@ -32,13 +35,17 @@ class Callers:
                     self.calls[eqn] = None
                 elif self.leads(eqn) or self.is_failure(eqn):
                     self.reaching.add(graph)
+        # One call is to blame, unless the check is in the program itself: a call there was written out.
+        self.by_number = len(self.calls) > 1 or program in self.reaching
 
     def leads(self, eqn: Eqn) -> bool:
         return bool(eqn.regions) and not self.reaching.isdisjoint(eqn.regions)
 
     def is_call(self, eqn: Eqn) -> bool:
-        """Whether it is a call of the user's that leads to the check."""
-        return "name" in eqn.attrs and not eqn.span.of_library and self.leads(eqn)
+        """Whether it is a call in a text of the user's that leads to the check."""
+        return (
+            "name" in eqn.attrs and not eqn.span.of_library and eqn.span.source.name not in NO_TEXT and self.leads(eqn)
+        )
 
     def is_failure(self, eqn: Eqn) -> bool:
         """Whether it is the number of the check."""
@@ -48,29 +55,27 @@ class Callers:
 
     def told_apart(self) -> Graph:
         """The program, in which the check's number says from which call it was reached."""
-        if not 1 < len(self.calls) <= MOST:
+        if not self.by_number or len(self.calls) > MOST:
             return self.program
-        numbers = {eqn: self.free + i for i, eqn in enumerate(self.calls)}
-        new: dict[Graph, Graph] = {}
+        numbers: dict[Eqn | None, int] = {None: self.number}
+        numbers |= {call: self.free + i for i, call in enumerate(self.calls)}
+        new: dict[Eqn | None, dict[Graph, Graph]] = {call: {} for call in numbers}  # what each call leads to, and none
         for graph in self.order:
-            led = {e: self.numbered(numbers[e]) if e in numbers else new for e in graph.eqns if e.regions}
-            eqns = [e.with_regions([led[e].get(r, new[r]) for r in e.regions]) if e in led else e for e in graph.eqns]
-            new[graph] = graph.with_eqns(eqns)
-        return new[self.program]
+            for call in numbers if graph in self.reaching else (None,):
+                new[call][graph] = graph.with_eqns([self.led(eqn, call, numbers[call], new) for eqn in graph.eqns])
+        return new[None][self.program]
 
-    def numbered(self, number: int) -> dict[Graph, Graph]:
-        """What leads to the check, which has another number there."""
-        new: dict[Graph, Graph] = {}
-        for graph in self.order:
-            if graph in self.reaching:
-                eqns = [replace(e, attrs={**e.attrs, "value": number}) if self.is_failure(e) else e for e in graph.eqns]
-                new[graph] = graph.with_eqns([e.with_regions([new.get(r, r) for r in e.regions]) for e in eqns])
-        return new
+    def led(self, eqn: Eqn, call: Eqn | None, number: int, new: Mapping[Eqn | None, Mapping[Graph, Graph]]) -> Eqn:
+        """An equation where a call leads: a call in it leads on by itself."""
+        if self.is_failure(eqn):
+            return replace(eqn, attrs={**eqn.attrs, "value": number})
+        inside = new[eqn if eqn in self.calls else call]
+        return eqn.with_regions([inside.get(r, new[None][r]) for r in eqn.regions]) if eqn.regions else eqn
 
     def blamed(self, error: DifflangError, number: int) -> DifflangError:
         """The error of the check, with the call that led to it; `number` is what that run gave."""
         spans = [eqn.span for eqn in self.calls]
-        at = number - self.free if len(spans) > 1 else 0
+        at = number - self.free if self.by_number else 0
         if not 0 <= at < len(spans):
             return error
         first, *others = error.diagnostics

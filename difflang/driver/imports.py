@@ -120,7 +120,7 @@ def opened(found: Found, item: tree.Import, first: Module, session: Session, def
 @lru_cache(maxsize=64)
 def library(path: Path, name: str) -> tuple[Source, Parsed]:
     """The text of a module of the standard library and what it spells, which is parsed once for all programs."""
-    source = Source(name, path.read_text(encoding="utf-8"))
+    source = Source(name, path.read_text(encoding="utf-8"), library=True)
     return source, parse(source)
 
 

@@ -179,7 +179,7 @@ def names_once(items: tuple[tree.Item, ...], session: Session) -> None:
 def prelude() -> Module:
     """The names that every file sees and that are written in the language."""
     path = resources.folder("stdlib") / "prelude.dfl"
-    source = Source("stdlib/prelude.dfl", path.read_text(encoding="utf-8"))
+    source = Source("stdlib/prelude.dfl", path.read_text(encoding="utf-8"), library=True)
     module = Module(source)
     for item in parse(source).module.items:
         if isinstance(item, tree.Fn):

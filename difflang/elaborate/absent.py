@@ -100,7 +100,7 @@ def elsewhere(id: str, module: Module, span: Span) -> tuple[Fix, ...]:
     if not home or others:
         return ()
     for qualifier, imported in module.modules.items():
-        if imported.name == home and imported.source.name.startswith("stdlib/"):
+        if imported.name == home and imported.source.library:
             return (written(span, f"{qualifier}.{id}"),)
     return name_imported(span, id)
 

@@ -120,12 +120,13 @@ class Session(Struct, eq=False):
             self.report(DifflangError(warning))
 
 
-class Folded(Struct, frozen=True):
+class Folded(Struct, eq=False):
     """A whole number that host code makes of others that the host has: by `fold`, which may not know it."""
 
     fold: Callable[..., Dim | None]
     of: tuple[Array, ...]
-    steps: int  # that lie behind it, at most
+    steps: int  # one behind the other, it and what it is made of
+    known: Dim | None = None  # once it was asked for
 
 
 class Root(Struct, eq=False):
@@ -315,8 +316,10 @@ class Context(Struct, eq=False):
             return term.static
         found = self.root.host_numbers.get(term.value)
         if isinstance(found, Folded):
-            parts = [self.number(part) for part in found.of]
-            return None if None in parts else found.fold(*parts)
+            if found.known is None:
+                parts = [self.number(part) for part in found.of]
+                found.known = None if None in parts else found.fold(*parts)
+            return found.known
         return self.root.demand(found) if found is not None and self.root.demand is not None else None
 
     # ---- randomness

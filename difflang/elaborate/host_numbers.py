@@ -11,10 +11,9 @@ from difflang.elaborate.context import Context, Folded, Reported
 from difflang.elaborate.terms import Array, Closure, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim
-from difflang.ir.graph import Value
 
 MISSED = "DL0305"
-LONGEST = 100  # operations that lie behind a size
+LONGEST = 100  # operations one behind the other that a size is made by: they are asked for one within the other
 
 
 def with_numbers(cx: Context, terms: dict[str, Term], call: Callable[[dict[str, Term]], Walk[Term]]) -> Walk[Term]:
@@ -37,13 +36,13 @@ def with_numbers(cx: Context, terms: dict[str, Term], call: Callable[[dict[str, 
     return (yield call({name: told(cx, term) for name, term in terms.items()}))
 
 
-def keep_number(cx: Context, value: Value, fold: Callable[..., Dim | None], parts: Sequence[Array]) -> None:
+def keep_number(cx: Context, made: Array, fold: Callable[..., Dim | None], parts: Sequence[Array]) -> None:
     """Keep how host code makes a number, if it does so of numbers that it has: somebody may need it as a size."""
     numbers = cx.root.host_numbers
     behind = [numbers.get(p.value) for p in parts if p.static is None]
     steps = 1 + max([b.steps for b in behind if isinstance(b, Folded)], default=0)
     if behind and None not in behind and steps <= LONGEST:
-        numbers[value] = Folded(fold, tuple(parts), steps)
+        numbers[made.value] = Folded(fold, tuple(parts), steps)
 
 
 def holds_number(cx: Context, term: Term) -> bool:

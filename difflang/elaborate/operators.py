@@ -6,9 +6,10 @@ import operator as python
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.dtypes import DTypeVar, literal_dtype, pruned
-from difflang.check.reports import Undecided
+from difflang.check.reports import Undecided, in_range
 from difflang.check.types import Spread, show_type
 from difflang.check.unify import unified
 from difflang.elaborate.bounds import known_index
@@ -25,7 +26,7 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir import dims
 from difflang.ir.dims import Dim, Poly, floor_div
 from difflang.ir.op import OPS, TypeMismatch
-from difflang.ir.types import BOOL, COMPLEXES, FLOATS, Tensor
+from difflang.ir.types import BOOL, COMPLEXES, FLOATS, I32, Tensor
 from difflang.syntax import tree
 
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_div", "%": "rem", "^": "pow"}
@@ -39,9 +40,8 @@ FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "mul": python.mul,
     "floor_div": floor_div,
     "rem": python.mod,
-    "max": max,
-    "min": min,
 }
+CHOICES = {"max": python.ge, "min": python.le}
 QUESTIONS: dict[str, Callable[[Any, Any], bool]] = {
     "eq": python.eq,
     "ne": python.ne,
@@ -142,8 +142,8 @@ def elementwise(
         result = Array(cx.emit(name, span, *[w.value for w in wide], **attrs))
     except TypeMismatch as refused:
         raise cx.refusal(refused, name, span, tuple(arrays), tuple(spans)) from None
-    if cx.root.demand is not None and name in FOLDS:
-        keep_number(cx, result.value, lambda a, b: size_of(name, a, b), arrays)
+    if cx.root.demand is not None and (name in FOLDS or name in CHOICES or name == "neg"):
+        keep_number(cx, result, lambda *numbers: counted(cx, name, result, span, *numbers), arrays)
     return known_index(name, arrays, result)
 
 
@@ -154,29 +154,45 @@ def folded(name: str, arrays: Sequence[Array], *, named: bool) -> Static:
     a, b = arrays[0].static, arrays[1].static
     if not isinstance(a, (int, Poly)) or not isinstance(b, (int, Poly)):
         return None
-    return size_of(name, a, b) if named and name in ("max", "min") else fold(name, a, b)
+    return size_of(name, a, b) if named and name in CHOICES else fold(name, a, b)
 
 
 def size_of(name: str, a: Dim, b: Dim) -> Dim | None:
-    """The same as a size, which has a name of its own where it is made of sizes that are names in another way."""
+    """The same as a size, with a name of its own where what it is of names is not known."""
     found = fold(name, a, b)
     if isinstance(found, (int, Poly)):
         return found
-    return dims.name(f"{name}({a}, {b})") if isinstance(a, Poly) or isinstance(b, Poly) else None
+    first, second = sorted([str(a), str(b)])
+    return dims.name(f"{name}({first}, {second})") if isinstance(a, Poly) or isinstance(b, Poly) else None
+
+
+def counted(cx: Context, name: str, result: Array, span: Span, *numbers: Dim) -> Dim | None:
+    """The same of numbers of the host, which the run computes in their type. Errors: DL0303, DL0316."""
+    name, (a, b) = ("sub", (0, *numbers)) if name == "neg" else (name, numbers)
+    if name in ("floor_div", "rem") and b == 0:
+        raise by_zero(cx, span, "the divisor is 0")
+    found, dtype = size_of(name, a, b), pruned(result.tensor.dtype)
+    if isinstance(found, int):
+        in_range(found, I32 if isinstance(dtype, DTypeVar) else dtype, span)
+    return found
+
+
+def by_zero(cx: Context, span: Span, label: str) -> DifflangError:
+    return cx.error("DL0303", "an integer is divided by zero", span, label)
 
 
 def fold(name: str, a: Dim, b: Dim) -> Static:
     """An operation on sizes and integer literals, where they decide it."""
     if name in FOLDS:
-        if (name in ("floor_div", "rem") and b == 0) or (
-            name in ("max", "min") and not (isinstance(a, int) and isinstance(b, int))
-        ):
-            return None
-        return FOLDS[name](a, b)
-    if name not in QUESTIONS:
+        return None if name in ("floor_div", "rem") and b == 0 else FOLDS[name](a, b)
+    if name not in QUESTIONS and name not in CHOICES:
         return None
     difference = a - b
-    return QUESTIONS[name](difference, 0) if isinstance(difference, int) else None
+    if not isinstance(difference, int):
+        return None
+    if name in CHOICES:
+        return a if CHOICES[name](difference, 0) else b
+    return QUESTIONS[name](difference, 0)
 
 
 def known(cx: Context, name: str, span: Span, arrays: Sequence[Array], static: Static) -> Array:
@@ -249,7 +265,7 @@ def check_divisor(cx: Context, divisor: Array, span: Span) -> None:
     if not integer or (isinstance(divisor.static, int) and divisor.static != 0):
         return
     if divisor.static == 0:
-        raise cx.error("DL0303", "an integer is divided by zero", span, "this is 0")
+        raise by_zero(cx, span, "this is 0")
     nothing = cx.emit("const", span, value=0, type=divisor.tensor)
     check(cx, Array(cx.emit("ne", span, divisor.value, nothing)), "an integer is divided by zero", span)
 

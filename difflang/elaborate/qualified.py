@@ -22,7 +22,9 @@ def module_of(cx: Context, e: tree.Node) -> Module | None:
 
 def member_of(cx: Context, module: Module, e: tree.Member) -> Term:
     """`model.f`. Errors: DL0723 and DL0724 for what the module does not have, or keeps to itself."""
-    if error := refused(module, e.name, e.name_span, whole=e.span, alone=stands_alone(cx.module, e.name)):
+    here = cx.scope.find(e.name) is not None or e.name in cx.module.declared or e.name in cx.module.imported
+    alone = module.source.library and not here and stands_alone(cx.module, e.name)
+    if error := refused(module, e.name, e.name_span, whole=e.span, alone=alone):
         raise error
     return meant(cx, Global(module, e.name), e.span)
 

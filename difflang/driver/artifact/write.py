@@ -153,7 +153,8 @@ def without_sources(contents: Contents) -> Contents:
         sources.setdefault(site.span.source, len(sources))
     for each in contents.params:
         sources.setdefault(each.span.source, len(sources))
-    blank = {s: Source(s.name, "".join([c if c == "\n" else " " for c in s.text])) for s in sources}
+    spaces = {s: "".join([c if c == "\n" else " " for c in s.text]) for s in sources}
+    blank = {s: Source(s.name, text, library=s.library) for s, text in spaces.items()}
 
     def moved(span: Span) -> Span:
         return span if span == NOWHERE else Span(blank[span.source], span.start, span.end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from difflang.driver import callers
 
 WAYS = """
 import interp (linear_interp)
+import ode (euler, rk4)
 import roots (bisect)
 
 fn at(x: f64, last: f64) -> f64 = sum(linear_interp([x], [0.0, 1.0, last], [1.0, 2.0, 3.0]))
@@ -37,6 +39,8 @@ fn down(x: f64, k: i32) -> f64 {
   if k == 0 { return sum(linear_interp([x], [1.0, 0.0], [1.0, 2.0])) }
   x * down(x, k - 1)
 }
+fn within(x: f64, k: i32, m: i32) -> f64 =
+  euler(|t, y| rk4(|t, z| -z, y, x, x + 1.0, steps = k), x, x, x + 1.0, steps = m)
 fn one_only(x: f64) -> f64 = 2.0 * sum(linear_interp([x], [1.0, 0.0], [1.0, 2.0]))
 """
 PLACES = {
@@ -66,6 +70,33 @@ def test_the_call_that_failed_is_shown(name: str) -> None:
     for run in (f, f.interpret, f.grad("x"), f.grad("x").interpret):
         (call,) = blamed(run, *args)
         assert call.startswith(PLACES[name]), run
+
+
+@pytest.mark.parametrize(("steps", "call"), [((0, 10), "rk4("), ((10, 0), "euler(")])
+def test_a_call_within_what_another_calls_is_shown_itself(steps: tuple[int, int], call: str) -> None:
+    m: Any = difflang.loads(WAYS, name="ways")
+    for run in (m.within, m.within.interpret, m.within.grad("x")):
+        (found,) = blamed(run, 0.5, *steps)
+        assert found.startswith(call), run
+
+
+def test_a_call_that_was_written_out_lays_the_blame_on_no_other() -> None:
+    """What `vjp` is asked for is written out where it stands, and so is the check, beside a call that is right."""
+    source = """import math (gammainc)
+fn f(a: f64) -> f64 = gammainc(a, a) + { let (y, _) = vjp(|x| gammainc(a - 9.0, x))(a)
+  y }
+"""
+    m: Any = difflang.loads(source, name="beside")
+    assert blamed(m.f, 5.0) == blamed(m.f.interpret, 5.0) == []
+
+
+def test_a_folder_of_the_user_s_is_not_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("stdlib").mkdir()
+    Path("stdlib/mine.dfl").write_text("import roots (bisect)\nfn f(x: f64) -> f64 = bisect(|t| t - x, x + 1, x + 2)\n")
+    m: Any = difflang.load("stdlib/mine.dfl")
+    (call,) = blamed(m.f, 0.5)
+    assert call.startswith("bisect(")
 
 
 def test_of_too_many_calls_none_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

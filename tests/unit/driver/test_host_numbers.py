@@ -53,6 +53,7 @@ SIZES = {
     "the greater one": ("var n = 0\nn += 2\nprint(zeros(max(n, 3) - min(n, 1)))", ["[0.0, 0.0]"]),
     "how far an array goes": ("for e in 1..3 { print([for i in 0..2 * e - 1 => i]) }", ["[0]", "[0, 1, 2]"]),
     "on two axes": ("for e in 1..3 { print([for i in 0..e, j in e..3 => i + j]) }", ["[[1, 2]]", "[[2],\n [3]]"]),
+    "the negative one": ("var n = 0\nn += 2\nprint([for i in -n..n => i], zeros(-n + 3))", ["[-2, -1, 0, 1] [0.0]"]),
     "from above": ("var n = 0\nn += 2\nprint([for i in 5..n => i])", ["[]"]),
     "a dim of a function": ("fn f(k: dim) -> f32[k] = zeros(k)\nvar n = 0\nn += 1\nprint(f(n + 1))", ["[0.0, 0.0]"]),
 }  # fmt: skip
@@ -71,4 +72,29 @@ def test_a_size_has_no_long_story() -> None:
 
 
 def test_no_number_is_divided_by_zero() -> None:
-    assert codes("var n = 0\nn += 1\nprint(zeros(4 // (n - 1)))\n")[0][0] == "DL0305"
+    assert codes("var n = 0\nn += 1\nprint(zeros(4 // (n - 1)))\n") == [("DL0303", 3)]
+
+
+@pytest.mark.parametrize(
+    ("ask", "code"),
+    [
+        ("var k: u8 = 200\nprint(f(k + k))", "DL0316"),
+        ("var k: u8 = 3\nprint(f(k - 4))", "DL0316"),
+        ("var k = 2_000_000_000\nprint(zeros((k + k) // 1_000_000_000))", "DL0316"),
+        ("var k = 0\nk -= 2_147_483_648\nprint(f(-k))", "DL0316"),
+    ],
+)
+def test_a_size_is_what_the_run_computes(ask: str, code: str) -> None:
+    """Where the run goes round the end of a type, no size is what it would have been without one."""
+    assert [c for c, _ in codes(f"fn f(n: dim) -> i32 = n\n{ask}\n")] == [code]
+
+
+def test_each_number_behind_a_size_is_asked_for_once() -> None:
+    """It would have been two to the power of sixty steps."""
+    lets = "".join(f"  let a{i + 1} = (a{i} + a{i}) % 7\n" for i in range(30))
+    assert ran(f"let f = |k: i32| {{\n  let a0 = k\n{lets}  a30\n}}\nvar k = 3\nprint(sum(ones(f(k))))\n")[1] == ["3.0"]
+
+
+def test_the_smaller_of_two_sizes_is_one_size() -> None:
+    source = "fn f(x: f32[n], y: f32[m]) -> f32 = sum(x[..min(n, m)] * y[..min(m, n)]) + sum(x[..min(n, n + 1)] * x)\n"
+    assert ran(f"{source}print(f([1, 2], [3, 4, 5]))\n")[1] == ["16.0"]

@@ -512,6 +512,7 @@ assert "jax" not in sys.modules
     ("source", "way"),
     [
         ("import nn\nlet z = nn.relu([1.0])\n", "`relu` belongs to the language and stands alone"),
+        ("import nn\nfn relu(x: f32) -> f32 = 2 * x\nlet z = nn.relu(1.0)\n", "did you mean `selu`?"),
         ("import nn (dense, softmax)\n", "`softmax` belongs to the language and stands alone"),
         ("import linalg\nlet g = linalg.grad(sin)(1.0)\n", "`grad` belongs to the language and stands alone"),
         ("import nn\nlet z = nn.adam(1.0)\n", "it is in `optim`: `import optim (adam)`"),
@@ -523,5 +524,5 @@ def test_a_name_that_a_module_of_the_library_lacks(source: str, way: str) -> Non
     (found,) = program.check(Source("script.dfl", source)).errors
     assert found.code == "DL0723" and found.helps[0].startswith(way)
     assert [fix.text for fix in found.fixes] == (
-        ["write `relu`"] if "relu" in source else ["write `grad`"] * ("grad" in source)
+        ["write `relu`"] if "nn.relu([" in source else ["write `grad`"] * ("grad" in source)
     )
