@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from difflang.ad.differentiate import expanded
 from difflang.audit.locate import Search, first_wrong, modes, value
+from difflang.audit.nonfinite import Made
+from difflang.audit.nonfinite import Run as NonFinite
 from difflang.audit.programs import Programs, Roads, by_rounding
 from difflang.audit.report import Comparison, Fault, Kink, Report, unplaced
 from difflang.audit.runs import Run
@@ -97,6 +99,10 @@ class Audit(Struct):
             # What is composed of conventions may be another number.
             self.forgive(worst, "with kinks")
             return None
+        if worst is found[1] and np.isnan(worst.worst.got) and (lost := outside_of_domain(subject)) is not None:
+            self.kinks.append(Kink(lost.eqn, "is NaN, and so is what reverse mode takes back through it"))
+            self.forgive(worst, "outside a domain")
+            return None
         return first_wrong(subject.graph, "the derivative", self.shorter(subject)) or unplaced(worst, worst.worst)
 
     def operators(self, subject: Subject) -> Fault | None:
@@ -161,6 +167,14 @@ class Audit(Struct):
         """Let a difference pass, and say why."""
         row = self.rows[key(found)]
         self.rows[key(found)] = replace(row, worst=None, against=f"{found.against}, {why}")
+
+
+def outside_of_domain(subject: Subject) -> Made | None:
+    """The first equation that makes NaN of numbers. Where the value does not show it, a cotangent of 0 makes NaN of it."""
+    run = NonFinite(given=True)
+    with np.errstate(all="ignore"):
+        run.results(subject.graph, *narrowed(subject.graph, subject.exact))
+    return next((made for made in run.made.values() if np.isnan(made.value)), None)
 
 
 def key(row: Comparison) -> tuple[str, ...]:

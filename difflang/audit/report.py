@@ -187,7 +187,7 @@ def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 def fault_diagnostic(name: str, fault: Fault) -> Diagnostic:
     said = f"{fault.what} is wrong: {fault.numbers}"
     if fault.eqn is None:
-        return Diagnostic("DL0406", f"{said}: the derivative of `{name}`", (), (REPORT_IT,))
+        return Diagnostic("DL0406", f"the derivative of `{name}` is wrong: {fault.numbers}", (), (REPORT_IT,))
     if fault.rule is not None:
         message = f"the derivative of `{name}` goes wrong at the rule of `{fault.rule.text}`"
         called = () if fault.span is None else (Label(fault.span, "called here"),)

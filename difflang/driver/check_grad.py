@@ -149,8 +149,8 @@ def found_arrays(
     endless = 0
     for drawing in draw.drawings(rng):
         arrays = [*draw.drawn(rng, arguments, drawing), *([draw.key_of(rng)] if entry.random else []), *constants]
-        told = with_enough_room(session, entry, arrays).graph
         try:
+            told = with_enough_room(session, entry, arrays, MOST).graph
             results = evaluate_within(MOST, graph if told is entry.graph else finished(told), *arrays)
         except Endless:
             failure = mistake("DL1210", f"it does not end in {MOST:,} operations")

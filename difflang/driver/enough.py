@@ -12,15 +12,15 @@ from difflang.driver.guard import NUMBERS
 from difflang.driver.pipeline import finished
 from difflang.driver.room import LITTLE, Room, with_room
 from difflang.elaborate.context import Session
-from difflang.ir.evaluate import evaluate
+from difflang.ir.evaluate import evaluate, evaluate_within
 
 STEPS = 1 << 16
 
 
-def with_enough_room(session: Session, entry: Entry, arrays: Sequence[Any]) -> Entry:
+def with_enough_room(session: Session, entry: Entry, arrays: Sequence[Any], most: int | None = None) -> Entry:
     """The same with numbers for frames, steps and items, as many as the run at these arrays takes.
 
-    Where that cannot be had the run fails, as it would anywhere.
+    Where that cannot be had the run fails, as it would anywhere. Errors: Endless where it takes `most` operations.
     Cost: runs in the interpreter, if there is recursion, or a loop of unknown length yields.
     """
     room: Room | None = Room(LITTLE.frames, STEPS)
@@ -29,6 +29,8 @@ def with_enough_room(session: Session, entry: Entry, arrays: Sequence[Any]) -> E
         told = replace(entry, graph=with_room(entry.graph, room, arrays=True))
         if told.graph is entry.graph:
             return entry
-        site = int(evaluate(finished(told.graph), *arrays)[-1 - NUMBERS]) if entry.fails else 0
+        graph = finished(told.graph)
+        results = evaluate(graph, *arrays) if most is None else evaluate_within(most, graph, *arrays)
+        site = int(results[-1 - NUMBERS]) if entry.fails else 0
         room = room.more(session.sites[site - 1], interpreted=True) if site else None
     return told

@@ -136,7 +136,19 @@ def declared_type(param: tree.Param, annotations: Annotations, functions: bool) 
         type = annotations.type(param.type)
     except (DifflangError, Undecided):
         return None
-    return None if (isinstance(type, FnType) and not functions) or type == TextType() else type
+    if holds_function(type) and not (functions and isinstance(type, FnType)):
+        if param.default is not None:
+            return None
+        what = "is a function" if isinstance(type, FnType) else "holds a function"
+        way = "write a function that calls this one with it, and take that"
+        raise mistake("DL1210", f"`{param.name}` {what}, and nobody says which", (param.span, ""), help=way)
+    return None if type == TextType() else type
+
+
+def holds_function(type: LangType) -> bool:
+    """Whether a value of this type is a function of which only the type is known, or has one in it."""
+    inner = getattr(type, "fields", None) or getattr(type, "items", None) or getattr(type, "options", ())
+    return isinstance(type, FnType) or any(map(holds_function, inner))
 
 
 def untold(decl: tree.Fn, param: tree.Param, annotations: Annotations, option: str) -> DifflangError:

@@ -167,14 +167,16 @@ def test_help_does_not_load_jax() -> None:
     assert found.stdout.endswith("[]\n")
 
 
+@pytest.mark.parametrize("kept", ["", "\n    yield x"])
 def test_a_function_that_does_not_end_where_arguments_are_drawn(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: str
 ) -> None:
+    """What it keeps of its steps needs room, which is sought by runs that do not go on for ever either."""
     monkeypatch.setattr("difflang.driver.check_grad.MOST", 5_000)
     file = tmp_path / "endless.dfl"
     file.write_text(
         "fn root(a: f64) -> f64 {\n  var x = 1.0\n"
-        "  while exp(x) + a^2 > 0.0 { x -= 1.0 + a^2 / exp(min(x, 9.0)) }\n  x\n}\n"
+        f"  while exp(x) + a^2 > 0.0 {{ x -= 1.0 + a^2 / exp(min(x, 9.0)){kept} }}\n  x\n}}\n"
         "rule root(a) by implicit |x| exp(x) + a^2\n"
     )
     said = "no arguments of `root` were found by drawing: it does not end in 5,000 operations"
@@ -188,3 +190,30 @@ def test_a_field_of_a_record_is_named_with_its_parameter(tmp_path: Path) -> None
     path.write_text("record P { w: f32 }\nfn f(p: P, x: f32, q: P) -> f32 = x * p.w * q.w\n")
     result = check_grad(f"{path}:f", "--wrt", "w")
     assert result.exit_code != 0 and "for the field of that name write `p.w` or `q.w`" in result.output
+
+
+@pytest.mark.parametrize("verb", ["check-grad", "derive", "viz", "memory --wrt x", "export", "emit --stage ir"])
+def test_a_function_within_what_is_taken_is_not_known(verb: str, tmp_path: Path) -> None:
+    """In a record or a tuple as well as by itself; it was a fault of ours."""
+    path = tmp_path / "held.dfl"
+    path.write_text(
+        "record Layer { w: f64, act: (f64) -> f64 }\nfn run(l: Layer, x: f64) -> f64 = l.act(l.w * x)\n"
+        "fn both(p: (f64, (f64) -> f64), x: f64) -> f64 {\n  let (a, g) = p\n  g(a * x)\n}\n"
+        "fn given(x: f64, g: (f64) -> f64 = |y| y^2) -> f64 = g(x)\n"
+    )
+    for name, param in (("run", "l"), ("both", "p")):
+        result = CliRunner().invoke(main, [*verb.split(), f"{path}:{name}"])
+        assert f"error[DL1210]: `{param}` holds a function, and nobody says which" in result.output
+    assert verb == "export" or CliRunner().invoke(main, [*verb.split(), f"{path}:given"]).exit_code == 0
+
+
+def test_a_zero_that_comes_back_to_nan_is_no_fault(tmp_path: Path) -> None:
+    """The geometric mean of a negative number and another is NaN, which ends the loop and is not given."""
+    path = tmp_path / "agm.dfl"
+    path.write_text(
+        "fn agm(a0: f64, b0: f64) -> f64 {\n  var (a, b) = (a0, b0)\n"
+        "  while abs(a - b) > 1e-12 { (a, b) = ((a + b) / 2.0, sqrt(a * b)) }\n  2.0 * a\n}\n"
+    )
+    result = check_grad(str(path))
+    assert result.exit_code == 0 and "agm: right" in result.output
+    assert "`sqrt` is NaN, and so is what reverse mode takes back through it" in result.output
