@@ -170,7 +170,7 @@ class Audit(Struct):
 
 
 def outside_of_domain(subject: Subject) -> Made | None:
-    """The first equation that makes NaN of numbers. Where the value does not show it, a cotangent of 0 makes NaN of it."""
+    """The first equation that makes NaN of numbers. Where the value does not show it, a cotangent of 0 becomes NaN."""
     run = NonFinite(given=True)
     with np.errstate(all="ignore"):
         run.results(subject.graph, *narrowed(subject.graph, subject.exact))

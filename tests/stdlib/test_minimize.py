@@ -143,6 +143,31 @@ def test_a_number_on_which_nothing_depends_but_by_rounding_stays() -> None:
     np.testing.assert_allclose(x, [root, 0.7], rtol=1e-7)
 
 
+def test_an_orbit_is_found_from_near_by() -> None:
+    """Positions at forty times, a residual for each coordinate; a first step of no restraint led to another orbit."""
+    source = """fn seen(s0: f64[4]) -> f64[40, 2] {
+  var s = s0
+  var all = zeros(40, 2)
+  let rate = |s| { let r = norm(s[..2])
+    concat(s[2..], -s[..2] / r^3) }
+  for i in 0..40 {
+    all[i] = s[..2]
+    for _ in 0..8 {
+      let h = 0.025
+      let k = rate(s + h / 2 * rate(s))
+      s += h * k
+    }
+  }
+  all
+}
+let measured = seen([1, 0, 0, 1.2]) + with_key(key(1)) { 0.01 * normal(40, 2) }
+"""
+    ask = "levenberg_marquardt(|s| seen(s) - measured, [f64(0.9), 0.1, 0.1, 1.1])"
+    x, value, _, steps, converged = answer(ask, IMPORTS + source, Engine("xla"))
+    assert converged and steps < 20 and value < 0.01
+    np.testing.assert_allclose(x, [1, 0, 0, 1.2], atol=0.02)
+
+
 @pytest.mark.parametrize("title", ["1 Rosenbrock", "5 Beale", "8 Bard", "12 Box", "15 Kowalik and Osborne"])
 def test_gauss_and_newton_to_the_published_digits(title: str) -> None:
     """From near by: it has nothing to hold a step back."""
