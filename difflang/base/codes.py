@@ -6,6 +6,7 @@ How a code comes about, and the way out, is told by its page, `docs/errors/DLnnn
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 
 FAMILIES = {
     "01": "syntax",
@@ -235,11 +236,15 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     if word.casefold() in by_case:
         return by_case[word.casefold()]
     most = 1 if len(word) <= 4 else 2 if len(word) <= 8 else 3
-    best = min(
-        ((distance(word, c, most), abs(len(c) - len(word)), i) for i, c in enumerate(known)), default=(most + 1, 0, 0)
-    )
-    close = best[0] <= most and (len(word) > 2 or 1 < len(word) <= len(known[best[2]]))
-    return known[best[2]] if close else None
+    apart = [(distance(word, c, most), once(c) != once(word), abs(len(c) - len(word)), i) for i, c in enumerate(known)]
+    steps, *_, i = min(apart, default=(most + 1, 0))
+    close = steps <= most and (len(word) > 2 or 1 < len(word) <= len(known[i]))
+    return known[i] if close else None
+
+
+def once(word: str) -> str:
+    """A word with one letter in place of several that are the same: what a key says that was held too long."""
+    return "".join(letter for letter, _ in groupby(word))
 
 
 def all_nearest(word: str, candidates: Iterable[str]) -> list[str]:

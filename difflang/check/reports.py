@@ -10,6 +10,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Fix, Label
 from difflang.base.fixes import instead, meant
 from difflang.base.resources import stdlib_names
 from difflang.base.source import Span
+from difflang.check.dtypes import DTypeVar, pruned
 from difflang.check.elsewhere import ELSEWHERE, VAGUE
 from difflang.check.repairs import as_declared
 from difflang.check.types import UNIT, LangType, show_type
@@ -164,3 +165,20 @@ def in_range(number: float, dtype: DType, span: Span) -> None:
         shown = str(number) if abs(number) < 10**30 else "this number"
         label = (span, f"{dtype} holds {least} to {most}")
         raise mistake("DL0316", f"{shown} does not fit in {dtype}", label, help=way)
+
+
+def no_condition(type: LangType, span: Span) -> DifflangError:
+    """What is said where `if` or `while` is given something else than one bool."""
+    what, way = f"this is {show_type(type)}", "compare something that is in it"
+    if isinstance(type, Tensor):
+        dtype = pruned(type.dtype)
+        dtype = dtype.default if isinstance(dtype, DTypeVar) else dtype
+        if dtype.name == "bool":
+            way = "reduce it: `any(…)` holds where one of them does, `all(…)` where all do"
+        elif type.shape:
+            way = "compare its elements, and reduce that with `any` or `all`"
+        else:
+            what = f"this is a number, {dtype}"
+            text = span.text if span.text.isidentifier() else "…"
+            way = f"compare it, as in `{text} != {'0' if dtype.is_integer else '0.0'}`"
+    return mistake("DL0313", "a condition is a bool", (span, what), help=way)

@@ -33,6 +33,7 @@ from difflang.elaborate.jumps import refuse_rest
 from difflang.elaborate.leaving import JUMPS, ends, sides
 from difflang.elaborate.names import bound_names, last, nodes, targets
 from difflang.elaborate.trampoline import Walk, run
+from difflang.elaborate.unknown import with_others
 from difflang.ir import dims
 from difflang.ir.dims import Dim
 from difflang.ir.types import BOOL, I32, Tensor
@@ -126,7 +127,8 @@ class Checker(Host):
         try:
             return (yield super().do(stmt, last=last, wanted=wanted))
         except DifflangError as error:
-            self.session.report(error)
+            for each in with_others(self.here(), error, stmt):
+                self.session.report(each)
         except RecursionError:
             self.session.report(too_deep(stmt.span))
         except (Reported, Undecided):

@@ -13,8 +13,8 @@ from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode
 from difflang.check.modules import Global, Module
-from difflang.check.reports import mistake
-from difflang.check.types import TupleType, show_type
+from difflang.check.reports import mistake, no_condition
+from difflang.check.types import TupleType
 from difflang.check.unify import Unifier
 from difflang.driver.bindings import Bindings
 from difflang.driver.frames import Frame, arguments, not_compiled, only_argument
@@ -254,7 +254,7 @@ class Host(Bindings):
     def condition(self, e: tree.Expr) -> Walk[HostValue]:
         value = yield self.value_of(e)
         if not isinstance(value.type, Tensor) or value.type.dtype.name != "bool" or value.type.shape:
-            raise mistake("DL0313", "a condition is a bool", (e.span, f"this is {show_type(value.type)}"))
+            raise no_condition(value.type, e.span)
         return value
 
     # ---- expressions

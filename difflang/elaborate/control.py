@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
-from difflang.check.types import show_type
+from difflang.check.reports import no_condition
 from difflang.elaborate.context import Context, Reported, walk, walks
 from difflang.elaborate.histories import Yielded, taken_out, with_yields
 from difflang.elaborate.names import assigned, last
@@ -71,13 +71,7 @@ def if_(cx: Context, e: tree.If) -> Walk[Term]:
     condition = yield walk(cx, e.condition)
     predicate = array(cx, condition, e.condition.span, "a condition")
     if not cx.unifier.same(predicate.tensor, Tensor(BOOL)):
-        raise cx.error(
-            "DL0313",
-            "a condition is a bool",
-            e.condition.span,
-            f"this is {show_type(predicate.tensor)}",
-            "compare it, or reduce it with `any` or `all`",
-        )
+        raise no_condition(predicate.tensor, e.condition.span)
     if isinstance(predicate.static, bool):
         cx.root.chosen = True
         taken = e.then if predicate.static else e.orelse

@@ -9,8 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
+from difflang.check.reports import no_condition
 from difflang.check.sums import tagged
-from difflang.check.types import leaf_types, show_type
+from difflang.check.types import leaf_types
 from difflang.elaborate.attributes import kept, obey
 from difflang.elaborate.calls import bind_pattern
 from difflang.elaborate.context import Context, walk, walks
@@ -215,7 +216,7 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
             for binding, term in zip(variables, before, strict=True):
                 binding.term = term
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
-        raise cx.error("DL0313", "a condition is a bool", e.condition.span, f"this is {show_type(condition.tensor)}")
+        raise no_condition(condition.tensor, e.condition.span)
     if condition.static is True:
         raise cx.error("DL0504", "this loop never ends", e.condition.span, "this is always true")
     consts, graphs = closed([body.builder, builder], [body.results, [go]], [body.params, builder.params], [1, 1])

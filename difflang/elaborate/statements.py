@@ -42,6 +42,7 @@ from difflang.elaborate.terms import (
 )
 from difflang.elaborate.told import told
 from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.unknown import with_others
 from difflang.elaborate.writes import logged, note
 from difflang.ir.dims import Poly
 from difflang.ir.types import BOOL, Tensor
@@ -61,7 +62,8 @@ def block(cx: Context, e: tree.Block) -> Walk[Term]:
             try:
                 value = yield statement(cx, stmt, last=stmt is e.stmts[-1])
             except DifflangError as error:
-                cx.session.report(error)
+                for each in with_others(cx, error, stmt):
+                    cx.session.report(each)
                 failed = True
                 poison(cx, stmt)
             except RecursionError:

@@ -1,4 +1,4 @@
-"""The unknown names of a definition that could not be checked by itself."""
+"""The unknown names of what could not be checked to its end."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ from difflang.elaborate.names import nodes
 from difflang.syntax import tree
 
 
-def unknown_in(cx: Context, decl: tree.Fn) -> Iterator[DifflangError]:
-    """What is wrong with the names of a function, wherever they stand in it."""
-    parts = nodes(decl)
+def with_others(cx: Context, error: DifflangError, stmt: tree.Node) -> Iterator[DifflangError]:
+    """An error, and where it is of an unknown name those of the others in the statement: all are mended at once."""
+    yield error
+    if error.diagnostics[0].code == "DL0201":
+        yield from unknown_in(cx, stmt)
+
+
+def unknown_in(cx: Context, node: tree.Node) -> Iterator[DifflangError]:
+    """What is wrong with the names of a function or a statement, wherever they stand in it."""
+    parts = nodes(node)
     bound = {p.name for p in parts if isinstance(p, (tree.NamePattern, tree.Param, tree.Fn, tree.Generic))}
     bound |= {name for p in parts if isinstance(p, tree.TypeName) for name in p.path} | {"newaxis"}
     bound |= {*TRANSFORMS, *cx.module.modules}

@@ -43,3 +43,4 @@ def test_nothing_near_gives_nothing() -> None:
     assert nearest("xyzzy", VERBS) is None
     assert nearest("a", []) is None
     assert nearest("FMT", VERBS) == "fmt"
+    assert nearest("sinn", ["sinc", "sin", "sink"]) == "sin"

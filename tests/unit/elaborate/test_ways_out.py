@@ -21,6 +21,9 @@ PROGRAMS = {
     "print(normal(3, seed = 1))":
         "draws begin elsewhere with `--seed`, or with a key: `with_key(key(7)) { normal(n) }`",
     "let p = [1.0]\nprint(adam(p, p, p))": "import it: `import optim (adam)`",
+    "fn f(n: i32) -> i32 {\n  var k = n\n  while k { k -= 1 }\n  k\n}": "compare it, as in `k != 0`",
+    "var x = 0.5\nif x { x = 1.0 }": "compare it, as in `x != 0.0`",
+    "let x = [1.0]\nif x > 0.0 { print(1) }": "`any(…)` holds where one of them does, `all(…)` where all do",
     "record P { x: f32 }\nprint(D(P)(x = 1.0))": "a change is not written out",
     "print(randn(3))": "draw with `normal(n)`, `uniform(n)` or `permutation(n)`",
     "let x = [1.0]\nx.append(2.0)": "`concat(x, [y])` makes a longer one",
@@ -33,6 +36,18 @@ def test_the_way_out_is_named(source: str) -> None:
         difflang.loads(source)
     helps = " ".join(h for d in caught.value.diagnostics for h in d.helps)
     assert PROGRAMS[source] in helps
+
+
+@pytest.mark.parametrize("head", ["fn f(x: f32) -> f32 {\n  ", ""])
+def test_all_unknown_names_of_a_statement_are_told(head: str) -> None:
+    """Of a lambda's and a comprehension's own names none is."""
+    source = (
+        head + "let y = adam(1.0, [for v in [1.0] => v + w], |t| sinn(t), moments(1.0))" + ("\n  y\n}" if head else "")
+    )
+    with pytest.raises(difflang.CheckError) as caught:
+        difflang.loads(source)
+    messages = [d.message for d in caught.value.diagnostics]
+    assert messages == [f"there is no `{name}` here" for name in ("adam", "w", "sinn", "moments")]
 
 
 def test_what_is_to_be_imported_can_be() -> None:
