@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,14 @@ class Row(Struct, frozen=True):
     adjoint: Array | None
     line: int | None
     text: str  # the expression in the program
+    file: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name, "formula": self.formula, "value": plain(self.value),
             "tangents": [plain(t) for t in self.tangents],
             "adjoint": None if self.adjoint is None else plain(self.adjoint), "line": self.line, "text": self.text,
+            "file": self.file or None,
         }  # fmt: skip
 
 
@@ -58,13 +61,16 @@ class Trace(Struct, frozen=True):
         header = ["", "", "value", *[f"d/d{name}" for name in self.wrt]]
         header += [f"d{self.result}/d…"] if self.result is not None else []
         found = [[*header, "line", "in the program"]]
+        files = {row.file for row in self.rows if row.file}
+        one_file = len(files) <= 1 and not any(f.startswith("stdlib/") for f in files)
         for row in self.shown():
             if row is None:
                 found.append(["…", f"{self.left[1]} rows", *[""] * (len(header) - 2), "", ""])
                 continue
             cells = [row.name, f"= {row.formula}" if row.formula else "", short(row.value), *map(short, row.tangents)]
             cells += [short(row.adjoint) if row.adjoint is not None else ""] if self.result is not None else []
-            found.append([*cells, str(row.line or ""), row.text])
+            line = str(row.line or "") if one_file or not row.file else f"{PurePath(row.file).name}:{row.line}"
+            found.append([*cells, line, row.text])
         return found
 
     def shown(self) -> list[Row | None]:
@@ -180,7 +186,9 @@ class Names:
         else:
             formula, latex = written(eqn, operands), in_latex(eqn, operands)
         numbers = node.value, tuple(node.tangents), node.adjoint
-        return Row(self.names[node], cut(formula), latex, *numbers, step.span.position[0], cut(text))
+        return Row(
+            self.names[node], cut(formula), latex, *numbers, step.span.position[0], cut(text), step.span.source.name
+        )
 
 
 def is_row(step: Step, readers: Sequence[Step | None]) -> bool:
@@ -200,12 +208,12 @@ def written(eqn: Eqn, operands: Sequence[str]) -> str:
         return f"{operands[0]}^{eqn.attrs['n']}"
     if name == "pow":
         return "^".join(operands)
-    return f"{name}({', '.join(operands)})"
+    return f"{name.removeprefix('reduce_')}({', '.join(operands)})"
 
 
 def in_latex(eqn: Eqn, operands: Sequence[str]) -> str:
     """The operation in mathematical notation."""
-    name, given = eqn.op.name, [latex_name(x) for x in operands]
+    name, given = eqn.op.name.removeprefix("reduce_"), [latex_name(x) for x in operands]
     if name == "div":
         return rf"\frac{{{given[0]}}}{{{given[1]}}}"
     if name in INFIX:

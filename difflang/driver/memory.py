@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -87,9 +87,14 @@ class Report(Struct, frozen=True):
 
     def table(self) -> list[str]:
         rows = [["line", "at the peak", "at most", "before", ""]]
+        files = {line.place[0] for line in self.lines if line.place}
+        one_file = len(files) <= 1 and not any(f.startswith("stdlib/") for f in files)
         for line in self.lines:
             amounts = [human(n) for n in (line.at_the_peak, line.most, line.before)]
-            rows.append([str(line.place[1]) if line.place else "-", *amounts, line.text])
+            file, number = line.place or ("", "-")
+            rows.append(
+                [str(number) if one_file or not file else f"{PurePath(file).name}:{number}", *amounts, line.text]
+            )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["  ".join([*[c.rjust(w) for c, w in zip(row[:4], widths, strict=False)], row[4][:SHOWN]]).rstrip()
                 for row in rows]  # fmt: skip

@@ -9,20 +9,22 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from difflang.audit.trace import Trace, short, traced
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Source
 from difflang.check.closures import FnCode
 from difflang.check.modules import Global, Module
 from difflang.check.reports import mistake
-from difflang.check.types import ClosureType
+from difflang.check.types import ClosureType, SumType
 from difflang.driver.check_grad import host_function_has_none, wanted
 from difflang.driver.draws import seed_words
 from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.enough import with_enough_room
-from difflang.driver.entry import Entry, elaborated
+from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.guard import NUMBERS, explain
 from difflang.driver.pipeline import finished
 from difflang.driver.program import Checked, loaded
@@ -36,6 +38,7 @@ from difflang.ir.types import DTYPES, Tensor
 from difflang.ops.say import silent
 from difflang.passes.dce import dce
 from difflang.syntax import tree
+from difflang.syntax.parse import parse
 
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 ROWS = 100
@@ -70,6 +73,7 @@ def trace(checked: Checked, path: Path | None, entry: str | None, options: Optio
 def trace_of(checked: Checked, decl: tree.Fn, options: Options, leaves: Callable[[Global], Sequence[Any]]) -> Trace:
     """The same, the values of its file being there."""
     given, session = dict(options.given), Session()
+    enums = {p.name: given.pop(p.name, "") for p in decl.params if is_enum(checked.module, p)}
     records = {p.name: given.pop(p.name) for p in decl.params if p.name in given and is_record(checked.module, p)}
     values = {name: value_of(name, text) for name, text in given.items()}
     told = {p.name: told_by(p, values[p.name]) for p in decl.params if p.name in values}
@@ -79,6 +83,7 @@ def trace_of(checked: Checked, decl: tree.Fn, options: Options, leaves: Callable
         if p.type is not None and p.default is None and p.name not in {*values, *records} and open_array(p, sizes):
             raise no_value(p.name)
     arguments = declared_arguments(checked.module, decl, {**known, **sizes, **records}, option="")
+    arguments = [with_variant(a, enums[a.name], values) if a.name in enums else a for a in arguments]
     entry = elaborated(session, checked.module, decl.name, ClosureType(FnCode(decl, checked.module), ()), arguments)
     constants = [np.asarray(x) for name in entry.globals for x in leaves(name)]
     params = entry.graph.params[: len(entry.graph.params) - len(constants) - entry.random]
@@ -138,6 +143,32 @@ def no_value(name: str) -> DifflangError:
 def is_record(module: Module, param: tree.Param) -> bool:
     """Of a record `NAME=TYPE` says the sizes, if they are not told; its fields are given one by one."""
     return element_of(param) in module.records
+
+
+def is_enum(module: Module, param: tree.Param) -> bool:
+    return isinstance(module.records.get(element_of(param)), tree.Enum)
+
+
+def with_variant(argument: Argument, text: str, values: dict[str, Any]) -> Argument:
+    """An argument that is an enum as the variant that is written, `Disk(2.0)`; its fields join the values.
+
+    Errors: DL1210 where it is none of the enum's.
+    """
+    assert isinstance(argument.type, SumType)
+    items = parse(Source("<command line>", f"let value = {text}\n")).module.items if text else ()
+    found = items[0].value if len(items) == 1 and isinstance(items[0], tree.Let) else None
+    args, head = (found.args, found.fn) if isinstance(found, tree.Call) else ((), found)
+    type = next((v for v in argument.type.variants if isinstance(head, tree.Name) and v.name == head.id), None)
+    names = [a.name or place for a, place in zip(args, type.names if type else (), strict=False)]
+    if type is None or len(names) < len(args) or sorted(names) != sorted(type.names):
+        said = (
+            f"`{text}` is none of what `{argument.name}` may be" if text else f"there is no value of `{argument.name}`"
+        )
+        ways = [f"{v.name}({', '.join(v.names)})" if v.names else v.name for v in argument.type.variants]
+        raise mistake("DL1210", said, help=f"write `{argument.name}=…`, as {' or '.join(ways)}")
+    for name, arg in zip(names, args, strict=True):
+        values[f"{argument.name}.{type.name}.{name}"] = value_of(f"{argument.name}.{name}", arg.value.span.text)
+    return replace(argument, type=type)
 
 
 def element_of(param: tree.Param) -> str:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,38 @@ def test_too_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     f: Any = difflang.loads("fn f(x: f64) -> f64 {\n var s = x\n for _ in 0..90 { s = sin(s) }\n s\n}", name="l").f
     with pytest.raises(difflang.DifflangError, match="DL1222"):
         f.trace(0.5)
+
+
+SHAPES = """import losses (huber)
+enum Shape { Disk(r: f64), Box(w: f64, h: f64, n: i32), Empty }
+fn area(s: Shape, k: f64) -> f64 = match s { Disk(r) => k * r^2, Box(w, h, n) => w * h * f64(n), Empty => k }
+fn loss(x: f64[3], y: f64[3]) -> f64 = mean(huber(x, y)) + max(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("s=Disk(2)", "s.Disk.r 2 1 0 12"),
+        ("s=Box(n = 2, w = 3, h = 1)", "s.Box.w"),
+        ("s=Empty", "area(k = 3)"),
+        ("s=Round(2)", "`Round(2)` is none of what `s` may be"),
+        ("s=Disk(1, 2)", "write `s=…`, as Disk(r) or Box(w, h, n) or Empty"),
+        ("s=Disk(x)", "`x` for `s.r` is no number"),
+        ("", "there is no value of `s`"),
+    ],
+)
+def test_an_enum_is_written_as_its_variant(given: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "shapes.dfl"
+    path.write_text(SHAPES)
+    result = command(f"{path}:area", *([given] if given else []), "k=3")
+    assert says in " ".join(result.output.split()), result.output
+
+
+def test_lines_of_several_files_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.dfl"
+    path.write_text(SHAPES)
+    shown = command(f"{path}:loss", "x=[1, 2, 3]", "y=[1, 1, 1]").output
+    assert re.search(r"losses\.dfl:\d+  y - target", shown) and re.search(r"shapes\.dfl:4  max\(x\)", shown), shown
+    shown = CliRunner().invoke(main, ["memory", f"{path}:loss"]).output
+    assert re.search(r"losses\.dfl:\d+ .*let off = ", shown), shown
