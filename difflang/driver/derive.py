@@ -198,6 +198,10 @@ class Asked(Struct, eq=False):
         self.arguments, self.key = self.taken(), ""
         text = self.source()
         entry = self.elaborated(text, self.arguments, session)
+        if entry.random and self.known:
+            message = f"`{self.decl.name}` draws, and other numbers where the variant of `{min(self.known)}` is known"
+            way = "derive a function of what its variants hold"
+            raise mistake("DL0802", message, (self.decl.name_span, ""), help=way)
         if entry.random:
             self.key = self.unused("k")
             self.arguments += (Argument(self.key, KEY),)

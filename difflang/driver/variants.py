@@ -11,7 +11,7 @@ from difflang.check.types import LangType, RecordType, SumType, VariantType, sho
 from difflang.driver.entry import Argument
 from difflang.syntax import tree
 
-MOST = 16  # choices, each written out
+MOST = 32  # choices, each written out
 
 
 def choices(decl: tree.Fn, arguments: Sequence[Argument]) -> list[dict[str, VariantType]]:

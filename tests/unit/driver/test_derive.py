@@ -252,7 +252,12 @@ def test_values_of_the_file_become_parameters(program: Checked) -> None:
             2,
             "changes are not written",
         ),
-        ("enum E { A, B, C }\nfn f(x: f64, a: E, b: E, c: E) -> f64 = x", 2, "one of 27 choices of variants"),
+        ("enum E { A, B, C, D }\nfn f(x: f64, a: E, b: E, c: E) -> f64 = x", 2, "one of 64 choices of variants"),
+        (
+            "enum E { A, B }\nfn f(x: f64, a: E) -> f64 = match a { A => x * normal(), B => normal() }",
+            2,
+            "draws, and where",
+        ),
         ("fn f(x: f64[n]) -> f64 {\n  let y = prod(x)\n  y * y\n}", 1, "depends on"),
         ("fn f(x: f64, k: dim) -> f64 = if k == 0 { 1.0 } else { x * f(x, k // 2) }", 1, "depends on"),
         ("fn f(x: f64) -> f64 {\n  print(x)\n  x * x\n}", 2, "prints"),
