@@ -256,7 +256,7 @@ def test_values_of_the_file_become_parameters(program: Checked) -> None:
         (
             "enum E { A, B }\nfn f(x: f64, a: E) -> f64 = match a { A => x * normal(), B => normal() }",
             2,
-            "draws, and where",
+            "draws, and other numbers where",
         ),
         ("fn f(x: f64[n]) -> f64 {\n  let y = prod(x)\n  y * y\n}", 1, "depends on"),
         ("fn f(x: f64, k: dim) -> f64 = if k == 0 { 1.0 } else { x * f(x, k // 2) }", 1, "depends on"),
