@@ -7,7 +7,16 @@ from typing import Any
 
 import click
 
-from difflang.cli.shared import FLOATS, OneOf, checked_program, full_traceback, pairs_of, reported, search_path
+from difflang.cli.shared import (
+    FLOATS,
+    OneOf,
+    checked_program,
+    full_traceback,
+    pairs_of,
+    report,
+    reported,
+    search_path,
+)
 
 MODES = OneOf(["grad", "jvp", "vjp", "hvp"])
 
@@ -42,5 +51,5 @@ def derive(
         if symbolic or latex:
             text = deriving.formulas(checked, path, entry, options, latex=latex)
         else:
-            text = deriving.derive(checked, path, entry, options)
+            text = deriving.derive(checked, path, entry, options, lambda warning: report([warning]))
         click.echo(text, nl=False)

@@ -204,7 +204,10 @@ def gradient(talk: Talk, text: str) -> None:
     if mode not in MODES:
         raise wrong(f":g {text}", f"there is no mode `{mode}`", f"it is one of {', '.join(MODES)}")
     options = Options(wrt=told.pop("wrt", None), mode=mode, told=told)
-    talk.say(derive_of(talk.session.program, decl, options).rstrip())
+    warnings: list[Diagnostic] = []
+    text = derive_of(talk.session.program, decl, options, warnings.append)
+    talk.loading.warn(warnings)
+    talk.say(text.rstrip())
 
 
 @register(":trace FUNCTION", "a run at `x=2 y=[1, 2]`, row by row, with tangents and adjoints")

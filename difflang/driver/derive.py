@@ -7,7 +7,7 @@ sees it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -49,8 +49,9 @@ from difflang.syntax.parse import parse
 
 Mode = Literal["grad", "jvp", "vjp", "hvp"]
 MODES: tuple[Mode, ...] = ("grad", "jvp", "vjp", "hvp")
-OPEN = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0336", "DL1002", "DL1003"}
+OPEN = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0334", "DL0336", "DL1002", "DL1003"}
 """What is said of sizes that are names, of a program that checks: told as numbers they may do."""
+OURS = ("<derivative>", "<call>")  # texts that nobody wrote
 MOST = 4  # the highest order: each about triples what there is to read
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 
@@ -65,13 +66,20 @@ class Options(Struct, frozen=True):
     words: tuple[str, ...] = ()
 
 
-def derive(checked: Checked, path: Path | None, entry: str | None, options: Options) -> str:
-    """The derivative of a function of a file, as a program.
+Warn = Callable[[Diagnostic], object]
+
+
+def nobody(warning: Diagnostic) -> None:
+    """Is told, and does nothing."""
+
+
+def derive(checked: Checked, path: Path | None, entry: str | None, options: Options, warn: Warn = nobody) -> str:
+    """The derivative of a function of a file, as a program. `warn` is told where it is 0 by mistake.
 
     Errors: DL0802 for what has no spelling; as `emit` for what is asked wrongly.
     """
     loaded(checked, path, Engine("interpret"), options.words)
-    return derive_of(checked, the_one(checked, entry), options)
+    return derive_of(checked, the_one(checked, entry), options, warn)
 
 
 def the_one(checked: Checked, entry: str | None) -> tree.Fn:
@@ -113,18 +121,21 @@ def partial_of(decl: tree.Fn, wanted: str, *, latex: bool) -> str:
     return rf"\frac{{\partial {name_in_latex(decl.name)}}}{{\partial {name_in_latex(wanted[2:])}}}"
 
 
-def derive_of(checked: Checked, decl: tree.Fn, options: Options) -> str:
+def derive_of(checked: Checked, decl: tree.Fn, options: Options, warn: Warn = nobody) -> str:
     """The same of a function whose file has its values. Errors: as `derive`."""
     if decl.host:
         raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
     asked = Asked(checked, decl, options)
     with refusals(asked):
-        return program([written(case) for case in asked.cases()])
+        cases = asked.cases()
+        return program([written(case, warn if len(cases) == 1 else nobody) for case in cases])
 
 
-def written(asked: Asked) -> Written:
+def written(asked: Asked, warn: Warn) -> Written:
     """The statements of a derivative, where the variants of enums are known. Errors: Unspelled, or as `derive`."""
     entry = asked.entry()
+    for warning in entry.warnings:
+        warn(replace(warning, labels=tuple([at for at in warning.labels if at.span.source.name not in OURS])))
     names = names_of_lets(asked.checked, entry.graph)
 
     def spelled(*, again: bool = False) -> Written:

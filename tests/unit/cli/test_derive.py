@@ -33,6 +33,15 @@ def test_what_is_printed_is_a_program(program: Path, tmp_path: Path) -> None:
     assert derive(again, "--wrt", "x").stdout.count("cos(x)") == 1
 
 
+def test_a_derivative_that_is_0_by_mistake_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "quiet.dfl"
+    path.write_text("fn quiet(x: f64, lim: f64) -> f64 = if x > lim { x^2 } else { x }\n")
+    result = derive(path, "--wrt", "lim")
+    assert result.exit_code == 0 and "fn d_quiet" in result.stdout
+    assert "warning[DL0409]" in result.stderr and "quiet.dfl:1:40" in result.stderr and "<" not in result.stderr
+    assert derive(path, "--wrt", "x").stderr == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

@@ -141,7 +141,7 @@ COMMAND_CALLS = {
     ":check f x=f32[3]": "f: right",
     ":time f(x)": "median",
     ":g f": "fn d_f(",
-    ":trace f x=[1, 2]": "v2  = reduce_sum(v1)",
+    ":trace f x=[1, 2]": "v2  = sum(v1)",
     ":trace f": "add `x=…`",
     "?map": "map: a function of the language",
     "?vmap": "along the first axis",
