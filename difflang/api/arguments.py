@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 from difflang.api import enums
@@ -379,15 +380,12 @@ def as_slot(value: Any) -> Any:
 
 def described(value: Any) -> str:
     """What was given, for a message."""
+    given = value.value if isinstance(value, Slot) else value
+    if isinstance(given, FunctionType):
+        return "a function of Python"
     if not isinstance(value, Slot):
-        return (
-            "a function"
-            if hasattr(value, "function_type")
-            else f"a {type(value).__name__}"
-            if value is not None
-            else "None"
-        )
-    given = value.value
+        kind = "function" if hasattr(value, "function_type") else type(value).__name__
+        return f"a {kind}" if value is not None else "None"
     found = trees.array_type(given)
     if found is not None and found[0] is not None:
         return show_type(Tensor(found[0], found[1]))

@@ -206,7 +206,7 @@ def wrong_argument(
     told = [n for n in sorted(names & stories.keys()) if n != str(annotations.bound[n])]
     labels += [stories[n] for n in told or sorted(names & stories.keys())]
     if isinstance(term, Array) and term.origin is not None:
-        labels.append((term.origin, "its type was declared here"))
+        labels.append((term.origin, "it comes from here"))
     way, fixes = not_a_vector(decl, param) or another_kind(param.type, term, span), tuple[Fix, ...]()
     if (
         isinstance(term, Array)
