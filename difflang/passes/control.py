@@ -87,6 +87,14 @@ def counted(to: Rewriter, eqn: Eqn) -> Found:
     return to.emit(eqn, "loop", to.const(eqn, steps, INDEX), *eqn.operands[1:], regions=eqn.regions, **attrs)
 
 
+def all_steps(to: Rewriter, eqn: Eqn) -> Found:
+    """A loop that nothing ends takes as many steps as it may."""
+    if not Form.of(eqn).exact:
+        return None
+    to.keep(eqn)
+    return [eqn.operands[0], *eqn.results[1:]]
+
+
 def unchanging(to: Rewriter, eqn: Eqn) -> Found:
     """A carry that no step changes is a const, and its result the operand."""
     form, regions = Form.of(eqn), eqn.regions
@@ -151,10 +159,12 @@ def looping(limit: int, length: int | None, exact: bool, shape: tuple[int, ...])
     return lambda: region([FLOAT, FLOAT, FLOAT, Tensor(F64, shape)], program)
 
 
-def running(limit: int) -> Callable[[], Graph]:
-    """A loop of which only its limit says how many steps it takes."""
+def running(limit: int, *, exact: bool = False) -> Callable[[], Graph]:
+    """A loop of which its limit says how many steps it takes: only that, or it is `exact`."""
     step = region([INDEX, FLOAT, FLOAT], lambda i, a, b: [a * b + OPS["convert"].one(i, dtype=F64)])
-    attrs: dict[str, Attr] = {"consts": 1, "carry": 1, "length": None, "exact": False, "reverse": False}
+    attrs: dict[str, Attr] = {
+        "consts": 1, "carry": 1, "length": limit if exact else None, "exact": exact, "reverse": False
+    }  # fmt: skip
     return lambda: region(
         [FLOAT, FLOAT], lambda a, b: a.home.emit(OPS["loop"], [a.home.const(limit, INDEX), a, b], (step,), **attrs)
     )
@@ -171,4 +181,5 @@ CONTROL = (
     Guarded(("loop",), unrolled, (looping(0, 3, False, (3,)), looping(1, 1, True, (1,)), looping(0, 0, True, (0,)))),
     Guarded(("loop",), counted, (looping(3, 3, False, (3,)), running(3), running(-1))),
     Guarded(("loop",), unchanging, (looping(2, 3, False, (3,)), looping(3, 3, True, (3,)))),
+    Guarded(("loop",), all_steps, (running(3, exact=True),)),
 )

@@ -13,6 +13,7 @@ from difflang.passes.defer import defer
 from difflang.passes.fuse import fuse
 from difflang.passes.hoist import hoist, hoist_surely_done
 from difflang.passes.inline import inline
+from difflang.passes.inward import inward
 from difflang.passes.simplify import simplify
 from difflang.passes.unbatch import unbatch
 from difflang.passes.unroll import unroll
@@ -38,7 +39,7 @@ WHOLE: tuple[Pass, ...] = (
     hoist,
     dce,
 )
-READ: tuple[Pass, ...] = (widen, inline, simplify, cse, fuse, cse, hoist, dce)
+READ: tuple[Pass, ...] = (widen, inline, inward, simplify, cse, fuse, cse, hoist, dce)
 ROUNDS = 3
 PASSES = tuple(dict.fromkeys(p.__name__ for p in (*WHOLE, *ROUND)))
 AT_ONCE: set[Pass] = {cse, dce}  # run again at once they change nothing

@@ -74,7 +74,7 @@ def to_bytes(contents: Contents) -> bytes:
     sources: dict[Source, int] = {}
     graph = to_json(contents.graph, sources)
     about = manifest(contents, sources)
-    texts = [[source.name, source.text, source.library] for source in sources]
+    texts = [[source.name, source.text] for source in sources]
     members = {"graph.json": graph.encode(), "sources.json": json_bytes(texts)}
     members |= {f"constants/{i}": array.tobytes() for i, array in enumerate(contents.constants)}
     members |= {f"stablehlo/{platform}": data for platform, data in contents.exported.items()}
@@ -183,8 +183,10 @@ class Reader:
     def contents(self) -> Contents:
         self.compare_sums()
         self.sources = [
-            Source(text(name), text(said), library=truth(library))
-            for name, said, library in parsed(self.members["sources.json"])
+            Source(
+                text(name), text(said), library=text(name).startswith("stdlib/")
+            )  # the format has no more than names
+            for name, said in parsed(self.members["sources.json"])
         ]
         about = self.about
         graph = from_json(self.members["graph.json"].decode(), self.sources)
