@@ -321,12 +321,14 @@ def blame(session: Session, said: int, code: FnCode, span: Span) -> None:
 
 
 def blamed(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
-    """What is wrong within the function, and where that was called."""
+    """What is wrong within the function, and where that was called: first where that is the user's line."""
     places, wholes = [label.span for label in d.labels], (code.decl.span, span)
     body, call = [any(p.source is w.source and w.start <= p.start < w.end for p in places) for w in wholes]
     if d.severity != "error" or not body or call:
         return d
-    return Diagnostic(d.code, d.message, (*d.labels, Label(span, "called here")), d.helps, d.severity, d.fixes)
+    called = Label(span, "called here")
+    labels = (called, *d.labels) if d.labels[0].span.of_library and not span.of_library else (*d.labels, called)
+    return Diagnostic(d.code, d.message, labels, d.helps, d.severity, d.fixes)
 
 
 def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Term:

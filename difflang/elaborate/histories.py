@@ -23,7 +23,7 @@ from difflang.elaborate.context import Context
 from difflang.elaborate.failure import fail
 from difflang.elaborate.jumps import Until
 from difflang.elaborate.sums import nothing
-from difflang.elaborate.terms import Array, Past, Steps, Term, Tuple, rebuild, type_of
+from difflang.elaborate.terms import Array, Past, Steps, Term, Tuple, leaves, rebuild, type_of
 from difflang.ir.graph import Value
 from difflang.ir.types import BOOL, I32, Tensor
 from difflang.passes.yielded import ITEMS
@@ -50,7 +50,8 @@ class Yielded(Struct, frozen=True):
 
 
 def add(cx: Context, found: Yielded, span: Span) -> None:
-    """Note what the loop around yields. Errors: DL0501 outside a loop, DL0502 for a second one."""
+    """Note what the loop around yields. Errors: DL0501 outside a loop, DL0502 for a second one, DL0508 of a history."""
+    leaves(found.value)
     collected = cx.loops[-1] if cx.loops else None
     if collected is None:
         way = "a comprehension has an item for each index" if cx.loops else ""

@@ -36,9 +36,9 @@ def slope(cx: Context, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
 def trace_of_one_number(cx: Context, f: Term, args: Args, wrt: list[Place], what: str) -> Walk[Traced]:
     """The graph of a function of one number, holomorphic if that is complex. Errors: DL0405 if it is of more."""
     traced = yield trace_holomorphic(cx, f, args, wrt)
-    point = traced.points[0].type
+    types = [point.type for point in traced.points]
     chosen = any(tags_of(args.items[position][0]) for position, _ in wrt)
-    if len(traced.points) != 1 or not isinstance(point, Tensor) or point.shape or chosen:
+    if len(types) != 1 or not isinstance(types[0], Tensor) or types[0].shape or chosen:
         raise not_of_one_number(cx, args, what)
     return traced
 

@@ -526,3 +526,10 @@ def test_a_name_that_a_module_of_the_library_lacks(source: str, way: str) -> Non
     assert [fix.text for fix in found.fixes] == (
         ["write `relu`"] if "nn.relu([" in source else ["write `grad`"] * ("grad" in source)
     )
+
+
+def test_what_is_wrong_in_the_library_is_reported_where_it_was_called() -> None:
+    source = "import minimize (levenberg_marquardt)\nlet e = levenberg_marquardt(|p| [p[0] - p[1]], [1.0, 2.0])\n"
+    (found,) = program.check(Source("script.dfl", source)).errors
+    assert found.code == "DL0315" and found.labels[0].span.source.name == "script.dfl"
+    assert found.labels[0].span.position == (2, 9) and found.labels[1].span.of_library
