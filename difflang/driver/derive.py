@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
 from difflang.check.closures import FnCode, Wrt
 from difflang.check.reports import Undecided, mistake
@@ -32,6 +32,7 @@ from difflang.driver.emit import entries, place
 from difflang.driver.engine import Engine
 from difflang.driver.entry import Argument, Entry, elaborated
 from difflang.driver.given import with_functions
+from difflang.driver.not_derived import of_the_user, sizes_decide, unspelled
 from difflang.driver.program import Checked, loaded
 from difflang.driver.pullback import at_once
 from difflang.driver.readable import names_of_lets, simplified
@@ -51,7 +52,6 @@ Mode = Literal["grad", "jvp", "vjp", "hvp"]
 MODES: tuple[Mode, ...] = ("grad", "jvp", "vjp", "hvp")
 OPEN = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0334", "DL0336", "DL1002", "DL1003"}
 """What is said of sizes that are names, of a program that checks: told as numbers they may do."""
-OURS = ("<derivative>", "<call>")  # texts that nobody wrote
 MOST = 4  # the highest order: each about triples what there is to read
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 
@@ -134,8 +134,9 @@ def derive_of(checked: Checked, decl: tree.Fn, options: Options, warn: Warn = no
 def written(asked: Asked, warn: Warn) -> Written:
     """The statements of a derivative, where the variants of enums are known. Errors: Unspelled, or as `derive`."""
     entry = asked.entry()
-    for warning in entry.warnings:
-        warn(replace(warning, labels=tuple([at for at in warning.labels if at.span.source.name not in OURS])))
+    if entry.warnings:
+        for warning in of_the_user(DifflangError(*entry.warnings), asked.decl).diagnostics:
+            warn(warning)
     names = names_of_lets(asked.checked, entry.graph)
 
     def spelled(*, again: bool = False) -> Written:
@@ -157,30 +158,11 @@ def refusals(asked: Asked) -> Generator[None, None, None]:
     except (Undecided, TypeMismatch, UnknownSize, DifflangError) as error:
         wrong = {d.code for d in error.diagnostics} - OPEN if isinstance(error, DifflangError) else set[str]()
         if not asked.names or wrong:
-            raise
+            raise (of_the_user(error, asked.decl) if isinstance(error, DifflangError) else error) from None
         what = str(error) if isinstance(error, UnknownSize) else ""
         raise sizes_decide(asked.decl, asked.names, what) from None
     except Unspelled as error:
         raise unspelled(asked.decl, error) from None
-
-
-def sizes_decide(decl: tree.Fn, names: Sequence[str], what: str = "") -> DifflangError:
-    """A derivative that is another one for other sizes."""
-    message = f"how the derivative of `{decl.name}` is computed depends on {what or 'its sizes'}"
-    told = " ".join(f"--arg {n}=3" for n in names) or "--arg x=f32[3]"
-    return mistake("DL0802", message, (decl.name_span, ""), help=f"tell them: `{told}` writes it down for these")
-
-
-def unspelled(decl: tree.Fn, error: Unspelled) -> DifflangError:
-    """What has no spelling, at the user's line."""
-    inside = error.span.source is decl.span.source
-    labels = [Label(error.span, "")] if error.span else []
-    if not inside or not labels:
-        labels.append(Label(decl.name_span, "in the derivative of this function"))
-    way = error.way or f"`grad({decl.name})` computes it all the same"
-    return DifflangError(
-        Diagnostic("DL0802", f"a derivative that is not written down: {error.what}", tuple(labels), (way,))
-    )
 
 
 # ---- What is asked

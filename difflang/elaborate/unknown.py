@@ -26,6 +26,8 @@ def unknown_in(cx: Context, node: tree.Node) -> Iterator[DifflangError]:
     bound = {p.name for p in parts if isinstance(p, (tree.NamePattern, tree.Param, tree.Fn, tree.Generic))}
     bound |= {name for p in parts if isinstance(p, tree.TypeName) for name in p.path} | {"newaxis"}
     bound |= {*TRANSFORMS, *cx.module.modules}
+    wrt = [p for p in parts if isinstance(p, tree.Index) and isinstance(p.base, tree.Name) and p.base.id in TRANSFORMS]
+    bound |= {n.id for p in wrt for each in p.subscripts for n in nodes(each) if isinstance(n, tree.Name)}  # parameters
     for part in parts:
         try:
             if isinstance(part, tree.Name) and part.id not in bound:

@@ -50,6 +50,14 @@ def test_all_unknown_names_of_a_statement_are_told(head: str) -> None:
     assert messages == [f"there is no `{name}` here" for name in ("adam", "w", "sinn", "moments")]
 
 
+def test_what_a_derivative_is_taken_in_is_no_unknown_name() -> None:
+    with pytest.raises(difflang.CheckError) as caught:
+        difflang.loads(
+            "record M { w: f32 }\nfn f(y: f32, m: M) -> f32 = y^2 * m.w\nprint(unk, grad[y, m.w](f)(1.0, M(2.0)))\n"
+        )
+    assert [d.message for d in caught.value.diagnostics] == ["there is no `unk` here"]
+
+
 def test_what_is_to_be_imported_can_be() -> None:
     """Every name of the library, from the module that a report names."""
     found = stdlib_names()
