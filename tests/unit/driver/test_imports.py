@@ -533,3 +533,6 @@ def test_what_is_wrong_in_the_library_is_reported_where_it_was_called() -> None:
     (found,) = program.check(Source("script.dfl", source)).errors
     assert found.code == "DL0315" and found.labels[0].span.source.name == "script.dfl"
     assert found.labels[0].span.position == (2, 9) and found.labels[1].span.of_library
+    source = "import minimize (minimizer)\nlet e = minimizer(|| 1.0, [1.0, 2.0])\n"
+    (found,) = program.check(Source("script.dfl", source)).errors
+    assert found.code == "DL0319" and found.labels[0].span.position == (2, 19) and found.labels[1].span.of_library
