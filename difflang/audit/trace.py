@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from difflang.audit.tape import Node, Step, Tape
+from difflang.base.source import line_numbers
 from difflang.ir.evaluate import Array
 from difflang.ir.graph import Eqn, Graph
 
@@ -61,16 +61,15 @@ class Trace(Struct, frozen=True):
         header = ["", "", "value", *[f"d/d{name}" for name in self.wrt]]
         header += [f"d{self.result}/d…"] if self.result is not None else []
         found = [[*header, "line", "in the program"]]
-        files = {row.file for row in self.rows if row.file}
-        one_file = len(files) <= 1 and not any(f.startswith("stdlib/") for f in files)
-        for row in self.shown():
+        rows = self.shown()
+        numbers = line_numbers([(row.file, row.line) if row is not None and row.line else None for row in rows])
+        for number, row in zip(numbers, rows, strict=True):
             if row is None:
                 found.append(["…", f"{self.left[1]} rows", *[""] * (len(header) - 2), "", ""])
                 continue
             cells = [row.name, f"= {row.formula}" if row.formula else "", short(row.value), *map(short, row.tangents)]
             cells += [short(row.adjoint) if row.adjoint is not None else ""] if self.result is not None else []
-            line = str(row.line or "") if one_file or not row.file else f"{PurePath(row.file).name}:{row.line}"
-            found.append([*cells, line, row.text])
+            found.append([*cells, number, row.text])
         return found
 
     def shown(self) -> list[Row | None]:

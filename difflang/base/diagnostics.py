@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.source import BUILTIN, Source, Span
 
@@ -53,6 +54,10 @@ class Diagnostic(Struct, frozen=True):
     @property
     def span(self) -> Span | None:
         return self.labels[0].span if self.labels else None
+
+    def users_first(self) -> Diagnostic:
+        """The same with the places in the user's texts before those in the library."""
+        return replace(self, labels=tuple(sorted(self.labels, key=lambda label: label.span.of_library)))
 
 
 class DifflangError(Exception):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Final
 
 from msgspec import Struct
+
+LIBRARY = "stdlib/"  # so begin the names of its modules
 
 
 class Source:
@@ -119,6 +123,17 @@ class Span(Struct, frozen=True):
     def __str__(self) -> str:
         line, column = self.position
         return f"{self.source.name}:{line}:{column}"
+
+
+def line_numbers(places: Sequence[tuple[str, int] | None], nowhere: str = "") -> list[str]:
+    """The lines of a table, given as the names of sources and lines of them: with the files, unless all are in one."""
+    files = {place[0] for place in places if place}
+    one_file = len(files) <= 1 and not any(f.startswith(LIBRARY) for f in files)
+
+    def shown(file: str, line: int) -> str:
+        return str(line) if one_file else f"{PurePath(file).name}:{line}"
+
+    return [shown(*place) if place else nowhere for place in places]
 
 
 BUILTIN = Source("<builtin>", "")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import accumulate
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from difflang.base.amounts import human
-from difflang.base.source import NOWHERE
+from difflang.base.source import NOWHERE, line_numbers
 from difflang.check.reports import mistake
 from difflang.driver.emit import Wanted, entries, graph_of
 from difflang.driver.engine import Engine
@@ -87,14 +87,9 @@ class Report(Struct, frozen=True):
 
     def table(self) -> list[str]:
         rows = [["line", "at the peak", "at most", "before", ""]]
-        files = {line.place[0] for line in self.lines if line.place}
-        one_file = len(files) <= 1 and not any(f.startswith("stdlib/") for f in files)
-        for line in self.lines:
-            amounts = [human(n) for n in (line.at_the_peak, line.most, line.before)]
-            file, number = line.place or ("", "-")
-            rows.append(
-                [str(number) if one_file or not file else f"{PurePath(file).name}:{number}", *amounts, line.text]
-            )
+        numbers = line_numbers([line.place for line in self.lines], "-")
+        for number, line in zip(numbers, self.lines, strict=True):
+            rows.append([number, *[human(n) for n in (line.at_the_peak, line.most, line.before)], line.text])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["  ".join([*[c.rjust(w) for c, w in zip(row[:4], widths, strict=False)], row[4][:SHOWN]]).rstrip()
                 for row in rows]  # fmt: skip

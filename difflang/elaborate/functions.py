@@ -324,10 +324,9 @@ def blamed(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
     """What is wrong within the function, and where that was called: first where that is the user's line."""
     places, wholes = [label.span for label in d.labels], (code.decl.span, span)
     body, call = [any(p.source is w.source and w.start <= p.start < w.end for p in places) for w in wholes]
-    labels = (*d.labels, Label(span, "called here")) if d.severity == "error" and body and not call else d.labels
-    if not span.of_library:
-        labels = tuple(sorted(labels, key=lambda label: label.span.of_library))
-    return d if labels == d.labels else Diagnostic(d.code, d.message, labels, d.helps, d.severity, d.fixes)
+    if d.severity == "error" and body and not call:
+        d = replace(d, labels=(*d.labels, Label(span, "called here")))
+    return d if span.of_library else d.users_first()
 
 
 def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Term:

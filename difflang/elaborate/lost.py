@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from difflang.ad.lost import Step, losses, merge, reached
 from difflang.base.diagnostics import Diagnostic, Label
@@ -104,7 +103,7 @@ def watch(cx: Context, f: Term, traced: Traced, args: Args, wrt: Sequence[Place]
             merge(found, lost)
     dead = [p for p in parts_of(f, args, wrt) if zero_by_mistake(p, alive, found)]
     if dead and not within_library((said := warning(cx, f, args.span, dead, found)).labels):
-        cx.session.warn(replace(said, labels=tuple(sorted(said.labels, key=lambda label: label.span.of_library))))
+        cx.session.warn(said.users_first())
 
 
 def within_library(labels: Sequence[Label]) -> bool:

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.base.sites import Into, Site
-from difflang.base.source import BUILTIN, NOWHERE, Source, Span
+from difflang.base.source import BUILTIN, LIBRARY, NOWHERE, Source, Span
 from difflang.driver.artifact import container
 from difflang.driver.artifact.container import damaged
 from difflang.driver.artifact.written import layout_json, read_layout
@@ -183,9 +183,7 @@ class Reader:
     def contents(self) -> Contents:
         self.compare_sums()
         self.sources = [
-            Source(
-                text(name), text(said), library=text(name).startswith("stdlib/")
-            )  # the format has no more than names
+            Source(text(name), text(said), library=text(name).startswith(LIBRARY))
             for name, said in parsed(self.members["sources.json"])
         ]
         about = self.about
