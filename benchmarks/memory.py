@@ -68,7 +68,7 @@ class Row:
 
 
 ROWS = {
-    "few": Row(10_000, 10_000, "revolve, slots = 18", 5.2, 23),
+    "few": Row(10_000, 10_000, "revolve, slots = 19", 5.2, 23),
     "more": Row(10_000, 10_000, "revolve, slots = 139", 3.3, 145),
     "default": Row(10_000, 10_000, ""),
     "scan": Row(10_000, 10_000, "JAX scan"),
@@ -80,7 +80,7 @@ ROWS = {
     },
     "small": Row(10_000, 10, "", 3.5),
     "longer": Row(100_000, 100, ""),
-    "longest": Row(1_000_000, 1_000, "revolve, slots = 60", 6.0, 70),
+    "longest": Row(1_000_000, 1_000, "revolve, slots = 63", 6.0, 70),
 }
 HEADER = ("row", "steps", "floats", "way", "gradient / value", "taken", "states")
 
