@@ -176,6 +176,7 @@ def compared(
     ours = runs.pop(OURS, None)
     first = best(interleaved(runs, max(5, args.rounds // 4), args.block))
     final = {first: runs[first], AGAIN: again(first)} | ({OURS: ours} if ours else {})
+    interleaved(final, max(5, args.rounds // 4), args.block)  # all are as warm as the first: steady state is asked for
     seconds = interleaved(final, args.rounds, args.block)
     target = CALL_TARGET if case.name == "scalar" and what in ("value", "gradient") else case.target or TARGETS[what]
     return Result(

@@ -8,6 +8,7 @@ program, the machine and what else runs there, so it is found out.
 from __future__ import annotations
 
 import os
+from math import log
 from time import perf_counter, sleep
 from typing import Any
 
@@ -16,7 +17,8 @@ import numpy as np
 LONG = 1e-3  # seconds; what is gained by not sleeping, some 30 µs, is little beside longer programs
 STRETCH = 8  # calls in a row that are timed: the first after the other way are slower
 OFTEN, RARELY = 2, 64  # stretches from one trial to the next
-ENOUGH = 2  # by so many trials more than it lost the other way must have won
+ENOUGH = 0.6  # the other way is well ahead: logarithms of what it took less, in all trials since it was not
+AT_MOST = 0.5  # of one trial, which luck may have decided
 
 
 class Waiter:
@@ -28,7 +30,7 @@ class Waiter:
         self.awake = False
         self.interval = OFTEN  # stretches from the end of a trial to the end of the next
         self.calls = OFTEN * STRETCH  # until then
-        self.lead = 0  # of the other way, in trials
+        self.lead = 0.0  # of the other way
         self.done = 0.0  # when the last call that was timed was done
         self.times: list[float] = []  # from there to the next, in this stretch: a program may hold up its own start
         self.usual = LONG  # the middle one of those before the trial
@@ -63,11 +65,11 @@ class Waiter:
 
     def judge(self, took: float) -> None:
         """Change over to the other way once it is well ahead; try it more and more rarely while it is not."""
-        self.lead += 1 if took < self.usual else -1
-        if self.lead < 0:
-            self.lead, self.interval = 0, min(2 * self.interval, RARELY)
-        elif self.lead == ENOUGH:
-            self.awake, self.lead, self.interval = not self.awake, 0, OFTEN
+        self.lead += max(-AT_MOST, min(AT_MOST, log(self.usual / took)))
+        if self.lead <= 0.0:
+            self.lead, self.interval = 0.0, min(2 * self.interval, RARELY)
+        elif self.lead > ENOUGH:
+            self.awake, self.lead, self.interval = not self.awake, 0.0, OFTEN
         self.calls = STRETCH * (OFTEN if self.lead else self.interval)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from difflang.runtime import waiting
-from difflang.runtime.waiting import ENOUGH, LONG, OFTEN, RARELY, STRETCH, Waiter
+from difflang.runtime.waiting import AT_MOST, ENOUGH, LONG, OFTEN, RARELY, STRETCH, Waiter
 
 TRIALS = 1000 // RARELY + 10 * STRETCH  # calls in a thousand that are on trial, at most
 
@@ -57,8 +57,9 @@ def test_the_number_is_the_results() -> None:
 
 def test_a_program_that_takes_less_awake_is_soon_waited_for_awake(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Machine(awake=20e-6, asleep=50e-6).calls(Waiter(), 1000, monkeypatch)
-    settled = ENOUGH * OFTEN * STRETCH
-    assert found[:settled] == (["asleep"] * STRETCH + ["awake"] * STRETCH) * ENOUGH
+    trials = int(ENOUGH / AT_MOST) + 1
+    settled = trials * OFTEN * STRETCH
+    assert found[:settled] == (["asleep"] * STRETCH + ["awake"] * STRETCH) * trials
     assert found[settled:].count("asleep") < TRIALS
 
 
@@ -69,7 +70,7 @@ def test_a_program_that_wants_all_cores_is_slept_for(monkeypatch: pytest.MonkeyP
 def test_luck_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     waiter = Waiter()
     for _ in range(20):
-        for awake in (10e-6, 60e-6):
+        for awake in (35e-6, 75e-6):
             Machine(awake, asleep=50e-6).calls(waiter, waiter.calls, monkeypatch)
             assert not waiter.awake
 
