@@ -19,6 +19,7 @@ STRETCH = 8  # calls in a row that are timed: the first after the other way are 
 OFTEN, RARELY = 2, 64  # stretches from one trial to the next
 ENOUGH = 0.6  # the other way is well ahead: logarithms of what it took less, in all trials since it was not
 AT_MOST = 0.5  # of one trial, which luck may have decided
+TICK = 1e-9  # seconds; a clock may stand still, as in tests that stop it
 
 
 class Waiter:
@@ -65,7 +66,7 @@ class Waiter:
 
     def judge(self, took: float) -> None:
         """Change over to the other way once it is well ahead; try it more and more rarely while it is not."""
-        self.lead += max(-AT_MOST, min(AT_MOST, log(self.usual / took)))
+        self.lead += max(-AT_MOST, min(AT_MOST, log((self.usual + TICK) / (took + TICK))))
         if self.lead <= 0.0:
             self.lead, self.interval = 0.0, min(2 * self.interval, RARELY)
         elif self.lead > ENOUGH:

@@ -90,6 +90,12 @@ def test_a_long_program_is_always_slept_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert machine.calls(waiter, 10, monkeypatch)[1:] == ["asleep"] * 9
 
 
+def test_a_clock_that_stands_still_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "perf_counter", lambda: 0.0)
+    waiter = Waiter()
+    assert [waiter.item(jnp.asarray(k)) for k in range(10 * STRETCH)] == list(range(10 * STRETCH))
+
+
 def test_without_sched_yield_it_sleeps_for_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[Any] = []
     monkeypatch.delattr(waiting.os, "sched_yield", raising=False)
