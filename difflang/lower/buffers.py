@@ -119,6 +119,11 @@ class Walk:
         self.buffers.append(Buffer(v.bytes, v.place or place, self.now, self.now, role))
         return self.buffers[-1]
 
+    def read(self, v: Item, here: Here) -> Buffer:
+        """Where something is that a loop or a branch reads and does not change; a constant lies in the program."""
+        v = here.root(v)
+        return here.buffer.get(v) or self.new(Item(0, v.shape, v.place) if v.constant else v)
+
     def copy(self, of: Buffer) -> Buffer:
         self.buffers.append(Buffer(of.bytes, of.place, self.now, self.now))
         return self.buffers[-1]
@@ -155,7 +160,7 @@ class Walk:
             case "cond" | "call":
                 for inner in step.parts:
                     reads = step.reads[len(step.reads) - len(inner.takes) :]
-                    given = [here.of(v) or self.new(v) for v in reads]
+                    given = [self.read(v, here) for v in reads]
                     owned = [step.kind == "call" and given.count(b) == 1 and here.ends(v, at)
                              for v, b in zip(reads, given, strict=True)]  # fmt: skip
                     self.part(inner, given, owned, [None] * len(inner.gives))
@@ -173,18 +178,18 @@ class Walk:
         carry: list[Buffer] = []
         taken: set[Buffer] = {here.buffer[here.root(v)] for v in step.reads[:start] if here.root(v) in here.buffer}
         for v, changes in zip(step.reads[start : start + carried], changed, strict=False):
-            buffer = here.of(v)
+            buffer = here.of(v) if changes else self.read(v, here)
             if buffer is None or (changes and (buffer in taken or not here.ends(v, at))):
                 buffer = self.new(v, place=step.makes[0].place)
             taken.add(buffer)
             carry.append(buffer)
-        fixed = [here.of(v) or self.new(v) for v in step.reads[start - consts : start]]
-        rest = [here.of(v) or self.new(v) for v in step.reads[start + carried :]]
+        fixed = [self.read(v, here) for v in step.reads[start - consts : start]]
+        rest = [self.read(v, here) for v in step.reads[start + carried :]]
         ys = [self.new(v) for v in step.makes[carried:]]
         owned = [False] * consts + changed[:carried] + [False] * len(rest)
         into = [b if c else None for b, c in zip(carry, changed, strict=False)]
         if step.kind == "while":
-            own = [here.of(v) or self.new(v) for v in step.reads[: step.sizes[0]]]
+            own = [self.read(v, here) for v in step.reads[: step.sizes[0]]]
             self.part(step.parts[0], [*own, *carry], [False] * (len(own) + len(carry)), [None])
         self.part(body, [*fixed, *carry, *rest], owned, [*into, *[None] * len(ys)])
         here.buffer.update(zip(step.makes, [*carry, *ys], strict=True))

@@ -51,6 +51,7 @@ class Item(Struct, frozen=True, eq=False):
     bytes: int
     shape: tuple[int, ...]
     place: Place | None
+    constant: bool = False  # it is a part of the program
 
 
 Items = list[Item]
@@ -101,7 +102,7 @@ class Reading:
     ) -> Items:
         """Its steps, written to `steps`; gives what it gives. What is computed twice is one. Called from `place`."""
         for v in jaxpr.constvars:
-            env[v] = item(v, None)
+            env[v] = replace(item(v, None), constant=True)
         for eqn in jaxpr.eqns:
             reads = [self.read(v, env) for v in eqn.invars]
             inner = called(eqn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 import difflang
 from difflang.base.amounts import amount, human
 from difflang.cli import main
+from support.documents import ROOT
 
 PROGRAM = """
 fn f(w: f32[n]) -> f32 {
@@ -61,6 +63,40 @@ def test_with_xla_beside_it(file: Path) -> None:
     found = memory(f"{file}:f", "--wrt=w", "--arg=n=1000", "--compile", "--json")
     data = json.loads(found.stdout)
     assert abs(data["peak"] / data["measured"] - 1) < 0.1
+
+
+def test_the_readme_tells_what_it_says(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = re.search(r"```dfl\n(@memory\(32 KiB\).*?)```", text, re.DOTALL)
+    told = re.search(
+        r"(\d+) KiB without the\s+limit, (\S+) with it, .* (\d+) of its 1,000 states and what\s(\d+)", text
+    )
+    assert program and told
+    (path := tmp_path / "cooled.dfl").write_text(program[1], encoding="utf-8")
+    said = memory(f"{path}:cooled", "--wrt=rate", "--arg=n=100").stdout
+    before, with_it, states, steps = told.groups()
+    assert f"{with_it} KiB when most is there, {before} KiB before planning" in said
+    assert f"keeps {states} of its states, and what {steps} steps need at a time" in said
+
+
+@pytest.mark.parametrize("least", [4, 8, 20, 36, 37, 50])
+def test_no_smaller_limit_is_refused_than_one_that_can_be_kept(least: int, tmp_path: Path) -> None:
+    """The plan of the way back is a part of the program, which its few states share no room with."""
+    path = tmp_path / "cooled.dfl"
+    path.write_text(
+        f"""@memory({least} KiB)
+fn cooled(rate: f32, rod: f32[n]) -> f32 {{
+  var t = rod
+  for _ in 0..1000 {{ t[1..n - 1] += rate * (t[2..] - 2.0 * t[1..n - 1] + t[..n - 2]) }}
+  sum(t * t)
+}}
+"""
+    )
+    found = memory(f"{path}:cooled", "--wrt=rate", "--arg=n=100", "--json")
+    if least == 4:
+        assert "the smallest limit that can be kept is 4.68 KiB" in found.stderr
+    else:
+        assert 0.85 * least * 1024 < json.loads(found.stdout)["peak"] <= least * 1024
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])

@@ -63,6 +63,12 @@ PROGRAMS = {
       for i in 0..100 { x = sin(0.9 * x) + 0.1 * cos(x) }
       sum(x)
     }""",
+    "few_states_of_many_steps": """fn f(w: f32[2 * n]) -> f32 {
+      var x = w
+      @checkpoint(revolve, slots = 12)
+      for i in 0..1000 { x = sin(0.9 * x) + 0.1 * cos(x) }
+      sum(x)
+    }""",
     "images": """fn f(w: f32[3, 3, 4, 4], x: f32[2, n, n, 4]) -> f32 {
       let h = relu(conv2d(relu(conv2d(x, w)), w))
       sum(h * h)
