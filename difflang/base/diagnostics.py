@@ -34,11 +34,15 @@ class Edit(Struct, frozen=True):
 
 
 class Fix(Struct, frozen=True):
-    """A repair as data, proposed by the place that reports. `certain` once the checker has judged it: see `driver`."""
+    """A repair as data, proposed by the place that reports. `certain` once the checker has judged it: see `driver`.
+
+    An `open` one is never certain: whether it is what was meant, only the writer knows.
+    """
 
     text: str
     edits: tuple[Edit, ...]
     certain: bool = False
+    open: bool = False
 
 
 class Diagnostic(Struct, frozen=True):

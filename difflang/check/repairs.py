@@ -48,12 +48,22 @@ def converted(span: Span, made: str) -> tuple[Fix, ...]:
     return (instead(span, f"{made}({span.text})"),)
 
 
+def kept(span: Span, small: DType, large: DType) -> tuple[Fix, ...]:
+    """A conversion that does what anybody expects of it, if there is one.
+
+    Of a float to a wider one it is open: the value has the digits of the narrow one, where more may have been meant.
+    """
+    fixes = converted(span, large.name) if keeps(small, large) else ()
+    wider = small.is_float and small.bits < PART_OF.get(large, large).bits
+    return tuple([replace(fix, open=wider) for fix in fixes])
+
+
 def as_declared(written: tree.TypeExpr, found: DType, span: Span) -> tuple[Fix, ...]:
     """A conversion to the element type of a declared type."""
     if not isinstance(written, (tree.TypeName, tree.TypeApply)) or len(written.path) != 1:
         return ()
     wanted, given = DTYPES.get(written.path[0]), pruned(found)
-    return converted(span, wanted.name) if wanted is not None and keeps(given, wanted) else ()
+    return kept(span, given, wanted) if wanted is not None else ()
 
 
 def keeps(small: DType, large: DType) -> bool:

@@ -54,7 +54,7 @@ class Judge(Struct):
         """The proposals of a report, the one that is certain with all that belongs to it."""
         fixes = list(diagnostic.fixes)
         for i, fix in enumerate(fixes):
-            if (whole := self.whole(fix, diagnostic)) is not None:
+            if not fix.open and (whole := self.whole(fix, diagnostic)) is not None:
                 fixes[i] = replace(whole, certain=True)
                 break
         return tuple(fixes)
@@ -76,7 +76,7 @@ class Judge(Struct):
                 less = [key(d, [fix]) for d in after].count(gone) < [key(d, ()) for d in self.found].count(gone)
                 return fix if less else None
             hidden = [d for d in after if key(d, [fix]) in new]
-            if not all(d.fixes for d in hidden):
+            if not all(d.fixes and not d.fixes[0].open for d in hidden):
                 return None
             further = before(hidden[0].fixes[0], fix, text, self.source)
             if further is None:

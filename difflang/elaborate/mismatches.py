@@ -9,7 +9,7 @@ from difflang.base.diagnostics import DifflangError, Fix
 from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.dtypes import DTypeVar, dtype_text, pruned
-from difflang.check.repairs import converted, keeps
+from difflang.check.repairs import converted, kept
 from difflang.check.reports import mistake
 from difflang.check.types import show_type
 from difflang.elaborate.spelling import quoted, wants_float, way_out
@@ -60,9 +60,8 @@ def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans
     one, two = dtype_text(first.tensor.dtype), dtype_text(other.tensor.dtype)
     way, fixes = "convert one of them", tuple[Fix, ...]()
     if spans:
-        made, place, kept = conversion(first, other, spans[0], at)
+        made, place, fixes = conversion(first, other, spans[0], at)
         way = f"there is no implicit conversion: write `{made}({quoted(place)})`"
-        fixes = converted(place, made) if kept else ()
     return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way, fixes=fixes)
 
 
@@ -103,9 +102,8 @@ def advice(
         return way_out(name, refused, place, float), made_float(refused, arrays[0], place, float) if spans else ()
     first, *others = zip(arrays, spans or [span] * len(arrays), strict=True)
     other = next(o for o in others if pruned(o[0].tensor.dtype) is not pruned(first[0].tensor.dtype))
-    made, place, kept = conversion(first[0], other[0], first[1], other[1])
-    way = f"there is no implicit conversion: write `{made}({quoted(place)})`"
-    return way, converted(place, made) if kept and spans else ()
+    made, place, fixes = conversion(first[0], other[0], first[1], other[1])
+    return f"there is no implicit conversion: write `{made}({quoted(place)})`", fixes if spans else ()
 
 
 def made_float(refused: str, given: Array, span: Span, float: DType) -> tuple[Fix, ...]:
@@ -114,23 +112,24 @@ def made_float(refused: str, given: Array, span: Span, float: DType) -> tuple[Fi
     return converted(span, float.name) if whole and wants_float(refused) else ()
 
 
-def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span, bool]:
+def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span, tuple[Fix, ...]]:
     """What to convert where two element types meet: an integer becomes a float, else the second becomes the first.
 
-    To which type, where, and whether numbers keep all that they say.
+    To which type, where, and the fix where numbers keep all that they say.
     """
     a, b = pruned(first.tensor.dtype), pruned(other.tensor.dtype)
     if a.is_complex != b.is_complex:
         real, span = (b, other_span) if a.is_complex else (a, first_span)
         other_one = a if a.is_complex else b
         wanted = WHOLE_OF.get(real, C64) if isinstance(other_one, DTypeVar) else other_one
-        return str(wanted), span, keeps(real, wanted)
+        return str(wanted), span, kept(span, real, wanted)
     if a.is_float and b.is_integer and isinstance(a, DTypeVar):
-        return a.real.name, other_span, True
+        return a.real.name, other_span, converted(other_span, a.real.name)
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
-        return b.real.name if isinstance(b, DTypeVar) else dtype_text(b), first_span, True
+        made = b.real.name if isinstance(b, DTypeVar) else dtype_text(b)
+        return made, first_span, converted(first_span, made)
     wanted = (a.real.name if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)
-    return wanted, other_span, keeps(b, a)
+    return wanted, other_span, kept(other_span, b, a)
 
 
 def not_this_pattern(pattern: tree.TuplePattern, parts: int | None, found: tuple[Span, str]) -> DifflangError:
