@@ -127,7 +127,10 @@ def mended(source: Source, again: Again) -> Mended:
 
 def all_at_once(source: Source, found: Sequence[Diagnostic], again: Again) -> list[Fix]:
     """The first proposals of all reports, where with them all these are gone: one check for as many as there are."""
-    proposing = [d for d in found if d.fixes and all(edit.span.source is source for edit in d.fixes[0].edits)]
+    proposing = [
+        d for d in found
+        if d.fixes and not d.fixes[0].open and all(edit.span.source is source for edit in d.fixes[0].edits)
+    ]  # fmt: skip
     fixes = list(dict.fromkeys(d.fixes[0] for d in proposing))
     if len(fixes) < 2 or len(apart(fixes)) < len(fixes):
         return []

@@ -161,8 +161,10 @@ class Walk:
                 for inner in step.parts:
                     reads = step.reads[len(step.reads) - len(inner.takes) :]
                     given = [self.read(v, here) for v in reads]
-                    owned = [step.kind == "call" and given.count(b) == 1 and here.ends(v, at)
-                             for v, b in zip(reads, given, strict=True)]  # fmt: skip
+                    owned = [
+                        step.kind == "call" and given.count(b) == 1 and here.ends(v, at) and not here.root(v).constant
+                        for v, b in zip(reads, given, strict=True)
+                    ]
                     self.part(inner, given, owned, [None] * len(inner.gives))
                 self.now += 1
                 here.buffer.update({v: self.new(v) for v in step.makes})

@@ -62,6 +62,11 @@ class Fix(Struct, frozen=True):
     title: str
     edits: tuple[tuple[int, int, str], ...]
 
+    @property
+    def sure(self) -> bool:
+        """Whether an editor may make it unasked: it is not open whether it was meant."""
+        return not any(fix.open and fix.text == self.title for fix in self.diagnostic.fixes)
+
 
 MEANT = re.compile(r"`([^`]+)`")
 IMPORT = re.compile(r"`(import [^`]+)`")

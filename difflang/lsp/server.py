@@ -334,7 +334,7 @@ async def derive(ls: Server, uri: str, name: str) -> None:
 def action(ls: Server, document: Document, places: Places, fix: changes.Fix) -> lsp.CodeAction:
     edit = lsp.WorkspaceEdit({document.uri: changes.edits_of(places, fix.edits)})
     report = ls.report(document, places, fix.diagnostic)
-    return lsp.CodeAction(fix.title, lsp.CodeActionKind.QuickFix, [report], is_preferred=True, edit=edit)
+    return lsp.CodeAction(fix.title, lsp.CodeActionKind.QuickFix, [report], is_preferred=fix.sure, edit=edit)
 
 
 # ---- From afar

@@ -218,8 +218,17 @@ def test_what_certainly_mends_a_report_is_offered(client: Client, main: str, old
     actions = client.ask("textDocument/codeAction", textDocument={"uri": main}, range=report["range"],
                          context={"diagnostics": [report]})  # fmt: skip
     assert actions and actions[0]["kind"] == "quickfix"
+    assert actions[0]["isPreferred"]
     client.change(main, {"text": applied(wrong, actions[0]["edit"]["changes"][main])})
     assert client.reports(main, settled=True) == []
+
+
+def test_a_wider_float_is_offered_and_not_preferred(client: Client, main: str) -> None:
+    client.change(main, {"text": "fn s(x: f64) -> f64 = x\nlet h = 1e-7\nprint(s(0.5 + h))\n"})
+    (report,) = client.reports(main, settled=True)
+    (action,) = client.ask("textDocument/codeAction", textDocument={"uri": main}, range=report["range"],
+                           context={"diagnostics": [report]})  # fmt: skip
+    assert action["title"] == "write `f64(0.5 + h)`" and not action["isPreferred"]
 
 
 # ---- From afar

@@ -101,6 +101,7 @@ UNSURE = (
     "fn f(k: i32) -> i32 = k + 0.5\n",  # the sum is no integer
     "fn f(x: f64) -> f32 = x\n",  # loses digits
     "fn s(x: f64) -> f64 = x\nlet h = 1e-7\nprint(s(0.5 + h))\n",  # they are lost where `h` has no type
+    "fn s(x: f64) -> f64 = x\nlet h = 1e-7\nprint(s(0.5 + h))\nprint(s(0.25 + h))\n",
     "let c = true\nif c { y = 1.0 } else { y = 2.0 }\nprint(y)\n",  # bound in a block it would be lost
     "var value = 1.0\nvalues = 2.0\nvalue = value + values\nprint(value)\n",  # another one that was not declared
     "enum E { A, B }\nfn f(e: E) -> f32 = match e { A => 1.0 }\n",
