@@ -60,8 +60,7 @@ def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans
     one, two = dtype_text(first.tensor.dtype), dtype_text(other.tensor.dtype)
     way, fixes = "convert one of them", tuple[Fix, ...]()
     if spans:
-        made, place, fixes = conversion(first, other, spans[0], at)
-        way = f"there is no implicit conversion: write `{made}({quoted(place)})`"
+        way, fixes = conversion(first, other, spans[0], at)
     return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way, fixes=fixes)
 
 
@@ -102,8 +101,8 @@ def advice(
         return way_out(name, refused, place, float), made_float(refused, arrays[0], place, float) if spans else ()
     first, *others = zip(arrays, spans or [span] * len(arrays), strict=True)
     other = next(o for o in others if pruned(o[0].tensor.dtype) is not pruned(first[0].tensor.dtype))
-    made, place, fixes = conversion(first[0], other[0], first[1], other[1])
-    return f"there is no implicit conversion: write `{made}({quoted(place)})`", fixes if spans else ()
+    way, fixes = conversion(first[0], other[0], first[1], other[1])
+    return way, fixes if spans else ()
 
 
 def made_float(refused: str, given: Array, span: Span, float: DType) -> tuple[Fix, ...]:
@@ -112,7 +111,13 @@ def made_float(refused: str, given: Array, span: Span, float: DType) -> tuple[Fi
     return converted(span, float.name) if whole and wants_float(refused) else ()
 
 
-def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span, tuple[Fix, ...]]:
+def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, tuple[Fix, ...]]:
+    """The way out where two element types meet, and its fix where numbers keep all that they say."""
+    made, place, fixes = conversion_to(first, other, first_span, other_span)
+    return f"there is no implicit conversion: write `{made}({quoted(place)})`", fixes
+
+
+def conversion_to(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span, tuple[Fix, ...]]:
     """What to convert where two element types meet: an integer becomes a float, else the second becomes the first.
 
     To which type, where, and the fix where numbers keep all that they say.
