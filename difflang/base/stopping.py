@@ -7,12 +7,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import FrameType
 
 GRACE = 0.7  # seconds in which Python may end by itself
-AGAIN = 0.05  # seconds after which an interrupt comes again that nothing could be done about
 LONGEST = 1e9  # seconds: thirty years, and no timer of a system takes many more
 
 
@@ -101,31 +99,6 @@ def leave_interrupts() -> None:
         signal.set_wakeup_fd(-1)
         if signal.getsignal(signal.SIGINT) is stop:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@contextmanager
-def interruptible() -> Generator[None]:
-    """Ctrl-C raises KeyboardInterrupt, as it does without this, but not in the middle of a module that is imported.
-
-    A session goes on afterwards, and half of a module stays broken; half of jaxlib's would end the process.
-    """
-    usual = signal.default_int_handler
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
-        yield
-        return
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    if not importing(frame):
-        raise KeyboardInterrupt
-    again = threading.Timer(AGAIN, signal.raise_signal, (number,))
-    again.daemon = True
-    again.start()
 
 
 def wait_for_signal(reading: int) -> None:

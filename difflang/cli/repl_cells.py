@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import field
 
-from difflang.base.stopping import interruptible
+from difflang.base.interrupts import interruptible
 from difflang.cli.repl_commands import command
 from difflang.cli.repl_session import Loading, Talk
 from difflang.syntax.inputs import inputs, is_command

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from difflang.base.crash import crashed
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
-from difflang.base.stopping import interruptible
+from difflang.base.interrupts import interruptible
 from difflang.driver.completion import Names
 from difflang.syntax.inputs import inputs, is_command, typed
 

@@ -43,11 +43,11 @@ def converse(talk: Talk, first: Sequence[str], input: Input | None = None, outpu
     while True:
         try:
             text = waiting.pop(0) if waiting else reader.prompt()
-        except KeyboardInterrupt:
+            if not talk.handle(text):
+                return
+        except KeyboardInterrupt:  # what is typed is dropped; what is carried out hears of it itself
             continue
         except EOFError:
-            return
-        if not talk.handle(text):
             return
 
 

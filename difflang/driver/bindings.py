@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
+from difflang.base.interrupts import atomic
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
 from difflang.check.modules import Global, HostNumber, HostVar, Module
@@ -131,6 +132,7 @@ class Bindings(Scopes, ABC):
     def bind_size(self, name: str, size: Dim, span: Span) -> None:
         self.put(HostVar(name, Tensor(I32), static=size, span=span))
 
+    @atomic
     def bind(self, pattern: tree.Pattern, value: HostValue, mutable: bool, span: Span) -> None:
         """Bind the names of a pattern. Errors: DL0321, DL0212."""
         if isinstance(pattern, tree.TuplePattern):
@@ -145,6 +147,7 @@ class Bindings(Scopes, ABC):
                 self.session.notes.put(pattern.span, value.type, None)
             self.bind_name(pattern.name, value, mutable, pattern.span)
 
+    @atomic
     def bind_name(self, name: str, value: HostValue, mutable: bool, span: Span) -> None:
         static = None if mutable else value.static
         type = without_texts(value.type) if mutable and self.definition else value.type
@@ -201,9 +204,14 @@ class Bindings(Scopes, ABC):
                 raise helped(error, [as_float(span) for span in bound if span]) from None
 
         values, _ = self.unit(e, body)
+        self.renew_all(names, values)
+
+    @atomic
+    def renew_all(self, names: list[str], values: list[HostValue]) -> None:
         for name, value in zip(names, values, strict=True):
             self.renew(name, value)
 
+    @atomic
     def renew(self, name: str, value: HostValue) -> None:
         """A variable stands for a new value of its type; what a text says, and which a function is, are part of that.
 
@@ -228,6 +236,7 @@ class Bindings(Scopes, ABC):
             raise not_variable(name, labels)
         return var
 
+    @atomic
     def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:
         """What the host has, under the name of a variable. Errors: DL0304, DL0321."""
         if isinstance(target, tree.TupleExpr):

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.interrupts import atomic
 from difflang.base.source import Source
 from difflang.check.modules import Global, Module
 from difflang.check.types import UNIT
@@ -103,11 +104,11 @@ class Interactive:
         before = self.state()
         try:
             self.check(items)
+            self.past.append(before)
+            self.inputs += (text.lstrip("\n"),)
         except BaseException:
             self.restore(before)
             raise
-        self.past.append(before)
-        self.inputs += (text.lstrip("\n"),)
         self.runner.session.warned |= self.checked.warned  # that was said
         try:
             return self.carry_out(items)
@@ -203,6 +204,7 @@ class Interactive:
             file.module.host.clear()
         capture(tuple(new), self.runner)
 
+    @atomic
     def renew(self) -> None:
         """Elaborate everything anew from here on: functions may mean something else."""
         session = Session()
@@ -221,6 +223,7 @@ class Interactive:
         tables = {name: dict(getattr(self.module, name)) for name in TABLES}
         return State(tables, dict(self.runner.values), self.runner.draws.made, self.inputs)
 
+    @atomic
     def restore(self, state: State) -> None:
         for name, kept in state.tables.items():
             table = getattr(self.module, name)
@@ -230,6 +233,7 @@ class Interactive:
         self.runner.values.update(state.values)
         self.runner.draws.made = state.drawn
         self.inputs = state.inputs
+        del self.past[len(self.inputs) :]
         self.renew()
 
     def undo(self) -> str | None:
@@ -237,7 +241,7 @@ class Interactive:
         if not self.past:
             return None
         text = self.inputs[-1]
-        self.restore(self.past.pop())
+        self.restore(self.past[-1])
         return text
 
     @property

@@ -15,6 +15,14 @@ Walk = Generator[Any, Any, T]
 def run(walk: Walk[T]) -> T:
     """The result of a walk. Errors: whatever the walk or a child raises and no parent catches."""
     stack: list[Walk[Any]] = [walk]
+    try:
+        return carried_out(stack)
+    finally:  # an interrupt between two steps: each walk ends before its parent does
+        while stack:
+            stack.pop().close()
+
+
+def carried_out(stack: list[Walk[Any]]) -> Any:
     value: Any = None
     error: BaseException | None = None
     while stack:
@@ -25,7 +33,7 @@ def run(walk: Walk[T]) -> T:
             stack.pop()
             value, error = stop.value, None
         except BaseException as raised:
-            stack.pop()
+            stack.pop().close()  # an interrupt after it has yielded: it ends before its parent is told
             if not stack:
                 raise
             value, error = None, raised

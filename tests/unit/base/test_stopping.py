@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -39,38 +37,3 @@ def test_no_file_is_begun_once_those_half_written_are_gone(tmp_path: Path, monke
         stopping.BEGINNING.release()
         saving.join(10)
     assert [p.name for p in tmp_path.iterdir()] == ["out.npy"]
-
-
-HEAVY = """
-import signal, time
-signal.raise_signal(signal.SIGINT)
-time.sleep(0.2)
-whole = True
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="a console of Windows ends a process by Ctrl-Break")
-def test_a_session_is_interrupted_once_a_module_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was imported by half could never be imported again: jaxlib registers its types once in a process."""
-    (tmp_path / "heavy.py").write_text(HEAVY)
-    monkeypatch.syspath_prepend(tmp_path)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt), stopping.interruptible():
-            import heavy  # pyright: ignore[reportMissingImports]
-
-            time.sleep(10)
-        assert sys.modules["heavy"].whole and heavy.whole
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-        sys.modules.pop("heavy", None)
-
-
-def test_who_ignores_interrupts_goes_on_doing_so() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with stopping.interruptible():
-            signal.raise_signal(signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
