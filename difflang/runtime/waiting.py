@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-LONG = 1e-3  # seconds; what is gained by not sleeping, some 30 µs, is little beside longer programs
+LONG = 8e-4  # seconds; some 30 µs less is little beside longer programs, and trials hold them up
 STRETCH = 8  # calls in a row that are timed: the first after the other way are slower
 OFTEN, RARELY = 2, 64  # stretches from one trial to the next
 ENOUGH = 0.6  # the other way is well ahead: logarithms of what it took less, in all trials since it was not
@@ -43,8 +43,7 @@ class Waiter:
         if self.awake is not trial:
             soon = is_soon_ready(result)
             self.awake = self.awake and soon
-        # On the CPU a view, which takes half as long as the array's own `item`; that would also be slower to wake up.
-        found = np.asarray(result.block_until_ready()).item()
+        found = np.asarray(result).item()  # it waits; on the CPU a view, sooner there than by the own `item`
         if self.calls < 2 * STRETCH:
             self.time(trial=trial)
         return found
