@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,13 +16,16 @@ from difflang.ir.types import FLOATS, Tensor
 from difflang.ops.compare import lt
 from difflang.ops.conv import Ints, Margins, Sizes, outputs, places, space_type, spreads
 from difflang.ops.families import Array, Example, known, linear, tensor, widened
+from difflang.ops.linear import select
 from difflang.ops.reduce import tied
 from difflang.ops.shape import pad_reference
 
 Operand = Value | Unknown
+FEW = 4  # places in a window
 
 POOLS = (
-    Example(((2, 4, 4, 2),), {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}),
+    Example(((2, 5, 4, 2),), {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}),
+    Example(((1, 3, 5, 2),), {"window": (3, 2), "strides": (3, 2), "padding": ((0, 0), (0, 0))}),
     Example(((1, 5, 6, 1),), {"window": (3, 2), "strides": (2, 1), "padding": ((1, 1), (0, 1))}),
     Example(((1, 1, 1, 1),), {"window": (1, 1), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
     Example(((2, 3, 5, 1),), {"window": (2, 3), "strides": (2, 3), "padding": ((1, 0), (0, 1))}),
@@ -53,6 +59,16 @@ def windows_reference(x: Array, *, window: Ints, strides: Ints) -> Array:
     return np.moveaxis(found, n + 1, -1)
 
 
+def each_place(shape: Sizes, window: Ints, strides: Ints) -> list[tuple[Ints, Sizes, Ints]]:
+    """Start, stop and step of the slice of what stands at each place of the windows."""
+    batch, *space, c = shape
+    reach = spreads(places(tuple(space), window, strides, unpadded(window)), strides)
+    return [
+        ((0, *at, 0), (batch, *(i + r for i, r in zip(at, reach, strict=True)), c), (1, *strides, 1))
+        for at in product(*map(range, window))
+    ]
+
+
 def tiles(n: int) -> Ints:
     """How tiles, with sizes of places and windows side by side, are turned into windows."""
     return (0, *range(1, 2 * n, 2), *range(2, 2 * n + 1, 2), 2 * n + 1)
@@ -74,12 +90,8 @@ def windows_lower(jax: Any, x: Any, *, window: Ints, strides: Ints) -> Any:
     lax, (batch, *space, c), n = jax.lax, x.shape, len(window)
     if window == strides:
         return lax.transpose(tiled(lax, x, window), tiles(n))
-    fit = tuple(map(known, places(tuple(space), window, strides, unpadded(window))))
-    reach = spreads(fit, strides)
-    pieces = [
-        lax.slice(x, (0, *at, 0), (batch, *(i + known(r) for i, r in zip(at, reach, strict=True)), c), (1, *strides, 1))
-        for at in product(*map(range, window))
-    ]
+    fit = places(tuple(space), window, strides, unpadded(window))
+    pieces = [lax.slice(x, *place) for place in each_place(x.shape, window, strides)]
     together = lax.concatenate([lax.expand_dims(p, (n + 1,)) for p in pieces], n + 1)
     return lax.reshape(together, (batch, *fit, *window, c))
 
@@ -200,12 +212,17 @@ def inside(window: Sizes) -> Ints:
 
 
 def pool_lower(combine: str, fill: float) -> Rule:
-    """XLA's reduction over windows, of tiles over axes, which is faster; sums of 16-bit floats are kept in f32."""
+    """XLA's reduction over windows; of tiles one over axes, which is faster, and the greatest of few places by slices.
+
+    Sums of 16-bit floats are kept in f32.
+    """
 
     def lower(jax: Any, x: Any, *, window: Ints, strides: Ints, padding: Margins) -> Any:
         lax, half = jax.lax, x.dtype.itemsize == 2
         wide = lax.convert_element_type(x, np.float32) if half else x
-        if window == strides and not any(map(any, padding)):
+        if combine == "max" and are_few(window, strides, padding):
+            found = functools.reduce(lax.max, [lax.slice(wide, *p) for p in each_place(wide.shape, window, strides)])
+        elif window == strides and not any(map(any, padding)):
             reduce = {"max": lax.reduce_max, "sum": lax.reduce_sum}[combine]
             found = reduce(tiled(lax, wide, window), tuple(range(2, 2 * len(window) + 1, 2)))
         else:
@@ -234,7 +251,20 @@ def over_windows(y: Value, window: Ints) -> Value:
 def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Ints, strides: Ints, padding: Margins) -> Value:
     seen = windows.one(framed(x, float("-inf"), padding), window=window, strides=strides)
     moved = windows.one(framed(dx, 0.0, padding), window=window, strides=strides)
-    return tied(lt.one(seen, over_windows(y, window)), moved, y, inside(window))
+    ties = winners(y, x, window) if are_few(window, strides, padding) else None
+    return tied(lt.one(seen, over_windows(y, window)), moved, y, inside(window), ties)
+
+
+def are_few(window: Ints, strides: Ints, padding: Margins) -> bool:
+    """Whether the windows are tiles of a few places: XLA on the CPU writes down what it reduces, but not slices."""
+    return window == strides and prod(window) <= FEW and not any(map(any, padding))
+
+
+def winners(y: Value, x: Value, tile: Ints) -> Value:
+    """How many of each tile are not below its result."""
+    zero, one = (y.home.const(n, y.type) for n in (0.0, 1.0))
+    pieces = [OPS["slice"].one(x, starts=a, stops=b, steps=s) for a, b, s in each_place(tensor(x).shape, tile, tile)]
+    return functools.reduce(operator.add, [select.one(lt.one(piece, y), zero, one) for piece in pieces])
 
 
 def sum_pool_transpose(ct: Value, x: Operand, *, window: Ints, strides: Ints, padding: Margins) -> Value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -61,36 +60,10 @@ def each_once(x: Any, *, axes: Ints) -> Any:
 
 def sum_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
     """Sums of 16-bit floats are kept in f32 and rounded once."""
-    half = x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating)
-    total = sum_over(jax.lax, jax.lax.convert_element_type(x, np.float32) if half else x, axes)
-    return jax.lax.convert_element_type(total, x.dtype) if half else total
-
-
-FEW = 4  # numbers in each sum: two rows, or a window of two by two
-VECTOR = 8  # elements beside each other; fewer are no work for vector instructions
-
-
-def sum_over(lax: Any, x: Any, axes: Ints) -> Any:
-    """The sum; that of a few numbers each, in rows, as one of arrays, which is fused with what makes them.
-
-    XLA on the CPU calls a library for its reductions: what is reduced is written to memory first. The shares of what
-    ties in windows of 2 × 2 take a quarter of the time.
-    """
-    few = 1 < np.prod([x.shape[a] for a in axes]) <= FEW
-    if not few or x.ndim - 1 in axes or x.shape[-1] < VECTOR or x.size <= LITTLE:
-        return lax.reduce_sum(x, axes)
-    kept = [n for a, n in enumerate(x.shape) if a not in axes]
-    total, *others = [lax.reshape(row, kept) for row in rows(lax, x, axes)]
-    for row in others:
-        total = lax.add(total, row)
-    return total
-
-
-def rows(lax: Any, x: Any, axes: Ints) -> list[Any]:
-    """The slices of one element along each of the axes."""
-    starts = product(*[range(n) if a in axes else (0,) for a, n in enumerate(x.shape)])
-    whole = [1 if a in axes else n for a, n in enumerate(x.shape)]
-    return [lax.slice(x, at, [i + n for i, n in zip(at, whole, strict=True)]) for at in starts]
+    if x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating):
+        total = jax.lax.reduce_sum(jax.lax.convert_element_type(x, np.float32), axes)
+        return jax.lax.convert_element_type(total, x.dtype)
+    return jax.lax.reduce_sum(x, axes)
 
 
 reduce_sum = linear(
@@ -171,8 +144,8 @@ reduce_prod = OPS.declare(
 # --------------------------------------------------------------------------------------- extremes
 
 
-def tied(loses: Value, dx: Value, y: Value, axes: Ints) -> Value:
-    """The mean over `axes` of the tangents of those that do not lose; 0 where there is none.
+def tied(loses: Value, dx: Value, y: Value, axes: Ints, ties: Value | None = None) -> Value:
+    """The mean over `axes` of the tangents of those that do not lose; 0 where there is none. `ties` is their number.
 
     Nothing loses to NaN, and there everything is divided by the NaN: forwards and in reverse the derivative is NaN.
     """
@@ -180,7 +153,8 @@ def tied(loses: Value, dx: Value, y: Value, axes: Ints) -> Value:
     moved = reduce_sum.one(select.one(loses, zero, dx), axes=axes)
     if 0 in [tensor(dx).shape[a] for a in axes]:
         return moved
-    ties = reduce_sum.one(select.one(loses, zero, one), axes=axes)
+    if ties is None:
+        ties = reduce_sum.one(select.one(loses, zero, one), axes=axes)
     return moved / select.one(eq.one(y, y), ties, y)
 
 

@@ -71,25 +71,3 @@ def test_a_check_of_many_indices_is_reduced_in_rows() -> None:
     f = difflang.loads(source, name="rows").f
     program = f.lower("f32[100]", "i32[20000]").compile().as_text()
     assert re.search(r"= pred\[625\]\S* reduce\(", program) and "reduce-window" not in program
-
-
-FEW_EACH = [((64, 4, 2, 4, 2, 16), (2, 4)), ((2, 200, 8), (0,)), ((30, 4, 33), (1,)), ((2, 40, 2, 32), (0, 2))]
-OTHERS = [((2, 1, 8), (0,)), ((200, 8, 2), (2,)), ((2, 2000, 4), (0,)), ((5, 200, 8), (0,)), ((1, 2000, 8), (0,))]
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int32, np.complex64])
-@pytest.mark.parametrize(("shape", "axes"), FEW_EACH)
-def test_a_few_numbers_each_are_summed_as_arrays(shape: tuple[int, ...], axes: tuple[int, ...], dtype: Any) -> None:
-    """Each number counts once; what is summed need not be written down, as it is for a reduction of XLA's."""
-    op, x = OPS["reduce_sum"], (64 * np.random.default_rng(0).normal(size=shape)).astype(dtype)
-    with jax.enable_x64(True):
-        run = jax.jit(lambda x: op.lower(jax, x, axes=axes))
-        found = run(x)
-        assert found.dtype == dtype and "stablehlo.reduce" not in run.lower(x).as_text()
-    np.testing.assert_allclose(found, op.reference(x, axes=axes), rtol=1e-3 if dtype == np.float16 else 1e-6, atol=1e-4)
-
-
-@pytest.mark.parametrize(("shape", "axes"), OTHERS)
-def test_other_sums_are_reductions(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
-    x = jax.ShapeDtypeStruct(shape, np.float32)
-    assert "stablehlo.reduce" in jax.jit(lambda x: OPS["reduce_sum"].lower(jax, x, axes=axes)).lower(x).as_text()
