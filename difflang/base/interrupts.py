@@ -14,6 +14,7 @@ from difflang.base.stopping import importing
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 AGAIN = 0.05  # seconds after which an interrupt comes again that nothing could be done about
+under_way: object | None = None  # what can be interrupted now
 
 
 @contextmanager
@@ -21,6 +22,7 @@ def nothing() -> Generator[None]:
     yield
 
 
+# What runs whole: to enter and to leave a block, which is short and must match, and what is declared so.
 ATOMIC: set[CodeType] = {way.__code__ for way in (type(nothing()).__enter__, type(nothing()).__exit__)}
 
 
@@ -34,8 +36,8 @@ def interruptible() -> AbstractContextManager[None]:
     """Ctrl-C raises KeyboardInterrupt inside, as without this, but not where that would leave things half done.
 
     That is in the middle of a module that is imported (half of jaxlib's would end the process), of a block that is
-    entered or left, and of what is `atomic`. What is raised where Python forgets it, as in a callback of the collector
-    of garbage, is raised again.
+    entered or left, and of what is `atomic`: it is raised a moment later, and dropped if all is done by then. What is
+    raised where Python forgets it, as in a callback of the collector of garbage, is raised again.
     """
     usual = signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
@@ -45,21 +47,22 @@ def interruptible() -> AbstractContextManager[None]:
 
 @contextmanager
 def interrupted_when_whole() -> Generator[None]:
-    forgotten = sys.unraisablehook
+    global under_way
+    outer, under_way = sys.unraisablehook, object()
 
     def once_more(found: sys.UnraisableHookArgs) -> None:
         if isinstance(found.exc_value, KeyboardInterrupt):
             again()
         else:
-            forgotten(found)
+            outer(found)
 
     sys.unraisablehook = once_more
     usual = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
+        under_way, sys.unraisablehook = None, outer
         signal.signal(signal.SIGINT, usual)
-        sys.unraisablehook = forgotten
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -79,16 +82,16 @@ def in_atomic(frame: FrameType | None) -> bool:
 
 def again() -> None:
     """Interrupt once more in a moment, if that still goes on by then which was to be interrupted."""
+    meant, main = under_way, threading.main_thread()
 
     def send() -> None:
-        if signal.getsignal(signal.SIGINT) is not interrupt:
+        if meant is None or under_way is not meant:
             return
         if sys.platform == "win32":
             signal.raise_signal(signal.SIGINT)
         else:  # what waits for the system is woken by it
             signal.pthread_kill(main.ident or 0, signal.SIGINT)
 
-    main = threading.main_thread()
     waiting = threading.Timer(AGAIN, send)
     waiting.daemon = True
     waiting.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -236,20 +236,25 @@ class Bindings(Scopes, ABC):
             raise not_variable(name, labels)
         return var
 
-    @atomic
     def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:
-        """What the host has, under the name of a variable. Errors: DL0304, DL0321."""
+        """What the host has, under the names of variables. Errors: DL0304, DL0321."""
+        pairs = list(self.each_assigned(target, value, span))
+        types = [self.variable_type(Unifier(), name.id, part.type, span) for name, part in pairs]
+        held = [self.held(name, part, type) for (name, part), type in zip(pairs, types, strict=True)]
+        self.renew_all([name.id for name, _ in pairs], held)
+
+    def each_assigned(self, target: tree.Expr, value: HostValue, span: Span) -> Iterator[tuple[tree.Name, HostValue]]:
+        """The variables that are assigned to, each with its part of the value. Errors: DL0201, DL0208, DL0321."""
         if isinstance(target, tree.TupleExpr):
             if not isinstance(value.type, TupleType) or len(value.type.items) != len(target.items):
                 raise mistake("DL0321", f"a tuple of {len(target.items)} is expected here", (target.span, ""),
                               (span, f"this is {show_type(value.type)}"))  # fmt: skip
             for i, item in enumerate(target.items):
-                self.assign_value(item, value.part(i), span)
-            return
-        assert isinstance(target, tree.Name)
-        self.assignable(target.id, target.span)
-        type = self.variable_type(Unifier(), target.id, value.type, span)
-        self.renew(target.id, self.held(target, value, type))
+                yield from self.each_assigned(item, value.part(i), span)
+        else:
+            assert isinstance(target, tree.Name)
+            self.assignable(target.id, target.span)
+            yield target, value
 
     # ---- variables that hold any variant of an enum
 

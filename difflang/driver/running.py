@@ -147,17 +147,13 @@ class Running:
 
         When it began, `met` texts had been printed.
         """
-        failed = results.pop() if self.fails else None
-        value = self.make(iter(results))  # before it is known whether a check failed: the program runs meanwhile
-        while failed is not None and (number := self.waiter.item(failed)):
+        while self.fails and (number := self.waiter.item(results.pop())):
             if not self.grows(number):
                 raise self.failure(number, Executable, trees.on_host(arrays) if trees.over_devices(arrays) else arrays)
             self.voice.again(met)
             results = self.executable(*arrays)
-            failed = results.pop() if self.fails else None
-            value = self.make(iter(results))
         self.voice.settle()
-        return value
+        return self.make(iter(results))
 
     def failure(self, number: int, runs: Callable[[Graph, None, Says], Runs], arrays: Sequence[Any]) -> DifflangError:
         """The error that a failed check is: the program is run once more for all that is to be said of it."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeVar
 
+from difflang.base.interrupts import atomic
+
 T = TypeVar("T")
 Walk = Generator[Any, Any, T]
 
@@ -17,9 +19,15 @@ def run(walk: Walk[T]) -> T:
     stack: list[Walk[Any]] = [walk]
     try:
         return carried_out(stack)
-    finally:  # an interrupt between two steps: each walk ends before its parent does
-        while stack:
-            stack.pop().close()
+    finally:
+        close_all(stack)
+
+
+@atomic
+def close_all(stack: list[Walk[Any]]) -> None:
+    """What an interrupt between two steps has left: each walk ends before its parent does."""
+    while stack:
+        stack.pop().close()
 
 
 def carried_out(stack: list[Walk[Any]]) -> Any:
@@ -33,7 +41,8 @@ def carried_out(stack: list[Walk[Any]]) -> Any:
             stack.pop()
             value, error = stop.value, None
         except BaseException as raised:
-            stack.pop().close()  # an interrupt after it has yielded: it ends before its parent is told
+            top.close()  # an interrupt after it has yielded: it ends before its parent is told
+            stack.pop()
             if not stack:
                 raise
             value, error = None, raised

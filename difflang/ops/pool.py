@@ -30,6 +30,8 @@ POOLS = (
     Example(((1, 1, 1, 1),), {"window": (1, 1), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
     Example(((2, 3, 5, 1),), {"window": (2, 3), "strides": (2, 3), "padding": ((1, 0), (0, 1))}),
     Example(((0, 2, 2, 1),), {"window": (2, 2), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
+    Example(((1, 0, 5, 2),), {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}),
+    Example(((1, 2, 2),), {"window": (4,), "strides": (4,), "padding": ((0, 0),)}),
     Example(((2, 7, 2),), {"window": (3,), "strides": (2,), "padding": ((1, 0),)}),
     Example(((1, 2, 3, 4, 1),), {"window": (1, 3, 2), "strides": (1, 1, 2), "padding": ((0, 0), (1, 1), (0, 0))}),
 )
@@ -60,12 +62,12 @@ def windows_reference(x: Array, *, window: Ints, strides: Ints) -> Array:
 
 
 def each_place(shape: Sizes, window: Ints, strides: Ints) -> list[tuple[Ints, Sizes, Ints]]:
-    """Start, stop and step of the slice of what stands at each place of the windows."""
+    """Start, stop and step of the slice of what stands at each place of the windows; of none, also beyond the image."""
     batch, *space, c = shape
     reach = spreads(places(tuple(space), window, strides, unpadded(window)), strides)
     return [
         ((0, *at, 0), (batch, *(i + r for i, r in zip(at, reach, strict=True)), c), (1, *strides, 1))
-        for at in product(*map(range, window))
+        for at in product(*[range(k) if r != 0 else (0,) * k for k, r in zip(window, reach, strict=True)])
     ]
 
 
@@ -256,12 +258,15 @@ def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Ints, strides: Ints, 
 
 
 def are_few(window: Ints, strides: Ints, padding: Margins) -> bool:
-    """Whether the windows are tiles of a few places: XLA on the CPU writes down what it reduces, but not slices."""
+    """Whether the windows are tiles of a few places, that are compared slice by slice.
+
+    XLA on the CPU writes to memory what it reduces, but not slices.
+    """
     return window == strides and prod(window) <= FEW and not any(map(any, padding))
 
 
 def winners(y: Value, x: Value, tile: Ints) -> Value:
-    """How many of each tile are not below its result."""
+    """How many of each tile are not below its result, counted slice by slice, as `are_few` says."""
     zero, one = (y.home.const(n, y.type) for n in (0.0, 1.0))
     pieces = [OPS["slice"].one(x, starts=a, stops=b, steps=s) for a, b, s in each_place(tensor(x).shape, tile, tile)]
     return functools.reduce(operator.add, [select.one(lt.one(piece, y), zero, one) for piece in pieces])

@@ -145,9 +145,10 @@ reduce_prod = OPS.declare(
 
 
 def tied(loses: Value, dx: Value, y: Value, axes: Ints, ties: Value | None = None) -> Value:
-    """The mean over `axes` of the tangents of those that do not lose; 0 where there is none. `ties` is their number.
+    """The mean over `axes` of the tangents of those that do not lose; 0 where there is none.
 
-    Nothing loses to NaN, and there everything is divided by the NaN: forwards and in reverse the derivative is NaN.
+    `ties` is their number, where there is a faster way to count them than a sum over `axes`. Nothing loses to NaN, and
+    there everything is divided by the NaN: forwards and in reverse the derivative is NaN.
     """
     one, zero = like(dx, 1), like(dx, 0)
     moved = reduce_sum.one(select.one(loses, zero, dx), axes=axes)

@@ -155,6 +155,8 @@ def chosen(
     def make(leaves: Any) -> Any:
         tag = next(leaves)
         values = tuple([option(leaves) for option in options])
-        return Choice(tag, values, tuple(marks)) if shape or isinstance(tag, Tracer) else values[marks.index(int(tag))]
+        if not shape and not isinstance(tag, Tracer) and int(tag) in marks:  # none where a check failed
+            return values[marks.index(int(tag))]
+        return Choice(tag, values, tuple(marks))
 
     return make

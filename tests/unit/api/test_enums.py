@@ -90,3 +90,28 @@ def test_what_is_no_variant_is_refused_with_those_that_are(m: Any) -> None:
         m.area(m.Some(np.ones(2, np.float32)))
     with pytest.raises(difflang.ArgumentError):
         m.area(m.Circle(np.float64(1.0) * np.ones(())))
+
+
+TURNS = """
+enum S { Z, A(r: f32), B(a: i32) }
+fn g(a: i32) -> S { if a > 3 { A(1.0) } else { B(a) } }
+fn picked(x: f32[n], place: i32) -> S {
+  let xs = [for i in 0..n => g(i)]
+  xs[place]
+}
+fn turned(a: i32) -> S {
+  if a <= 0 { A(1.0) } else { match turned(a - 1) { A(r) => B(i32(r)), B(x) => A(f32(x)), Z => A(2.0) } }
+}
+fn said(a: i32) = "it is {turned(a)}"
+"""
+
+
+def test_a_run_that_failed_may_give_no_variant() -> None:
+    """What it gave is not looked at: a recursion that needed more room is run again, and a failure is told."""
+    m = difflang.loads(TURNS, name="turns")
+    assert float(m.turned(100).r) == 1.0
+    assert difflang.loads(TURNS, name="again").said(100) == "it is A(r = 1.0)"
+    with pytest.raises(difflang.IndexFailure, match="empty"):
+        m.picked(np.ones(0, np.float32), 0)
+    failure, _ = difflang.checked(m.picked)(np.ones(0, np.float32), 0)
+    assert failure.happened

@@ -80,6 +80,19 @@ def test_what_python_forgets_comes_again(heard: None) -> None:
     assert time.monotonic() - begun < 5 and sys.unraisablehook is hook
 
 
+def test_what_comes_too_late_is_no_matter_of_what_follows(heard: None) -> None:
+    """An input that is pasted after another one was not meant."""
+
+    @interrupts.atomic
+    def whole() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with interrupts.interruptible():
+        whole()
+    with interrupts.interruptible():
+        time.sleep(3 * interrupts.AGAIN)
+
+
 SESSION = (
     "let x = 4.0",
     "var (a, b) = (1, 2)",
