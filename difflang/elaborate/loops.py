@@ -19,6 +19,7 @@ from difflang.elaborate.control import again, carried, closed
 from difflang.elaborate.failure import check_steps, still_well
 from difflang.elaborate.histories import NUMBER, Yielded, check_room, collected, over_steps, within_room
 from difflang.elaborate.jumps import Until
+from difflang.elaborate.names import free_names
 from difflang.elaborate.operators import array
 from difflang.elaborate.saying import anew, quiet, well_of
 from difflang.elaborate.scope import Binding
@@ -219,6 +220,11 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
         raise no_condition(condition.tensor, e.condition.span)
     if condition.static is True:
         raise cx.error("DL0504", "this loop never ends", e.condition.span, "this is always true")
+    if condition.static is None and not may_change(condition.value, builder, body):
+        asked = next((n for n in free_names(e.condition) if cx.scope.find(n) is not None), "x")
+        way = f"assign what it asks, `{asked} = …`: a `let` in the loop makes another `{asked}`"
+        message = "this loop ends before its first step or never"
+        raise cx.error("DL0504", message, e.condition.span, "no step changes what this asks", way)
     consts, graphs = closed([body.builder, builder], [body.results, [go]], [body.params, builder.params], [1, 1])
     over = Source(None, cx.integer(FOREVER, e.span), [], lambda i, _: i)
     result, count = emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
@@ -230,6 +236,23 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
             yield walk(cx, e.condition)
         cx.keys.pop()
     return result
+
+
+def may_change(condition: Value, builder: Builder, body: Step) -> bool:
+    """Whether steps may change the condition of their loop: it draws, calls Python, or reads what they do not keep.
+
+    So it may where nobody knows yet what it reads, as of a function that is only looked at.
+    """
+    kept = zip(builder.params[1:], body.builder.params[1:], body.results, strict=False)
+    same = {*builder.captured.values(), *[asked for asked, before, after in kept if after is before]}
+    read = {condition}
+    for eqn in reversed(builder.eqns):
+        if not read.isdisjoint(eqn.results):
+            if eqn.effectful:
+                return True
+            read.difference_update(eqn.results)
+            read.update(eqn.operands)
+    return not read <= same
 
 
 def within_most(cx: Context, go: Value, index: Value, span: Span) -> Value:
