@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import dropwhile
 
 import click
 from prompt_toolkit import PromptSession
@@ -11,7 +12,9 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
@@ -42,13 +45,29 @@ def converse(talk: Talk, first: Sequence[str], input: Input | None = None, outpu
     waiting = list(first)
     while True:
         try:
-            text = waiting.pop(0) if waiting else reader.prompt()
+            text = waiting.pop(0) if waiting else entered(reader)
             if not talk.handle(text):
                 return
         except KeyboardInterrupt:  # what is typed is dropped; what is carried out hears of it itself
             continue
         except EOFError:
             return
+
+
+def entered(reader: PromptSession[str]) -> str:
+    """The next input. Errors: KeyboardInterrupt, EOFError.
+
+    While the editor gives the terminal back Ctrl-C is still a key to it, put by for the next input: it was meant for
+    this one.
+    """
+    text = reader.prompt(handle_sigint=False)
+    keys = get_typeahead(reader.app.input)
+    later = list(dropwhile(lambda each: each.key == Keys.ControlC, keys))
+    store_typeahead(reader.app.input, later)
+    if len(later) < len(keys):
+        click.echo("interrupted", err=True)
+        raise KeyboardInterrupt
+    return text
 
 
 def session(talk: Talk, input: Input | None = None, output: Output | None = None) -> PromptSession[str]:

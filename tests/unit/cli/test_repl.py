@@ -287,6 +287,16 @@ def test_a_session_through_a_pipe_input(typing: Any, capsys: pytest.CaptureFixtu
     assert "+f(4.0)" in (tmp_path / "difflang" / "history").read_text()
 
 
+def test_an_interrupt_right_after_enter_is_meant_for_what_was_entered(
+    typing: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The editor has not given the terminal back by then, and hears it as a key: a loop would have gone on."""
+    typing.send_text("1 + 1\r\x03\x032 + 2\r3 + 3\x03:quit\r")
+    converse(talking(), [], typing, DummyOutput())
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [repl_terminal.GREETING, "4  : i32"] and shown.err == "interrupted\n"
+
+
 def test_names_of_the_session_are_proposed() -> None:
     talk = talking()
     talk.handle("let zed = [5.0]")
