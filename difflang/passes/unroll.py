@@ -1,8 +1,12 @@
-"""Loops within loops are written out where they take few small steps.
+"""Loops are written out where they take few small steps: those within loops, and those of layers.
 
-What such a loop costs is the loop, at every step of the one around it: on the CPU XLA calls each operation of each step
-by itself and fuses nothing into it, and what reverse mode reads back of its steps goes through arrays of arrays.
-Written out, the steps are as any other code: fused, simplified and differentiated with what is around them.
+What a loop within a loop costs is the loop, at every step of the one around it: on the CPU XLA calls each operation of
+each step by itself and fuses nothing into it, and what reverse mode reads back of its steps goes through arrays of
+arrays. Written out, the steps are as any other code: fused, simplified and differentiated with what is around them.
+
+Of the layers of a network, which multiply by an array of their own each, that is a tenth of the gradient: in a loop
+each step copies its weights out of those of all, and the gradients of weights, for which nothing waits, are computed
+one by one with what is waited for. Where all steps multiply by the same, a loop is better: see `defer`.
 """
 
 from __future__ import annotations
@@ -20,12 +24,15 @@ from difflang.passes.simplify import tensor
 MOST = 200  # equations that a loop may become, those of loops within it included
 DEEP = 24  # elementwise equations on end: more of them XLA computes again for each reader, which costs more than a loop
 LARGE = 1 << 18  # bytes that its steps may make: of more, the loop itself is not felt, and what it keeps is
+LAYERS = 8  # steps of a loop that stands in no other
+HEAVY = 1 << 22  # bytes that those may make: of more, the copies are not felt, and what it keeps is
 INDEX = Tensor(I32)
+PRODUCT, TRANSPOSE = OPS["dot_general"], OPS["transpose"]
 AS_SAID = (0, 0)  # `keep` of a loop of which the program says nothing
 
 
 def unroll(graph: Graph) -> Graph:
-    """Write out the loops within loops that take few steps, each of few equations. Inner ones come first.
+    """Write out the loops within loops and those of layers that take few small steps. Inner ones come first.
 
     Where the program says what a loop keeps for its derivative it stays one, and so does one with a loop or a
     derivative in its step. Cost: linear; no loop becomes more than `MOST` equations.
@@ -54,27 +61,32 @@ class Unroller:
             if eqn.regions:
                 within = inside or eqn.op is loop
                 eqn = eqn.with_regions([self.graph(region, inside=within) for region in eqn.regions])
-            if inside and eqn.op is loop and is_short(eqn):
+            if eqn.op is loop and is_short(eqn, inside=inside):
                 to.update(zip(eqn.results, written_out(eqn, eqns), strict=True))
             else:
                 eqns.append(eqn)
         return graph.with_eqns(eqns).renamed_results(to)
 
 
-def is_short(eqn: Eqn) -> bool:
-    """Whether a loop takes a few steps, always as many, and its steps are small and straight."""
+def is_short(eqn: Eqn, *, inside: bool) -> bool:
+    """Whether a loop takes a few steps, always as many, and its steps are small and straight.
+
+    One that does not stand inside another also has to be of few layers.
+    """
     form, values = Form.of(eqn), (*eqn.operands, *eqn.results)
     if not form.exact or not isinstance(form.length, int) or not all([isinstance(v.type, Tensor) for v in values]):
         return False
     if form.keep != AS_SAID or form.host or form.undo:
         return False
     step = eqn.regions[0]
+    if not inside and (form.length > LAYERS or not multiplies(step, form)):
+        return False
     moves = 1 + 2 * (len(form.parts(eqn.operands).xs) + len(step.results) - form.carry)  # index, items, what is given
     room = MOST // form.length - moves if form.length > 1 else 0
     if room <= 0 or not fits(step, room):
         return False
     made = size([r for e in step.eqns for r in e.results])
-    return form.length * made <= LARGE and form.length * depth(step) <= DEEP
+    return form.length * made <= (LARGE if inside else HEAVY) and form.length * depth(step) <= DEEP
 
 
 def fits(step: Graph, room: int) -> bool:
@@ -87,6 +99,17 @@ def fits(step: Graph, room: int) -> bool:
             return False
         todo += [region for e in eqns for region in e.regions]
     return True
+
+
+def multiplies(step: Graph, form: Form) -> bool:
+    """Whether a step has a product with a matrix that no other step has."""
+    own = {x for x in form.parts(step.params).xs if len(tensor(x).shape) > 1}
+    for eqn in step.eqns:
+        if eqn.op is PRODUCT and not own.isdisjoint(eqn.operands):
+            return True
+        if eqn.op is TRANSPOSE and not own.isdisjoint(eqn.operands):
+            own.update(eqn.results)
+    return False
 
 
 def depth(step: Graph) -> int:

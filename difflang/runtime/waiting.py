@@ -17,7 +17,7 @@ import numpy as np
 LONG = 8e-4  # seconds; some 30 µs less is little beside longer programs, and trials hold them up
 STRETCH = 8  # calls in a row that are timed: the first after the other way are slower
 OFTEN, RARELY = 2, 64  # stretches from one trial to the next
-ENOUGH = 0.6  # the other way is well ahead: logarithms of what it took less, in all trials since it was not
+AHEAD, BEHIND = 0.6, -0.2  # the other way surely is: logarithms of what it took less, in all trials of this question
 AT_MOST = 0.5  # of one trial, which luck may have decided
 TICK = 1e-9  # seconds; a clock may stand still, as in tests that stop it
 
@@ -60,17 +60,23 @@ class Waiter:
             self.judge(took)
         elif took < LONG:
             self.usual = took
-        else:
-            self.awake, self.calls = False, RARELY * STRETCH
+        else:  # or only the first calls were
+            self.awake = False
+            self.ask_later()
 
     def judge(self, took: float) -> None:
-        """Change over to the other way once it is well ahead; try it more and more rarely while it is not."""
+        """Change over to the other way once it is well ahead; ask again later once it is behind; else go on trying."""
         self.lead += max(-AT_MOST, min(AT_MOST, log((self.usual + TICK) / (took + TICK))))
-        if self.lead <= 0.0:
-            self.lead, self.interval = 0.0, min(2 * self.interval, RARELY)
-        elif self.lead > ENOUGH:
+        self.calls = OFTEN * STRETCH
+        if self.lead > AHEAD:
             self.awake, self.lead, self.interval = not self.awake, 0.0, OFTEN
-        self.calls = STRETCH * (OFTEN if self.lead else self.interval)
+        elif self.lead < BEHIND:
+            self.ask_later()
+
+    def ask_later(self) -> None:
+        """Which of the two takes less, and from time to time more rarely."""
+        self.lead, self.calls = 0.0, self.interval * STRETCH
+        self.interval = min(2 * self.interval, RARELY)
 
 
 def is_soon_ready(result: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Short loops within loops are written out, with the values and derivatives of the loops they were."""
+"""Short loops within loops, and those of layers, are written out: values and derivatives are those of the loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from difflang.ir.graph import Graph
 from difflang.ir.op import OPS
 from difflang.ir.types import F64, I32, Tensor
 from difflang.passes import unroll as unrolling
-from difflang.passes.unroll import DEEP, LARGE, MOST, unroll
+from difflang.passes.unroll import DEEP, HEAVY, LARGE, LAYERS, MOST, unroll
 
 INDEX, VECTOR = Tensor(I32), Tensor(F64, (3,))
 TAKES = "(w: f64[3], x: f64[3])"
@@ -93,6 +93,38 @@ def test_a_loop_that_is_in_no_other_stays_one() -> None:
     source = f"float f64\nfn f{TAKES} -> f64 {{\nvar y = x\nfor j in 0..2 {{ y = sin(w * y) }}\nsum(y)\n}}"
     module: Any = difflang.loads(source, name="one")
     assert loops(module.f.ir("optimized", W, X)) == 1
+
+
+LAYERED = {
+    "weights": ("@", 4, 3, False),
+    "weights that are transposed": ("@ transpose", 4, 3, False),
+    "too many": ("@", LAYERS + 1, 3, True),
+    "large ones": ("@", 4, int((HEAVY / 8 / 4 / 2) ** 0.5) + 1, True),
+    "no product": ("*", 4, 3, True),
+}
+
+
+@pytest.mark.parametrize("name", LAYERED)
+def test_a_few_layers_are_written_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    how, layers, size, stays = LAYERED[name]
+    source = f"""float f64
+fn f(w: f64[k, n, n], x: f64[n, n]) -> f64 {{
+  var y = x
+  for layer in w {{ y = tanh(y {how}(layer)) }}
+  mean(y^2)
+}}
+fn g(w: f64[k, n, n], x: f64[n, n]) = grad(|w| sum(grad(f)(w, x)^2))(w)
+"""
+    draw = np.random.default_rng(0).normal
+    given = draw(size=(layers, size, size)) / size**0.5, draw(size=(size, size))
+    short: Any = difflang.loads(source, name="short")
+    assert loops(short.f.grad(0).ir("optimized", *given)) == 2 * stays
+    monkeypatch.setattr(unrolling, "LAYERS", 0)
+    whole: Any = difflang.loads(source, name="whole")
+    assert loops(whole.f.grad(0).ir("optimized", *given)) == 2
+    for a, b in zip((short.f, short.f.grad(0), short.g), (whole.f, whole.f.grad(0), whole.g), strict=True):
+        if size < 10:
+            np.testing.assert_allclose(a.interpret(*given), b.interpret(*given), rtol=1e-12, atol=1e-15)
 
 
 def nested(depth: int, size: int, type: Tensor = VECTOR) -> Graph:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from difflang.runtime import waiting
-from difflang.runtime.waiting import AT_MOST, ENOUGH, LONG, OFTEN, RARELY, STRETCH, Waiter
+from difflang.runtime.waiting import AHEAD, AT_MOST, LONG, OFTEN, RARELY, STRETCH, Waiter
 
 TRIALS = 1000 // RARELY + 10 * STRETCH  # calls in a thousand that are on trial, at most
 
@@ -55,7 +55,7 @@ def test_the_number_is_the_results() -> None:
 
 def test_a_program_that_takes_less_awake_is_soon_waited_for_awake(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Machine(awake=20e-6, asleep=50e-6).calls(Waiter(), 1000, monkeypatch)
-    trials = int(ENOUGH / AT_MOST) + 1
+    trials = int(AHEAD / AT_MOST) + 1
     settled = trials * OFTEN * STRETCH
     assert found[:settled] == (["asleep"] * STRETCH + ["awake"] * STRETCH) * trials
     assert found[settled:].count("asleep") < TRIALS
@@ -79,6 +79,22 @@ def test_what_has_changed_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waiter.awake
     Machine(awake=150e-6, asleep=100e-6).calls(waiter, 2 * RARELY * STRETCH, monkeypatch)
     assert not waiter.awake
+
+
+def test_a_little_less_is_found_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten parts in a hundred, beside luck that is as large."""
+    waiter = Waiter()
+    for turn in range(30):
+        luck = 6e-6 * (-1) ** turn
+        Machine(awake=90e-6 + luck, asleep=100e-6).calls(waiter, OFTEN * STRETCH, monkeypatch)
+    assert waiter.awake
+
+
+def test_a_slow_first_stretch_puts_little_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiter = Waiter()
+    Machine(awake=2 * LONG, asleep=2 * LONG).calls(waiter, STRETCH, monkeypatch)
+    Machine(awake=20e-6, asleep=50e-6).calls(waiter, 10 * STRETCH, monkeypatch)
+    assert waiter.awake
 
 
 def test_a_long_program_is_always_slept_for(monkeypatch: pytest.MonkeyPatch) -> None:
