@@ -6,7 +6,7 @@ Nothing is traced or converted here. What does not fit is refused with the decla
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
@@ -243,7 +243,10 @@ class Reader:
         if isinstance(value, dict):
             given = value
         elif isinstance(value, Slot) or (listed := field_names(value)) is None:
-            raise self.refused(path, shown, value)
+            some = ", ".join([f"{n}=…" for n in names[:4]] + ["…"] * (len(names) > 4))
+            raise self.refused(
+                path, shown, value, f"give its fields by name, `dict({some})`, or a record of the module"
+            )
         else:
             given = {n: getattr(value, n) for n in listed}
         missing = [n for n in names if n not in given]
@@ -280,7 +283,7 @@ class Reader:
         given = value.value
         if values.is_python_number(given):
             return self.number(given, want, path)
-        self.refuse_masked(given, path)
+        self.told(values.refuse_masked, given, path)
         found = trees.array_type(given)
         if found is None:
             raise self.refused(path, shown or "an array", value)
@@ -292,7 +295,7 @@ class Reader:
     def number(self, given: complex, want: DType | None, path: str) -> Tensor:
         """A Python number takes the declared element type, or the one that the other arguments decide."""
         if want is not None:
-            values.number(given, Tensor(want), path)
+            self.told(values.number, given, Tensor(want), path)
             return Tensor(want)
         if isinstance(given, bool):
             return Tensor(BOOL)
@@ -312,13 +315,13 @@ class Reader:
 
     # ---- refusals
 
-    def refuse_masked(self, given: Any, path: str) -> None:
-        """Errors: DL1206 for a masked array."""
+    def told(self, check: Callable[..., object], *args: Any) -> None:
+        """A check of the runtime, whose refusal then shows where the parameter is declared."""
         try:
-            values.refuse_masked(given, path)
+            check(*args)
         except DifflangError as error:
             (found,) = error.diagnostics
-            raise self.error(found.code, found.message, found.helps[0]) from None
+            raise self.error(found.code, found.message, "".join(found.helps)) from None
 
     def error(self, code: str, message: str, help: str = "") -> DifflangError:
         labels = [(self.span, "declared here")] if self.span is not None else []

@@ -21,7 +21,7 @@ from difflang.check.types import LangType, mapped
 from difflang.driver.specs import parsed_type
 from difflang.ir.evaluate import numpy_dtype
 from difflang.ir.types import Tensor
-from difflang.runtime import trees
+from difflang.runtime import trees, values
 from difflang.syntax import tree
 
 Axes = int | Sequence[int | None] | Mapping[str, int | None]
@@ -119,7 +119,7 @@ class Lanes(Struct, frozen=True, eq=False):
             given = self.spelled(given, name, reader)
         if isinstance(given, str):  # a field of a record, which all lanes share
             return slot
-        reader.refuse_masked(given, name)
+        reader.told(values.refuse_masked, given, name)
         array = trees.array_type(given)
         if array is None:
             way = f"its lanes are along an axis: give an array, or `None` for `{parameter.name}` in `in_axes`"

@@ -136,7 +136,7 @@ CODES: dict[str, str] = {
     "DL0501": "`yield`, `break` or `continue` outside a loop",
     "DL0502": "a second `yield`",
     "DL0503": "an assertion that is false before the run",
-    "DL0504": "a loop without end",
+    "DL0504": "a loop or a recursion without end",
     "DL0505": "a condition of a loop that assigns",
     "DL0506": "a statement that never runs",
     "DL0507": "a value that grows with every step",

@@ -12,7 +12,7 @@ from difflang.check.dtypes import DTypeVar, dtype_text, pruned
 from difflang.check.repairs import converted, kept
 from difflang.check.reports import mistake
 from difflang.check.types import show_type
-from difflang.elaborate.spelling import quoted, wants_float, way_out
+from difflang.elaborate.spelling import DIVIDED, quoted, wants_float, way_out
 from difflang.elaborate.terms import Array, Closure, Key, Opaque, Past, Record, Sum, Term, Tuple, Variant, type_of
 from difflang.ir.types import C64, INTEGERS, WHOLE_OF, DType
 from difflang.syntax import tree
@@ -98,7 +98,8 @@ def advice(
     """The way out where an op refuses its operands; `float` is what a float is in this file."""
     if not refused.startswith("element types"):
         place = spans[0] if spans else span
-        return way_out(name, refused, place, float), made_float(refused, arrays[0], place, float) if spans else ()
+        certain = spans and name != DIVIDED  # of whole numbers `//` may be meant
+        return way_out(name, refused, place, float), made_float(refused, arrays[0], place, float) if certain else ()
     first, *others = zip(arrays, spans or [span] * len(arrays), strict=True)
     other = next(o for o in others if pruned(o[0].tensor.dtype) is not pruned(first[0].tensor.dtype))
     way, fixes = conversion(first[0], other[0], first[1], other[1])

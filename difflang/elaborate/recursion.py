@@ -21,6 +21,7 @@ from difflang.check.sums import holds, whole
 from difflang.check.types import ClosureType, FnType, LangType, TextType, leaf_types, settled_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.context import Context, Instance, Session
+from difflang.elaborate.endless import refuse_without_end
 from difflang.elaborate.failure import is_fresh
 from difflang.elaborate.instances import Key, key_of
 from difflang.elaborate.settle import settle
@@ -152,6 +153,7 @@ def joined(session: Session, group: Sequence[Making]) -> Instance:
     from difflang.passes.machine import machine  # most programs have no recursion that only the run ends
 
     made = {m.number: m.instance for m in group if m.instance is not None}
+    refuse_without_end(group)
     first, decl = group[0], group[0].code.decl
     for instance in made.values():
         settle(instance.graph, session.settled)

@@ -41,6 +41,7 @@ EXPECTED = {
     "concat": "all sizes but that of the axis agree: choose another, `axis = 1`, or give one part another shape",
 }
 
+DIVIDED = "div"
 NO_REAL_NUMBER = "take a real number of it: `real({0})`, `abs({0})`"
 
 
@@ -72,6 +73,8 @@ def way_out(name: str, refused: str, span: Span, float: DType) -> str:
     if "takes a complex number" in refused:
         wide = "f64" in refused.split("not ")[-1] or float.name == "f64"
         return f"convert it: `{'c128' if wide else 'c64'}({text})`"
+    if name == DIVIDED and wants_float(refused):
+        return f"whole numbers are divided by `//`; for a fraction convert both: `{float}({text})`"
     if wants_float(refused):
         return f"convert it: `{float}({text})`"
     if "takes an integer" in refused or "not bool" in refused:

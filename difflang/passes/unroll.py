@@ -1,4 +1,4 @@
-"""Loops are written out where they take few small steps: those within loops, and those of layers.
+"""Loops are written out where they take few small steps: those within loops, and those of layers in a derivative.
 
 What a loop within a loop costs is the loop, at every step of the one around it: on the CPU XLA calls each operation of
 each step by itself and fuses nothing into it, and what reverse mode reads back of its steps goes through arrays of
@@ -6,12 +6,15 @@ arrays. Written out, the steps are as any other code: fused, simplified and diff
 
 Of the layers of a network, which multiply by an array of their own each, that is a tenth of the gradient: in a loop
 each step copies its weights out of those of all, and the gradients of weights, for which nothing waits, are computed
-one by one with what is waited for. Where all steps multiply by the same, a loop is better: see `defer`.
+one by one with what is waited for. Where only the value is asked for, or all steps multiply by the same, a loop is
+better: see `defer`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
+from msgspec import Struct
 
 from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.op import OPS, result_types
@@ -32,46 +35,56 @@ AS_SAID = (0, 0)  # `keep` of a loop of which the program says nothing
 
 
 def unroll(graph: Graph) -> Graph:
-    """Write out the loops within loops and those of layers that take few small steps. Inner ones come first.
+    """Write out the loops within loops, and those of layers of which a derivative is taken, that take few small steps.
 
+    Inner ones come first.
     Where the program says what a loop keeps for its derivative it stays one, and so does one with a loop or a
     derivative in its step. Cost: linear; no loop becomes more than `MOST` equations.
     """
-    return Unroller().graph(graph, inside=False)
+    return Unroller().graph(graph, Place())
+
+
+class Place(Struct, frozen=True):
+    """Where a graph stands: is it run at every step of a loop, and is a derivative of it taken?"""
+
+    looped: bool = False
+    derived: bool = False
+
+    def inside(self, eqn: Eqn) -> Place:
+        return Place(self.looped or eqn.op is loop, self.derived or eqn.op.expand is not None)
 
 
 class Unroller:
     def __init__(self) -> None:
-        self.done: dict[tuple[Graph, bool], Graph] = {}
+        self.done: dict[tuple[Graph, Place], Graph] = {}
 
-    def graph(self, graph: Graph, *, inside: bool) -> Graph:
-        """A graph that is, or is not, run at every step of a loop."""
+    def graph(self, graph: Graph, place: Place) -> Graph:
         if not any([e.regions for e in graph.eqns]):
             return graph
-        key = graph, inside
+        key = graph, place
         if key not in self.done:
-            self.done[key] = self.rewritten(graph, inside)
+            self.done[key] = self.rewritten(graph, place)
         return self.done[key]
 
-    def rewritten(self, graph: Graph, inside: bool) -> Graph:
+    def rewritten(self, graph: Graph, place: Place) -> Graph:
         to: dict[Value, Value] = {}
         eqns: list[Eqn] = []
         for old in graph.eqns:
             eqn = old.renamed(to) if to else old
             if eqn.regions:
-                within = inside or eqn.op is loop
-                eqn = eqn.with_regions([self.graph(region, inside=within) for region in eqn.regions])
-            if eqn.op is loop and is_short(eqn, inside=inside):
+                within = place.inside(eqn)
+                eqn = eqn.with_regions([self.graph(region, within) for region in eqn.regions])
+            if eqn.op is loop and is_short(eqn, place):
                 to.update(zip(eqn.results, written_out(eqn, eqns), strict=True))
             else:
                 eqns.append(eqn)
         return graph.with_eqns(eqns).renamed_results(to)
 
 
-def is_short(eqn: Eqn, *, inside: bool) -> bool:
+def is_short(eqn: Eqn, place: Place) -> bool:
     """Whether a loop takes a few steps, always as many, and its steps are small and straight.
 
-    One that does not stand inside another also has to be of few layers.
+    One that does not stand inside another also has to be of few layers, in a derivative.
     """
     form, values = Form.of(eqn), (*eqn.operands, *eqn.results)
     if not form.exact or not isinstance(form.length, int) or not all([isinstance(v.type, Tensor) for v in values]):
@@ -79,14 +92,14 @@ def is_short(eqn: Eqn, *, inside: bool) -> bool:
     if form.keep != AS_SAID or form.host or form.undo:
         return False
     step = eqn.regions[0]
-    if not inside and (form.length > LAYERS or not multiplies(step, form)):
+    if not place.looped and not (place.derived and form.length <= LAYERS and multiplies(step, form)):
         return False
     moves = 1 + 2 * (len(form.parts(eqn.operands).xs) + len(step.results) - form.carry)  # index, items, what is given
     room = MOST // form.length - moves if form.length > 1 else 0
     if room <= 0 or not fits(step, room):
         return False
     made = size([r for e in step.eqns for r in e.results])
-    return form.length * made <= (LARGE if inside else HEAVY) and form.length * depth(step) <= DEEP
+    return form.length * made <= (LARGE if place.looped else HEAVY) and form.length * depth(step) <= DEEP
 
 
 def fits(step: Graph, room: int) -> bool:

@@ -129,8 +129,8 @@ def number(given: complex, type: Tensor, name: str) -> Array:
         "bool": (bool,), "int": (int,), "uint": (int,), "float": (int, float), "complex": (int, float, complex)
     }[kind]  # fmt: skip
     if not isinstance(given, holds) or (isinstance(given, bool) and kind != "bool"):
-        message = f"`{name}` is a {type}, and the {given.__class__.__name__} {given} was given"
-        raise DifflangError(Diagnostic("DL1201", message))
+        message = f"`{name}` is {type.dtype}, and the {given.__class__.__name__} {given} was given"
+        raise DifflangError(Diagnostic("DL1201", message, helps=(number_to_write(given, type.dtype, name),)))
     if isinstance(given, int) and kind in ("int", "uint"):
         low, high = np.iinfo(wanted).min, np.iinfo(wanted).max
         if not low <= given <= high:
@@ -147,7 +147,23 @@ def number(given: complex, type: Tensor, name: str) -> Array:
 
 def too_large(given: complex, type: Tensor, name: str) -> DifflangError:
     text = str(given) if not isinstance(given, int) or given.bit_length() < 200 else "a number of that many digits"
-    return DifflangError(Diagnostic("DL1205", f"`{name}` is a {type}, which does not hold {text}"))
+    dtype = numpy_dtype(type.dtype)
+    if type.dtype.kind in ("int", "uint"):
+        way = f"{type.dtype} goes from {np.iinfo(dtype).min:,} to {np.iinfo(dtype).max:,}"
+    else:
+        way = f"{type.dtype} goes to {float(ml_dtypes.finfo(dtype).max):.3g}"
+    return DifflangError(Diagnostic("DL1205", f"`{name}` is {type.dtype}, which does not hold {text}", helps=(way,)))
+
+
+def number_to_write(given: complex, wanted: DType, name: str) -> str:
+    """How a plain number becomes one of the type that is declared, if that is meant."""
+    if isinstance(given, complex):
+        return f"write `{name}.real` if its real part is meant"
+    if wanted.kind == "bool":
+        return f"write `bool({name})`, or compare it: `{name} > 0`"
+    if wanted.kind in ("int", "uint"):
+        return f"write `int({name})`" if given % 1 == 0 else f"write `round({name})`, or declare it a float"
+    return f"write `float({name})`"
 
 
 def numpy_name(dtype: DType) -> str:

@@ -158,6 +158,14 @@ def test_a_float64_array_is_refused_with_the_line_to_write(m: Any) -> None:
         m.square(np.float64(1))
 
 
+def test_what_is_refused_of_python_is_told_where_it_is_declared_and_what_to_write() -> None:
+    m = difflang.loads("record P { x: f64, n: i32 }\nfn f(p: P, k: i32) -> f64 = p.x", name="declared")
+    with refused("DL1201", "`k` is i32, and the float 1.5 was given", "declared:2:12", "write `round(k)`"):
+        m.f({"x": 1.0, "n": 1}, 1.5)
+    with refused("DL1206", "`p` is declared P, and a tuple was given", "`dict(x=…, n=…)`, or a record of the module"):
+        m.f((1.0, 1), 1)
+
+
 def test_a_float32_array_is_not_widened_for_float64() -> None:
     m = difflang.loads("fn f(x: f64[n]) -> f64 = sum(x)\nfn g(x: f64) -> f64 = x", name="wide")
     with refused("DL1201", "`x` is declared f64[n], and f32[3] was given", "x.astype(np.float64)"):

@@ -118,6 +118,7 @@ fn g(w: f64[k, n, n], x: f64[n, n]) = grad(|w| sum(grad(f)(w, x)^2))(w)
     draw = np.random.default_rng(0).normal
     given = draw(size=(layers, size, size)) / size**0.5, draw(size=(size, size))
     short: Any = difflang.loads(source, name="short")
+    assert loops(short.f.ir("optimized", *given)) == 1
     assert loops(short.f.grad(0).ir("optimized", *given)) == 2 * stays
     monkeypatch.setattr(unrolling, "LAYERS", 0)
     whole: Any = difflang.loads(source, name="whole")

@@ -117,6 +117,25 @@ def test_what_began_as_a_python_number_in_jax_takes_the_declared_type() -> None:
     assert refused(jnp.asarray(3.0), I32)[0] == "DL1201"
 
 
+@pytest.mark.parametrize(
+    ("number", "dtype", "code", "write"),
+    [
+        (1.5, I32, "DL1201", "write `round(x)`, or declare it a float"),
+        (2.0, I32, "DL1201", "write `int(x)`"),
+        (True, I32, "DL1201", "write `int(x)`"),
+        (True, F32, "DL1201", "write `float(x)`"),
+        (1, BOOL, "DL1201", "write `bool(x)`, or compare it: `x > 0`"),
+        (1j, F32, "DL1201", "write `x.real` if its real part is meant"),
+        (2**31, I32, "DL1205", "i32 goes from -2,147,483,648 to 2,147,483,647"),
+        (1e39, F32, "DL1205", "f32 goes to 3.4e+38"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused_with_a_way_out(
+    number: complex, dtype: DType, code: str, write: str
+) -> None:
+    assert refused(number, dtype)[::2] == (code, write)
+
+
 def test_shapes_name_rank_or_axis() -> None:
     assert refused(np.zeros((2, 3)), F64, 2, 4)[1] == (
         "`x` is a f64[2, 4], and an array of shape [2, 3] was given: axis 1 is 3, not 4"

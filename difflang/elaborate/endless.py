@@ -1,0 +1,83 @@
+"""Recursions that never end are refused: they would be loops of which XLA takes for granted that they end.
+
+It leaves out a loop whose results no step changes, and gives what they were before it: 0, for a function that gives
+what it gives itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from difflang.check.reports import mistake
+from difflang.elaborate.context import FAILURE, Instance
+from difflang.elaborate.under_way import Making
+from difflang.ir.graph import Eqn, Graph
+from difflang.ir.op import OPS
+from difflang.ops.recur import recur
+
+COND, CALL = OPS["cond"], OPS["call"]
+Find = Callable[[Graph, Collection[int]], Eqn | None]
+
+
+def refuse_without_end(group: Sequence[Making]) -> None:
+    """Refuse functions that call each other whatever they are given, or with what they were given.
+
+    A check that fails ends the former; the latter go the way that led to the call again, unless one of them draws,
+    prints or calls Python. Errors: DL0504. Cost: linear, for each function that turns out to have an end.
+    """
+    made = {m.number: m.instance for m in group if m.instance is not None}
+    name = {m.number: m.code.decl.name for m in group}
+    effects = frozenset().union(*[i.effects for i in made.values()])
+    ways: list[tuple[Find, str, str, str]] = []
+    if "fail" not in effects:
+        ways.append(
+            (always_called, "`{}` never gives a value: whatever it is given, it is called again",
+             "every way through it leads to such a call", "let an `if` end it, with a value that no call gives")
+        )  # fmt: skip
+    if effects <= {"fail"} and not any([i.random for i in made.values()]):
+        ways.append(
+            (called_alike, "`{}` is called again with what it was given: that never ends",
+             "with the same as before", "give it something else, and let an `if` see the end by it")
+        )  # fmt: skip
+    for find, message, label, help in ways:
+        if calls := lasting(made, find):
+            (number, call), *others = calls.items()
+            labels = [(call.span, label), *[(c.span, f"and `{name[n]}` does the same here") for n, c in others]]
+            raise mistake("DL0504", message.format(name[number]), *labels, help=help)
+
+
+def lasting(made: Mapping[int, Instance], find: Find) -> dict[int, Eqn]:
+    """The functions that have a call that is asked for, of one that has one, with that call."""
+    calls = {n: found for n, i in made.items() if (found := find(i.graph, made))}
+    while ended := [n for n in calls if (find(made[n].graph, calls)) is None]:
+        for number in ended:
+            del calls[number]
+    return {n: found for n in calls if (found := find(made[n].graph, calls))}
+
+
+def always_called(graph: Graph, functions: Collection[int]) -> Eqn | None:
+    """A call of one of those functions that is on every way through a graph."""
+    for eqn in graph.eqns:
+        if eqn.op is recur and eqn.attrs["function"] in functions:
+            return eqn
+        if eqn.op in (COND, CALL) and all(found := [always_called(r, functions) for r in eqn.regions]):
+            return found[0]
+    return None
+
+
+def called_alike(graph: Graph, functions: Collection[int]) -> Eqn | None:
+    """A call of one of those functions with the parameters of a graph."""
+    todo = [(graph, {v: i for i, v in enumerate(graph.params)})]  # which values are which of them
+    while todo:
+        part, same = todo.pop()
+        for eqn in part.eqns:
+            if eqn.op is recur and eqn.attrs["function"] in functions:
+                given = eqn.operands[: len(eqn.operands) - (len(FAILURE) if eqn.attrs["word"] else 0)]
+                if all([same.get(v) == i for i, v in enumerate(given)]):
+                    return eqn
+            elif eqn.op in (COND, CALL):
+                passed = [same.get(v) for v in eqn.operands[eqn.op is COND :]]
+                for region in eqn.regions:
+                    known = {p: i for p, i in zip(region.params, passed, strict=True) if i is not None}
+                    todo.append((region, known))
+    return None
