@@ -155,7 +155,13 @@ def is_ours(twin: Any) -> bool:
 
 
 def waiting(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Run:
-    return lambda: jax.block_until_ready(function(*arguments))
+    """A call until its results are there. One array is waited for by itself: what walks through many takes longer."""
+
+    def run() -> Any:
+        results = function(*arguments)
+        return results.block_until_ready() if isinstance(results, jax.Array) else jax.block_until_ready(results)
+
+    return run
 
 
 def agree(case: Case, ours: Any, theirs: Any) -> None:

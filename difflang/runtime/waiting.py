@@ -2,7 +2,8 @@
 
 To sleep and be woken takes longer than a short program runs. But who stays awake holds a core that the program's own
 threads may want, and then a program of many threads takes half as long again. Which of the two it is depends on the
-program, the machine and what else runs there, so it is found out.
+program, the machine and what else runs there, so it is found out. At first it is to stay awake, which of most short
+programs takes less.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 LONG = 8e-4  # seconds; some 30 µs less is little beside longer programs, and trials hold them up
 STRETCH = 8  # calls in a row that are timed: the first after the other way are slower
-OFTEN, RARELY = 2, 64  # stretches from one trial to the next
+OFTEN, RARELY = 2, 512  # stretches from one trial to the next
 AHEAD, BEHIND = 0.6, -0.2  # the other way surely is: logarithms of what it took less, in all trials of this question
 AT_MOST = 0.5  # of one trial, which luck may have decided
 TICK = 1e-9  # seconds; a clock may stand still, as in tests that stop it
@@ -28,7 +29,7 @@ class Waiter:
     __slots__ = ("awake", "calls", "done", "interval", "lead", "times", "usual")
 
     def __init__(self) -> None:
-        self.awake = False
+        self.awake = True
         self.interval = OFTEN  # stretches from the end of a trial to the end of the next
         self.calls = OFTEN * STRETCH  # until then
         self.lead = 0.0  # of the other way
@@ -42,7 +43,8 @@ class Waiter:
         trial = self.calls < STRETCH
         if self.awake is not trial:
             soon = is_soon_ready(result)
-            self.awake = self.awake and soon
+            if self.awake and not soon:  # it takes longer now, or something else held it up
+                self.calls = min(self.calls, 2 * STRETCH)
         found = np.asarray(result).item()  # it waits; on the CPU a view, sooner there than by the own `item`
         if self.calls < 2 * STRETCH:
             self.time(trial=trial)
@@ -76,7 +78,7 @@ class Waiter:
     def ask_later(self) -> None:
         """Which of the two takes less, and from time to time more rarely."""
         self.lead, self.calls = 0.0, self.interval * STRETCH
-        self.interval = min(2 * self.interval, RARELY)
+        self.interval = min(4 * self.interval, RARELY)
 
 
 def is_soon_ready(result: Any) -> bool:
