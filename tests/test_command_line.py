@@ -71,7 +71,11 @@ TEXTS: dict[str, tuple[str | bytes, str]] = {
     "a record in itself": ("record P { x: f32, p: P }\nfn f(p: P) -> f32 = p.x", "DL0354"),
     "a huge array": ("let x = zeros(100000, 100000, 100000)\nprint(x)", "DL1006"),
     "a factorial": ("fn f(k: i32) -> i32 = if k <= 1 { 1 } else { k * f(k - 1) }\nprint(f(5))", ""),
-    "a recursion without end": ("fn f(x: f32) -> f32 = 1.0 + f(x)\nprint(f(5.0))", "DL1007"),
+    "a recursion that cannot end": ("fn f(x: f32) -> f32 = 1.0 + f(x)\nprint(f(5.0))", "DL0504"),
+    "a recursion without end": (
+        "fn f(x: f32) -> f32 = if x < 0.0 { x } else { 1.0 + f(x + 1.0) }\nprint(f(5.0))",
+        "DL1007",
+    ),
 }
 
 

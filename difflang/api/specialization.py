@@ -26,6 +26,7 @@ from difflang.runtime.layouts import field_of
 
 UNKNOWN = object()
 HOSTED = (np.ndarray, np.generic)
+LEAVES = trees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}  # classes of what has no parts
 
 
 class Specialization(Running):
@@ -154,12 +155,12 @@ class Table:
         if self.concrete.issuperset(map(type, args)):
             leaves, structure, concrete = args, len(args), True
         else:
-            leaves, structure = trees.tree_flatten(args)
+            leaves, structure = in_parts(args)
             concrete = self.concrete.issuperset(map(type, leaves))
         last = self.last.get(structure)
         if last is None:
             return UNKNOWN
-        if last.direct and (concrete or structure not in self.several):
+        if last.direct and (concrete or (structure not in self.several and no_numbers(leaves))):
             arrays = leaves if concrete else last.beside(leaves, self.concrete)
             value = UNKNOWN if arrays is None else last.straight(arrays, all_in_jax=concrete)
             if value is not UNKNOWN:
@@ -175,7 +176,7 @@ class Table:
         """Let the next call with such arguments take a short way."""
         self.concrete = found.executable.plain
         arrays = self.concrete.issuperset(map(type, args))
-        leaves, structure = (args, len(args)) if arrays else trees.tree_flatten(args)
+        leaves, structure = (args, len(args)) if arrays else in_parts(args)
         quick = trees.quick(leaves, structure)
         if quick is not None and not trees.traced(leaves):
             if self.last.get(structure, found) is not found:
@@ -183,6 +184,18 @@ class Table:
             self.known[quick] = self.last[structure] = found
             if found.direct and trees.from_host(leaves):
                 self.hosted.add(quick)
+
+
+def no_numbers(leaves: Sequence[Any]) -> bool:
+    """Whether none is a number of Python: what type that has, the function and its other arguments decide."""
+    return trees.NUMBERS.isdisjoint(map(type, leaves))
+
+
+def in_parts(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
+    """The leaves of arguments and their structure, which is their number where none has parts."""
+    if LEAVES.issuperset(map(type, args)):
+        return args, len(args)
+    return trees.tree_flatten(args)
 
 
 def moved_like(type: ClosureType, signature: Signature, given: Given) -> Any:

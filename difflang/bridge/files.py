@@ -20,6 +20,7 @@ from difflang.bridge.nested import named
 from difflang.check.reports import mistake
 from difflang.driver.formats import READ, SUFFIXES, WRITTEN, Stored
 from difflang.runtime import trees
+from difflang.runtime.values import is_python_number
 
 NAMED = ("npz", "safetensors")
 
@@ -101,7 +102,7 @@ def read(file: str, kept: Stored, name: str, like: Any) -> Any:
         if type(found) is not type(like):
             raise unreadable(file, f"`{name}` is {described(found)}, and {described(like)} is expected")
         return found
-    if isinstance(like, trees.NUMBERS) and not isinstance(like, np.generic):
+    if is_python_number(like):
         return number(file, found, name, like)
     wanted = trees.key_data(like)
     if trees.array_type(found) != trees.array_type(wanted):

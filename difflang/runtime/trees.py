@@ -14,7 +14,7 @@ from difflang.ir.types import DType
 from difflang.runtime.values import NAMES, is_weak
 
 Tracer = jax.core.Tracer
-NUMBERS = (bool, int, float, complex)
+NUMBERS = frozenset((bool, int, float, complex))
 ARRAYS = (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)
 tree_flatten = jax.tree_util.tree_flatten
 
