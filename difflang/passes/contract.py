@@ -27,6 +27,7 @@ from difflang.passes.shapes import ints
 Made = Mapping[Value, Eqn]
 Axes = tuple[int, ...]
 
+FEW = 1 << 12  # products with a factor that lies along all of their axes
 SHORT = 8  # numbers of a window that is summed slice by slice
 DEPTH = 8  # how far back is looked for arrays that are there anyhow
 
@@ -209,9 +210,15 @@ def disorder(plan: Plan) -> bool:
 
 
 def pays(lhs: Factor, rhs: Factor, shape: Sequence[object], made: Made) -> bool:
-    """Whether a factor is spread, and none has to be put into memory that is larger than what it is made of."""
+    """Whether a factor is spread, and none has to be put into memory that is larger than what it is made of.
+
+    A few products of a matrix and a vector are summed where they are made: a contraction reads its matrix from memory
+    that has to be written first, a slice of a loop's items say.
+    """
     size = prod([n for n in shape if isinstance(n, int)])
     if lhs.size == size and rhs.size == size:
+        return False
+    if size in (lhs.size, rhs.size) and size <= FEW:
         return False
     return all(f.size < size or at_hand(f.value, made) for f in (lhs, rhs))
 

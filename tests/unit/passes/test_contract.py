@@ -13,6 +13,8 @@ import pytest
 import difflang
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.types import Tensor
+from difflang.passes import contract
+from difflang.passes.contract import FEW
 
 RNG = np.random.default_rng(0)
 A, B, C = (RNG.normal(size=s) for s in ((4, 5), (5, 3), (2, 4, 5)))
@@ -99,7 +101,8 @@ def module(form: Form) -> Any:
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_notation_is_done_on_whole_arrays(form: Form) -> None:
+def test_notation_is_done_on_whole_arrays(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "FEW", 0)
     *_, arguments, twin, counts = form
     f = module(form).f
     found = ops(f.lower(*arguments).graph)
@@ -119,6 +122,16 @@ def test_its_gradient_is_too(form: Form) -> None:
     direction = RNG.normal(size=arguments[0].shape)
     ends = [float(m.loss(arguments[0] + h * direction, *arguments[1:])) for h in (0.5, -0.5)]
     np.testing.assert_allclose(np.vdot(gradient(*arguments), direction), ends[0] - ends[1], rtol=1e-10)
+
+
+def test_few_products_of_a_matrix_and_a_vector_are_summed_where_they_are_made() -> None:
+    """More are a contraction, and so are those of two matrices, of which each number is read several times."""
+    f = module(FORMS["a matrix and a vector"]).f
+    for rows, found in ((FEW // 5, 0), (FEW // 5 + 1, 1)):
+        a = RNG.normal(size=(rows, 5))
+        assert ops(f.lower(a, X).graph)["dot_general"] == found
+        np.testing.assert_allclose(f(a, X), a @ X, rtol=1e-13, atol=1e-14)
+    assert ops(module(FORMS["matrices"]).f.lower(A, B).graph)["dot_general"] == 1
 
 
 LOOKUPS = {
