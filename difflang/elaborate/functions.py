@@ -296,8 +296,11 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
             raise cx.error("DL0315", f"`{decl.name}` needs {clause.span.text}", clause.span, f"{sizes} here")
         cx.unifier.lenient = cx.root.definition
     if decl.result is not None:
-        yields = any(isinstance(n, tree.Yield) for n in nodes(decl.body))
-        unbound = unbound_yields if yields else cx.annotations.unbound
+
+        def unbound(span: Span, name: str) -> DifflangError:
+            yields = any(isinstance(n, tree.Yield) for n in nodes(decl.body))
+            return (unbound_yields if yields else cx.annotations.unbound)(span, name)
+
         no_new_sizes(decl.result, {*cx.annotations.bound, *cx.annotations.generics}, unbound)
     cx.root.result = decl.result
     result = yield walk(cx, without_jumps(decl.body))

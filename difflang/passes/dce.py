@@ -134,8 +134,9 @@ class Liveness:
             return
         scope.eqns.add(eqn)
         if not eqn.regions:
-            for operand in eqn.operands:
-                self.read(scope, operand)
+            fresh = [v for v in eqn.operands if v not in scope.values]  # as `read` does: most of what there is to do
+            scope.values.update(fresh)
+            self.todo += [(scope, v) for v in fresh]
             return
         nested = scope.nested[eqn]
         slots = nested.layout.slots
