@@ -236,7 +236,8 @@ class Reader:
     def parts(self, value: Any, count: int, shown: str, path: str) -> Sequence[Any]:
         if isinstance(value, (tuple, list)) and len(value) == count:
             return value
-        raise self.refused(path, shown, value)
+        way = f"it has {count} parts, and {len(value)} are given" if isinstance(value, (tuple, list)) else ""
+        raise self.refused(path, shown, value, way)
 
     def fields(self, value: Any, shown: str, names: list[str], path: str, also: Sequence[str] = ()) -> dict[str, Any]:
         """The fields of a dict, a NamedTuple or a dataclass; `also` are names that may be there."""

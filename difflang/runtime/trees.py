@@ -10,13 +10,13 @@ import jax
 import jax.core
 import numpy as np
 
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.ir.types import DType
 from difflang.runtime.values import NAMES, is_weak
 
 Tracer = jax.core.Tracer
 NUMBERS = frozenset((bool, int, float, complex))
 ARRAYS = (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)
-tree_flatten = jax.tree_util.tree_flatten
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -27,9 +27,20 @@ class Slot:
     value: Any
 
 
+def tree_flatten(tree: Any) -> tuple[list[Any], Any]:
+    """As JAX's. Errors: DL1207 for a dict with keys that are not all of one kind, which JAX cannot put in order."""
+    try:
+        return jax.tree_util.tree_flatten(tree)
+    except ValueError as error:
+        if "dictionary keys" not in str(error):
+            raise
+        message = "a dict with keys of several kinds was given"
+        raise DifflangError(Diagnostic("DL1207", message, helps=("its keys are the names of fields",))) from None
+
+
 def flatten(tree: Any) -> tuple[list[Any], Any]:
     """The leaves of a structure, and a hashable description of the rest."""
-    leaves, structure = jax.tree_util.tree_flatten(tree)
+    leaves, structure = tree_flatten(tree)
     if any(dataclasses.is_dataclass(x) and not isinstance(x, type) for x in leaves):
         return flatten(jax.tree_util.tree_map(plain, tree))
     return leaves, structure

@@ -159,11 +159,18 @@ def test_a_float64_array_is_refused_with_the_line_to_write(m: Any) -> None:
 
 
 def test_what_is_refused_of_python_is_told_where_it_is_declared_and_what_to_write() -> None:
-    m = difflang.loads("record P { x: f64, n: i32 }\nfn f(p: P, k: i32) -> f64 = p.x", name="declared")
+    source = "record P { x: f64, n: i32 }\nfn f(p: P, k: i32) -> f64 = p.x\n"
+    source += "fn g(t: (f64, i32)) -> f64 {\n  let (x, _) = t\n  x\n}"
+    m = difflang.loads(source, name="declared")
+    with refused("DL1206", "`t` is declared (f64, i32), and a tuple was given", "it has 2 parts, and 3 are given"):
+        m.g((1.0, 1, 1))
     with refused("DL1201", "`k` is i32, and the float 1.5 was given", "declared:2:12", "write `round(k)`"):
         m.f({"x": 1.0, "n": 1}, 1.5)
     with refused("DL1206", "`p` is declared P, and a tuple was given", "`dict(x=…, n=…)`, or a record of the module"):
         m.f((1.0, 1), 1)
+    for key in (2, None):
+        with refused("DL1207", "a dict with keys of several kinds was given", "the names of fields"):
+            m.f({"x": 1.0, key: 2}, 1)
 
 
 def test_a_float32_array_is_not_widened_for_float64() -> None:
