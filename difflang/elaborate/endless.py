@@ -6,7 +6,7 @@ what it gives itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from difflang.check.reports import mistake
 from difflang.elaborate.context import FAILURE, Instance
@@ -16,43 +16,45 @@ from difflang.ir.op import OPS
 from difflang.ops.recur import recur
 
 COND, CALL = OPS["cond"], OPS["call"]
-Find = Callable[[Graph, Collection[int]], Eqn | None]
 
 
 def refuse_without_end(group: Sequence[Making]) -> None:
-    """Refuse functions that call each other whatever they are given, or with what they were given.
+    """Refuse functions that call each other whatever they are given, and one that calls itself with what it was given.
 
-    A check that fails ends the former; the latter go the way that led to the call again, unless one of them draws,
-    prints or calls Python. Errors: DL0504. Cost: linear, for each function that turns out to have an end.
+    The latter goes the way that led to the call again, but not if it draws or prints. A check that fails ends either:
+    where there are any, none is refused. Errors: DL0504. Cost: linear, for each function that turns out to have an end.
     """
     made = {m.number: m.instance for m in group if m.instance is not None}
     name = {m.number: m.code.decl.name for m in group}
-    effects = frozenset().union(*[i.effects for i in made.values()])
-    ways: list[tuple[Find, str, str, str]] = []
-    if "fail" not in effects:
-        ways.append(
-            (always_called, "`{}` never gives a value: whatever it is given, it is called again",
-             "every way through it leads to such a call", "let an `if` end it, with a value that no call gives")
-        )  # fmt: skip
-    if effects <= {"fail"} and not any([i.random for i in made.values()]):
-        ways.append(
-            (called_alike, "`{}` is called again with what it was given: that never ends",
-             "with the same as before", "give it something else, and let an `if` see the end by it")
-        )  # fmt: skip
-    for find, message, label, help in ways:
-        if calls := lasting(made, find):
-            (number, call), *others = calls.items()
-            labels = [(call.span, label), *[(c.span, f"and `{name[n]}` does the same here") for n, c in others]]
-            raise mistake("DL0504", message.format(name[number]), *labels, help=help)
+    if any(["fail" in i.effects for i in made.values()]):
+        return
+    if calls := lasting(made):
+        (number, call), *others = calls.items()
+        raise mistake(
+            "DL0504",
+            f"`{name[number]}` never gives a value: whatever it is given, it is called again",
+            (call.span, "every way through it leads to such a call"),
+            *[(c.span, f"and `{name[n]}` does the same here") for n, c in others],
+            help="let an `if` end it, with a value that no call gives",
+        )
+    for number, instance in made.items():
+        pure = not instance.effects and not instance.random
+        if pure and (call := called_alike(instance.graph, number)) is not None:
+            raise mistake(
+                "DL0504",
+                f"`{name[number]}` is called again with what it was given: that never ends",
+                (call.span, "with the same as before"),
+                help="give it something else, and let an `if` see the end by it",
+            )
 
 
-def lasting(made: Mapping[int, Instance], find: Find) -> dict[int, Eqn]:
-    """The functions that have a call that is asked for, of one that has one, with that call."""
-    calls = {n: found for n, i in made.items() if (found := find(i.graph, made))}
-    while ended := [n for n in calls if (find(made[n].graph, calls)) is None]:
+def lasting(made: Mapping[int, Instance]) -> dict[int, Eqn]:
+    """The functions that always call one that does so too, with such a call."""
+    calls = {n: found for n, i in made.items() if (found := always_called(i.graph, made))}
+    while ended := [n for n in calls if always_called(made[n].graph, calls) is None]:
         for number in ended:
             del calls[number]
-    return {n: found for n in calls if (found := find(made[n].graph, calls))}
+    return {n: found for n in calls if (found := always_called(made[n].graph, calls))}
 
 
 def always_called(graph: Graph, functions: Collection[int]) -> Eqn | None:
@@ -65,13 +67,13 @@ def always_called(graph: Graph, functions: Collection[int]) -> Eqn | None:
     return None
 
 
-def called_alike(graph: Graph, functions: Collection[int]) -> Eqn | None:
-    """A call of one of those functions with the parameters of a graph."""
+def called_alike(graph: Graph, function: int) -> Eqn | None:
+    """A call of a function with its own parameters, in its graph."""
     todo = [(graph, {v: i for i, v in enumerate(graph.params)})]  # which values are which of them
     while todo:
         part, same = todo.pop()
         for eqn in part.eqns:
-            if eqn.op is recur and eqn.attrs["function"] in functions:
+            if eqn.op is recur and eqn.attrs["function"] == function:
                 given = eqn.operands[: len(eqn.operands) - (len(FAILURE) if eqn.attrs["word"] else 0)]
                 if all([same.get(v) == i for i, v in enumerate(given)]):
                     return eqn

@@ -68,8 +68,8 @@ def key(leaf: Any) -> Hashable:
     kind = leaf.__class__
     if kind in NUMBERS:
         return kind
-    if kind is str:
-        return leaf
+    if isinstance(leaf, str):
+        return str(leaf)
     if isinstance(leaf, jax.Array):
         kind = jax.Array  # a value inside a transformation finds what one outside has made
     try:
@@ -80,6 +80,8 @@ def key(leaf: Any) -> Hashable:
 
 def quick(leaves: Sequence[Any], structure: Any) -> Hashable:
     """A key for leaves and their structure, found fast; none where a closer look is needed."""
+    if np.str_ in map(type, leaves):  # it has a shape and an element type, and its value counts
+        return None
     try:
         kinds = [x.__class__ if x.__class__ in NUMBERS else (x.__class__, x.shape, x.dtype) for x in leaves]
     except AttributeError:

@@ -8,6 +8,7 @@ Arrays already in JAX stay where they are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 import jax
@@ -162,6 +163,8 @@ def number_to_write(given: complex, wanted: DType, name: str) -> str:
     if wanted.kind == "bool":
         return f"write `bool({name})`, or compare it: `{name} > 0`"
     if wanted.kind in ("int", "uint"):
+        if not isfinite(given):
+            return f"no {wanted} is {given}: declare it a float"
         return f"write `int({name})`" if given % 1 == 0 else f"write `round({name})`, or declare it a float"
     return f"write `float({name})`"
 

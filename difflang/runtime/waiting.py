@@ -56,14 +56,16 @@ class Waiter:
         self.times.append(self.done - before)
         if self.calls % STRETCH:
             return
-        took = sorted(self.times)[STRETCH // 2]
-        self.times.clear()
+        times, self.times = self.times, []
+        if len(times) < STRETCH // 2 + 1:  # another thread was here first
+            return
+        took = sorted(times)[len(times) // 2]
         if trial:
             self.judge(took)
         elif took < LONG:
             self.usual = took
         else:  # or only the first calls were
-            self.awake = False
+            self.awake, self.interval = False, OFTEN
             self.ask_later()
 
     def judge(self, took: float) -> None:

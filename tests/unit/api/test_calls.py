@@ -173,6 +173,11 @@ def test_what_is_refused_of_python_is_told_where_it_is_declared_and_what_to_writ
             m.f({"x": 1.0, key: 2}, 1)
 
 
+def test_a_text_of_numpy_counts_by_its_value() -> None:
+    f = difflang.loads('fn f(x: f32, s: str) -> f32 = if s == "a" { x } else { -x }', name="texts").f
+    assert [float(f(np.float32(1), np.str_(s))) for s in "abab"] == [1.0, -1.0, 1.0, -1.0]
+
+
 def test_a_float32_array_is_not_widened_for_float64() -> None:
     m = difflang.loads("fn f(x: f64[n]) -> f64 = sum(x)\nfn g(x: f64) -> f64 = x", name="wide")
     with refused("DL1201", "`x` is declared f64[n], and f32[3] was given", "x.astype(np.float64)"):

@@ -659,3 +659,36 @@ fn bend(x: f64, n: i32) -> f64 = hvp(|x| tree(x, n))(x, 1.0)
             assert float(run(program.ahead)(x, n)) == pytest.approx(slope, rel=1e-9)
             assert float(run(program.back)(x, n)) == pytest.approx(float(program.ahead(x, n)), rel=1e-12)
         assert float(program.bend(x, n)) == pytest.approx(curve, rel=1e-4)
+
+
+ENDING = {
+    "each hands over what it does not take": (
+        "fn right(x: f64) -> f64 = if x < 0.0 { left(x) } else if x > 5.0 { x } else { right(x + 1.0) }\n"
+        "fn left(x: f64) -> f64 = if x >= 0.0 { right(x) } else { -right(-x) }\nfn f(x: f64) -> f64 = right(x)",
+        -2.5, -5.5,
+    ),
+    "a variant is another function": (
+        "enum Mode { Even, Odd }\nfn steps(m: Mode, n: i32, k: f64) -> f64 = if n <= 1 { k } else {\n  match m {\n"
+        "    Even => if n % 2 == 0 { steps(Even, n // 2, k + 1.0) } else { steps(Odd, n, k) },\n"
+        "    Odd => if n % 2 == 0 { steps(Even, n, k) } else { steps(Odd, 3 * n + 1, k + 1.0) },\n  }\n}\n"
+        "fn f(x: f64) -> f64 = steps(Even, 7, x)",
+        0.0, 16.0,
+    ),
+    "a value of the file is no argument": (
+        "let g = 3.0 * normal(1)[0] - 100.0\nfn up(x: f64, y: f64) -> f64 = if y > 1.0 { down(x) } else { x }\n"
+        "fn down(x: f64) -> f64 = if x > 0.0 { up(x, g) } else { 0.5 }\nfn f(x: f64) -> f64 = up(x, 5.0)",
+        1.0, 1.0,
+    ),
+    "a check ends it": (
+        'fn g(n: i32) -> i32 {\n  if n < 0 {\n    assert n >= 0, "negative"\n    return g(n)\n  }\n'
+        "  if n == 0 { 0 } else { g(n - 1) + 1 }\n}\nfn f(x: f64) -> f64 = x * f64(g(3))",
+        2.0, 6.0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_what_comes_to_an_end_is_not_taken_for_endless(name: str) -> None:
+    source, x, y = ENDING[name]
+    f = difflang.loads("float f64\n" + source, name="ending").f
+    assert float(f(x)) == float(f.interpret(x)) == y

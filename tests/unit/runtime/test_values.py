@@ -122,6 +122,7 @@ def test_what_began_as_a_python_number_in_jax_takes_the_declared_type() -> None:
     [
         (1.5, I32, "DL1201", "write `round(x)`, or declare it a float"),
         (2.0, I32, "DL1201", "write `int(x)`"),
+        (float("nan"), I32, "DL1201", "no i32 is nan: declare it a float"),
         (True, I32, "DL1201", "write `int(x)`"),
         (True, F32, "DL1201", "write `float(x)`"),
         (1, BOOL, "DL1201", "write `bool(x)`, or compare it: `x > 0`"),
