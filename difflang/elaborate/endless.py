@@ -21,7 +21,7 @@ COND, CALL = OPS["cond"], OPS["call"]
 def refuse_without_end(group: Sequence[Making]) -> None:
     """Refuse functions that call each other whatever they are given, and one that calls itself with what it was given.
 
-    The latter goes the way that led to the call again, but not if it draws or prints. A check that fails ends either:
+    The latter goes the way that led to the call again, but not if any of them draws or prints. A check that fails ends either:
     where there are any, none is refused. Errors: DL0504. Cost: linear, for each function that turns out to have an end.
     """
     made = {m.number: m.instance for m in group if m.instance is not None}
@@ -37,9 +37,10 @@ def refuse_without_end(group: Sequence[Making]) -> None:
             *[(c.span, f"and `{name[n]}` does the same here") for n, c in others],
             help="let an `if` end it, with a value that no call gives",
         )
+    if any([i.effects or i.random for i in made.values()]):
+        return
     for number, instance in made.items():
-        pure = not instance.effects and not instance.random
-        if pure and (call := called_alike(instance.graph, number)) is not None:
+        if (call := called_alike(instance.graph, number)) is not None:
             raise mistake(
                 "DL0504",
                 f"`{name[number]}` is called again with what it was given: that never ends",
