@@ -22,7 +22,8 @@ def refuse_without_end(group: Sequence[Making]) -> None:
     """Refuse functions that call each other whatever they are given, and one that calls itself with what it was given.
 
     The latter goes the way that led to the call again, but not if any of them draws or prints. A check that fails ends
-    either: where there are any, none is refused. Errors: DL0504. Cost: linear, for each function that turns out to have an end.
+    either: where there are any, none is refused. Errors: DL0504.
+    Cost: linear, for each function that turns out to have an end.
     """
     made = {m.number: m.instance for m in group if m.instance is not None}
     name = {m.number: m.code.decl.name for m in group}
