@@ -168,10 +168,9 @@ class Loaded:
         """A function that was elaborated in a `session` of its own, for a file."""
         name: str = function.__name__
         declared = {p.name: (p.shown, p.span) for p in function.signature.parameters}
-        home = function.signature.module or self.module
         constants = [np.asarray(c) for c in self.constants(entry)]
-        about = name, function.__doc__ or "", self.name, function.function_type
-        return Made(*about, entry, arguments, declared, session, home, self.checked.session.in_order, constants)
+        about = name, function.__doc__ or "", self.name
+        return Made(*about, entry, arguments, declared, session, self.checked.session.in_order, constants)
 
     def constants(self, entry: Entry) -> tuple[Any, ...]:
         """The file's own values that a graph reads."""

@@ -30,6 +30,11 @@ def human(bytes: int, *, up: bool = False) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {BINARY[unit]}"
 
 
+def least(*limits: int) -> int:
+    """The least of some limits on memory, where 0 is none."""
+    return min([n for n in limits if n], default=0)
+
+
 def in_bytes(number: float, unit: str) -> int | None:
     """So many of a unit in bytes; None for less than one byte, and for more than any machine has."""
     found = number * UNITS[unit]

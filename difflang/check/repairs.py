@@ -54,8 +54,22 @@ def kept(span: Span, small: DType, large: DType) -> tuple[Fix, ...]:
     Of a float to a wider one it is open: the value has the digits of the narrow one, where more may have been meant.
     """
     fixes = converted(span, large.name) if keeps(small, large) else ()
-    wider = small.is_float and small.bits < PART_OF.get(large, large).bits
-    return tuple([replace(fix, open=wider) for fix in fixes])
+    if not small.is_float or small.bits >= PART_OF.get(large, large).bits:
+        return fixes
+    more = declared_number(span, large)
+    digits = f", which has the digits of {small.name}; for all of them declare `{more}`" if more else ""
+    return tuple([replace(fix, text=fix.text + digits, open=True) for fix in fixes])
+
+
+def declared_number(span: Span, wanted: DType) -> str:
+    """The declaration of a number in what is marked, as it would be with a type; none if each has one, or none is."""
+    before = span.source.text[: span.start]
+    for name in re.findall(r"[^\W\d]\w*", span.text):
+        declared = re.findall(rf"^[ \t]*(let|var)[ \t]+{name}[ \t]*=[ \t]*(-?\d[\w.+-]*)[ \t]*$", before, re.MULTILINE)
+        if declared:
+            word, number = declared[-1]
+            return f"{word} {name}: {wanted.name} = {number}"
+    return ""
 
 
 def as_declared(written: tree.TypeExpr, found: DType, span: Span) -> tuple[Fix, ...]:

@@ -46,6 +46,7 @@ class Entry(Struct, frozen=True, eq=False):
     random: bool
     fails: bool  # the last three results are a failure
     effects: frozenset[str]
+    limit: int  # bytes of memory for a program with a derivative of it; 0: nothing is said
     warnings: tuple[Diagnostic, ...] = ()
 
 
@@ -98,6 +99,7 @@ def applied(cx: Context, name: str, function: ClosureType, arguments: Sequence[A
         root.key is not None,
         bool(word),
         frozenset(root.effects),
+        root.limit,
     )
 
 

@@ -58,5 +58,5 @@ def made_of(checked: Checked, path: Path | None, entry: str | None, options: Opt
     made = elaborated(session, checked.module, name, type, arguments)
     declared = {p.name: (p.type.span.text if p.type is not None else "", p.span) for p in decl.params}
     constants = [np.asarray(leaf) for each in made.globals for leaf in captured.leaves(each)]
-    about = name, decl.doc or "", path.stem if path is not None else "<stdin>", type
-    return Made(*about, made, arguments, declared, session, checked.module, checked.session.in_order, constants)
+    about = name, decl.doc or "", path.stem if path is not None else "<stdin>"
+    return Made(*about, made, arguments, declared, session, checked.session.in_order, constants)

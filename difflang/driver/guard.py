@@ -106,13 +106,16 @@ def too_many_steps(span: Span, most: int, calls: str = "") -> DifflangError:
 
 def untold(site: Site) -> Diagnostic:
     """The report of a check that failed where nothing can be raised: what it was about is not known any more."""
-    what = site.message if not site.room else f"there is too little room for {site.message or 'what a loop yields'}"
-    help = "`difflang.checked(f)` gives the failure beside the result"
-    label = Label(site.span, "this does not hold" if site.message else "the index is beyond this axis")
     if site.most:
         return replace(too_many_steps(site.span, site.most, site.message).diagnostics[0], severity="warning")
-    code = "DL1007" if site.room else "DL0901" if site.message else "DL0902"
-    return Diagnostic(code, what or "an index is out of range", (label,), (help,), severity="warning")
+    if site.room:
+        what = f"there is too little room for {site.message or 'what a loop yields'}"
+        way = "call it outside JAX with such arguments first; what `jax.jit` has traced begins anew by `.clear_cache()`"
+        return Diagnostic("DL1007", what, (Label(site.span),), (way,), severity="warning")
+    label = Label(site.span, "this does not hold" if site.message else "the index is beyond this axis")
+    way = "`difflang.checked(f)` gives the failure beside the result"
+    code, what = ("DL0901", site.message) if site.message else ("DL0902", "an index is out of range")
+    return Diagnostic(code, what, (label,), (way,), severity="warning")
 
 
 def too_deep(site: Site, reached: int) -> DifflangError:

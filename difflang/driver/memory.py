@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from difflang.base.amounts import human
 from difflang.base.source import NOWHERE, line_numbers
@@ -18,8 +19,10 @@ from difflang.driver.engine import Engine
 from difflang.driver.extras import needed
 from difflang.driver.planning import Plan, fitted, limit_of, lines_of, planned
 from difflang.driver.program import Checked, loaded
-from difflang.driver.room import LITTLE
+from difflang.driver.room import LITTLE, numbers_of
+from difflang.ir.dims import Dim
 from difflang.ir.graph import Graph
+from difflang.passes.sized import ROOM, sized
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 USAGE = ("DL0201", "DL0322", "DL0403", "DL0710", "DL1207", "DL1210", "DL1220")
 SHOWN = 110  # cells of a line of the program
+ROOMS = {"frames": "calls within one another", "steps": "steps where a derivative goes back"}
 
 
 class Options(Struct, frozen=True):
@@ -58,13 +62,17 @@ class Line(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """What a program needs in memory. `measured` is what XLA says of it, if it was asked."""
+    """What a program needs in memory. `measured` is what XLA says of it, if it was asked.
+
+    `room`: for how much of what only a run knows, as it is compiled at first.
+    """
 
     what: str
     limit: int
     plan: Plan
     lines: tuple[Line, ...]
     measured: int | None
+    room: Mapping[str, int]
 
     @property
     def account(self) -> Account:
@@ -77,6 +85,9 @@ class Report(Struct, frozen=True):
             head[0] += f", {human(before.peak)} before planning"
         parts = ("arguments", account.arguments), ("results", account.results), ("between them", account.between)
         head.append("  " + ", ".join(f"{name} {human(n)}" for name, n in parts))
+        if self.room:
+            least = ", and ".join(f"{self.room[key]:,} {text}" for key, text in ROOMS.items() if key in self.room)
+            head.append(f"  with room for {least}; a run that needs more takes more")
         if self.limit:
             head.append(f"  limit {human(self.limit)}" + (": kept greedily" if self.plan.greedy else ""))
         head += [f"  {text}" + (f", {n} times" if n > 1 else "") for text, n in Counter(said(self.plan)).items()]
@@ -99,7 +110,7 @@ class Report(Struct, frozen=True):
         return {
             "what": self.what, "limit": self.limit or None, "peak": account.peak, "arguments": account.arguments,
             "results": account.results, "between": account.between, "measured": self.measured,
-            "before_planning": {"peak": before.peak, "course": before.course()},
+            "room": dict(self.room), "before_planning": {"peak": before.peak, "course": before.course()},
             "plan": [
                 {"line": c.span.position[0], "of": "loop" if c.loop else "code", "slots": c.slots or None,
                  "kept": c.way.kept} for c in self.plan.choices
@@ -132,7 +143,20 @@ def reported(graph: Graph, what: str, budget: int = 0, *, compiled: bool = False
     limit = limit_of(graph, budget)
     plan, measured = with_xla(graph, limit) if compiled else (planned(graph, limit), None)
     texts = {place: span.text for place, span in lines_of(graph).items()}
-    return Report(what, limit, plan, lines(plan, texts), measured)
+    return Report(what, limit, plan, lines(plan, texts), measured, room_of(graph))
+
+
+def room_of(graph: Graph) -> dict[str, int]:
+    """What of `ROOMS` a program has room for when it is compiled at first, and for how much."""
+    asked: set[str] = set()
+    number = numbers_of(LITTLE)
+
+    def noted(name: str) -> Dim:
+        asked.add(name.removeprefix(ROOM))
+        return number(name)
+
+    sized(graph, noted)
+    return {key: amount for key, amount in asdict(LITTLE).items() if key in asked & ROOMS.keys()}
 
 
 def with_xla(graph: Graph, limit: int) -> tuple[Plan, int]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.amounts import human
+from difflang.base.amounts import human, least
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
 from difflang.driver.knapsack import Table, solved
@@ -84,7 +84,7 @@ T = TypeVar("T", bound=Compiled)
 def limit_of(graph: Graph, budget: int = 0) -> int:
     """The least limit on the memory of a derivative in reverse in a graph, that of the caller included; 0 for none."""
     limits = [e.attrs.get("limit", 0) for g in inner_first(graph)[0] for e in g.eqns if e.op is vjp]
-    return min([n for n in (*limits, budget) if n], default=0) if limits else 0
+    return least(*limits, budget) if limits else 0
 
 
 def planned(graph: Graph, limit: int, room: Room = LITTLE) -> Plan:

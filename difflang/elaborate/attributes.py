@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import isqrt
 
 from difflang.base.amounts import MOST as MOST_BYTES
-from difflang.base.amounts import UNITS, human, in_bytes
+from difflang.base.amounts import UNITS, human, in_bytes, least
 from difflang.base.fixes import meant
 from difflang.base.source import Span
 from difflang.elaborate.context import Context
@@ -48,11 +48,18 @@ def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span, *, loo
             case "memory" if loop:
                 raise cx.error("DL0220", "`@memory` stands before a function", attribute.span)
             case "memory":
-                limit(cx, attribute)
+                heed(cx, (attribute,))
             case name:
                 way, fixes = meant(name, KNOWN, attribute.span, "@")
                 way = way or f"there are @{', @'.join(KNOWN)}"
                 raise cx.error("DL0209", f"there is no attribute `@{name}`", attribute.span, "", way, fixes)
+
+
+def heed(cx: Context, attributes: tuple[tree.Attribute, ...]) -> None:
+    """What a function says of memory is so of who calls it. Errors: DL0220."""
+    for attribute in attributes:
+        if attribute.name == "memory":
+            cx.root.limit = least(cx.root.limit, limit(cx, attribute))
 
 
 def limit(cx: Context, attribute: tree.Attribute) -> int:
@@ -70,11 +77,6 @@ def limit(cx: Context, attribute: tree.Attribute) -> int:
         case _:
             way = "`@memory(256 MiB)`"
             raise cx.error("DL0220", "`@memory` takes a number and a unit", attribute.span, "", way)
-
-
-def limit_of(cx: Context, decl: tree.Fn) -> int:
-    """The most bytes that a program with a derivative of a function may take, 0 if it says nothing. Errors: DL0220."""
-    return next((limit(cx, a) for a in decl.attributes if a.name == "memory"), 0)
 
 
 def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from difflang.base.amounts import least
 from difflang.base.diagnostics import Diagnostic, DifflangError, Fix
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
@@ -53,6 +54,7 @@ class Instance(Struct, frozen=True, eq=False):
     chosen: bool = False  # a condition known beforehand left a part of it out
     effects: frozenset[str] = frozenset()
     calls: frozenset[tree.Fn] = frozenset()
+    limit: int = 0  # bytes of memory for a program with a derivative of it; 0: it says nothing
 
 
 class Rule(Struct, frozen=True):
@@ -155,6 +157,14 @@ class Root(Struct, eq=False):
     deriving: int = 0  # how many derivatives are being traced here
     chosen: bool = False  # a condition known beforehand has left a branch out
     implied: bool = False  # a derivative is being taken that a rule needs and nobody wrote
+    limit: int = 0  # the least that a function says which was called here of memory: see `Instance`
+
+    def calling(self, instance: Instance) -> None:
+        """What is so of a function is so of who calls it."""
+        self.effects |= instance.effects
+        self.calls |= instance.calls
+        self.chosen |= instance.chosen
+        self.limit = least(self.limit, instance.limit)
 
 
 class Context(Struct, eq=False):

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from difflang.base.amounts import least
 from difflang.base.source import NOWHERE, Span
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
 from difflang.check.dtypes import DTypeVar, pruned, settled
@@ -14,7 +15,6 @@ from difflang.check.sums import joint, may_move
 from difflang.check.types import LangType, RecordType, VariantType, leaf_types, show_type, tangent_type
 from difflang.check.unify import narrow
 from difflang.elaborate.arguments import Args
-from difflang.elaborate.attributes import limit_of
 from difflang.elaborate.calls import apply
 from difflang.elaborate.context import Context, Reported
 from difflang.elaborate.control import closed
@@ -156,8 +156,8 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
     items = list(args.items)
     if cx.loops:
         cx.loops.append(None)
-    before, chosen = cx.word.term, cx.root.chosen
-    cx.root.chosen = False
+    before, chosen, limit = cx.word.term, cx.root.chosen, cx.root.limit
+    cx.root.chosen, cx.root.limit = False, 0
     with cx.region(args.span) as builder:
         for position, path in wrt:
             term, span = items[position]
@@ -175,20 +175,14 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
             cx.root.deriving -= 1
             cx.word.term = before
             inside, cx.root.chosen = cx.root.chosen, cx.root.chosen or chosen
+            within, cx.root.limit = cx.root.limit, least(cx.root.limit, limit)
             if cx.loops:
                 cx.loops.pop()
     if isinstance(result, Poison):
         raise Reported
     settle_results(cx, result)
     consts, (graph,) = closed([builder], [[*leaves(result), *word]], [builder.params], [len(builder.params)])
-    return Traced(graph, points, consts, result, bool(word), inside, memory_limit(cx, f))
-
-
-def memory_limit(cx: Context, f: Term) -> int:
-    """What the function that is differentiated, however often, says of memory."""
-    while isinstance(f, Closure) and isinstance(f.code, DerivativeCode):
-        (f,) = f.captures
-    return limit_of(cx, f.code.decl) if isinstance(f, Closure) and isinstance(f.code, FnCode) else 0
+    return Traced(graph, points, consts, result, bool(word), inside, within)
 
 
 def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value], span: Span) -> Term:

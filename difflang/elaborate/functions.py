@@ -18,7 +18,7 @@ from difflang.check.reports import Undecided, mistake, not_this_type, too_deep, 
 from difflang.check.sizes import no_new_sizes
 from difflang.check.types import FnType, LangType, leaf_types, pruned_type
 from difflang.check.unify import Unifier
-from difflang.elaborate.attributes import obey
+from difflang.elaborate.attributes import heed, obey
 from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Session, walk
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.failure import absorb
@@ -130,6 +130,7 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
         result = annotations.type(decl.result)
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)
+            heed(cx, decl.attributes)
             return detached(cx, result)
     return (yield with_numbers(cx, terms, call))
 
@@ -273,6 +274,7 @@ def instance_of(
         root.chosen,
         frozenset(root.effects),
         frozenset(root.calls),
+        root.limit,
     )
 
 
@@ -355,9 +357,7 @@ def operands_of(cx: Context, instance: Instance, terms: list[Term], span: Span, 
 
 def called(cx: Context, instance: Instance, results: Values, fails: bool, span: Span) -> Term:
     """What a call gives; its effects and its failure are those of who calls."""
-    cx.root.effects |= instance.effects
-    cx.root.calls |= instance.calls
-    cx.root.chosen |= instance.chosen
+    cx.root.calling(instance)
     if fails:
         absorb(cx, results[-3:], span)
     return like(instance.result, iter(results))

@@ -72,7 +72,7 @@ from difflang.syntax import tree
 def linearized(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Term]:
     """`linearize`: the value and the derivative as a linear map; `vjp`: the value and that map turned round."""
     traced = yield trace(cx, f, args, wrt)
-    if traced.limit:
+    if traced.limit and not cx.root.implied:
         way = f"`grad` keeps to it; leave `@memory` away where `{code.operator}` is used"
         message = f"no limit on memory holds for what `{code.operator}` gives: a linear function keeps what it needs"
         raise mistake("DL1014", message, (args.span, ""), help=way)

@@ -65,6 +65,8 @@ def function_step(eqn: Eqn | None, operand: int | None, names: str) -> str:
     name = spelled(eqn.op.name) if eqn is not None else "this"
     if name == "/" and operand == 1:
         return f"this divides by what depends on `{names}`"
+    if name == "recur":
+        return "this calls the function that it stands in, and a call of that is not known to be linear"
     return f"`{name}` is not linear in what depends on `{names}`"
 
 

@@ -115,7 +115,9 @@ def made_float(refused: str, given: Array, span: Span, float: DType) -> tuple[Fi
 def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, tuple[Fix, ...]]:
     """The way out where two element types meet, and its fix where numbers keep all that they say."""
     made, place, fixes = conversion_to(first, other, first_span, other_span)
-    return f"there is no implicit conversion: write `{made}({quoted(place)})`", fixes
+    shown = quoted(place)
+    way = fixes[0].text if fixes and shown == place.text else f"write `{made}({shown})`"
+    return f"there is no implicit conversion: {way}", fixes
 
 
 def conversion_to(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span, tuple[Fix, ...]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from difflang.base.amounts import least
 from difflang.base.diagnostics import DifflangError
 from difflang.base.sites import Site
 from difflang.base.source import Span
@@ -177,6 +178,7 @@ def joined(session: Session, group: Sequence[Making]) -> Instance:
         graph, instance.result, instance.type, tuple(types.items()), instance.random, fails, bool(told),
         any(i.chosen for i in made.values()),
         frozenset().union(*[i.effects for i in made.values()]), frozenset().union(*[i.calls for i in made.values()]),
+        least(*[i.limit for i in made.values()]),
     )  # fmt: skip
 
 

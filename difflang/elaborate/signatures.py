@@ -217,7 +217,8 @@ def wrong_argument(
         fixes = as_declared(param.type, term.tensor.dtype, span)
         wanted = param.type.path[0]
         if wanted != pruned(term.tensor.dtype).name:
-            way = f"there is no implicit conversion: write `{wanted}({span.text})`"
+            way = fixes[0].text if fixes else f"write `{wanted}({span.text})`"
+            way = f"there is no implicit conversion: {way}"
     message = f"the argument `{param.name}` of `{decl.name}` does not fit"
     return mistake("DL0304", message, *labels, help=way, fixes=fixes)
 

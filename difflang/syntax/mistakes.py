@@ -162,6 +162,8 @@ MISTAKES = (
             "write `fn f[T](x: T)`", writes=((r"<([\w:, \t]*)>", r"[\1]"),)),
     Mistake("DL0124", "record P(x: f64)", "opener at", "the fields of a record stand in braces",
             "write `record P { x: f64 }`", writes=((r"\([ \t]*([^()\n]*?)[ \t]*\)", r" { \1 }"),)),
+    *(Mistake("DL0124", example, "before at", "the type of a function has no `fn`", "write `(f64) -> f64`", (DROP,),
+              writes="") for example in ("fn f(g: fn(f64) -> f64) { g }", "fn f() -> fn(f64) -> f64 { g }")),
     Mistake("DL0124", "enum E = A", "opener at", "the variants of an enum stand in braces", "write `enum E { A, B }`"),
     Mistake("DL0124", "x: f32 = 3", "opener before at", "a name is bound with `let` or `var`",
             "write `let x: f32 = ...`", writes=((r"", "let "), (r"", "var ")), both=True),

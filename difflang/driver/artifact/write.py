@@ -16,17 +16,12 @@ from difflang.base.files import replace as write_file
 from difflang.base.files import unwritable
 from difflang.base.sites import Site
 from difflang.base.source import NOWHERE, Source, Span
-from difflang.check.closures import DerivativeCode, FnCode
-from difflang.check.modules import Module
-from difflang.check.types import ClosureType
 from difflang.driver.artifact.container import PLATFORMS as KNOWN
 from difflang.driver.artifact.contents import Contents, Param, to_bytes
 from difflang.driver.described import described
-from difflang.driver.entry import Argument, Entry, undemanded
+from difflang.driver.entry import Argument, Entry
 from difflang.driver.extras import needed
 from difflang.driver.guard import guarded
-from difflang.driver.units import context
-from difflang.elaborate.attributes import limit_of
 from difflang.elaborate.context import Session
 from difflang.ir.graph import Graph, inner_first
 from difflang.ops.say import printing
@@ -41,12 +36,10 @@ class Made(Struct, frozen=True, eq=False):
     name: str
     doc: str
     module: str
-    type: ClosureType
     entry: Entry
     arguments: Sequence[Argument]
     declared: Mapping[str, tuple[str, Span | None]]  # how each parameter is written, and where
     session: Session  # in which it was elaborated, and nothing else
-    home: Module
     in_order: bool
     constants: Sequence[Any]
 
@@ -60,7 +53,7 @@ def contents_of(made: Made) -> Contents:
     result = described(entry.type, made.module)
     refuse_functions(made.name, [*[p.layout for p in params], result])
     return Contents(
-        made.name, made.doc, made.module, entry.graph, params, result, entry.random, entry.fails, limit(made),
+        made.name, made.doc, made.module, entry.graph, params, result, entry.random, entry.fails, entry.limit,
         made.in_order, tuple(made.session.sites), tuple([np.asarray(c) for c in made.constants]),
     )  # fmt: skip
 
@@ -72,16 +65,6 @@ def param(made: Made, argument: Argument) -> Param:
     else:
         layout = described(argument.type, made.module)
     return Param(argument.name, shown, layout, span or NOWHERE)
-
-
-def limit(made: Made) -> int:
-    """What the function that is exported, or is a derivative of that, says of memory."""
-    type = made.type
-    while isinstance(type.code, DerivativeCode) and isinstance(type.captures[0], ClosureType):
-        type = type.captures[0]
-    if not isinstance(type.code, FnCode):
-        return 0
-    return limit_of(context(made.session, made.home, undemanded, None, definition=False), type.code.decl)
 
 
 def refuse_printing(name: str, graph: Graph) -> None:

@@ -30,6 +30,14 @@ def memory(*args: object) -> Result:
     return CliRunner().invoke(main, ["memory", *map(str, args)])
 
 
+def test_of_a_recursion_it_says_for_what_depth(tmp_path: Path) -> None:
+    file = tmp_path / "deep.dfl"
+    file.write_text("fn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { 2.0 * f(x * x, n - 1) }\n")
+    found = memory(f"{file}:f", "--wrt=x")
+    assert "  with room for 64 calls within one another, and 4,096 steps where a derivative goes back; " in found.stdout
+    assert json.loads(memory(f"{file}:f", "--wrt=x", "--json").stdout)["room"] == {"frames": 64, "steps": 4096}
+
+
 def test_a_table_says_what_each_line_needs(file: Path) -> None:
     found = memory(f"{file}:f", "--wrt=w", "--arg=n=1000")
     assert found.exit_code == 0, found.output

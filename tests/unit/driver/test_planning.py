@@ -72,6 +72,28 @@ def test_a_gradient_under_a_limit_is_the_same(limit: int, whole: tuple[Any, int]
     assert taken(function, W, V) <= limit * 1024 < whole[1]
 
 
+CALLERS = """
+fn called(w: f32, v: f32[2, 500]) -> f32 = 3.0 * turned(w, v)
+fn by_a_lambda(w: f32, v: f32[2, 500]) -> f32 = (|u| 3.0 * turned(u, v))(w)
+fn again(w: f32, v: f32[2, 500], n: i32) -> f32 = if n == 0 { turned(w, v) } else { 3.0 * again(w, v, n - 1) }
+fn pushed(w: f32, v: f32[2, 500]) -> f32 = grad(called)(w, v)
+"""
+
+
+@pytest.mark.parametrize(("name", "rest"), [("called", ()), ("by_a_lambda", ()), ("again", ("i32",)), ("pushed", ())])
+def test_a_limit_holds_for_what_calls_the_function(name: str, rest: tuple[str, ...]) -> None:
+    module = difflang.loads((SOURCE + CALLERS).replace("LIMIT", "90 KiB"), name="limited")
+    assert limit_of(module[name].grad("w")._entry(("f32", "f32[2, 500]", *rest), {}).graph) == 90 * 1024
+
+
+def test_the_least_limit_of_several_functions_holds() -> None:
+    text = SOURCE.replace("LIMIT", "90 KiB", 1).replace("LIMIT", "1 MiB", 1)
+    text += "fn both(w: f32, v: f32[2, 500]) -> f32 = turned(w, v) + two(w, ones(800))"
+    module = difflang.loads(text + "\nfn second(w: f32) -> f32 = two(w, ones(800))", name="limited")
+    assert limit_of(module.both.grad("w")._entry(("f32", "f32[2, 500]"), {}).graph) == 90 * 1024
+    assert limit_of(module.second.grad("w")._entry(("f32",), {}).graph) == 1024 * 1024
+
+
 def test_several_loops_share_a_limit() -> None:
     graph = limited("two", "250 KiB")._entry(("f32", "f32[800]"), {}).graph
     plan = planned(graph, limit_of(graph))

@@ -230,14 +230,17 @@ def program(text: str) -> Any:
     return ran(PROGRAM + text)
 
 
-def test_inside_a_jax_program_too_little_room_is_nan(m: Any) -> None:
+def test_inside_a_jax_program_too_little_room_is_nan(m: Any, capsys: pytest.CaptureFixture[str]) -> None:
     fresh = difflang.loads(PROGRAM, name="recursion")
     deep = np.int32(10 * LITTLE.frames)
     with jax.enable_x64(True):
         traced = jax.jit(lambda x, n: fresh.power(x, n))
         assert traced(1.0, np.int32(5)) == 1.0
         assert np.isnan(traced(1.0, deep))
+        assert "begins anew by `.clear_cache()`" in capsys.readouterr().err
         assert fresh.power(1.0, deep) == 1.0
+        traced.clear_cache()
+        assert traced(1.0, deep) == 1.0
         assert jax.jit(lambda x, n: fresh.power(x, n))(1.0, deep) == 1.0, "what was made larger stays so"
 
 
