@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from difflang.base.errors import DTypeError as DTypeError
     from difflang.base.errors import GradientMismatch as GradientMismatch
     from difflang.base.errors import IndexFailure as IndexFailure
+    from difflang.base.errors import LimitError as LimitError
     from difflang.base.errors import NonFiniteError as NonFiniteError
     from difflang.base.errors import ParseError as ParseError
     from difflang.base.errors import ShapeError as ShapeError
@@ -47,6 +48,7 @@ _HOMES = {
                 "IndexFailure",
                 "AssertionFailure",
                 "GradientMismatch",
+                "LimitError",
                 "NonFiniteError",
                 "DifflangWarning",
             ),
@@ -58,8 +60,8 @@ _HOMES = {
 __all__ = [
     "ArgumentError", "ArtifactError", "AssertionFailure", "CheckError", "DTypeError", "DataError",
     "DifferentiationError", "DifflangError", "DifflangWarning", "Extern", "Failure", "Function", "GradientMismatch",
-    "IndexFailure", "InternalError", "Module", "NonFiniteError", "ParseError", "ShapeError", "checked", "compile",
-    "define", "extern", "importing", "install_import_hook", "load", "loads",
+    "IndexFailure", "InternalError", "LimitError", "Module", "NonFiniteError", "ParseError", "ShapeError", "checked",
+    "compile", "define", "extern", "importing", "install_import_hook", "load", "loads",
 ]  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class Function(Below):
         self.__name__ = self.__qualname__ = name_of(type)
         self.__module__ = loaded.name
         self.__doc__ = getattr(getattr(base.code, "decl", None), "doc", None)
-        self._dims = frozenset(p.name for p in self.whole.parameters if p.is_dim)
+        self._dims = {p.name: p.span for p in self.whole.parameters if p.is_dim}
         self._open = any(p.is_dim for p in self.signature.parameters)
         with loaded.lock:
             self._table: Table = loaded.tables.setdefault((type, sizes), Table())
@@ -115,7 +115,7 @@ class Function(Below):
         if self.sizes:
             named |= {n: size for n, size in self.sizes if n in self._dims}
             named = {n: named[n] for n in self.whole.names if n in named}
-        dims = tuple((n, size_of(n, named[n])) for n in named if n in self._dims)
+        dims = tuple((n, size_of(n, named[n], self._dims[n])) for n in named if n in self._dims)
         values = tuple(v for n, v in named.items() if n not in self._dims)
         leaves, structure = trees.flatten((self.captured, values))
         return Given(tuple(named), dims, leaves, structure, self.expected, self.sizes), key

@@ -6,8 +6,12 @@ import operator
 from typing import Any
 
 from difflang.base.amounts import amount
+from difflang.base.source import Span
 from difflang.check.reports import mistake
+from difflang.driver.specs import MOST
 from difflang.elaborate.jets import HIGHEST_ORDER
+from difflang.runtime import trees
+from difflang.runtime.values import digits
 
 
 def article(value: object) -> str:
@@ -22,16 +26,27 @@ def bytes_in(budget: str | int) -> int:
     return found
 
 
-def size_of(name: str, value: Any) -> int:
-    """The value of a `dim`."""
+def size_of(name: str, value: Any, declared: Span | None = None) -> int:
+    """The value of a `dim`, declared there. Errors: DL1206 for what is no integer, DL1205 for one beyond every size."""
+    labels = [(declared, "declared here")] if declared is not None else []
     try:
         if isinstance(value, bool):
             raise TypeError
-        return operator.index(value)
+        size = operator.index(value)
     except TypeError:
-        raise mistake(
-            "DL1206", f"`{name}` is a dim: a Python integer is needed, known before the program runs"
-        ) from None
+        message = f"`{name}` is a dim, an integer that is known before the program runs, and {article(value)} was given"
+        raise mistake("DL1206", message, *labels, help=size_to_write(name, value)) from None
+    if not -MOST <= size < MOST:
+        way = f"a size is an i32, from {-MOST:,} to {MOST - 1:,}"
+        raise mistake("DL1205", f"`{name}` is a dim, which does not hold {digits(size)}", *labels, help=way)
+    return size
+
+
+def size_to_write(name: str, value: Any) -> str:
+    """How a value becomes a size, if that is meant."""
+    if trees.traced([value]):
+        return f'`jax.jit(f, static_argnames="{name}")` leaves it as it is'
+    return f"write `int({name})`" if hasattr(value, "__int__") and not isinstance(value, bool) else ""
 
 
 def order_of(value: Any) -> int:

@@ -81,6 +81,10 @@ class DataError(_Rendered, OSError):
     """A file that cannot be read, or holds something else."""
 
 
+class LimitError(_Rendered, RuntimeError):
+    """More than can be done here: too deep, too many steps, too much memory, or a device that is not here."""
+
+
 class DifflangWarning(UserWarning):
     """Something in a program that is probably a mistake."""
 
@@ -96,12 +100,16 @@ CLASSES: dict[str, type[DifflangError]] = {
     "DL0406": GradientMismatch,
     "DL04": DifferentiationError,
     "DL05": CheckError,
+    "DL06": LimitError,
     "DL07": DataError,
     "DL0707": CheckError,
     "DL08": CheckError,
     "DL0901": AssertionFailure,
     "DL0902": IndexFailure,
+    "DL0907": AssertionFailure,
     "DL0908": NonFiniteError,
+    "DL0909": LimitError,
+    "DL10": LimitError,
     "DL11": CheckError,
     "DL12": ArgumentError,
     "DL1203": ParseError,

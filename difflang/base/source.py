@@ -106,6 +106,10 @@ class Span(Struct, frozen=True):
         """Whether it stands in the standard library, not in a text of the user's."""
         return self.source.library
 
+    def holds(self, other: Span) -> bool:
+        """Whether another one begins within it."""
+        return other.source is self.source and self.start <= other.start < self.end
+
     def follows(self, other: Span) -> bool:
         """Whether this begins where another does or after it, if they stand in one text."""
         mine, its = self.source, other.source

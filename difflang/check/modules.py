@@ -34,7 +34,7 @@ class HostVar(Struct, eq=False):
     def seen_from(self, place: Span, *, by_function: bool) -> bool:
         """Whether a name that is written there means this, whatever calls what."""
         if self.block is not None:
-            return place.source is self.block.source and self.block.start <= place.start < self.block.end
+            return self.block.holds(place)
         above = self.span is None or place.follows(self.span)
         return above or not by_function
 

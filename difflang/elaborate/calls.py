@@ -318,6 +318,16 @@ def held(cx: Context, code: AscribedCode, f: Term, args: Args) -> Walk[Term]:
 MOST_LAMBDAS = 50_000  # calls of lambdas in one graph
 
 
+def too_many_lambdas(cx: Context, span: Span) -> DifflangError:
+    message = f"calls of lambdas are written out here more than {MOST_LAMBDAS:,} times"
+    way = "make functions of lambdas that call others: a `fn` is compiled once"
+    makings = cx.session.under_way.stack
+    if len([m for m in makings if m.code.decl is makings[-1].code.decl]) > 1:
+        message += f": `{makings[-1].code}` is called with functions made of one another"
+        way = "it is compiled anew for each: let a size end it sooner, or hand on the same function, and numbers"
+    return cx.error("DL1010", message, span, "", way)
+
+
 def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
     params = code.decl.params
     if len(args.items) != len(params) or args.named:
@@ -328,13 +338,14 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
             (code.decl.span, "defined here"),
         )
     if cx.lambdas >= DEEPEST_LAMBDAS:
-        way = "move an inner part into a function of its own"
-        raise cx.error("DL1002", f"lambdas call each other deeper than {DEEPEST_LAMBDAS} levels", args.span, "", way)
+        message, way = f"lambdas call each other deeper than {DEEPEST_LAMBDAS} levels", "make an inner part a `fn`"
+        if code.decl.span.holds(args.span):
+            message = "this calls the lambda that it stands in, which cannot be told to end"
+            way = "what calls itself is declared: `fn f(x: f64) -> f64 { … }`, with a branch that does not"
+        raise cx.error("DL1002", message, args.span, "", way)
     cx.root.lambdas += 1
     if cx.root.lambdas > MOST_LAMBDAS:
-        way = "make functions of lambdas that call others: a `fn` is compiled once"
-        message = f"calls of lambdas are written out here more than {MOST_LAMBDAS:,} times"
-        raise cx.error("DL1010", message, args.span, "", way)
+        raise too_many_lambdas(cx, args.span)
     outer, module, result = cx.scope, cx.module, cx.root.result
     scope = Scope()
     for name, term in zip(code.names, captures, strict=True):

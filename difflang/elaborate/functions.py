@@ -328,7 +328,7 @@ def blame(session: Session, said: int, code: FnCode, span: Span) -> None:
 def blamed(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
     """What is wrong within the function, and where that was called: first where that is the user's line."""
     places, wholes = [label.span for label in d.labels], (code.decl.span, span)
-    body, call = [any(p.source is w.source and w.start <= p.start < w.end for p in places) for w in wholes]
+    body, call = [any(map(whole.holds, places)) for whole in wholes]
     if d.severity == "error" and body and not call:
         d = replace(d, labels=(*d.labels, Label(span, "called here")))
     return d if span.of_library else d.users_first()

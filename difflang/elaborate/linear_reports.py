@@ -30,8 +30,7 @@ def not_linear(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
     if not place.text:
         place = last(decl.body).span
     labels = [(place, step(fault, names))]
-    inside = place.source is decl.span.source and decl.span.start <= place.start < decl.span.end
-    if not inside:
+    if not decl.span.holds(place):
         outer = fault.outer.span if fault.outer is not None else decl.span
         labels.append((outer if outer.text else decl.span, "reached from here"))
     labels.append((decl.params[0].span.to(decl.params[-1].span), "linear in this"))

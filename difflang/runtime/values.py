@@ -147,26 +147,38 @@ def number(given: complex, type: Tensor, name: str) -> Array:
 
 
 def too_large(given: complex, type: Tensor, name: str) -> DifflangError:
-    text = str(given) if not isinstance(given, int) or given.bit_length() < 200 else "a number of that many digits"
     dtype = numpy_dtype(type.dtype)
     if type.dtype.kind in ("int", "uint"):
         way = f"{type.dtype} goes from {np.iinfo(dtype).min:,} to {np.iinfo(dtype).max:,}"
     else:
         way = f"{type.dtype} goes to {float(ml_dtypes.finfo(dtype).max):.3g}"
-    return DifflangError(Diagnostic("DL1205", f"`{name}` is {type.dtype}, which does not hold {text}", helps=(way,)))
+    message = f"`{name}` is {type.dtype}, which does not hold {digits(given)}"
+    return DifflangError(Diagnostic("DL1205", message, helps=(way,)))
+
+
+def digits(given: complex) -> str:
+    return str(given) if not isinstance(given, int) or given.bit_length() < 200 else "a number of that many digits"
 
 
 def number_to_write(given: complex, wanted: DType, name: str) -> str:
     """How a plain number becomes one of the type that is declared, if that is meant."""
+    whole = wanted.kind in ("int", "uint")
     if isinstance(given, complex):
-        return f"write `{name}.real` if its real part is meant"
+        return f"write `{f'int({name}.real)' if whole else f'{name}.real'}` if its real part is meant"
     if wanted.kind == "bool":
         return f"write `bool({name})`, or compare it: `{name} > 0`"
-    if wanted.kind in ("int", "uint"):
-        if not isfinite(given):
+    if whole:
+        range = np.iinfo(numpy_dtype(wanted))
+        if not (isfinite(given) and range.min <= given <= range.max):
             return f"no {wanted} is {given}: declare it a float"
         return f"write `int({name})`" if given % 1 == 0 else f"write `round({name})`, or declare it a float"
     return f"write `float({name})`"
+
+
+def array_to_write(name: str, shown: str) -> str:
+    """How a list becomes an array of the type that is declared."""
+    dtype = DTYPES.get(shown.partition("[")[0])
+    return f"write `np.array({name}{f', {numpy_name(dtype)}' if dtype is not None else ''})`"
 
 
 def numpy_name(dtype: DType) -> str:

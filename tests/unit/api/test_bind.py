@@ -70,10 +70,10 @@ def test_it_stays_bound_as_a_structure_of_jax(m: Any) -> None:
     [
         ({"e": 3}, "has no size `e`"),
         ({"x": 3}, "its sizes are d, n"),
-        ({"n": 2.5}, "a Python integer is needed"),
-        ({"n": True}, "a Python integer is needed"),
+        ({"n": 2.5}, "and a float was given"),
+        ({"n": True}, "and a bool was given"),
         ({"n": -1}, "a size is not negative"),
-        ({"n": 2**70}, "a size is at most 2,147,483,647"),
+        ({"n": 2**70}, "a size is an i32, from -2,147,483,648 to 2,147,483,647"),
     ],
 )
 def test_what_is_no_size(m: Any, sizes: Any, says: str) -> None:

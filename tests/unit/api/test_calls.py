@@ -217,7 +217,7 @@ def test_structures_and_other_things_are_refused(m: Any) -> None:
         m.loss({"first": {"w": x[0]}, "tag": "", "count": 1}, x)
     with refused("DL1207", "no field `c`"):
         m.loss({"first": {"w": x[0], "b": 1.0, "c": 2}, "tag": "", "count": 1}, x)
-    with refused("DL1206", "a list was given", "np.array(x)"):
+    with refused("DL1206", "a list was given", "np.array(x, np.float32)"):
         m.pick([1.0, 2.0], 0)
     with refused("DL1206"):
         m.square("text")
@@ -227,8 +227,13 @@ def test_structures_and_other_things_are_refused(m: Any) -> None:
         m.both((1.0, 2.0, 3.0))
     with refused("DL1205"):
         m.narrow(2**40)
-    with refused("DL1206", "`k` is a dim"):
-        m.power(1.0, 2.5)
+    for size in (2.5, np.float32(2), "2"):
+        with refused("DL1206", "`k` is a dim", f"and a {type(size).__name__} was given", "declared here"):
+            m.power(1.0, size)
+    with refused("DL1205", "`k` is a dim, which does not hold 2147483648", "declared here"):
+        m.power(1.0, 2**31)
+    with refused("DL1206", '`jax.jit(f, static_argnames="k")`'):
+        jax.jit(m.power)(np.float32(1), 2)
     with refused("DL1206"):
         m.twice(lambda x: x, 1.0)
 

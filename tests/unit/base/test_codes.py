@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from difflang.base.codes import CODES, FAMILIES, nearest, title
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.errors import classified
 
 PACKAGE = Path(__file__).parents[3] / "difflang"
 VERBS = ["run", "check", "test", "bench", "fmt", "repl", "derive", "trace", "check-grad", "explain", "emit", "memory"]
@@ -22,6 +24,14 @@ def test_codes_have_their_form_and_family() -> None:
     assert title("DL0103") == CODES["DL0103"]
     with pytest.raises(KeyError):
         title("DL0000")
+
+
+def test_every_code_is_an_error_that_python_can_name() -> None:
+    import difflang
+
+    kinds = {code: type(classified(DifflangError(Diagnostic(code, "")))) for code in CODES}
+    assert {code: kind for code, kind in kinds.items() if getattr(difflang, kind.__name__, None) is not kind} == {}
+    assert kinds["DL1012"] is difflang.LimitError and issubclass(difflang.LimitError, RuntimeError)
 
 
 def test_every_code_of_the_syntax_is_registered_and_used() -> None:

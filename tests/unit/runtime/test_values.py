@@ -127,6 +127,8 @@ def test_what_began_as_a_python_number_in_jax_takes_the_declared_type() -> None:
         (True, F32, "DL1201", "write `float(x)`"),
         (1, BOOL, "DL1201", "write `bool(x)`, or compare it: `x > 0`"),
         (1j, F32, "DL1201", "write `x.real` if its real part is meant"),
+        (1j, I32, "DL1201", "write `int(x.real)` if its real part is meant"),
+        (1e20, I32, "DL1201", "no i32 is 1e+20: declare it a float"),
         (2**31, I32, "DL1205", "i32 goes from -2,147,483,648 to 2,147,483,647"),
         (1e39, F32, "DL1205", "f32 goes to 3.4e+38"),
     ],
