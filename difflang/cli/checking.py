@@ -14,7 +14,16 @@ from difflang.base.files import replace, unwritable
 from difflang.base.source import Source
 from difflang.cli.formatting import named
 from difflang.cli.output import output_format, written
-from difflang.cli.shared import FILE, FLOATS, full_traceback, report, say_mendable, search_path, source_of
+from difflang.cli.shared import (
+    FILE,
+    FLOATS,
+    full_traceback,
+    report,
+    say_mendable,
+    search_path,
+    source_of,
+    split_entry,
+)
 
 if TYPE_CHECKING:
     from difflang.driver.fixes import Again, Mended
@@ -46,7 +55,6 @@ def check(
     the function's parameters.
     """
     from difflang.driver import fixes, program
-    from difflang.driver.emit import split_entry
 
     if fix and form != "human" and "-" in files:
         raise click.UsageError("`--fix -` writes the program to standard output: leave --output-format out")

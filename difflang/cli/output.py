@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from importlib import metadata
 from typing import Any, cast
 
 import click
@@ -114,6 +113,8 @@ def sarif(found: Sequence[Finding]) -> dict[str, Any]:
     """A log of one run. Source: OASIS, Static Analysis Results Interchange Format 2.1.0."""
     codes = sorted({each.code for each in found})
     rules = [{"id": code, "shortDescription": {"text": CODES.get(code, "something that failed")}} for code in codes]
+    from importlib import metadata  # late: it brings the mail of the standard library with it
+
     tool = {"name": "difflang", "version": metadata.version("difflang"), "rules": rules}
     results = [result(each, codes.index(each.code)) for each in found]
     run = {"tool": {"driver": tool}, "columnKind": "unicodeCodePoints", "results": results}

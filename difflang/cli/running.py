@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from difflang.cli.shared import report, report_checked, source_of
+from difflang.cli.shared import report, report_checked, source_of, split_entry
 
 if TYPE_CHECKING:
     from difflang.driver.engine import Engine
@@ -35,7 +35,6 @@ def carry_out(
 ) -> None:
     """Check the file, then run it, or call its function. Errors: DifflangError; ends with 1 where the file is wrong."""
     from difflang.driver import arguments, called, program
-    from difflang.driver.emit import split_entry
 
     file, entry = split_entry(asked.program)
     if asked.files and entry is None:

@@ -113,11 +113,20 @@ def source_of(file: str) -> tuple[Source, Path | None]:
     return read(Path(file), file), Path(file)
 
 
+def split_entry(text: str) -> tuple[str, str | None]:
+    """`FILE:entry` in its two parts. A file of the whole name is that file, and `C:\\x.dfl` has no entry."""
+    file, colon, entry = text.rpartition(":")
+    if not colon or not entry.isidentifier() or Path(text).exists():
+        return text, None
+    if len(file) == 1 and file != "-" and not Path(file).exists():
+        return text, None
+    return file, entry
+
+
 def checked_program(
     program: str, default_float: str | None, folders: tuple[Path, ...]
 ) -> tuple[Checked, Path | None, str | None]:
     """`FILE:ENTRY` read and checked: the program, its path, the entry. Ends with 1 where something is wrong with it."""
-    from difflang.driver.emit import split_entry
     from difflang.driver.program import check
 
     file, entry = split_entry(program)

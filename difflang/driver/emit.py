@@ -41,16 +41,6 @@ class Wanted(Struct, frozen=True):
     budget: int = 0  # bytes that the program may take, at stage `planned`
 
 
-def split_entry(text: str) -> tuple[str, str | None]:
-    """`FILE:entry` in its two parts. A file of the whole name is that file, and `C:\\x.dfl` has no entry."""
-    file, colon, entry = text.rpartition(":")
-    if not colon or not entry.isidentifier() or Path(text).exists():
-        return text, None
-    if len(file) == 1 and file != "-" and not Path(file).exists():
-        return text, None
-    return file, entry
-
-
 def emit(checked: Checked, path: Path | None, wanted: Wanted) -> tuple[str, tuple[Diagnostic, ...]]:
     """The text, and why functions were left out of it. Errors: DL0201 for an unknown entry, DL1210, DL04."""
     decls = entries(checked, wanted.entry)

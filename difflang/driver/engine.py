@@ -10,8 +10,6 @@ from msgspec import Struct
 
 from difflang.base.collection import paused
 from difflang.driver.guard import Program, guarded
-from difflang.driver.pipeline import finished
-from difflang.driver.planning import fitted, limit_of
 from difflang.driver.room import LITTLE, Room
 from difflang.ir.evaluate import Says, evaluate, nobody
 from difflang.ir.graph import Graph
@@ -46,6 +44,9 @@ class Engine(Struct, frozen=True):
         With `guard` the last result is the number of the check that failed, in place of the whole failure.
         Errors: DL1012 where a limit on memory cannot be kept.
         """
+        from difflang.driver.pipeline import finished
+        from difflang.driver.planning import fitted, limit_of
+
         with paused():
             if self.name == "xla" and (limit := limit_of(graph, self.budget)):
                 return fitted(graph, limit, room, lambda done: self.compiled(guarded(done) if guard else done, says))[1]
@@ -54,6 +55,8 @@ class Engine(Struct, frozen=True):
 
     def explaining(self, room: Room = LITTLE) -> Callable[[Graph, Says], Program]:
         """What runs a graph that can fail once more, for the whole failure and the messages of checks."""
+        from difflang.driver.pipeline import finished
+
         return lambda graph, says: self.runs(finished(graph, room, explained=True), says)
 
     def runs(self, ready: Graph, says: Says) -> Program:

@@ -11,9 +11,7 @@ from msgspec.structs import asdict, replace
 from difflang.base.sites import Checks, Site
 from difflang.ir.graph import Graph, inner_first
 from difflang.ir.types import History, Type
-from difflang.passes.repeated import endless_where_repeated
 from difflang.passes.sized import ROOM, Numbers, sized
-from difflang.passes.yielded import as_histories
 
 T = TypeVar("T")
 
@@ -63,6 +61,9 @@ def with_room(graph: Graph, room: Room, *, arrays: bool = False) -> Graph:
 
     What loops yield is held in histories, which need no room, unless `arrays` are asked for or it cannot be.
     """
+    from difflang.passes.repeated import endless_where_repeated
+    from difflang.passes.yielded import as_histories
+
     freely = None if arrays else as_histories(graph)
     return sized(endless_where_repeated(graph if freely is None else freely), numbers_of(room))
 

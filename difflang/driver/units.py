@@ -16,7 +16,6 @@ from difflang.check.types import LangType, leaf_types, settled_type
 from difflang.check.unify import Unifier
 from difflang.driver.engine import Engine, Program
 from difflang.driver.guard import explain
-from difflang.driver.pipeline import finished
 from difflang.driver.room import Elastic, Room
 from difflang.driver.values import HostValue, with_texts_said
 from difflang.elaborate.context import Context, Reported, Root, Session
@@ -207,6 +206,7 @@ class Units:
 
     def watch(self, unit: Unit, results: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Errors: DL0908 where a result is not finite for something that this unit does."""
+        from difflang.driver.pipeline import finished
         from difflang.driver.watching import check
 
         assert unit.program is not None

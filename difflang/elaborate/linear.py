@@ -11,9 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from difflang.ad.differentiate import expanded
 from difflang.ad.linearity import NotLinear, prove
-from difflang.ad.maps import split, turned
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.check.annotations import Annotations
@@ -92,6 +90,8 @@ def value_and_map(cx: Context, traced: Traced, takes: LangType, tags: Sequence[V
         return like(traced.result, iter(nowhere)), Opaque(FnType((takes,), gives, linear=True))
     settle(traced.graph, cx.session.settled)
     cx.builder.span = span
+    from difflang.ad.maps import split  # with the passes, which most checks of a file do without
+
     parts = split(traced.graph, (True,) * len(traced.points) + (False,) * len(traced.consts))
     given = [*traced.points, *traced.consts]
     outs = cx.builder.inline(parts.primal, *given)
@@ -167,6 +167,8 @@ def transposed(cx: Context, map: Term, span: Span) -> Term:
         params = map.type.params
         return Opaque(FnType((map.type.result,), params[0] if len(params) == 1 else TupleType(params), linear=True))
     assert isinstance(map, Closure) and isinstance(map.code, MapCode)
+    from difflang.ad.maps import turned
+
     code = map.code
     back = code.back or shared(cx.session, turned(code.graph, len(number_types(code.takes))))
     theirs, ours, residuals = parted(code, map.captures)
@@ -238,6 +240,8 @@ def proved(cx: Context, f: Closure, takes: Sequence[LangType], span: Span) -> Wa
     body: Body = yield body_of(cx, f, types, span)
     graph = body.graph
     if not cx.root.definition and derivatives_in(graph):
+        from difflang.ad.differentiate import expanded
+
         settle(graph, cx.session.settled)
         graph = expanded(graph)
     try:

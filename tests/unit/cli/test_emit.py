@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.cli import main
-from difflang.driver.emit import split_entry
+from difflang.cli.shared import split_entry
 from difflang.ir.json import from_json
 from difflang.ir.parse import from_text
 
