@@ -242,11 +242,12 @@ def test_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [["--help"], ["check", "examples/digits.dfl"], ["explain", "DL0310"]])
-def test_what_starts_without_jax(args: list[str]) -> None:
+def test_what_starts_without_jax_and_the_passes(args: list[str]) -> None:
     code = (
         "import sys\nfrom difflang.cli import main\n"
         f"try:\n    main({args!r})\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        "print(sorted({'jax', 'jaxlib', 'flax', 'scipy'} & sys.modules.keys()), file=sys.stderr)"
+        "late = {'jax', 'jaxlib', 'flax', 'scipy', 'difflang.passes.optimize'}\n"
+        "print(sorted(late & sys.modules.keys()), file=sys.stderr)"
     )
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, env=os.environ)
