@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
-from msgspec.structs import asdict
 
 from difflang.base.amounts import human
 from difflang.base.source import NOWHERE, line_numbers
@@ -19,10 +18,8 @@ from difflang.driver.engine import Engine
 from difflang.driver.extras import needed
 from difflang.driver.planning import Plan, fitted, limit_of, lines_of, planned
 from difflang.driver.program import Checked, loaded
-from difflang.driver.room import LITTLE, numbers_of
-from difflang.ir.dims import Dim
+from difflang.driver.room import LITTLE, asked, in_words
 from difflang.ir.graph import Graph
-from difflang.passes.sized import ROOM, sized
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 
 USAGE = ("DL0201", "DL0322", "DL0403", "DL0710", "DL1207", "DL1210", "DL1220")
 SHOWN = 110  # cells of a line of the program
-ROOMS = {"frames": "calls within one another", "steps": "steps where a derivative goes back"}
 
 
 class Options(Struct, frozen=True):
@@ -86,8 +82,7 @@ class Report(Struct, frozen=True):
         parts = ("arguments", account.arguments), ("results", account.results), ("between them", account.between)
         head.append("  " + ", ".join(f"{name} {human(n)}" for name, n in parts))
         if self.room:
-            least = ", and ".join(f"{self.room[key]:,} {text}" for key, text in ROOMS.items() if key in self.room)
-            head.append(f"  with room for {least}; a run that needs more takes more")
+            head.append(f"  with room for {in_words(self.room)}; a run that needs more takes more")
         if self.limit:
             head.append(f"  limit {human(self.limit)}" + (": kept greedily" if self.plan.greedy else ""))
         head += [f"  {text}" + (f", {n} times" if n > 1 else "") for text, n in Counter(said(self.plan)).items()]
@@ -143,20 +138,7 @@ def reported(graph: Graph, what: str, budget: int = 0, *, compiled: bool = False
     limit = limit_of(graph, budget)
     plan, measured = with_xla(graph, limit) if compiled else (planned(graph, limit), None)
     texts = {place: span.text for place, span in lines_of(graph).items()}
-    return Report(what, limit, plan, lines(plan, texts), measured, room_of(graph))
-
-
-def room_of(graph: Graph) -> dict[str, int]:
-    """What of `ROOMS` a program has room for when it is compiled at first, and for how much."""
-    asked: set[str] = set()
-    number = numbers_of(LITTLE)
-
-    def noted(name: str) -> Dim:
-        asked.add(name.removeprefix(ROOM))
-        return number(name)
-
-    sized(graph, noted)
-    return {key: amount for key, amount in asdict(LITTLE).items() if key in asked & ROOMS.keys()}
+    return Report(what, limit, plan, lines(plan, texts), measured, asked(graph, LITTLE))
 
 
 def with_xla(graph: Graph, limit: int) -> tuple[Plan, int]:

@@ -21,7 +21,7 @@ from difflang.base.source import Source, Span
 from difflang.driver.knapsack import Table, solved
 from difflang.driver.loop_ways import FEWEST, SLOTS, fewer, ways_of_loop
 from difflang.driver.pipeline import finished
-from difflang.driver.room import LITTLE, Room
+from difflang.driver.room import LITTLE, Room, asked, in_words
 from difflang.driver.ways import (
     ALL,
     Choice,
@@ -136,7 +136,8 @@ class Planners:
 
     def refuse(self, limit: int, least: int = 0) -> NoReturn:
         """Errors: DL1012."""
-        raise refusal(self.graph, limit, self.smallest.account, least or self.smallest.account.peak)
+        least = least or self.smallest.account.peak
+        raise refusal(self.graph, limit, self.smallest.account, least, in_words(asked(self.graph, self.room)))
 
 
 class Planner:
@@ -352,8 +353,8 @@ class Planner:
 # ------------------------------------------------------------------------------------------------ where there is none
 
 
-def refusal(graph: Graph, limit: int, account: Account, least: int) -> DifflangError:
-    """Errors: DL1012, with the lines that need the most at the peak."""
+def refusal(graph: Graph, limit: int, account: Account, least: int, room: str = "") -> DifflangError:
+    """Errors: DL1012, with the lines that need the most at the peak. `room`: for how much there is room, in words."""
     here: dict[tuple[str, int], int] = {}
     for b in account.at_the_peak():
         if b.place is not None:
@@ -366,7 +367,7 @@ def refusal(graph: Graph, limit: int, account: Account, least: int) -> DifflangE
     return DifflangError(
         Diagnostic(
             "DL1012",
-            f"this derivative does not fit in {has}: it takes {needs} at least",
+            f"this derivative does not fit in {has}: it takes {needs} at least{room and f', with room for {room}'}",
             tuple([Label(lines[place], f"{human(n)} for this line, when most is there") for n, place in most]),
             (f"the smallest limit that can be kept is {human(least, up=True)}",),
         )

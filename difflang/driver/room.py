@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from difflang.base.sites import Checks, Site
+from difflang.ir.dims import Dim
 from difflang.ir.graph import Graph, inner_first
 from difflang.ir.types import History, Type
 from difflang.passes.sized import ROOM, Numbers, sized
@@ -18,6 +19,7 @@ T = TypeVar("T")
 ENDLESS = 2**31 - 1  # steps; no array is so long
 MORE = {"frames": 4, "steps": 8, "items": 8}  # times as many, where there are too few
 MOST = {"frames": 1 << 20, "steps": 1 << 24, "items": 1 << 24}
+ASKED = {"frames": "calls within one another", "steps": "steps where a derivative goes back"}
 MOST_INTERPRETED = 1 << 12  # frames: the interpreter copies a stack at every step
 
 
@@ -72,6 +74,23 @@ def numbers_of(room: Room) -> Numbers:
     """The names of room as numbers."""
     told = asdict(room)
     return lambda n: told[n.removeprefix(ROOM)]
+
+
+def asked(graph: Graph, room: Room) -> dict[str, int]:
+    """What of `ASKED` a graph has room for, and for how much."""
+    found: set[str] = set()
+    number = numbers_of(room)
+
+    def noted(name: str) -> Dim:
+        found.add(name.removeprefix(ROOM))
+        return number(name)
+
+    sized(graph, noted)
+    return {key: amount for key, amount in asdict(room).items() if key in found & ASKED.keys()}
+
+
+def in_words(room: Mapping[str, int]) -> str:
+    return ", and ".join(f"{room[key]:,} {text}" for key, text in ASKED.items() if key in room)
 
 
 def keeps_steps(graph: Graph) -> bool:

@@ -164,7 +164,7 @@ def joined(session: Session, group: Sequence[Making]) -> Instance:
     members = {number: member(instance) for number, instance in made.items()}
     allowed = session.most_steps
     most = (allowed, session.site(Site(decl.name_span, chain, most=allowed))) if allowed else None
-    graph, shared = machine(members, first.number, (frames, steps), first.span, decl.name, most)
+    graph, shared = machine(members, first.number, (frames, steps), decl.name_span, decl.name, most)
     instance = made[first.number]
     fails = len(graph.results) > len(leaf_types(instance.type))
     types = {n: t for i in made.values() for n, t in i.globals}

@@ -121,6 +121,17 @@ def test_what_cannot_be_kept_is_refused_with_what_can(whole: tuple[Any, int]) ->
     assert limited("turned", smallest)(W, V) == whole[0]
 
 
+def test_a_recursion_that_needs_too_much_is_told_where_it_is_declared_and_for_what_depth() -> None:
+    text = "@memory(100 KiB)\nfn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { sin(x) * f(0.5 * x, n - 1) }\n"
+    gradient = difflang.loads(text, name="deep").f.grad("x")
+    gradient(0.5, 3)
+    with pytest.raises(difflang.LimitError, match="DL1012") as refused:
+        gradient(0.5, 5000)
+    (diagnostic,) = refused.value.diagnostics
+    assert "at least, with room for 4,096 calls within one another" in diagnostic.message
+    assert [label.span.text[:4] for label in diagnostic.labels] == ["fn f"]
+
+
 def test_a_limit_that_is_missed_by_little_is_told_in_bytes() -> None:
     nothing = Graph((), (), ()), Account((), frozenset(), 0)
     said = [refusal(nothing[0], limit, nothing[1], 100_000).diagnostics[0] for limit in (90_000, 99_999)]
