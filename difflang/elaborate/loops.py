@@ -219,7 +219,8 @@ def while_loop(cx: Context, e: tree.While) -> Walk[Term]:
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
         raise no_condition(condition.tensor, e.condition.span)
     if condition.static is True:
-        raise cx.error("DL0504", "this loop never ends", e.condition.span, "this is always true")
+        way = "leave it with `break` or `return`, or say while what it goes on"
+        raise cx.error("DL0504", "this loop never ends", e.condition.span, "this is always true", way)
     if condition.static is None and not may_change(condition.value, builder, body):
         asked = next((n for n in free_names(e.condition) if cx.scope.find(n) is not None), "x")
         way = f"assign what it asks, `{asked} = …`: a `let` in the loop makes another `{asked}`"
