@@ -47,6 +47,7 @@ class Scope(Struct, eq=False):
     eqns: set[Eqn] = field(default_factory=set)
     kept_params: set[int] = field(default_factory=set)
     kept_results: set[int] = field(default_factory=set)
+    todo: list[Value] = field(default_factory=list)  # what is live and not followed yet
     nested: dict[Eqn, Nested] = field(default_factory=dict)
 
 
@@ -80,7 +81,7 @@ class Liveness:
 
     def __init__(self) -> None:
         self.scopes: dict[Graph, Scope] = {}
-        self.todo: list[tuple[Scope, Value]] = []
+        self.todo: list[Scope] = []  # those that may have something to do
         self.param_users: dict[tuple[Scope, int], list[Use]] = {}
         self.result_users: dict[tuple[Scope, int], list[Use]] = {}
 
@@ -89,9 +90,8 @@ class Liveness:
             return self.scopes[graph]
         scope = self.scopes[graph] = Scope(graph)
         scope.params = {p: i for i, p in enumerate(graph.params)}
+        scope.made = {result: eqn for eqn in graph.eqns for result in eqn.results}
         for eqn in graph.eqns:
-            for result in eqn.results:
-                scope.made[result] = eqn
             if eqn.regions:
                 self.enter(scope, eqn)
         for eqn in graph.eqns if graph.effectful else ():
@@ -114,19 +114,31 @@ class Liveness:
     def read(self, scope: Scope, value: Value) -> None:
         if value not in scope.values:
             scope.values.add(value)
-            self.todo.append((scope, value))
+            if not scope.todo:
+                self.todo.append(scope)
+            scope.todo.append(value)
 
     def spread(self) -> None:
         while self.todo:
-            scope, value = self.todo.pop()
-            if (eqn := scope.made.get(value)) is None:
+            self.follow(self.todo.pop())
+
+    def follow(self, scope: Scope) -> None:
+        """Go on from what is live in a scope, until nothing is left there."""
+        made, values, eqns, todo = scope.made, scope.values, scope.eqns, scope.todo
+        while todo:
+            value = todo.pop()
+            if (eqn := made.get(value)) is None:
                 self.keep_param(scope, scope.params[value])
-                continue
-            self.touch(scope, eqn)
-            if eqn.regions:
+            elif eqn.regions:
+                self.touch(scope, eqn)
                 nested = scope.nested[eqn]
                 if (slot := nested.of_result.get(value)) is not None:
                     self.activate(scope, nested, slot)
+            elif eqn not in eqns:  # as in `touch`: most of what there is to do
+                eqns.add(eqn)
+                fresh = [v for v in eqn.operands if v not in values]
+                values.update(fresh)
+                todo += fresh
 
     def touch(self, scope: Scope, eqn: Eqn) -> None:
         """The equation is needed: so is what it has outside of slots, and its slots that others already need."""
@@ -134,9 +146,8 @@ class Liveness:
             return
         scope.eqns.add(eqn)
         if not eqn.regions:
-            fresh = [v for v in eqn.operands if v not in scope.values]  # as `read` does: most of what there is to do
-            scope.values.update(fresh)
-            self.todo += [(scope, v) for v in fresh]
+            for value in eqn.operands:
+                self.read(scope, value)
             return
         nested = scope.nested[eqn]
         slots = nested.layout.slots
