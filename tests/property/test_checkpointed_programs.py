@@ -1,11 +1,13 @@
 """Random programs with loops give the same derivatives whatever is kept for them: to second order, and lane by lane.
 
-DIFFLANG_FUZZ says how many, one for each 25 of it: each is compiled twice. DIFFLANG_SEED fixes which.
+DIFFLANG_FUZZ says how many: one for each 25 of it is compiled twice, one for each 5 interpreted. DIFFLANG_SEED fixes
+which.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,6 +21,7 @@ from support.seeds import COUNT, SEED
 STRATEGIES = ("revolve, slots = 1", "revolve, slots = 2", "every, steps = 2", "full, cap = 2", "blocks")
 FIRST = 30_000  # from there on the first few are done in seconds
 SEEDS = [SEED * 10_000 + FIRST + i for i in range(max(len(STRATEGIES), COUNT // 25))]
+OTHERS = [SEED * 10_000 + 2 * FIRST + i for i in range(max(2 * len(STRATEGIES), COUNT // 5))]
 DERIVATIVES = """
 fn slope(x: f64, y: f64, k: i32) -> f64 = grad(|x| f(x, y, 0.4, k))(x)
 fn derivatives(x: f64, y: f64, k: i32) -> (f64, f64, f64) {
@@ -70,13 +73,23 @@ def test_programs_are_really_changed() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_kept_changes_no_derivative(seed: int) -> None:
+    assert_same(seed, lambda function, *args: function(*args))
+
+
+@pytest.mark.parametrize("seed", OTHERS)
+def test_what_is_kept_changes_no_derivative_interpreted(seed: int) -> None:
+    assert_same(seed, lambda function, *args: function.interpret(*args))
+
+
+def assert_same(seed: int, run: Callable[..., Any]) -> None:
+    """A program gives the same as it is and under its strategy."""
     program, strategy = random_program(seed), STRATEGIES[seed % len(STRATEGIES)]
     found: list[list[np.ndarray]] = []
     for text in (program, checkpointed(program, strategy)):
         of: Any = difflang.loads(HEADER + text + DERIVATIVES, name=f"seed{seed}")
         results = [
-            of.derivatives(0.3, 0.7, 3),
-            of.lanes(np.array([0.3, 0.6, -0.2]), 0.7, np.array([3, 0, 1], np.int32)),
+            run(of.derivatives, 0.3, 0.7, 3),
+            run(of.lanes, np.array([0.3, 0.6, -0.2]), 0.7, np.array([3, 0, 1], np.int32)),
         ]
         found.append([np.asarray(x) for x in jax.tree.leaves(results)])
     for got, want in zip(found[1], found[0], strict=True):
