@@ -330,7 +330,7 @@ class Reader:
 
     def refused(self, path: str, shown: str, value: Any, help: str = "") -> DifflangError:
         found = described(value)
-        if isinstance(value, (list, tuple)) and not help:
+        if isinstance(value, (list, tuple)) and not help and shown.endswith("]"):
             help = values.array_to_write(path, shown)
         code = "DL1202" if isinstance(value, Slot) and trees.array_type(value.value) is not None else "DL1206"
         return self.error(code, f"`{path}` is declared {shown}, and {found} was given", help)

@@ -165,12 +165,12 @@ class Derivable(Unchanging):
                     has = f"its sizes are {', '.join(free)}" if free else "it has none that is free"
                     way = f"did you mean `{near}`?" if near else has
                     raise mistake("DL1207", f"`{self.__name__}` has no size `{name}`", help=way)
-            given = {name: size_of(name, size) for name, size in dims.items()}
-            parameters = {p.name for p in self.signature.parameters if p.is_dim}
-            for name, size in given.items():
-                if size < 0 and name not in parameters:
-                    raise mistake("DL1206", f"the size `{name}` is bound to {size}: a size is not negative")
-            return self._made(self.function_type, tuple(sorted([*self.sizes, *given.items()])))
+            declared = {p.name: p.span for p in self.signature.parameters if p.is_dim}
+            given = [
+                (name, size_of(name, size, declared[name]) if name in declared else size_of(name, size, least=0))
+                for name, size in dims.items()
+            ]
+            return self._made(self.function_type, tuple(sorted([*self.sizes, *given])))
 
 
 def listed(wrt: WrtGiven) -> list[object]:

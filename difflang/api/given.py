@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import operator
+from math import isfinite
 from typing import Any
+
+import numpy as np
 
 from difflang.base.amounts import amount
 from difflang.base.source import Span
@@ -21,32 +24,38 @@ def article(value: object) -> str:
 
 def bytes_in(budget: str | int) -> int:
     """`"64 MiB"`, or so many bytes."""
-    if (found := budget if isinstance(budget, int) else amount(budget)) is None:
+    if (found := budget if isinstance(budget, int) else amount(budget)) is None or found < 0:
         raise mistake("DL1207", f"{budget!r} is no amount of memory", help='write `"64 MiB"`, or a number of bytes')
     return found
 
 
-def size_of(name: str, value: Any, declared: Span | None = None) -> int:
-    """The value of a `dim`, declared there. Errors: DL1206 for what is no integer, DL1205 for one beyond every size."""
+def size_of(name: str, value: Any, declared: Span | None = None, *, least: int = -MOST) -> int:
+    """The value of a `dim` declared there, or of a size in a type, which is at `least` 0.
+
+    Errors: DL1206 for what is no integer, DL1205 for one beyond every size.
+    """
     labels = [(declared, "declared here")] if declared is not None else []
+    what = "a dim" if least < 0 else "a size"
     try:
         if isinstance(value, bool):
             raise TypeError
         size = operator.index(value)
     except TypeError:
-        message = f"`{name}` is a dim, an integer that is known before the program runs, and {article(value)} was given"
+        message = f"`{name}` is {what}, an integer known before the program runs, and {article(value)} was given"
         raise mistake("DL1206", message, *labels, help=size_to_write(name, value)) from None
-    if not -MOST <= size < MOST:
-        way = f"a size is an i32, from {-MOST:,} to {MOST - 1:,}"
-        raise mistake("DL1205", f"`{name}` is a dim, which does not hold {digits(size)}", *labels, help=way)
+    if not least <= size < MOST:
+        way = f"it is an i32, from {least:,} to {MOST - 1:,}"
+        raise mistake("DL1205", f"`{name}` is {what}, which does not hold {digits(size)}", *labels, help=way)
     return size
 
 
 def size_to_write(name: str, value: Any) -> str:
     """How a value becomes a size, if that is meant."""
     if trees.traced([value]):
-        return f'`jax.jit(f, static_argnames="{name}")` leaves it as it is'
-    return f"write `int({name})`" if hasattr(value, "__int__") and not isinstance(value, bool) else ""
+        return f'JAX leaves it as it is by `jax.jit(f, static_argnames="{name}")`, and `jax.vmap` by `in_axes` of None'
+    if not isinstance(value, (float, np.floating)) or not isfinite(value):
+        return ""
+    return f"write `{'int' if value % 1 == 0 else 'round'}({name})`"
 
 
 def order_of(value: Any) -> int:

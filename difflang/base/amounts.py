@@ -30,7 +30,7 @@ def human(bytes: int, *, up: bool = False) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {BINARY[unit]}"
 
 
-def least(*limits: int) -> int:
+def tightest(*limits: int) -> int:
     """The least of some limits on memory, where 0 is none."""
     return min([n for n in limits if n], default=0)
 

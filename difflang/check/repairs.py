@@ -16,6 +16,11 @@ from difflang.syntax import tree
 
 WHOLE_NUMBER = re.compile(r"[ \t]*=[ \t]*-?[0-9][0-9_]*(?=[ \t]*(?:[#}]|\r?$))", re.MULTILINE)
 
+NAME = re.compile(r"\b[^\W\d]\w*")
+NUMBER = re.compile(
+    r"^let[ \t]+(\w+)[ \t]*=[ \t]*(-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)[ \t]*(?:#.*)?\r?$", re.MULTILINE
+)
+
 
 def helped(error: DifflangError, ways: Iterable[str]) -> DifflangError:
     """A report with more ways out, after its own."""
@@ -62,14 +67,19 @@ def kept(span: Span, small: DType, large: DType) -> tuple[Fix, ...]:
 
 
 def declared_number(span: Span, wanted: DType) -> str:
-    """The declaration of a number in what is marked, as it would be with a type; none if each has one, or none is."""
-    before = span.source.text[: span.start]
-    for name in re.findall(r"[^\W\d]\w*", span.text):
-        declared = re.findall(rf"^[ \t]*(let|var)[ \t]+{name}[ \t]*=[ \t]*(-?\d[\w.+-]*)[ \t]*$", before, re.MULTILINE)
-        if declared:
-            word, number = declared[-1]
-            return f"{word} {name}: {wanted.name} = {number}"
-    return ""
+    """The declaration with a type of a number of the file in what is marked; none where anything else is in it.
+
+    Only lines of the top level are looked at, where a name stands for what was bound last.
+    """
+    text, names = span.source.text, NAME.findall(span.text)
+    line = text[text.rfind("\n", 0, span.start) + 1 : span.end]
+    if not names or line[:1].isspace() or re.match(r"fn\b|host\b|.*\bfor\b|.*\|", line):
+        return ""
+    declared = dict(NUMBER.findall(text[: span.start]))
+    rebound = {name for name in names if len(re.findall(rf"^(?:let|var)[ \t]+{name}\b", text, re.M)) > 1}
+    if rebound or not declared.keys() >= set(names):
+        return ""
+    return f"let {names[0]}: {wanted.name} = {declared[names[0]]}"
 
 
 def as_declared(written: tree.TypeExpr, found: DType, span: Span) -> tuple[Fix, ...]:

@@ -161,7 +161,7 @@ def in_range(number: float, dtype: DType, span: Span) -> None:
     signed = dtype.kind == "int"
     least, most = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1) if signed else (0, 2**dtype.bits - 1)
     if not least <= number <= most:
-        way = "say which type it is, as in `i64(…)`" if dtype.bits < 64 and abs(number) < 2**63 else ""
+        way = "say which type its numbers have, as in `i64(…)`" if dtype.bits < 64 and abs(number) < 2**63 else ""
         shown = str(number) if abs(number) < 10**30 else "this number"
         label = (span, f"{dtype} holds {least} to {most}")
         raise mistake("DL0316", f"{shown} does not fit in {dtype}", label, help=way)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.amounts import human, least
+from difflang.base.amounts import human, tightest
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
 from difflang.driver.knapsack import Table, solved
@@ -84,7 +84,7 @@ T = TypeVar("T", bound=Compiled)
 def limit_of(graph: Graph, budget: int = 0) -> int:
     """The least limit on the memory of a derivative in reverse in a graph, that of the caller included; 0 for none."""
     limits = [e.attrs.get("limit", 0) for g in inner_first(graph)[0] for e in g.eqns if e.op is vjp]
-    return least(*limits, budget) if limits else 0
+    return tightest(*limits, budget) if limits else 0
 
 
 def planned(graph: Graph, limit: int, room: Room = LITTLE) -> Plan:
@@ -369,7 +369,7 @@ def refusal(graph: Graph, limit: int, account: Account, least: int, room: str = 
             "DL1012",
             f"this derivative does not fit in {has}: it takes {needs} at least{room and f', with room for {room}'}",
             tuple([Label(lines[place], f"{human(n)} for this line, when most is there") for n, place in most]),
-            (f"the smallest limit that can be kept is {human(least, up=True)}",),
+            (f"the smallest limit that can be kept is {human(least, up=True)}" + " for so many" * bool(room),),
         )
     )
 

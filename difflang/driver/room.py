@@ -77,7 +77,7 @@ def numbers_of(room: Room) -> Numbers:
 
 
 def asked(graph: Graph, room: Room) -> dict[str, int]:
-    """What of `ASKED` a graph has room for, and for how much."""
+    """What of `ASKED` a graph has room for, and for how much; steps only where a derivative goes back."""
     found: set[str] = set()
     number = numbers_of(room)
 
@@ -86,6 +86,8 @@ def asked(graph: Graph, room: Room) -> dict[str, int]:
         return number(name)
 
     sized(graph, noted)
+    if not any(eqn.op.name == "vjp" for inner in inner_first(graph)[0] for eqn in inner.eqns):
+        found.discard("steps")
     return {key: amount for key, amount in asdict(room).items() if key in found & ASKED.keys()}
 
 

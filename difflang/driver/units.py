@@ -18,7 +18,8 @@ from difflang.driver.engine import Engine, Program
 from difflang.driver.guard import explain
 from difflang.driver.room import Elastic, Room
 from difflang.driver.values import HostValue, with_texts_said
-from difflang.elaborate.context import Context, Reported, Root, Session
+from difflang.elaborate.context import Context, Reported, Session
+from difflang.elaborate.graphs import Root
 from difflang.elaborate.names import free_names
 from difflang.elaborate.scope import Scope
 from difflang.elaborate.settle import settle

@@ -56,6 +56,8 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         alone = ", but `sin`, `sqrt` and the like stand alone" if id == "math" else ""
         way = f"it is a module of the standard library: `import {id}`{alone}"
         fixes = (*without_package(span), module_imported(span.source, id))
+    if re.search(rf"\blet[ \t]+{id}[ \t]*=[ \t]*\|[^\n]*\Z", span.source.text[: span.start]):
+        way, fixes = f"a lambda does not call itself: declare it, `fn {id}(…) {{ … }}`, where it stands", ()
     return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way, fixes)
 
 

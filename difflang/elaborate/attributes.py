@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import isqrt
 
 from difflang.base.amounts import MOST as MOST_BYTES
-from difflang.base.amounts import UNITS, human, in_bytes, least
+from difflang.base.amounts import UNITS, human, in_bytes, tightest
 from difflang.base.fixes import meant
 from difflang.base.source import Span
 from difflang.elaborate.context import Context
@@ -59,7 +59,7 @@ def heed(cx: Context, attributes: tuple[tree.Attribute, ...]) -> None:
     """What a function says of memory is so of who calls it. Errors: DL0220."""
     for attribute in attributes:
         if attribute.name == "memory":
-            cx.root.limit = least(cx.root.limit, limit(cx, attribute))
+            cx.root.limit = tightest(cx.root.limit, limit(cx, attribute))
 
 
 def limit(cx: Context, attribute: tree.Attribute) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from difflang.base.amounts import least
+from difflang.base.amounts import tightest
 from difflang.base.source import NOWHERE, Span
 from difflang.check.closures import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
 from difflang.check.dtypes import DTypeVar, pruned, settled
@@ -175,7 +175,7 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
             cx.root.deriving -= 1
             cx.word.term = before
             inside, cx.root.chosen = cx.root.chosen, cx.root.chosen or chosen
-            within, cx.root.limit = cx.root.limit, least(cx.root.limit, limit)
+            within, cx.root.limit = cx.root.limit, tightest(cx.root.limit, limit)
             if cx.loops:
                 cx.loops.pop()
     if isinstance(result, Poison):

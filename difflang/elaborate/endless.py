@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from difflang.check.reports import mistake
-from difflang.elaborate.context import FAILURE, Instance
+from difflang.elaborate.context import FAILURE
+from difflang.elaborate.graphs import Instance
 from difflang.elaborate.under_way import Making
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.op import OPS

@@ -19,11 +19,12 @@ from difflang.check.sizes import no_new_sizes
 from difflang.check.types import FnType, LangType, leaf_types, pruned_type
 from difflang.check.unify import Unifier
 from difflang.elaborate.attributes import heed, obey
-from difflang.elaborate.context import Context, Found, Instance, Reported, Root, Session, walk
+from difflang.elaborate.context import Context, Reported, Session, walk
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.failure import absorb
+from difflang.elaborate.graphs import Found, Instance, Root
 from difflang.elaborate.host_numbers import with_numbers
-from difflang.elaborate.instances import key_of, refuse_endless, type_now
+from difflang.elaborate.instances import key_of, refuse_deep, refuse_endless, type_now
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.names import nodes, tail
 from difflang.elaborate.saying import TRUTH, heard, well
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from difflang.elaborate.arguments import Args
 
 
-DEEPEST = 200  # functions under way, one in another
 MOST_PASSES = 50  # through functions that call each other, until it is known what they give: a few at most
 
 # ---- Declared functions
@@ -176,17 +176,10 @@ def instantiate(
     types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
     found = session.instances.get(key)
     if found is not None and all(type_now(n) == t for n, t in found.globals):
+        refuse_deep(cx, code, found.depth, span)
         return found
     refuse_endless(cx, code, (*captures, *terms.values()), span)
-    if len(session.under_way.stack) >= DEEPEST:
-        chain = " → ".join(str(m.code) for m in session.under_way.stack[-4:])
-        raise cx.error(
-            "DL1003",
-            f"functions call each other more than {DEEPEST} deep",
-            span,
-            f"… → {chain}",
-            "a recursion on a size must reach an `if` that ends it",
-        )
+    refuse_deep(cx, code, 1, span)
     session.under_way.forget()
     for _ in range(MOST_PASSES):
         making = session.under_way.begin(key, code, span, definition=cx.root.definition)
@@ -275,6 +268,7 @@ def instance_of(
         frozenset(root.effects),
         frozenset(root.calls),
         root.limit,
+        root.depth + 1,
     )
 
 

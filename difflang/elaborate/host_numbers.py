@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.elaborate.context import Context, Folded, Reported
+from difflang.elaborate.context import Context, Reported
+from difflang.elaborate.graphs import Folded
 from difflang.elaborate.terms import Array, Closure, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.dims import Dim

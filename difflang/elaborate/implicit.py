@@ -31,6 +31,15 @@ from difflang.ir.types import Tensor
 from difflang.syntax import tree
 
 
+def implied(cx: Context, derivative: Closure, args: Args) -> Walk[Term]:
+    """A derivative that the rule needs and nobody wrote."""
+    before, cx.root.implied = cx.root.implied, True
+    try:
+        return (yield apply(cx, derivative, args))
+    finally:
+        cx.root.implied = before
+
+
 def solved(
     cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], tangents: Sequence[Term]
 ) -> Walk[tuple[Term, Term]]:
@@ -43,7 +52,7 @@ def solved(
     active = [i for i, t in enumerate(tangents) if leaf_types(type_of(t))]
     draws = cx.root.draws
     unknown = Closure(DerivativeCode("linearize", ((moving,),)), (f,))
-    pair: Term = yield apply(cx, unknown, Args(span, items))
+    pair: Term = yield implied(cx, unknown, Args(span, items))
     assert isinstance(pair, Tuple)
     if cx.root.draws > draws:
         way = "draw outside, and pass on what was drawn"
@@ -55,11 +64,7 @@ def solved(
     if not active:
         return x, rebuild(tangent_type(type_of(x)), zeros(cx, tangent_type(type_of(x))))
     push = Closure(DerivativeCode("jvp", tuple((i,) for i in active)), (f,))
-    before, cx.root.implied = cx.root.implied, True
-    try:
-        pushed: Term = yield apply(cx, push, Args(span, [*items, *[(tangents[i], span) for i in active]]))
-    finally:
-        cx.root.implied = before
+    pushed: Term = yield implied(cx, push, Args(span, [*items, *[(tangents[i], span) for i in active]]))
     assert isinstance(pushed, Tuple)
     if cx.root.definition:
         return x, detached(cx, tangent_type(type_of(x)))

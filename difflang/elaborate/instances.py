@@ -14,7 +14,9 @@ from difflang.elaborate.context import Context
 from difflang.elaborate.signatures import is_dim
 from difflang.elaborate.terms import Array, Closure, Record, Sum, Term, Tuple, Variant, Zip, type_of
 
+DEEPEST = 200  # functions one in another
 DEEPEST_LAMBDAS = 100  # functions made of one another
+MADE_ANEW = "it is compiled anew for each: let a size end it sooner, or hand on the same function, and numbers"
 
 
 class Key(NamedTuple):
@@ -47,8 +49,16 @@ def refuse_endless(cx: Context, code: FnCode, terms: Iterable[Term], span: Span)
         inner = functions_in([t for f in inner for t in f.captures])
     if layers > DEEPEST_LAMBDAS + 1:  # the innermost is made of none
         message = f"`{code}` is called with functions made of one another more than {DEEPEST_LAMBDAS} deep"
-        way = "it is compiled anew for each: let a size end it sooner, or hand on the same function, and numbers"
-        raise cx.error("DL1003", message, span, "a function made of the one before, again", way)
+        raise cx.error("DL1003", message, span, "a function made of the one before, again", MADE_ANEW)
+
+
+def refuse_deep(cx: Context, code: FnCode, depth: int, span: Span) -> None:
+    """A call of a function that is so deep, in those under way. Errors: DL1003, whatever was made before."""
+    stack = cx.session.under_way.stack
+    if len(stack) + depth > DEEPEST:
+        chain = " → ".join(str(c) for c in [*[m.code for m in stack[-3:]], code])
+        way = "a recursion on a size must reach an `if` that ends it"
+        raise cx.error("DL1003", f"functions call each other more than {DEEPEST} deep", span, f"… → {chain}", way)
 
 
 def functions_in(terms: Iterable[Term]) -> list[Closure]:

@@ -21,9 +21,10 @@ from difflang.check.reports import mistake
 from difflang.check.types import LangType, TupleType, leaf_types, pruned_type, show_type
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply
-from difflang.elaborate.context import Context, Instance, Reported, Session, walk
+from difflang.elaborate.context import Context, Reported, Session, walk
 from difflang.elaborate.failure import all_is_well
 from difflang.elaborate.functions import called, emit_call, function_context, instantiate, operands_of
+from difflang.elaborate.graphs import Instance
 from difflang.elaborate.implicit import sized
 from difflang.elaborate.saying import TRUTH, heard
 from difflang.elaborate.settle import settle

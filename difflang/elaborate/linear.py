@@ -70,8 +70,8 @@ from difflang.syntax import tree
 def linearized(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Term]:
     """`linearize`: the value and the derivative as a linear map; `vjp`: the value and that map turned round."""
     traced = yield trace(cx, f, args, wrt)
-    if traced.limit and not cx.root.implied:
-        way = f"`grad` keeps to it; leave `@memory` away where `{code.operator}` is used"
+    if traced.limit and not args.span.of_library and not cx.root.implied:
+        way = f"`grad` keeps to it; leave `@memory` away from what `{code.operator}` is taken of, and what that calls"
         message = f"no limit on memory holds for what `{code.operator}` gives: a linear function keeps what it needs"
         raise mistake("DL1014", message, (args.span, ""), help=way)
     yield result_with_tangent(cx, code.operator, f, traced, args, wrt)

@@ -9,7 +9,7 @@ from difflang.base.diagnostics import DifflangError, Fix
 from difflang.base.source import Span
 from difflang.check.closures import DerivativeCode, FnCode
 from difflang.check.dtypes import DTypeVar, dtype_text, pruned
-from difflang.check.repairs import converted, kept
+from difflang.check.repairs import converted, keeps, kept
 from difflang.check.reports import mistake
 from difflang.check.types import show_type
 from difflang.elaborate.spelling import DIVIDED, quoted, wants_float, way_out
@@ -121,7 +121,7 @@ def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -
 
 
 def conversion_to(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span, tuple[Fix, ...]]:
-    """What to convert where two element types meet: an integer becomes a float, else the second becomes the first.
+    """What to convert where two element types meet: the one that keeps all that it says, else the second.
 
     To which type, where, and the fix where numbers keep all that they say.
     """
@@ -136,6 +136,8 @@ def conversion_to(first: Array, other: Array, first_span: Span, other_span: Span
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
         made = b.real.name if isinstance(b, DTypeVar) else dtype_text(b)
         return made, first_span, converted(first_span, made)
+    if keeps(a, b) and not keeps(b, a):
+        return dtype_text(b), first_span, kept(first_span, a, b)
     wanted = (a.real.name if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)
     return wanted, other_span, kept(other_span, b, a)
 

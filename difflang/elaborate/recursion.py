@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from difflang.base.amounts import least
+from difflang.base.amounts import tightest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.sites import Site
 from difflang.base.source import Span
@@ -21,9 +21,10 @@ from difflang.check.reports import mistake
 from difflang.check.sums import holds, whole
 from difflang.check.types import ClosureType, FnType, LangType, TextType, leaf_types, settled_type
 from difflang.check.unify import Unifier
-from difflang.elaborate.context import Context, Instance, Session
+from difflang.elaborate.context import Context, Session
 from difflang.elaborate.endless import refuse_without_end
 from difflang.elaborate.failure import is_fresh
+from difflang.elaborate.graphs import Instance
 from difflang.elaborate.instances import Key, key_of
 from difflang.elaborate.settle import settle
 from difflang.elaborate.sums import held_as
@@ -178,7 +179,7 @@ def joined(session: Session, group: Sequence[Making]) -> Instance:
         graph, instance.result, instance.type, tuple(types.items()), instance.random, fails, bool(told),
         any(i.chosen for i in made.values()),
         frozenset().union(*[i.effects for i in made.values()]), frozenset().union(*[i.calls for i in made.values()]),
-        least(*[i.limit for i in made.values()]),
+        tightest(*[i.limit for i in made.values()]), max(i.depth for i in made.values()),
     )  # fmt: skip
 
 

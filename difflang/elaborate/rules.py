@@ -23,8 +23,9 @@ from difflang.check.unify import Unifier
 from difflang.elaborate import implicit, inverses, solves
 from difflang.elaborate.arguments import Args
 from difflang.elaborate.calls import apply
-from difflang.elaborate.context import FAILURE, Context, Instance, Reported, Rule, Session, walk
+from difflang.elaborate.context import FAILURE, Context, Reported, Session, walk
 from difflang.elaborate.functions import called, function_context, instantiate, operands_of, parameter_terms
+from difflang.elaborate.graphs import Instance, Rule
 from difflang.elaborate.jumps import without_jumps
 from difflang.elaborate.leafwise import changes_along
 from difflang.elaborate.names import tail

@@ -16,8 +16,9 @@ from difflang.check.closures import FnCode, MapCode
 from difflang.check.reports import mistake
 from difflang.check.types import leaf_types, pruned_type, show_type, tangent_type
 from difflang.elaborate import linear
-from difflang.elaborate.context import FAILURE, WORD, Context, Instance
+from difflang.elaborate.context import FAILURE, WORD, Context
 from difflang.elaborate.functions import called, instantiate, operands_of
+from difflang.elaborate.graphs import Instance
 from difflang.elaborate.saying import heard
 from difflang.elaborate.tangents import is_number, number_types, tag_count, tags_of
 from difflang.elaborate.terms import Closure, Term, leaves, type_of

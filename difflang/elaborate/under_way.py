@@ -12,7 +12,7 @@ from difflang.base.source import Span
 if TYPE_CHECKING:
     from difflang.check.closures import FnCode
     from difflang.check.types import LangType
-    from difflang.elaborate.context import Instance
+    from difflang.elaborate.graphs import Instance
     from difflang.elaborate.instances import Key
 
 

@@ -24,7 +24,8 @@ from difflang.driver.host import Host
 from difflang.driver.load import enter, names_once
 from difflang.driver.program import independent
 from difflang.driver.values import HostValue
-from difflang.elaborate.context import Found, Session
+from difflang.elaborate.context import Session
+from difflang.elaborate.graphs import Found
 from difflang.elaborate.notes import Notes, Range
 from difflang.lsp.parts import Piece
 from difflang.syntax import tree

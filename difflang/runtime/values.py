@@ -168,8 +168,8 @@ def number_to_write(given: complex, wanted: DType, name: str) -> str:
     if wanted.kind == "bool":
         return f"write `bool({name})`, or compare it: `{name} > 0`"
     if whole:
-        range = np.iinfo(numpy_dtype(wanted))
-        if not (isfinite(given) and range.min <= given <= range.max):
+        bounds = np.iinfo(numpy_dtype(wanted))
+        if not (isfinite(given) and bounds.min <= given <= bounds.max):
             return f"no {wanted} is {given}: declare it a float"
         return f"write `int({name})`" if given % 1 == 0 else f"write `round({name})`, or declare it a float"
     return f"write `float({name})`"

@@ -72,8 +72,8 @@ def test_it_stays_bound_as_a_structure_of_jax(m: Any) -> None:
         ({"x": 3}, "its sizes are d, n"),
         ({"n": 2.5}, "and a float was given"),
         ({"n": True}, "and a bool was given"),
-        ({"n": -1}, "a size is not negative"),
-        ({"n": 2**70}, "a size is an i32, from -2,147,483,648 to 2,147,483,647"),
+        ({"n": -1}, "`n` is a size, which does not hold -1"),
+        ({"n": 2**70}, "it is an i32, from 0 to 2,147,483,647"),
     ],
 )
 def test_what_is_no_size(m: Any, sizes: Any, says: str) -> None:

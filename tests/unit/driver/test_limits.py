@@ -16,7 +16,7 @@ from difflang.driver.program import check
 from difflang.driver.runner import MOST_CALLS
 from difflang.elaborate.calls import MOST_LAMBDAS
 from difflang.elaborate.context import MOST_AXES
-from difflang.elaborate.functions import DEEPEST
+from difflang.elaborate.instances import DEEPEST
 from difflang.lower.regions import LIMIT
 from difflang.ops.reader import MOST_RUNS
 from difflang.syntax.parse import MISTAKES

@@ -86,6 +86,21 @@ def test_a_limit_holds_for_what_calls_the_function(name: str, rest: tuple[str, .
     assert limit_of(module[name].grad("w")._entry(("f32", "f32[2, 500]", *rest), {}).graph) == 90 * 1024
 
 
+def test_what_the_library_and_rules_take_of_it_is_no_concern_of_a_limit() -> None:
+    text = """float f64
+import roots
+@memory(1 MiB)
+fn residual(x: f64) -> f64 = x * x - 2.0
+fn model(a: f64) -> f64 = roots.newton(|x| residual(x) - a, 1.0)
+fn root(a: f64) -> f64 = sqrt(a + 2.0)
+rule root(a) by implicit |x| residual(x) - a
+"""
+    module = difflang.loads(text, name="limited")
+    for name in ("model", "root"):
+        assert module[name](2.0) == pytest.approx(2.0)
+        assert module[name].grad()(2.0) == pytest.approx(0.25)
+
+
 def test_the_least_limit_of_several_functions_holds() -> None:
     text = SOURCE.replace("LIMIT", "90 KiB", 1).replace("LIMIT", "1 MiB", 1)
     text += "fn both(w: f32, v: f32[2, 500]) -> f32 = turned(w, v) + two(w, ones(800))"

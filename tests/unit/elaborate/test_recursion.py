@@ -226,6 +226,15 @@ def test_what_is_too_small_for_a_run_is_made_larger(m: Any) -> None:
     assert lines == ["1.0"]
 
 
+@pytest.mark.parametrize("first", [20, 150, 199])
+def test_how_deep_a_recursion_on_a_size_goes_is_no_matter_of_what_was_made_before(first: int) -> None:
+    m = difflang.loads("fn h(x: f64, n: dim) -> f64 = if n == 0 { 1.0 } else { x * h(x, n - 1) }", name="deep")
+    assert float(m.h(1.0, first)) == float(m.h(1.0, 199)) == 1.0
+    for deeper in (200, 250):
+        with pytest.raises(difflang.LimitError, match="DL1003"):
+            m.h(1.0, deeper)
+
+
 def program(text: str) -> Any:
     return ran(PROGRAM + text)
 
