@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,7 @@ def size_to_write(name: str, value: Any) -> str:
     """How a value becomes a size, if that is meant."""
     if trees.traced([value]):
         return f'JAX leaves it as it is by `jax.jit(f, static_argnames="{name}")`, and `jax.vmap` by `in_axes` of None'
-    if not isinstance(value, (float, np.floating)) or not isfinite(value):
+    if not isinstance(value, (float, np.floating)) or not abs(value) < MOST:
         return ""
     return f"write `{'int' if value % 1 == 0 else 'round'}({name})`"
 

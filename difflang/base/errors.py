@@ -131,6 +131,12 @@ def classified(error: DifflangError) -> DifflangError:
     return found
 
 
+def nested_too_deep() -> Diagnostic:
+    """What is said of a program that cannot be followed to its innermost function, loop or branch."""
+    way = "functions that call one another count, and the loops and branches around the calls"
+    return Diagnostic("DL1003", "this is nested too deep to be compiled", helps=(way,))
+
+
 @contextmanager
 def doorway() -> Generator[None]:
     """Errors leave as the class that their code stands for."""
@@ -138,3 +144,5 @@ def doorway() -> Generator[None]:
         yield
     except DifflangError as error:
         raise classified(error) from error.__cause__
+    except RecursionError as error:
+        raise LimitError(nested_too_deep()) from error

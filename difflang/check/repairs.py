@@ -72,8 +72,11 @@ def declared_number(span: Span, wanted: DType) -> str:
     Only lines of the top level are looked at, where a name stands for what was bound last.
     """
     text, names = span.source.text, NAME.findall(span.text)
-    line = text[text.rfind("\n", 0, span.start) + 1 : span.end]
-    if not names or line[:1].isspace() or re.match(r"fn\b|host\b|.*\bfor\b|.*\|", line):
+    begin = text.rfind("\n", 0, span.start) + 1
+    line, before = text[begin : span.end], text[:begin].rstrip()
+    if len(set(names)) != 1 or line[:1].isspace() or re.match(r"fn\b|host\b|.*\bfor\b|.*\||.*=>", line):
+        return ""
+    if before.endswith(("=", "+", "-", "*", "/", "(", "[", "{", ",", "|")):  # the line goes on with what is above
         return ""
     declared = dict(NUMBER.findall(text[: span.start]))
     rebound = {name for name in names if len(re.findall(rf"^(?:let|var)[ \t]+{name}\b", text, re.M)) > 1}
@@ -95,6 +98,8 @@ def keeps(small: DType, large: DType) -> bool:
     if isinstance(small, (DTypeVar, DTypeParam)) or isinstance(large, (DTypeVar, DTypeParam)):
         return False
     if small.is_integer:
-        return not large.is_integer or (small.kind == large.kind and small.bits < large.bits)
+        return not large.is_integer or (large.kind in (small.kind, "int") and small.bits < large.bits)
+    if small.is_complex:
+        return large.is_complex and small.bits < large.bits
     wide = PART_OF.get(large, large)
     return small.is_float and wide.is_float and (small.bits < wide.bits or (small is wide and large.is_complex))

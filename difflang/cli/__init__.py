@@ -16,6 +16,7 @@ import click
 from difflang.base.backend import prepare_back_end
 from difflang.base.codes import all_nearest
 from difflang.base.crash import crashed
+from difflang.base.errors import nested_too_deep
 from difflang.base.stopping import INTERRUPTED, LONGEST, Stopped, end_after
 from difflang.cli.checking import check
 from difflang.cli.checkup import doctor
@@ -81,6 +82,9 @@ class Commands(click.Group):
         except Exception as error:  # noqa: BLE001 - the door: nobody is shown a bare traceback
             if ctx.meta.get(FULL):
                 traceback.print_exception(error)
+            if isinstance(error, RecursionError):
+                report([nested_too_deep()])
+                sys.exit(1)
             click.echo(crashed(error), err=True)
             sys.exit(70)
 

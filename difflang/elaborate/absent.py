@@ -56,9 +56,17 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         alone = ", but `sin`, `sqrt` and the like stand alone" if id == "math" else ""
         way = f"it is a module of the standard library: `import {id}`{alone}"
         fixes = (*without_package(span), module_imported(span.source, id))
-    if re.search(rf"\blet[ \t]+{id}[ \t]*=[ \t]*\|[^\n]*\Z", span.source.text[: span.start]):
-        way, fixes = f"a lambda does not call itself: declare it, `fn {id}(…) {{ … }}`, where it stands", ()
+    if in_its_own_lambda(id, span):
+        way, fixes = f"a lambda does not call itself: declare it, `fn {id}(…) -> … {{ … }}`, where it stands", ()
     return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way, fixes)
+
+
+def in_its_own_lambda(id: str, span: Span) -> bool:
+    """Whether a name is used in the lambda that it is bound to: on its line, or in its braces."""
+    text = span.source.text[: span.start]
+    bound = list(re.finditer(rf"\b(?:let|var)[ \t]+{id}\b[^=\n]*=[ \t]*\|", text))
+    inside = text[bound[-1].end() :] if bound else "\n"
+    return "\n" not in inside or inside.count("{") > inside.count("}")
 
 
 def stands_alone(module: Module, name: str) -> bool:

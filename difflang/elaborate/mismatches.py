@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -120,6 +121,11 @@ def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -
     return f"there is no implicit conversion: {way}", fixes
 
 
+def is_assigned(span: Span) -> bool:
+    """Whether what is marked stands before the `=` of an assignment, and keeps its type."""
+    return re.match(r"(\[[^\n]*\])?[ \t]*[-+*/]?=(?!=)", span.source.text[span.end :]) is not None
+
+
 def conversion_to(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span, tuple[Fix, ...]]:
     """What to convert where two element types meet: the one that keeps all that it says, else the second.
 
@@ -136,7 +142,7 @@ def conversion_to(first: Array, other: Array, first_span: Span, other_span: Span
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
         made = b.real.name if isinstance(b, DTypeVar) else dtype_text(b)
         return made, first_span, converted(first_span, made)
-    if keeps(a, b) and not keeps(b, a):
+    if keeps(a, b) and not keeps(b, a) and not is_assigned(first_span):
         return dtype_text(b), first_span, kept(first_span, a, b)
     wanted = (a.real.name if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)
     return wanted, other_span, kept(other_span, b, a)

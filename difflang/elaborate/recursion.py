@@ -179,7 +179,7 @@ def joined(session: Session, group: Sequence[Making]) -> Instance:
         graph, instance.result, instance.type, tuple(types.items()), instance.random, fails, bool(told),
         any(i.chosen for i in made.values()),
         frozenset().union(*[i.effects for i in made.values()]), frozenset().union(*[i.calls for i in made.values()]),
-        tightest(*[i.limit for i in made.values()]), max(i.depth for i in made.values()),
+        tightest(*[i.limit for i in made.values()]), len(made) - 1 + max(i.depth for i in made.values()),
     )  # fmt: skip
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import difflang
+from difflang.cli import main
 from difflang.driver.room import LITTLE
 from support.language import codes, ran
 
@@ -233,6 +236,18 @@ def test_how_deep_a_recursion_on_a_size_goes_is_no_matter_of_what_was_made_befor
     for deeper in (200, 250):
         with pytest.raises(difflang.LimitError, match="DL1003"):
             m.h(1.0, deeper)
+
+
+def test_what_is_nested_too_deep_for_the_passes_is_a_limit_and_no_fault(tmp_path: Path) -> None:
+    text = """fn p(x: f64, n: dim) -> f64 = if n == 0 { 1.0 } else { x * p(x, n - 1) }
+rule p(x, n) { (if n == 0 { 1.0 } else { x * p(x, n - 1) }, linear |dx| f64(n) * dx) }
+"""
+    with pytest.raises(difflang.LimitError, match="nested too deep to be compiled"):
+        difflang.loads(text, name="deep").p(1.0, 199)
+    file = tmp_path / "deep.dfl"
+    file.write_text(text + "let one: f64 = 1\nprint(p(one, 199))\n")
+    found = CliRunner().invoke(main, ["run", str(file)])
+    assert found.exit_code == 1 and "nested too deep to be compiled" in found.stderr
 
 
 def program(text: str) -> Any:
