@@ -13,6 +13,7 @@ from difflang.base.codes import nearest
 from difflang.check.closures import DerivativeCode, VmapCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
+from difflang.driver.specs import MOST
 
 if TYPE_CHECKING:
     from difflang.api.function import Function
@@ -166,11 +167,11 @@ class Derivable(Unchanging):
                     way = f"did you mean `{near}`?" if near else has
                     raise mistake("DL1207", f"`{self.__name__}` has no size `{name}`", help=way)
             declared = {p.name: p.span for p in self.signature.parameters if p.is_dim}
-            given = [
-                (name, size_of(name, size, declared[name]) if name in declared else size_of(name, size, least=0))
+            given = {
+                name: size_of(name, size, declared.get(name), least=-MOST if name in declared else 0)
                 for name, size in dims.items()
-            ]
-            return self._made(self.function_type, tuple(sorted([*self.sizes, *given])))
+            }
+            return self._made(self.function_type, tuple(sorted([*self.sizes, *given.items()])))
 
 
 def listed(wrt: WrtGiven) -> list[object]:

@@ -28,7 +28,7 @@ def bytes_in(budget: str | int) -> int:
     return found
 
 
-def size_of(name: str, value: Any, declared: Span | None = None, *, least: int = -MOST) -> int:
+def size_of(name: str, value: Any, declared: Span | None, *, least: int = -MOST) -> int:
     """The value of a `dim` declared there, or of a size in a type, which is at `least` 0.
 
     Errors: DL1206 for what is no integer, DL1205 for one beyond every size.

@@ -67,22 +67,21 @@ def kept(span: Span, small: DType, large: DType) -> tuple[Fix, ...]:
 
 
 def declared_number(span: Span, wanted: DType) -> str:
-    """The declaration with a type of a number of the file in what is marked; none where anything else is in it.
+    """The declaration with a type of the one number of the file in what is marked; none where anything else is in it.
 
-    Only lines of the top level are looked at, where a name stands for what was bound last.
+    Only lines of the top level are looked at, and names that are bound there once.
     """
-    text, names = span.source.text, NAME.findall(span.text)
+    text, names = span.source.text, set(NAME.findall(span.text))
     begin = text.rfind("\n", 0, span.start) + 1
     line, before = text[begin : span.end], text[:begin].rstrip()
-    if len(set(names)) != 1 or line[:1].isspace() or re.match(r"fn\b|host\b|.*\bfor\b|.*\||.*=>", line):
+    if len(names) != 1 or line[:1].isspace() or re.match(r"fn\b|host\b|.*\bfor\b|.*\||.*=>", line):
         return ""
     if before.endswith(("=", "+", "-", "*", "/", "(", "[", "{", ",", "|")):  # the line goes on with what is above
         return ""
-    declared = dict(NUMBER.findall(text[: span.start]))
-    rebound = {name for name in names if len(re.findall(rf"^(?:let|var)[ \t]+{name}\b", text, re.M)) > 1}
-    if rebound or not declared.keys() >= set(names):
-        return ""
-    return f"let {names[0]}: {wanted.name} = {declared[names[0]]}"
+    (name,) = names
+    number = dict(NUMBER.findall(text[: span.start])).get(name)
+    once = len(re.findall(rf"^(?:let|var)[ \t]+{name}\b", text, re.MULTILINE)) == 1
+    return f"let {name}: {wanted.name} = {number}" if number is not None and once else ""
 
 
 def as_declared(written: tree.TypeExpr, found: DType, span: Span) -> tuple[Fix, ...]:

@@ -321,17 +321,16 @@ MOST_LAMBDAS = 50_000  # calls of lambdas in one graph
 def too_many_lambdas(cx: Context, span: Span) -> DifflangError:
     message = f"calls of lambdas are written out here more than {MOST_LAMBDAS:,} times"
     way = "make functions of lambdas that call others: a `fn` is compiled once"
-    if (name := of_one_another(cx)) is not None:
-        message += f": `{name}` is called with functions made of one another"
-        way = MADE_ANEW
+    if (why := of_one_another(cx)) is not None:
+        message, way = f"{message}: {why}", MADE_ANEW
     return cx.error("DL1010", message, span, "", way)
 
 
 def of_one_another(cx: Context) -> str | None:
-    """The function that is being made, if another instance of it is, which calls it with another function."""
+    """What is said where another instance of the function that is being made calls it with another function."""
     makings = cx.session.under_way.stack
     again = [m for m in makings if m.code.decl is makings[-1].code.decl]
-    return str(again[-1].code) if len(again) > 1 else None
+    return f"`{again[-1].code}` is called with functions made of one another" if len(again) > 1 else None
 
 
 def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
@@ -345,9 +344,8 @@ def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args:
         )
     if cx.lambdas >= DEEPEST_LAMBDAS:
         message, way = f"lambdas call each other deeper than {DEEPEST_LAMBDAS} levels", "make an inner part a `fn`"
-        if (name := of_one_another(cx)) is not None:
-            message += f": `{name}` is called with functions made of one another"
-            way = MADE_ANEW
+        if (why := of_one_another(cx)) is not None:
+            message, way = f"{message}: {why}", MADE_ANEW
         elif code.decl.span.holds(args.span) and not any(isinstance(t, Closure) for t in captures):
             message = "this calls the lambda that it stands in, which cannot be told to end"
             way = "what calls itself is declared: `fn f(x: f64) -> f64 { … }`, with a branch that does not"
