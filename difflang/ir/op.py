@@ -134,6 +134,7 @@ class Op(Struct, frozen=True, eq=False):
     # Its lowering hands arrays to functions of `jax.lax` and `jax.numpy`, and nothing else to any; with regions, to
     # `lax.while_loop`, `lax.cond` and `jax.jit` too.
     direct: bool = False
+    on_cpu: Rule | None = None  # its lowering for XLA on the CPU, where that is another
     formula: tuple[DType, ...] = ()  # element types in which it is a formula of many steps, all of one shape
     moves: Rule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order
     arranges: bool = False  # its lowering takes operands whose axes have not been moved yet

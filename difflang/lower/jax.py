@@ -20,6 +20,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.ir.evaluate import Says, nobody, numpy_dtype
 from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.op import Op, Rule
 from difflang.ir.same import Keys
 from difflang.ir.types import History, Tensor
 from difflang.lower.chains import Chains
@@ -165,7 +166,7 @@ class Lowering:
         found = env[value]
         if isinstance(found, Deferred):
             eqn = found.eqn
-            found = env[value] = self.frames.at(eqn.span)(eqn.op.lower, self.jax, found.arrays, eqn.attrs)
+            found = env[value] = self.frames.at(eqn.span)(self.rule(eqn.op), self.jax, found.arrays, eqn.attrs)
         return found
 
     def operands(self, eqn: Eqn, env: Env) -> list[Array]:
@@ -209,13 +210,17 @@ class Lowering:
         if self.writes and not (op.elementwise or op.direct) and is_plain(eqn):
             return at(self.by_jax, eqn, [self.array(v, env) for v in eqn.operands], {})
         attrs = {**eqn.attrs, "regions": eqn.regions} if eqn.regions else eqn.attrs
-        return at(op.lower, self if op.effect or eqn.regions else self.jax, arrays, attrs)
+        return at(self.rule(op), self if op.effect or eqn.regions else self.jax, arrays, attrs)
+
+    def rule(self, op: Op) -> Rule:
+        """How an op is lowered for this platform."""
+        return op.on_cpu if self.platform == "cpu" and op.on_cpu is not None else op.lower
 
     def by_jax(self, eqn: Eqn, *arrays: Array) -> Any:
         """What a stand-in is not for: JAX traces it, and lowers it on the spot."""
         real = self.on(jax, Frames())
         first, attrs = (real, {**eqn.attrs, "regions": eqn.regions}) if eqn.regions else (jax, eqn.attrs)
-        return self.jax.through(partial(eqn.op.lower, first, **attrs), *arrays)
+        return self.jax.through(partial(self.rule(eqn.op), first, **attrs), *arrays)
 
     def run(self, run: Run, env: Env) -> None:
         """Equations in a row as one primitive. What has been put off before them is put off again within."""

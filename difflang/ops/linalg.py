@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,34 @@ def dot_lower(jax: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
     return jax.lax.convert_element_type(product, x.dtype) if half else product
 
 
+MOST_TURNED = 1 << 13  # bytes of a factor that is copied for speed: XLA copies as soon as it can, so it takes room
+
+
+def dot_on_cpu(jax: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
+    """XLA's quickest code on the CPU takes rows of the first factor; columns, as in `x'y`, it copies or takes slowly.
+
+    So the factor with fewer columns comes first, and a small one is turned before. Barriers keep XLA from undoing that.
+    Measured beside XLA's own way for 40 shapes in f32 and f64: 0.3 to 1.0 of the time, with few exceptions.
+    """
+    k = len(contract[0])
+    if batch != ((), ()) or not sorted(contract[0]) == sorted(contract[1]) == list(range(k)):
+        return dot_lower(jax, x, y, contract=contract, batch=batch)
+    summed, rows, columns = prod(x.shape[:k]), prod(x.shape[k:]), prod(y.shape[k:])
+    if rows <= 2 * columns or 8 * columns > summed or k == columns == 1:
+        return turned_dot(jax, x, y, contract, rows <= columns)
+    out = turned_dot(jax, y, x, (contract[1], contract[0]), True)
+    first = y.ndim - k
+    return jax.lax.transpose(jax.lax.optimization_barrier(out), (*range(first, out.ndim), *range(first)))
+
+
+def turned_dot(jax: Any, x: Any, y: Any, contract: Pair, turn: bool) -> Any:
+    """Contract the first axes of both, of a small matrix `x` after it is written in rows, if that is asked for."""
+    if not turn or x.ndim != 2 or len(contract[0]) != 1 or x.shape[1] == 1 or x.size * x.dtype.itemsize > MOST_TURNED:
+        return dot_lower(jax, x, y, contract=contract, batch=((), ()))
+    rows = jax.lax.optimization_barrier(jax.lax.transpose(x, (1, 0)))
+    return dot_lower(jax, rows, y, contract=((1,), (0,)), batch=((), ()))
+
+
 def dot_transpose(ct: Value, x: Value | Unknown, y: Value, contract: Pair, batch: Pair, side: int) -> Value:
     """Contract `ct` with `y` over what is left of `y`, then put the axes back in the order of operand `side`.
 
@@ -104,6 +133,7 @@ dot_general = multilinear(
     each=dot_each,
     reference=dot_reference,
     lower=dot_lower,
+    on_cpu=dot_on_cpu,
     direct=True,
     accepts=NUMBERS,
     samples=(
