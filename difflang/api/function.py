@@ -105,7 +105,7 @@ class Function(Below):
                 if found is None:
                     found = Specialization(self.loaded, self.__name__, self.whole, self.function_type, given, Function)
                     self._table.found[key] = found
-                    warn((*found.entry.warnings, *found.executable.notes))
+                    warn((*found.entry.warnings, *found.unlimited.made.executable.notes))
         return found
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Given, Any]:

@@ -36,21 +36,19 @@ from difflang.runtime.compile import Executable, compile
 from difflang.runtime.waiting import Waiter
 
 
-def ready(graph: Graph, room: Room = LITTLE, *, explained: bool = False) -> Graph:
-    """The graph as it is lowered: under a limit on memory, with what its loops keep chosen by prediction.
-
-    What is to be `explained` of a failure is so without a limit.
-    """
+def ready(graph: Graph, room: Room = LITTLE) -> Graph:
+    """The graph as it is lowered: under a limit on memory, with what its loops keep chosen by prediction."""
     with paused():
-        limit = 0 if explained else limit_of(graph)
-        return planned(graph, limit, room).graph if limit else finished(graph, room, explained=explained)
+        limit = limit_of(graph)
+        return planned(graph, limit, room).graph if limit else finished(graph, room)
 
 
 class Made(Struct, frozen=True):
-    """A finished graph, and what runs it."""
+    """A finished graph, and what runs it. Where it may still fail, its last three results are a failure."""
 
     graph: Graph
     executable: Executable
+    fails: bool
 
     @property
     def bytes(self) -> int:
@@ -76,23 +74,45 @@ class Running:
     def __init__(self, around: Surroundings, graph: Graph, can_fail: bool, of: Hashable) -> None:
         self.around, self.elaborated, self.can_fail, self.of = around, graph, can_fail, of
         self.voice = Voice(to_stdout)
-        self.program = Elastic(self.compiled, around.rooms.get(of, LITTLE))
         self.waiter = Waiter()
+
+    @cached_property
+    def program(self) -> Elastic[Made]:
+        """What XLA runs. Errors: DL1012."""
+        return Elastic(self.compiled, self.around.rooms.get(self.of, LITTLE))
+
+    @property
+    def unlimited(self) -> Elastic[Made]:
+        """What the interpreter runs: limits are on XLA's memory."""
+        return self.freely if self.limit else self.program
+
+    @cached_property
+    def freely(self) -> Elastic[Made]:
+        return Elastic(self.without_limit, self.around.rooms.get(self.of, LITTLE))
+
+    @cached_property
+    def limit(self) -> int:
+        """On the memory of a derivative in it, in bytes; 0 for none."""
+        return limit_of(self.elaborated)
 
     def compiled(self, room: Room) -> Made:
         """The finished graph, and what runs it without the numbers of a failure."""
+        if not self.limit:
+            return self.without_limit(room)
         with self.around.lock:
-            if limit := limit_of(self.elaborated):
-                return fitted(self.elaborated, limit, room, self.made)[1]
-            graph = ready(self.elaborated, room)
+            return fitted(self.elaborated, self.limit, room, self.made)[1]
+
+    def without_limit(self, room: Room) -> Made:
+        with self.around.lock, paused():
+            graph = finished(self.elaborated, room)
         return self.made(graph)
 
     def made(self, graph: Graph) -> Made:
         proved = without_proved(graph) if self.can_fail else None
-        self.fails = self.can_fail and proved is None
+        fails = self.can_fail and proved is None
         graph = graph if proved is None else proved
-        runs = guarded(graph) if self.fails else graph
-        return Made(graph, compile(runs, says=self.voice, in_order=self.around.checks.in_order))
+        runs = guarded(graph) if fails else graph
+        return Made(graph, compile(runs, says=self.voice, in_order=self.around.checks.in_order), fails)
 
     @property
     def graph(self) -> Graph:
@@ -102,11 +122,17 @@ class Running:
     def executable(self) -> Executable:
         return self.program.made.executable
 
+    @property
+    def fails(self) -> bool:
+        """Whether a check may fail."""
+        return self.program.made.fails
+
     def grows(self, number: int, *, interpreted: bool = False) -> bool:
         """Whether a check failed for want of room that there is now."""
-        more = self.program.grows(self.around.checks, number, interpreted=interpreted)
+        program = self.unlimited if interpreted else self.program
+        more = program.grows(self.around.checks, number, interpreted=interpreted)
         if more:
-            self.around.rooms[self.of] = self.program.room
+            self.around.rooms[self.of] = program.room
             self.forget()
         return more
 
@@ -149,18 +175,21 @@ class Running:
         """
         while self.fails and (number := self.waiter.item(results.pop())):
             if not self.grows(number):
-                raise self.failure(number, Executable, trees.on_host(arrays) if trees.over_devices(arrays) else arrays)
+                given = trees.on_host(arrays) if trees.over_devices(arrays) else arrays
+                raise self.failure(number, Executable, given, self.program.room)
             self.voice.again(met)
             results = self.executable(*arrays)
         self.voice.settle()
         return self.make(iter(results))
 
-    def failure(self, number: int, runs: Callable[[Graph, None, Says], Runs], arrays: Sequence[Any]) -> DifflangError:
-        """The error that a failed check is: the program is run once more for all that is to be said of it."""
+    def failure(
+        self, number: int, runs: Callable[[Graph, None, Says], Runs], arrays: Sequence[Any], room: Room
+    ) -> DifflangError:
+        """The error that a failed check is: the program is run once more, under no limit, for all there is to say."""
 
         def full(graph: Graph, says: Says) -> Runs:
-            with self.around.lock:
-                explained = ready(graph, self.program.room, explained=True)
+            with self.around.lock, paused():
+                explained = finished(graph, room, explained=True)
             return runs(explained, None, says)
 
         return explain(self.around.checks, number, self.elaborated, full, arrays)
@@ -170,15 +199,15 @@ class Running:
         converted = self.concrete(arrays, "the interpreter")
         met = self.voice.met
         results = self.evaluated(converted)
-        while self.fails and (site := results[-3].item()):
+        while self.unlimited.made.fails and (site := results[-3].item()):
             if not self.grows(site, interpreted=True):
-                raise self.failure(site, lambda graph, _, says: partial(evaluate, graph, says=says), converted)
+                raise self.failure(site, by_interpreter, converted, self.unlimited.room)
             self.voice.again(met)
             results = self.evaluated(converted)
         return self.make(iter(results))
 
     def evaluated(self, arrays: Sequence[Any]) -> list[Any]:
-        results = [np.asarray(x) for x in evaluate(self.graph, *arrays, says=self.voice)]
+        results = [np.asarray(x) for x in evaluate(self.unlimited.made.graph, *arrays, says=self.voice)]
         self.voice.settle()
         return results
 
@@ -187,7 +216,8 @@ class Running:
         if trees.traced(arrays):
             message = f"{who} takes arrays, not values inside a JAX transformation"
             raise DifflangError(Diagnostic("DL1206", message))
-        return [np.asarray(x) for x in self.converted(arrays)]
+        converters = self.unlimited.made.executable.converters
+        return [np.asarray(c(x)) for c, x in zip(converters, arrays, strict=True)]
 
     # ---- inside JAX
 
@@ -244,6 +274,10 @@ class Running:
         """Say on the error stream that a check failed where nothing can be raised."""
         site = self.around.checks.sites[number - 1]
         sys.stderr.write(f"{printable(render([untold(site)]))}\n")
+
+
+def by_interpreter(graph: Graph, _: None, says: Says) -> Runs:
+    return partial(evaluate, graph, says=says)
 
 
 def to_stdout(text: str) -> None:

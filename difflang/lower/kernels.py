@@ -167,7 +167,10 @@ def leaves(reads: Sequence[Item], step: Step, fusion: Fusion) -> dict[Item, bool
 
 
 def in_turn(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Kernels in the order in which they become ready, as XLA on the CPU runs them."""
+    """Kernels in the order in which they become ready, as XLA on the CPU runs them.
+
+    Of those that one makes ready, XLA's fusion has put its own first, the last of the program before the others.
+    """
     maker = {v: k for k in kernels for v in k.step.makes}
     readers: dict[Kernel, list[Kernel]] = {}
     waits: dict[Kernel, int] = {}
@@ -180,8 +183,15 @@ def in_turn(kernels: Sequence[Kernel]) -> list[Kernel]:
     order: list[Kernel] = []
     while ready:
         order.append(ready.popleft())
-        for reader in readers.get(order[-1], ()):
+        fused, others = parted(readers.get(order[-1], ()))
+        for reader in (*reversed(fused), *others):
             waits[reader] -= 1
             if not waits[reader]:
                 ready.append(reader)
     return order
+
+
+def parted(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
+    """Those that may hold several equations, and the others, each in their order."""
+    fused = [k for k in kernels if k.step.kind in ("fused", "costly")]
+    return fused, [k for k in kernels if k.step.kind not in ("fused", "costly")]

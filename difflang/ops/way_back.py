@@ -126,8 +126,11 @@ class WayBack:
             k, state, slots = at
             view = self.view(self.index(lax.add(leg.first, k)))
             state = tuple(view.run_again(run, source.advance, list(state)))
-            place = above if rooms else lax.add(above, lax.select(lax.eq(leg.skipped, zero()), k, zero()))
-            return lax.add(k, one()), state, put_each(lax, slots, state, self.legs.slot(place))
+            place, kept = above, lax.eq(lax.add(k, one()), leg.skipped)
+            if not rooms:
+                each = lax.eq(leg.skipped, zero())
+                place, kept = lax.add(above, lax.select(each, k, zero())), lax.bitwise_or(each, kept)
+            return lax.add(k, one()), state, source.keep(lax, kept, slots, state, self.legs.slot(place))
 
         def tape(at: Any) -> Any:
             k, state, rooms = at

@@ -147,6 +147,19 @@ def test_a_recursion_that_needs_too_much_is_told_where_it_is_declared_and_for_wh
     assert [label.span.text[:4] for label in diagnostic.labels] == ["fn f"]
 
 
+def test_the_interpreter_looks_at_no_limit() -> None:
+    narrow, whole = (
+        limited("turned", "20 KiB"),
+        difflang.loads(SOURCE.replace("@memory(LIMIT)", ""), name="free").turned,
+    )
+    want = whole.grad("w").interpret(W, V)
+    assert narrow.interpret(W, V) == want
+    narrow.trace(W, V)
+    with pytest.raises(difflang.LimitError, match="DL1012"):
+        narrow(W, V)
+    assert narrow.interpret(W, V) == want
+
+
 def test_a_limit_that_is_missed_by_little_is_told_in_bytes() -> None:
     nothing = Graph((), (), ()), Account((), frozenset(), 0)
     said = [refusal(nothing[0], limit, nothing[1], 100_000).diagnostics[0] for limit in (90_000, 99_999)]

@@ -69,6 +69,12 @@ PROGRAMS = {
       for i in 0..1000 { x = sin(0.9 * x) + 0.1 * cos(x) }
       sum(x)
     }""",
+    "read_by_two": """fn f(w: f32[7, n], x: f32[8 * n, 3]) -> f32 {
+      var h = x
+      @checkpoint(revolve, slots = 2)
+      for i in 0..20 { h = h + tanh(h @ w[0..3] + w[3]) @ transpose(w[4..7]) }
+      sum(h * h)
+    }""",
     "images": """fn f(w: f32[3, 3, 4, 4], x: f32[2, n, n, 4]) -> f32 {
       let h = relu(conv2d(relu(conv2d(x, w)), w))
       sum(h * h)

@@ -12,6 +12,7 @@ from difflang.driver.loop_ways import first_way, ways_of_loop
 from difflang.driver.planning import Planner
 from difflang.driver.room import LITTLE
 from difflang.driver.ways import Way
+from difflang.ops import tape
 from difflang.ops.schedule import FARTHEST, MOST_LEGS, Leg, advances, legs, placed, reaches, taped_legs
 from difflang.ops.tape import Asked, Size
 from difflang.runtime.compile import compile
@@ -129,8 +130,10 @@ fn inner(w: f64, v: f64[3]) -> f64 {
 WAYS = [Way(1, taped=1), Way(1, taped=20), Way(2, taped=3), Way(4, taped=5), Way(3), Way(12)]
 
 
+@pytest.mark.parametrize("large", [0, tape.LARGE])  # at 0 what is not kept is not written
 @pytest.mark.parametrize("name", ["plain", "reads", "yields", "lanes", "inner", "pushed", "slope"])
-def test_gradients_are_those_that_keep_all(name: str) -> None:
+def test_gradients_are_those_that_keep_all(name: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tape, "LARGE", large)
     function: Any = difflang.loads(SOURCE, name="ways")[name].grad("w", "v")
     graph = function._entry(("f64", "f64[3]"), {}).graph
     planner = Planner(graph, LITTLE)
