@@ -15,7 +15,7 @@ from difflang.check.reports import mistake
 from difflang.check.types import show_type
 from difflang.elaborate.spelling import DIVIDED, quoted, wants_float, way_out
 from difflang.elaborate.terms import Array, Closure, Key, Opaque, Past, Record, Sum, Term, Tuple, Variant, type_of
-from difflang.ir.types import C64, INTEGERS, WHOLE_OF, DType
+from difflang.ir.types import BOOL, C64, INTEGERS, WHOLE_OF, DType
 from difflang.syntax import tree
 
 if TYPE_CHECKING:
@@ -142,6 +142,10 @@ def conversion_to(first: Array, other: Array, first_span: Span, other_span: Span
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
         made = b.real.name if isinstance(b, DTypeVar) else dtype_text(b)
         return made, first_span, converted(first_span, made)
+    if BOOL in (a, b) and not (a is BOOL and is_assigned(first_span)):
+        number, span = (b, first_span) if a is BOOL else (a, other_span)
+        made = (number.real.name if number.is_float else "i32") if isinstance(number, DTypeVar) else dtype_text(number)
+        return made, span, converted(span, made)
     if keeps(a, b) and not keeps(b, a) and not is_assigned(first_span):
         return dtype_text(b), first_span, kept(first_span, a, b)
     wanted = (a.real.name if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +38,15 @@ def test_reports_point_into_the_file_that_a_text_comes_from() -> None:
     with pytest.raises(difflang.CheckError) as error:
         difflang.loads("fn f(x: f32) = y", origin=("model.py", 41))
     assert error.value.filename == "model.py" and error.value.lineno == 41
+
+
+def test_what_is_loaded_is_copied_as_itself_and_not_pickled() -> None:
+    module = difflang.loads("fn f(x: f32) -> f32 = x * x", name="squares")
+    for part in (module, module.f, module.f.grad("x")):
+        assert copy.copy(part) is part and copy.deepcopy([part])[0] is part
+        with pytest.raises(difflang.ArgumentError, match=f"`{part.__name__}` is made of a loaded file") as refused:
+            pickle.dumps(part)
+        assert "`export` a function" in refused.value.diagnostics[0].helps[0]
 
 
 def test_a_text_for_a_file_and_a_file_for_a_text() -> None:

@@ -26,6 +26,9 @@ PROGRAMS = {
     "let x = [1.0]\nif x > 0.0 { print(1) }": "`any(…)` holds where one of them does, `all(…)` where all do",
     "record P { x: f32 }\nprint(D(P)(x = 1.0))": "a change is not written out",
     "print(randn(3))": "draw with `normal(n)`, `uniform(n)` or `permutation(n)`",
+    "fn f(b: bool, k: i32) -> i32 = b + k": "there is no implicit conversion: write `i32(b)`",
+    "fn f(b: bool, k: i32) -> i32 = k + b": "there is no implicit conversion: write `i32(b)`",
+    "fn f(b: bool) -> f32 = b * 1.5": "there is no implicit conversion: write `f32(b)`",
     "let x = [1.0]\nx.append(2.0)": "`concat(x, [y])` makes a longer one",
 }  # fmt: skip
 
