@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,10 +51,12 @@ class Specialization(Running):
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
         like = moved_like(type, signature, given)
 
-        def held(type: ClosureType, leaves: tuple[Any, ...]) -> Any:
-            return function(loaded, loaded.in_room(type, self.program.room), leaves)
+        def held(limit: int, type: ClosureType, leaves: tuple[Any, ...]) -> Any:
+            return function(loaded, loaded.in_room(type, self.under(limit).room), leaves)
 
-        self.make = maker(self.entry.type, loaded.records, held, like)
+        self.make, self.make_unlimited = [
+            maker(self.entry.type, loaded.records, partial(held, limit), like) for limit in (self.limit, 0)
+        ]
 
     def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """What the program takes."""

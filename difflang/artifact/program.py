@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -85,10 +86,12 @@ class Program(Running):
         super().__init__(surface.around, body.graph, body.fails, body.graph)
         self.body = body
 
-        def held(map: Body, leaves: tuple[Any, ...]) -> Any:
-            return function(surface.in_room(map, self.program.room), leaves)
+        def held(limit: int, map: Body, leaves: tuple[Any, ...]) -> Any:
+            return function(surface.in_room(map, self.under(limit).room), leaves)
 
-        self.make = maker(body.result, surface.class_of, held)
+        self.make, self.make_unlimited = [
+            maker(body.result, surface.class_of, partial(held, limit)) for limit in (self.limit, 0)
+        ]
 
     def arrays(self, given: Sequence[Any], key: Any, held: Sequence[Any]) -> list[Any]:
         """What the program takes. Errors: DL1206, DL1207, DL1208."""

@@ -70,40 +70,38 @@ class Running:
     """
 
     make: Callable[[Iterator[Any]], Any]
+    make_unlimited: Callable[[Iterator[Any]], Any]  # of what `unlimited` gives: it may have other room
 
     def __init__(self, around: Surroundings, graph: Graph, can_fail: bool, of: Hashable) -> None:
         self.around, self.elaborated, self.can_fail, self.of = around, graph, can_fail, of
+        self.limit = limit_of(graph)
+        self.programs: dict[int, Elastic[Made]] = {}  # by the limit they are made under
         self.voice = Voice(to_stdout)
         self.waiter = Waiter()
 
-    @cached_property
+    @property
     def program(self) -> Elastic[Made]:
         """What XLA runs. Errors: DL1012."""
-        return Elastic(self.compiled, self.around.rooms.get(self.of, LITTLE))
+        return self.programs.get(self.limit) or self.under(self.limit)
 
     @property
     def unlimited(self) -> Elastic[Made]:
         """What the interpreter runs: limits are on XLA's memory."""
-        return self.freely if self.limit else self.program
+        return self.programs.get(0) or self.under(0)
 
-    @cached_property
-    def freely(self) -> Elastic[Made]:
-        return Elastic(self.without_limit, self.around.rooms.get(self.of, LITTLE))
-
-    @cached_property
-    def limit(self) -> int:
-        """On the memory of a derivative in it, in bytes; 0 for none."""
-        return limit_of(self.elaborated)
-
-    def compiled(self, room: Room) -> Made:
-        """The finished graph, and what runs it without the numbers of a failure."""
-        if not self.limit:
-            return self.without_limit(room)
+    def under(self, limit: int) -> Elastic[Made]:
+        """The program under a limit, which is made by whoever asks first. Errors: DL1012."""
         with self.around.lock:
-            return fitted(self.elaborated, self.limit, room, self.made)[1]
+            if limit not in self.programs:
+                room = self.around.rooms.get(self.of, LITTLE)
+                self.programs[limit] = Elastic(partial(self.compiled, limit), room)
+            return self.programs[limit]
 
-    def without_limit(self, room: Room) -> Made:
+    def compiled(self, limit: int, room: Room) -> Made:
+        """The finished graph, and what runs it without the numbers of a failure."""
         with self.around.lock, paused():
+            if limit:
+                return fitted(self.elaborated, limit, room, self.made)[1]
             graph = finished(self.elaborated, room)
         return self.made(graph)
 
@@ -127,11 +125,10 @@ class Running:
         """Whether a check may fail."""
         return self.program.made.fails
 
-    def grows(self, number: int, *, interpreted: bool = False) -> bool:
+    def grows(self, program: Elastic[Made], number: int, *, interpreted: bool = False) -> bool:
         """Whether a check failed for want of room that there is now."""
-        program = self.unlimited if interpreted else self.program
         more = program.grows(self.around.checks, number, interpreted=interpreted)
-        if more:
+        if more and program is self.programs.get(self.limit):
             self.around.rooms[self.of] = program.room
             self.forget()
         return more
@@ -140,7 +137,7 @@ class Running:
         """Another program of the function may have needed more room: inside JAX nobody would find out."""
         room = self.around.rooms.get(self.of, self.program.room)
         if room != self.program.room:
-            self.program = Elastic(self.compiled, room)
+            self.programs[self.limit] = Elastic(partial(self.compiled, self.limit), room)
             self.forget()
 
     def forget(self) -> None:
@@ -174,7 +171,7 @@ class Running:
         When it began, `met` texts had been printed.
         """
         while self.fails and (number := self.waiter.item(results.pop())):
-            if not self.grows(number):
+            if not self.grows(self.program, number):
                 given = trees.on_host(arrays) if trees.over_devices(arrays) else arrays
                 raise self.failure(number, Executable, given, self.program.room)
             self.voice.again(met)
@@ -196,18 +193,19 @@ class Running:
 
     def interpreted(self, arrays: Sequence[Any]) -> Any:
         """The value in NumPy, by the reference of each op."""
+        program = self.unlimited
         converted = self.concrete(arrays, "the interpreter")
         met = self.voice.met
-        results = self.evaluated(converted)
-        while self.unlimited.made.fails and (site := results[-3].item()):
-            if not self.grows(site, interpreted=True):
-                raise self.failure(site, by_interpreter, converted, self.unlimited.room)
+        results = self.evaluated(program.made, converted)
+        while program.made.fails and (site := results[-3].item()):
+            if not self.grows(program, site, interpreted=True):
+                raise self.failure(site, by_interpreter, converted, program.room)
             self.voice.again(met)
-            results = self.evaluated(converted)
-        return self.make(iter(results))
+            results = self.evaluated(program.made, converted)
+        return self.make_unlimited(iter(results))
 
-    def evaluated(self, arrays: Sequence[Any]) -> list[Any]:
-        results = [np.asarray(x) for x in evaluate(self.unlimited.made.graph, *arrays, says=self.voice)]
+    def evaluated(self, made: Made, arrays: Sequence[Any]) -> list[Any]:
+        results = [np.asarray(x) for x in evaluate(made.graph, *arrays, says=self.voice)]
         self.voice.settle()
         return results
 

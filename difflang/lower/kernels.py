@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import compress
+from operator import not_
 
 from msgspec import Struct
 
@@ -183,15 +185,14 @@ def in_turn(kernels: Sequence[Kernel]) -> list[Kernel]:
     order: list[Kernel] = []
     while ready:
         order.append(ready.popleft())
-        fused, others = parted(readers.get(order[-1], ()))
-        for reader in (*reversed(fused), *others):
+        for reader in in_turn_of_fusion(readers.get(order[-1], ())):
             waits[reader] -= 1
             if not waits[reader]:
                 ready.append(reader)
     return order
 
 
-def parted(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
-    """Those that may hold several equations, and the others, each in their order."""
-    fused = [k for k in kernels if k.step.kind in ("fused", "costly")]
-    return fused, [k for k in kernels if k.step.kind not in ("fused", "costly")]
+def in_turn_of_fusion(readers: Sequence[Kernel]) -> list[Kernel]:
+    """The kernels that may hold several equations from the last on, then the others."""
+    fused = [k.step.kind in ("fused", "costly") for k in readers]
+    return [*compress(readers[::-1], fused[::-1]), *compress(readers, map(not_, fused))]

@@ -10,20 +10,32 @@ Source: Jain et al. 2020, Checkmate (the choice as a problem on graphs); the the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ops.residuals import is_quick, is_slope, size
+from difflang.ops.families import tensor
+from difflang.ops.residuals import SHORT, is_quick, is_slope, size
 
 WIDEST = 1 << 29  # what all edges come to at most: scipy's flows are 32 bits wide
 SOURCE, SINK = 0, 1
 
 
 def is_cheap(eqn: Eqn) -> bool:
-    """Whether an equation may be done again: number by number, or a move of numbers, and no rounding makes it jump."""
-    return is_quick(eqn) or is_slope(eqn) or not (eqn.operands or eqn.regions or eqn.op.effect)
+    """Whether an equation may be done again: number by number, or a move of numbers, and no rounding makes it jump.
+
+    So may products whose numbers are sums of few: of small matrices the factors are often fewer bytes.
+    """
+    few = eqn.op.name == "dot_general" and summed(eqn) <= SHORT
+    return few or is_quick(eqn) or is_slope(eqn) or not (eqn.operands or eqn.regions or eqn.op.effect)
+
+
+def summed(eqn: Eqn) -> float:
+    """How many products each number of a contraction is the sum of."""
+    shape = tensor(eqn.operands[0]).shape
+    return prod([n if isinstance(n, int) else inf for n in [shape[a] for a in eqn.attrs["contract"][0]]])
 
 
 def least_cut(graph: Graph, given: Iterable[Value], wanted: Iterable[Value]) -> list[Value]:

@@ -35,7 +35,7 @@ CHUNK = 512 << 10  # bytes for the states of a chunk
 SMALL = 512 << 10  # bytes that are cleared in no time
 MOST_WHOLE, MOST_INSIDE, MOST_SLOTS, FEWEST_SLOTS = 16384, 4096, 256, 16
 MOST_STEPS, FEWEST_STEPS = 512, 4
-LARGE = 4 << 10  # bytes of a state up to which it is sooner written than asked whether it is kept
+LARGE = 4 << 10  # bytes of a state up to which a CPU writes it sooner than it asks whether it is kept
 LITTLE = 16 << 10  # bytes of a chunk beside slots of which the program says how many
 
 
@@ -118,7 +118,7 @@ class Source(Struct, frozen=True, eq=False):
     xs: Arrays
     reverse: bool
     size: Size | None  # none where every state is kept
-    sparing: bool  # a state that is not kept is not written: where nothing is planned, it is large, and in one lane
+    sparing: bool  # a state that is not kept is not written: of a loop that decides on the way, on the CPU
 
     @classmethod
     def of(
@@ -137,7 +137,7 @@ class Source(Struct, frozen=True, eq=False):
         both = lowering.restricted(step, [*advance.results, *gives.results])
         graphs = [Graph(tuple(kept), g.eqns, g.results, g.name) for g in (advance, gives, both)]
         decided = size is not None and not size.planned and lowering.lanes == 1
-        sparing = decided and sum(map(bytes_of, types)) > LARGE
+        sparing = decided and lowering.platform == "cpu" and sum(map(bytes_of, types)) > LARGE
         return cls(graphs[0], graphs[1], graphs[2], places, given[0], given[1], reverse, size, sparing)
 
     def keep(
@@ -204,18 +204,17 @@ class Tape:
         return Written(order, place, due, slot, at.slots), lax.select(later, boundary, np.int32(size.whole))
 
     def written(self, at: Written, count: Array, carry: Arrays) -> Written:
-        """With the state before step number `count`, if it is one of those kept; else it goes to the spare slot."""
-        lax, size, slot, kept = self.jax.lax, self.source.size, count, np.asarray(True)
+        """With the state before step number `count`, if it is one of those kept; else the spare slot is for it."""
+        lax, size, slot, spare = self.jax.lax, self.source.size, count, np.int32(self.spare)
         if size and size.planned:  # `slot` is that of the next state to be kept
             kept = lax.eq(get(lax, at.order[0], at.slot), count)
-            slot = lax.select(kept, at.slot, np.int32(self.spare))
+            slot = lax.select(kept, at.slot, spare)
             at = at._replace(slot=lax.add(at.slot, lax.convert_element_type(kept, np.int32)))
         elif size:
-            slot = lax.select(lax.eq(count, at.due), at.slot, np.int32(self.spare))
-            slot = lax.select(lax.lt(count, np.int32(size.whole)), count, slot)
-            kept = lax.ne(slot, np.int32(self.spare))
+            kept = lax.select(lax.eq(count, at.due), at.slot, spare)
+            slot = lax.select(lax.lt(count, np.int32(size.whole)), count, kept)
         state = [carry[i] for i in self.source.places]
-        return at._replace(slots=self.source.keep(lax, kept, at.slots, state, slot))
+        return at._replace(slots=self.source.keep(lax, lax.ne(slot, spare), at.slots, state, slot))
 
 
 def in_order(jax: Any, size: Size, order: Any, place: Array, count: Array) -> tuple[Any, Array, Array, Array]:

@@ -126,10 +126,9 @@ class WayBack:
             k, state, slots = at
             view = self.view(self.index(lax.add(leg.first, k)))
             state = tuple(view.run_again(run, source.advance, list(state)))
-            place, kept = above, lax.eq(lax.add(k, one()), leg.skipped)
-            if not rooms:
-                each = lax.eq(leg.skipped, zero())
-                place, kept = lax.add(above, lax.select(each, k, zero())), lax.bitwise_or(each, kept)
+            each = np.asarray(False) if rooms else lax.eq(leg.skipped, zero())
+            place = lax.add(above, lax.select(each, k, zero()))
+            kept = lax.bitwise_or(each, lax.eq(lax.add(k, one()), leg.skipped))
             return lax.add(k, one()), state, source.keep(lax, kept, slots, state, self.legs.slot(place))
 
         def tape(at: Any) -> Any:

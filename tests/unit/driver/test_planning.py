@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,46 @@ def test_the_interpreter_looks_at_no_limit() -> None:
     with pytest.raises(difflang.LimitError, match="DL1012"):
         narrow(W, V)
     assert narrow.interpret(W, V) == want
+
+
+def test_what_the_interpreter_needs_room_for_changes_no_limited_program() -> None:
+    text = "@memory(100 KiB)\nfn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { sin(x) * f(0.5 * x, n - 1) }\n"
+    gradient = difflang.loads(text, name="deep").f.grad("x")
+    gradient.interpret(0.5, 2000)
+    assert gradient(x=0.5, n=3) == pytest.approx(gradient.interpret(0.5, 3), rel=1e-12)
+
+
+def test_functions_that_are_given_back_have_the_room_of_what_gave_them() -> None:
+    text = """@memory(8 MiB)
+fn f(x: f64) -> f64 {
+  var y = x
+  for i in 0..10 { y = sin(y) }
+  y
+}
+fn r(x: f64, n: i32) -> f64 = if n < 2 { sin(x) } else { r(0.9 * x, n - 1) + r(0.5 * x, n - 2) }
+fn slope(x: f64, n: i32) {
+  let d = grad(f)(x)
+  let (y, a) = linearize(|z: f64| d * r(z, n))(x)
+  a
+}
+"""
+    slope = difflang.loads(text, name="slope").slope
+    want = [slope.interpret(0.5, n)(2.0) for n in (3, 12, 3)]
+    found = [slope(0.5, n)(2.0) for n in (3, 12, 3)]
+    np.testing.assert_allclose([slope.interpret(0.5, n)(2.0) for n in (3, 12, 3)], want)
+    np.testing.assert_allclose(found, want, rtol=1e-12)
+
+
+def test_functions_of_one_file_are_first_called_by_several_threads() -> None:
+    """One of them under a limit, which takes longer."""
+    module = difflang.loads(SOURCE.replace("@memory(LIMIT)", "@memory(90 KiB)", 1).replace("@memory(LIMIT)", ""))
+    calls = [(module.turned.grad("w"), (W, V)), (module.two.grad("w"), (W, V[0].repeat(2)[:800]))] * 2
+    threads = [threading.Thread(target=f, args=args, daemon=True) for f, args in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_a_limit_that_is_missed_by_little_is_told_in_bytes() -> None:

@@ -67,6 +67,16 @@ def test_large_states_that_are_not_kept_are_not_written(name: str, monkeypatch: 
     agrees(PROGRAMS[name], "V")
 
 
+def test_other_platforms_write_every_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "fn f(x: f64[600], k: i32) -> f64 {\n  var y = x\n  for i in 0..k { y = sin(y) }\n  sum(y)\n}"
+    x, k, shown = np.ones(600), np.int32(3), list[tuple[str, str]]()
+    for large in (0, 1 << 30):
+        monkeypatch.setattr(tape, "LARGE", large)
+        gradient = difflang.loads(text, name="states").f.grad("x")
+        shown.append((gradient.lower(x, k, platform="cpu").as_text(), gradient.lower(x, k, platform="cuda").as_text()))
+    assert shown[0][0] != shown[1][0] and shown[0][1] == shown[1][1]
+
+
 @pytest.mark.parametrize("order", ["VJV", "JVV", pytest.param("VVV", marks=pytest.mark.slow)])
 def test_third_order(order: str) -> None:
     agrees(PROGRAMS["rotation-while-7"], order)
