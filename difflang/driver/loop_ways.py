@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from difflang.driver.ways import Way
-from difflang.ops.schedule import advances, reach
+from difflang.ops.schedule import advances, reach, reaches
 
 Array = Any
 
@@ -33,6 +33,14 @@ def ways_of_loop(steps: int, *, known: bool) -> list[tuple[Way, float]]:
         again = taped[fits] * np.float64(taken_again(units[fits], n)) + (steps - taped[fits])
         found += [(Way(n, taped=int(r)), float(a)) for r, a in zip(taped[fits], again, strict=True)]
     return found
+
+
+def least_slots(state: int, *, known: bool) -> int:
+    """With how many states of so many bytes a loop takes the least room.
+
+    Where nobody knows its length it has the tables by which states are kept: the fewer slots, the longer they are.
+    """
+    return FEWEST if known else min(SLOTS[:FEW], key=lambda n: n * state + 2 * reaches(n + 1).nbytes)
 
 
 def taken_again(steps: Array, slots: int) -> Array:

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.amounts import human, tightest
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.source import Source, Span
+from difflang.base.amounts import tightest
 from difflang.driver.knapsack import Table, solved
-from difflang.driver.loop_ways import FEWEST, SLOTS, fewer, ways_of_loop
+from difflang.driver.loop_ways import FEWEST, SLOTS, fewer, least_slots, ways_of_loop
 from difflang.driver.pipeline import finished
+from difflang.driver.refusals import refusal
 from difflang.driver.room import LITTLE, Room, asked, in_words
 from difflang.driver.ways import (
     ALL,
@@ -42,7 +41,8 @@ from difflang.driver.ways import (
 )
 from difflang.ir.graph import Eqn, Graph, inner_first
 from difflang.ops.derivative import vjp
-from difflang.ops.loop import loop
+from difflang.ops.loop import Form, loop
+from difflang.ops.residuals import is_named, size
 from difflang.passes.dce import dce
 from difflang.passes.pieces import Piece
 from difflang.passes.sink import sunk
@@ -136,8 +136,8 @@ class Planners:
 
     def refuse(self, limit: int, least: int = 0) -> NoReturn:
         """Errors: DL1012."""
-        least = least or self.smallest.account.peak
-        raise refusal(self.graph, limit, self.smallest.account, least, in_words(asked(self.graph, self.room)))
+        room, predicted = in_words(asked(self.graph, self.room)), self.smallest.account
+        raise refusal(self.graph, limit, predicted, least or predicted.peak, room, predicted=not least)
 
 
 class Planner:
@@ -215,7 +215,7 @@ class Planner:
     @cached_property
     def fewest(self) -> dict[Site, Way]:
         """The least of each site: few states of a loop, nothing of a piece but what it takes."""
-        return {site: Way(kept="nothing") if isinstance(site, Piece) else Way(FEWEST) for site in self.sites}
+        return {site: Way(kept="nothing") if isinstance(site, Piece) else fewest_states(site) for site in self.sites}
 
     @cached_property
     def smallest(self) -> Plan:
@@ -285,7 +285,7 @@ class Planner:
         rest = self.work_for_what_is_read(eqn)
         ways = fewer([
             (bytes_of(way), again * step + (0 if way.taped else steps * rest), way)
-            for way, again in ways_of_loop(steps, known=known)
+            for way, again in ways_of_loop(steps, known=known) if known or way.slots >= self.fewest[eqn].slots
         ])  # fmt: skip
         whole = self.peak({**self.fewest, eqn: ALL}) - least
         for way in [Way(kept="nothing"), Way(kept="least")] if known else []:
@@ -321,16 +321,14 @@ class Planner:
             low, high = [self.peak({**self.fewest, eqn: way}) - least for way in (few, many)]
             return low, (high - low) / apart
 
-        probe = self.probe(eqn)
-        _, by_state = line(Way(FEWEST), probe, probe.slots - FEWEST)
+        probe, few = self.probe(eqn), self.fewest[eqn].slots
+        _, by_state = line(Way(few), probe, probe.slots - few)
         if not isinstance(length, int):
-            return lambda way: by_state * (way.slots - FEWEST)
+            return lambda way: by_state * (way.slots - few)
         far = max(2, length // 2)
         at, by_step = line(Way(1, taped=1), Way(1, taped=far), far - 1)
         return lambda way: (
-            at + by_state * (way.slots - 1) + by_step * (way.taped - 1)
-            if way.taped
-            else by_state * (way.slots - FEWEST)
+            at + by_state * (way.slots - 1) + by_step * (way.taped - 1) if way.taped else by_state * (way.slots - few)
         )
 
     def piece_tables(self) -> list[Table[Way]]:
@@ -353,42 +351,7 @@ class Planner:
 # ------------------------------------------------------------------------------------------------ where there is none
 
 
-def refusal(graph: Graph, limit: int, account: Account, least: int, room: str = "") -> DifflangError:
-    """Errors: DL1012, with the lines that need the most at the peak. `room`: for how much there is room, in words."""
-    here: dict[tuple[str, int], int] = {}
-    for b in account.at_the_peak():
-        if b.place is not None:
-            here[b.place] = here.get(b.place, 0) + b.bytes
-    lines = lines_of(graph)
-    most = sorted([(n, place) for place, n in here.items() if place in lines], reverse=True)[:PLACES]
-    has, needs = human(limit), human(least)
-    if has == needs:  # rounded
-        has, needs = f"{limit:,} B", f"{least:,} B"
-    return DifflangError(
-        Diagnostic(
-            "DL1012",
-            f"this derivative does not fit in {has}: it takes {needs} at least{room and f', with room for {room}'}",
-            tuple([Label(lines[place], f"{human(n)} for this line, when most is there") for n, place in most]),
-            (f"the smallest limit that can be kept is {human(least, up=True)}" + " for so many" * bool(room),),
-        )
-    )
-
-
-def lines_of(graph: Graph) -> dict[tuple[str, int], Span]:
-    """The lines of a program that equations come from, each as a span."""
-    found: dict[tuple[str, int], Span] = {}
-    for inner in inner_first(graph)[0]:
-        for e in inner.eqns:
-            if e.span.source.text:
-                line = e.span.position[0]
-                found.setdefault((e.span.source.name, line), whole_line(e.span.source, line))
-    return found
-
-
-def whole_line(source: Source, line: int) -> Span:
-    """The text of a line, without the space around it."""
-    start = source.starts[line - 1]
-    end = source.starts[line] if line < len(source.starts) else len(source.text)
-    text = source.text[start:end]
-    begin = start + len(text) - len(text.lstrip())
-    return Span(source, begin, max(begin, start + len(text.rstrip())))
+def fewest_states(eqn: Eqn) -> Way:
+    """The way of a loop that takes the least room, as far as it can be told of what it carries."""
+    state = Form.of(eqn).parts(eqn.operands).carry
+    return Way(least_slots(size(state), known=isinstance(eqn.attrs["length"], int) or any(map(is_named, state))))

@@ -222,6 +222,9 @@ class Here:
         self.buffer: dict[Item, Buffer] = dict(zip(part.takes, given, strict=True))
         self.fixed = {v for v, own in zip(part.takes, owned, strict=True) if not own}
         self.last: dict[Item, int] = {v: at for at, k in enumerate(run) for v in k.reads}
+        self.run = run
+        self.makers = {v: at for at, k in enumerate(run) for v in k.step.makes}
+        self.takes = set(part.takes)
         for v in part.gives:
             self.last[self.root(v)] = NEVER
         self.into = {self.root(v): b for v, b in zip(part.gives, into, strict=True) if b is not None}
@@ -251,6 +254,8 @@ class Here:
                 continue
             if due is not None and due is not buffer and kernel.step.kind != "update":
                 continue
+            if v in self.takes and not self.all_before(v, at):
+                continue
             if any(self.buffer.get(o) is buffer for o in kernel.step.makes):
                 continue
             return buffer
@@ -262,4 +267,18 @@ class Here:
         if buffer is None:
             return None
         held = self.holds.get(buffer)
-        return buffer if held is None or self.last.get(held, -1) < at else None
+        free = held is None or (self.last.get(held, -1) < at and (held not in self.takes or self.all_before(held, at)))
+        return buffer if free else None
+
+    def all_before(self, v: Item, at: int) -> bool:
+        """Whether whatever else reads what a loop carries leads to that kernel: before its order is known, XLA copies
+        what is written over and may still be read.
+        """
+        before, todo = {at}, [at]
+        while todo:
+            for read in self.run[todo.pop()].reads:
+                maker = self.makers.get(read)
+                if maker is not None and maker not in before:
+                    before.add(maker)
+                    todo.append(maker)
+        return all(k in before for k, kernel in enumerate(self.run) if v in map(self.root, kernel.reads))

@@ -14,8 +14,9 @@ from difflang.base.errors import DifflangError
 from difflang.base.source import Source
 from difflang.driver.engine import Engine
 from difflang.driver.knapsack import Table, greedily, solved
-from difflang.driver.planning import Plan, Planner, Planners, fitted, limit_of, planned, refusal
+from difflang.driver.planning import Plan, Planner, Planners, fitted, limit_of, planned
 from difflang.driver.program import access_to, check, run
+from difflang.driver.refusals import refusal
 from difflang.driver.room import LITTLE
 from difflang.driver.ways import Way, work_again
 from difflang.ir.graph import Graph
@@ -148,6 +149,25 @@ def test_a_recursion_that_needs_too_much_is_told_where_it_is_declared_and_for_wh
     assert [label.span.text[:4] for label in diagnostic.labels] == ["fn f"]
 
 
+def test_small_states_are_kept_in_as_many_slots_as_take_least() -> None:
+    """Of a loop of unknown length two slots are not the least: the tables that say which to keep are longer then."""
+    text = """@memory(8 KiB)
+fn g(x: f64, n: i32) -> f64 {
+  var y = x
+  var k = 0
+  while k < n {
+    y = y + 0.1 * sin(y)
+    k += 1
+  }
+  y
+}
+"""
+    narrow, whole = (difflang.loads(t, name="steps").g.grad("x") for t in (text, text.replace("@memory(8 KiB)", "")))
+    for n in (0, 1, 10, 300):
+        assert narrow(0.5, n) == whole(0.5, n)
+    assert taken(narrow, 0.5, 10) <= 8192 < taken(whole, 0.5, 10)
+
+
 def test_the_interpreter_looks_at_no_limit() -> None:
     narrow, whole = (
         limited("turned", "20 KiB"),
@@ -199,6 +219,13 @@ def test_functions_of_one_file_are_first_called_by_several_threads() -> None:
     for thread in threads:
         thread.join(timeout=60)
     assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_predicted_limit_is_told_as_such() -> None:
+    function: Any = difflang.loads(SOURCE.replace("LIMIT", "20 KiB"), name="limited").turned.grad("w")
+    with pytest.raises(difflang.LimitError) as refused:
+        function.memory(W, V)
+    assert refused.value.diagnostics[0].helps[0].endswith("KiB, as predicted: `difflang memory --compile` asks XLA")
 
 
 def test_a_limit_that_is_missed_by_little_is_told_in_bytes() -> None:

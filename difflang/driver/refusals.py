@@ -1,0 +1,63 @@
+"""What is said where a limit on memory cannot be kept: the smallest that can, and the lines that need the most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from difflang.base.amounts import human
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Source, Span
+from difflang.ir.graph import Graph, inner_first
+
+if TYPE_CHECKING:
+    from difflang.lower.buffers import Account
+
+PLACES = 3  # lines that a refusal shows
+
+
+def refusal(
+    graph: Graph, limit: int, account: Account, least: int, room: str = "", *, predicted: bool = False
+) -> DifflangError:
+    """Errors: DL1012, with the lines that need the most at the peak.
+
+    `room`: for how much there is room, in words. Whether that is `predicted`, or XLA's account, is said.
+    """
+    here: dict[tuple[str, int], int] = {}
+    for b in account.at_the_peak():
+        if b.place is not None:
+            here[b.place] = here.get(b.place, 0) + b.bytes
+    lines = lines_of(graph)
+    most = sorted([(n, place) for place, n in here.items() if place in lines], reverse=True)[:PLACES]
+    has, needs = human(limit), human(least)
+    if has == needs:  # rounded
+        has, needs = f"{limit:,} B", f"{least:,} B"
+    many = " for so many" if room else ""
+    asked = ", as predicted: `difflang memory --compile` asks XLA" if predicted else ""
+    return DifflangError(
+        Diagnostic(
+            "DL1012",
+            f"this derivative does not fit in {has}: it takes {needs} at least{room and f', with room for {room}'}",
+            tuple([Label(lines[place], f"{human(n)} for this line, when most is there") for n, place in most]),
+            (f"the smallest limit that can be kept is {human(least, up=True)}{many}{asked}",),
+        )
+    )
+
+
+def lines_of(graph: Graph) -> dict[tuple[str, int], Span]:
+    """The lines of a program that equations come from, each as a span."""
+    found: dict[tuple[str, int], Span] = {}
+    for inner in inner_first(graph)[0]:
+        for e in inner.eqns:
+            if e.span.source.text:
+                line = e.span.position[0]
+                found.setdefault((e.span.source.name, line), whole_line(e.span.source, line))
+    return found
+
+
+def whole_line(source: Source, line: int) -> Span:
+    """The text of a line, without the space around it."""
+    start = source.starts[line - 1]
+    end = source.starts[line] if line < len(source.starts) else len(source.text)
+    text = source.text[start:end]
+    begin = start + len(text) - len(text.lstrip())
+    return Span(source, begin, max(begin, start + len(text.rstrip())))
