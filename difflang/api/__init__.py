@@ -10,12 +10,13 @@ from difflang.api.checked import Failure, checked
 from difflang.api.externs import Extern, extern, verify
 from difflang.api.externs import bind as bind_externs
 from difflang.api.function import Function
-from difflang.api.loaded import Loaded, Whole, doorway
+from difflang.api.loaded import Loaded, doorway
 from difflang.api.records import Records
 from difflang.api.shown import bundle_of_module
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.files import read
+from difflang.base.part import Part
 from difflang.base.source import Source
 from difflang.check.closures import FnCode
 from difflang.check.modules import Module as Declarations
@@ -30,7 +31,7 @@ __all__ = ["Extern", "Failure", "Function", "Module", "checked", "extern", "load
 Externs = Mapping[str, Callable[..., Any] | Extern]
 
 
-class Module(Whole):
+class Module(Part):
     """A loaded file. Its functions, the classes of its records and the modules it imports are attributes and items."""
 
     def __init__(self, loaded: Loaded, declarations: Declarations, name: str, file: str | None) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from difflang.api.given import article, order_of, size_of
 from difflang.api.lanes import Axes, in_axes_of, out_axes_of
-from difflang.api.loaded import Dims, Loaded, Unchanging, doorway
+from difflang.api.loaded import Dims, Loaded, doorway
 from difflang.api.signature import Signature
 from difflang.base.codes import nearest
+from difflang.base.part import Part
 from difflang.check.closures import DerivativeCode, VmapCode, Wrt
 from difflang.check.reports import mistake
 from difflang.check.types import ClosureType
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 WrtGiven = int | str | Sequence[int | str]
 
 
-class Derivable(Unchanging):
+class Derivable(Part):
     """What gives further functions. `sizes` are those that are bound; `whole` has the parameters that they are, too."""
 
     __name__: str

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from difflang.api.below import Below
 from difflang.api.given import size_of
-from difflang.api.loaded import Dims, Given, Loaded, Whole, doorway
+from difflang.api.loaded import Dims, Given, Loaded, doorway
 from difflang.api.shown import bundle_of
 from difflang.api.signature import Parameter, Signature, innermost, name_of, signature_of
 from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
@@ -26,7 +26,7 @@ from difflang.driver.warned import warn
 from difflang.runtime import trees
 
 
-class Function(Below, Whole):
+class Function(Below):
     """A function of a loaded file. Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays.
 
     Records are given as their dataclass, or as a dict, NamedTuple or dataclass with the same fields, and come back as

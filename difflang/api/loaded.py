@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -19,7 +19,6 @@ from difflang.api.lanes import Lanes
 from difflang.api.records import Records
 from difflang.api.signature import Parameter, Signature
 from difflang.base.collection import paused
-from difflang.base.errors import classified
 from difflang.base.errors import doorway as doorway
 from difflang.check.annotations import Annotations
 from difflang.check.closures import FnCode, MapCode
@@ -53,13 +52,6 @@ from difflang.syntax import tree
 Dims = tuple[tuple[str, int], ...]
 
 
-class Unchanging:
-    """What is its own copy, as Python's own functions are: nothing about it changes."""
-
-    def __deepcopy__(self, _: dict[int, Any]) -> Self:
-        return self
-
-
 class Given(Struct, frozen=True, eq=False):
     """The arguments of one call: their names, their sizes (`dim`s), and the leaves of the rest."""
 
@@ -87,23 +79,6 @@ class Values(Protocol):
     """Top-level values that functions read."""
 
     def leaves(self, name: Global) -> tuple[Any, ...]: ...
-
-
-class Whole:
-    """A part of a loaded file: a copy is the part itself, and it is made anew elsewhere rather than pickled."""
-
-    __name__: str
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def __reduce__(self) -> Any:
-        message = f"`{self.__name__}` is made of a loaded file, and is not pickled"
-        way = "load the file where it is needed, or `export` a function and load its artifact there"
-        raise classified(mistake("DL1207", message, help=way))
 
 
 class Loaded:

@@ -112,7 +112,7 @@ class Specialization(Running):
 
     def run_checked(self, leaves: Sequence[Any], key: Any) -> tuple[list[Any], Any]:
         """The word of a failure, and the value."""
-        self.keep_up()
+        self.keep_up(raises=False)
         return self.checked(self.arrays(leaves, key))
 
     def audited(self, leaves: Sequence[Any], key: Any, options: Options) -> Report:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 from difflang.artifact import derivatives, jacobians
@@ -13,6 +12,7 @@ from difflang.artifact.program import Body, Program, Surface
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.errors import doorway
+from difflang.base.part import Part
 from difflang.driver.parameters import Text, kind_of
 from difflang.driver.warned import warn
 from difflang.runtime import trees
@@ -21,7 +21,7 @@ from difflang.runtime.layouts import Fields, Fixed
 WrtGiven = int | str | Sequence[int | str]
 
 
-class Function:
+class Function(Part):
     """A function out of an artifact, for arguments of the types that it was exported for.
 
     Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays; records are given as their dataclass, or as
@@ -32,6 +32,7 @@ class Function:
     def __init__(self, surface: Surface, body: Body, held: Sequence[Any] | None = None) -> None:
         self._surface, self._body = surface, body
         self._held = surface.constants if held is None else held
+        self._begun: Program | None = None
         self.__name__ = self.__qualname__ = body.name
         self.__module__ = surface.contents.module
         self.__doc__ = surface.contents.doc if body.name == surface.contents.name else None
@@ -77,12 +78,16 @@ class Function:
         with doorway():
             return self._program.interpreted(self._arrays(args, kwargs))
 
-    @cached_property
+    @property
     def _program(self) -> Program:
-        with self._surface.around.lock:
-            program = Program(self._surface, self._body, lambda body, held: Function(self._surface, body, held))
-        warn(program.executable.notes)
-        return program
+        if self._begun is None:
+            with self._surface.around.lock:  # one for all that is made of the file
+                if self._begun is None:
+                    surface = self._surface
+                    begun = Program(surface, self._body, lambda body, held: Function(surface, body, held))
+                    warn(begun.unlimited.made.executable.notes)
+                    self._begun = begun
+        return self._begun
 
     def _arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         names = [p.name for p in self._body.params]

@@ -71,6 +71,10 @@ class DifflangError(Exception):
         super().__init__("\n".join(f"{d.severity}[{d.code}]: {d.message}" for d in diagnostics))
         self.diagnostics = diagnostics
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are made of the diagnostics: a pool of processes sends errors from one to another."""
+        return type(self), self.diagnostics
+
     def render(self, color: bool = False) -> str:
         """The reports with the lines they are about, as the command line shows them."""
         return render(self.diagnostics, color)

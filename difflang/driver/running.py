@@ -133,8 +133,13 @@ class Running:
             self.forget()
         return more
 
-    def keep_up(self) -> None:
-        """Another program of the function may have needed more room: inside JAX nobody would find out."""
+    def keep_up(self, *, raises: bool = True) -> None:
+        """Another program of the function may have needed more room: where nothing `raises` nobody would find out.
+
+        Under a limit no more is taken than is needed here.
+        """
+        if self.limit and raises and not trees.in_trace():
+            return
         room = self.around.rooms.get(self.of, self.program.room)
         if room != self.program.room:
             self.programs[self.limit] = Elastic(partial(self.compiled, self.limit), room)

@@ -18,6 +18,8 @@ from difflang.elaborate.terms import Array, Closure, Key, Opaque, Past, Record, 
 from difflang.ir.types import BOOL, C64, INTEGERS, WHOLE_OF, DType
 from difflang.syntax import tree
 
+TRUTHS = frozenset({"logical_and", "logical_or", "assignment"})  # what takes a truth, or keeps one
+
 if TYPE_CHECKING:
     from difflang.elaborate.context import Context
 
@@ -61,7 +63,7 @@ def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans
     one, two = dtype_text(first.tensor.dtype), dtype_text(other.tensor.dtype)
     way, fixes = "convert one of them", tuple[Fix, ...]()
     if spans:
-        way, fixes = conversion(first, other, spans[0], at)
+        way, fixes = conversion(first, other, spans[0], at, of_truths=name in TRUTHS)
     return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way, fixes=fixes)
 
 
@@ -103,7 +105,7 @@ def advice(
         return way_out(name, refused, place, float), made_float(refused, arrays[0], place, float) if certain else ()
     first, *others = zip(arrays, spans or [span] * len(arrays), strict=True)
     other = next(o for o in others if pruned(o[0].tensor.dtype) is not pruned(first[0].tensor.dtype))
-    way, fixes = conversion(first[0], other[0], first[1], other[1])
+    way, fixes = conversion(first[0], other[0], first[1], other[1], of_truths=name in TRUTHS)
     return way, fixes if spans else ()
 
 
@@ -113,9 +115,16 @@ def made_float(refused: str, given: Array, span: Span, float: DType) -> tuple[Fi
     return converted(span, float.name) if whole and wants_float(refused) else ()
 
 
-def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, tuple[Fix, ...]]:
+def conversion(
+    first: Array, other: Array, first_span: Span, other_span: Span, *, of_truths: bool = False
+) -> tuple[str, tuple[Fix, ...]]:
     """The way out where two element types meet, and its fix where numbers keep all that they say."""
-    made, place, fixes = conversion_to(first, other, first_span, other_span)
+    truth = pruned(first.tensor.dtype) is BOOL or pruned(other.tensor.dtype) is BOOL
+    if truth and not (of_truths or is_assigned(first_span)):
+        made, place = number_for_truth(first, other, first_span, other_span)
+        fixes = converted(place, made)
+    else:
+        made, place, fixes = conversion_to(first, other, first_span, other_span)
     shown = quoted(place)
     way = fixes[0].text if fixes and shown == place.text else f"write `{made}({shown})`"
     return f"there is no implicit conversion: {way}", fixes
@@ -124,6 +133,15 @@ def conversion(first: Array, other: Array, first_span: Span, other_span: Span) -
 def is_assigned(span: Span) -> bool:
     """Whether what is marked stands before the `=` of an assignment, and keeps its type."""
     return re.match(r"(\[[^\n]*\])?[ \t]*[-+*/]?=(?!=)", span.source.text[span.end :]) is not None
+
+
+def number_for_truth(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span]:
+    """To what a truth among numbers is converted, and which of the two it is."""
+    a, b = pruned(first.tensor.dtype), pruned(other.tensor.dtype)
+    number, span = (b, first_span) if a is BOOL else (a, other_span)
+    if not isinstance(number, DTypeVar):
+        return dtype_text(number), span
+    return "i32" if any(c in INTEGERS for c in number.candidates) else number.real.name, span
 
 
 def conversion_to(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span, tuple[Fix, ...]]:
@@ -142,10 +160,6 @@ def conversion_to(first: Array, other: Array, first_span: Span, other_span: Span
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
         made = b.real.name if isinstance(b, DTypeVar) else dtype_text(b)
         return made, first_span, converted(first_span, made)
-    if BOOL in (a, b) and not (a is BOOL and is_assigned(first_span)):
-        number, span = (b, first_span) if a is BOOL else (a, other_span)
-        made = (number.real.name if number.is_float else "i32") if isinstance(number, DTypeVar) else dtype_text(number)
-        return made, span, converted(span, made)
     if keeps(a, b) and not keeps(b, a) and not is_assigned(first_span):
         return dtype_text(b), first_span, kept(first_span, a, b)
     wanted = (a.real.name if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)

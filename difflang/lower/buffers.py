@@ -221,7 +221,11 @@ class Here:
         self.alias = {s.makes[0]: s.reads[0] for s in part.steps if s.kind == "alias"}
         self.buffer: dict[Item, Buffer] = dict(zip(part.takes, given, strict=True))
         self.fixed = {v for v, own in zip(part.takes, owned, strict=True) if not own}
-        self.last: dict[Item, int] = {v: at for at, k in enumerate(run) for v in k.reads}
+        self.readers: dict[Item, list[int]] = {}
+        for at, kernel in enumerate(run):
+            for v in kernel.reads:
+                self.readers.setdefault(v, []).append(at)
+        self.last: dict[Item, int] = {v: of[-1] for v, of in self.readers.items()}
         self.run = run
         self.makers = {v: at for at, k in enumerate(run) for v in k.step.makes}
         self.takes = set(part.takes)
@@ -274,11 +278,13 @@ class Here:
         """Whether whatever else reads what a loop carries leads to that kernel: before its order is known, XLA copies
         what is written over and may still be read.
         """
+        missing = {k for k in self.readers.get(v, ()) if k != at}
         before, todo = {at}, [at]
-        while todo:
+        while missing and todo:
             for read in self.run[todo.pop()].reads:
                 maker = self.makers.get(read)
                 if maker is not None and maker not in before:
                     before.add(maker)
                     todo.append(maker)
-        return all(k in before for k, kernel in enumerate(self.run) if v in map(self.root, kernel.reads))
+                    missing.discard(maker)
+        return not missing

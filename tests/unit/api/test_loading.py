@@ -44,9 +44,20 @@ def test_what_is_loaded_is_copied_as_itself_and_not_pickled() -> None:
     module = difflang.loads("fn f(x: f32) -> f32 = x * x", name="squares")
     for part in (module, module.f, module.f.grad("x")):
         assert copy.copy(part) is part and copy.deepcopy([part])[0] is part
-        with pytest.raises(difflang.ArgumentError, match=f"`{part.__name__}` is made of a loaded file") as refused:
+        with pytest.raises(difflang.ArgumentError, match=f"`{part.__name__}` is a part of what was loaded") as refused:
             pickle.dumps(part)
-        assert "`export` a function" in refused.value.diagnostics[0].helps[0]
+        assert "load it where it is needed" in refused.value.diagnostics[0].helps[0]
+
+
+def test_errors_are_pickled_as_they_are() -> None:
+    def again(error: object) -> object:
+        return pickle.loads(pickle.dumps(error))  # noqa: S301
+
+    for source in ("fn f(x: f32) = (", "fn f(x: f32[2], y: f32[3]) = x + y"):
+        with pytest.raises(difflang.DifflangError) as wrong:
+            difflang.loads(source, name="wrong")
+        for same in (again(wrong.value), copy.copy(wrong.value), copy.deepcopy(wrong.value)):
+            assert type(same) is type(wrong.value) and str(same) == str(wrong.value)
 
 
 def test_a_text_for_a_file_and_a_file_for_a_text() -> None:

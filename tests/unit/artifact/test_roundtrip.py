@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -441,3 +443,16 @@ def test_linear_maps_of_what_calls_itself_are_called(operator: str, tmp_path: Pa
     for n in (3, 300):  # the second one takes more room
         _, map = getattr(again, operator)()(1.001, np.int32(n))
         assert float(map(1.0)) == pytest.approx(n * 1.001 ** (n - 1), rel=1e-9)
+
+
+def test_the_interpreter_looks_at_no_limit_and_copies_are_the_same(tmp_path: Path) -> None:
+    text = """@memory(150 KiB)
+fn f[n](x: f64[n], k: i32) -> f64 = if k == 0 { sum(sin(x)) } else { 0.01 * sum(sin(x)) * f(0.999 * x, k - 1) }
+"""
+    gradient, x = difflang.loads(text, name="deep").f.grad("x"), np.ones(2000)
+    gradient.export(tmp_path / "deep.dlx", x, 3, platforms=())
+    loaded = difflang.runtime.load(tmp_path / "deep.dlx")
+    np.testing.assert_allclose(loaded.interpret(x, 3), gradient.interpret(x, 3))
+    assert copy.deepcopy(loaded) is loaded
+    with pytest.raises(difflang.ArgumentError, match="is not pickled"):
+        pickle.dumps(loaded)

@@ -188,6 +188,16 @@ def test_what_the_interpreter_needs_room_for_changes_no_limited_program() -> Non
     assert gradient(x=0.5, n=3) == pytest.approx(gradient.interpret(0.5, 3), rel=1e-12)
 
 
+def test_a_deep_call_leaves_a_limited_program_of_other_sizes_as_it_was() -> None:
+    text = """@memory(200 KiB)
+fn f[n](x: f64[n], k: i32) -> f64 = if k == 0 { sum(sin(x)) } else { 0.01 * sum(sin(x)) * f(0.999 * x, k - 1) }
+"""
+    gradient, many = difflang.loads(text, name="deep").f.grad("x"), np.ones(2000)
+    before = gradient(x=many, k=3)
+    gradient(np.ones(2), 300)
+    np.testing.assert_array_equal(gradient(x=many, k=3), before)
+
+
 def test_functions_that_are_given_back_have_the_room_of_what_gave_them() -> None:
     text = """@memory(8 MiB)
 fn f(x: f64) -> f64 {

@@ -28,6 +28,9 @@ PROGRAMS = {
     "print(randn(3))": "draw with `normal(n)`, `uniform(n)` or `permutation(n)`",
     "fn f(b: bool, k: i32) -> i32 = b + k": "there is no implicit conversion: write `i32(b)`",
     "fn f(b: bool, k: i32) -> i32 = k + b": "there is no implicit conversion: write `i32(b)`",
+    "fn f(b: bool, k: i32) -> bool = b and k": "write `bool(k)`",
+    "fn f(b: bool, k: i32) -> bool = k or b": "write `bool(k)`",
+    "fn f(b: bool) -> i32 = b + 1": "there is no implicit conversion: write `i32(b)`",
     "fn f(b: bool) -> f32 = b * 1.5": "there is no implicit conversion: write `f32(b)`",
     "let x = [1.0]\nx.append(2.0)": "`concat(x, [y])` makes a longer one",
 }  # fmt: skip

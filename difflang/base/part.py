@@ -1,0 +1,25 @@
+"""What is a part of something larger, and has no life of its own elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.errors import classified
+
+
+class Part:
+    """Of a loaded file or artifact: a copy is the part itself, as of Python's functions; it is not pickled."""
+
+    __name__: str
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        message = f"`{self.__name__}` is a part of what was loaded, and is not pickled"
+        way = "load it where it is needed: a file, or the artifact that `export` writes"
+        raise classified(DifflangError(Diagnostic("DL1207", message, helps=(way,))))
