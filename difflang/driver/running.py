@@ -82,20 +82,21 @@ class Running:
     @property
     def program(self) -> Elastic[Made]:
         """What XLA runs. Errors: DL1012."""
-        return self.programs.get(self.limit) or self.under(self.limit)
+        return self.under(self.limit)
 
     @property
     def unlimited(self) -> Elastic[Made]:
         """What the interpreter runs: limits are on XLA's memory."""
-        return self.programs.get(0) or self.under(0)
+        return self.under(0)
 
     def under(self, limit: int) -> Elastic[Made]:
         """The program under a limit, which is made by whoever asks first. Errors: DL1012."""
-        with self.around.lock:
-            if limit not in self.programs:
-                room = self.around.rooms.get(self.of, LITTLE)
-                self.programs[limit] = Elastic(partial(self.compiled, limit), room)
-            return self.programs[limit]
+        if limit not in self.programs:
+            with self.around.lock:
+                if limit not in self.programs:
+                    room = self.around.rooms.get(self.of, LITTLE)
+                    self.programs[limit] = Elastic(partial(self.compiled, limit), room)
+        return self.programs[limit]
 
     def compiled(self, limit: int, room: Room) -> Made:
         """The finished graph, and what runs it without the numbers of a failure."""

@@ -24,9 +24,8 @@ SOURCE, SINK = 0, 1
 
 
 def is_cheap(eqn: Eqn) -> bool:
-    """Whether an equation may be done again: number by number, or a move of numbers, and no rounding makes it jump.
-
-    So may products whose numbers are sums of few: of small matrices the factors are often fewer bytes.
+    """Whether an equation may be done again, as no rounding makes it jump: number by number, a move of numbers, or a
+    product whose numbers are sums of few, since of small matrices the factors are often fewer bytes.
     """
     few = eqn.op.name == "dot_general" and summed(eqn) <= SHORT
     return few or is_quick(eqn) or is_slope(eqn) or not (eqn.operands or eqn.regions or eqn.op.effect)
