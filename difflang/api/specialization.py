@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -94,6 +94,12 @@ class Specialization(Running):
                     return None
         return arrays
 
+    def itself(self) -> Callable[..., list[Any]] | None:
+        """The compiled program, where its one result is the value and nothing is looked at before or after it."""
+        executable = self.executable
+        bare = executable.compiled is not None and executable.compiled is executable.made
+        return executable.compiled if bare and self.direct and self.make is next and not self.fails else None
+
     def straight(self, arrays: Sequence[Any], *, all_in_jax: bool) -> Any:
         """The value for such arrays; `UNKNOWN` where the program, if it is compiled, takes others."""
         executable = self.program.made.executable
@@ -143,7 +149,7 @@ class Table:
     program compares the types of arrays itself, faster than anything written here.
     """
 
-    __slots__ = ("concrete", "found", "hosted", "known", "last", "several")
+    __slots__ = ("alone", "concrete", "found", "hosted", "known", "last", "several")
 
     def __init__(self) -> None:
         self.found: dict[Any, Specialization] = {}
@@ -152,10 +158,16 @@ class Table:
         self.hosted = set[Any]()  # those keys of Python numbers and NumPy arrays only, before which nothing stands
         self.several = set[Any]()  # structures that have more than one: which it is takes a look at types
         self.concrete: frozenset[type] = frozenset()  # the class of JAX's concrete arrays
+        self.alone: Callable[..., list[Any]] | None = None  # the program of the only one, where that is all there is
 
     def call(self, args: tuple[Any, ...]) -> Any:
         """The value for such arguments; `UNKNOWN` where a closer look is needed."""
         if self.concrete.issuperset(map(type, args)):
+            if self.alone is not None:
+                try:  # each frame of Python that a long program finds out of the cache takes microseconds
+                    return self.alone(*args)[0]
+                except (TypeError, ValueError):  # other types, or on another device
+                    pass
             leaves, structure, concrete = args, len(args), True
         else:
             leaves, structure = in_parts(args)
@@ -178,6 +190,7 @@ class Table:
     def learn(self, found: Specialization, args: tuple[Any, ...]) -> None:
         """Let the next call with such arguments take a short way."""
         self.concrete = found.executable.plain
+        self.alone = found.itself() if len(self.found) == 1 else None
         arrays = self.concrete.issuperset(map(type, args))
         leaves, structure = (args, len(args)) if arrays else in_parts(args)
         quick = trees.quick(leaves, structure)

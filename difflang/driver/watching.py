@@ -18,7 +18,7 @@ WAYS = {
     "div": "keep what it divides by away from 0, as in `x / max(y, 1e-12)`",
     "sqrt": "keep what it takes at 0 or above, as in `sqrt(max(x, 0.0))`",
     "rsqrt": "keep what `sqrt` takes above 0, as in `sqrt(x + 1e-12)`: its slope at 0 is infinite",
-    "positive_reciprocal": "keep what `log` takes above 0, as in `log(max(x, 1e-12))`: its slope at 0 is infinite",
+    "slope of log": "keep what `log` takes above 0, as in `log(max(x, 1e-12))`: its slope at 0 is infinite",
     "exp": "subtract the largest first, or use `softmax`, `logsumexp` or `expm1`",
     "pow": "keep the base above 0",
     "power_less": "keep the base above 0: the slope at 0 of a root is infinite",
@@ -40,7 +40,6 @@ FORMS = {  # how operations are written that are no functions, those of derivati
     "pow": "{}^{}",
     "power_less": "{}^({} - 1)",
     "rsqrt": "1 / sqrt({})",
-    "positive_reciprocal": "1 / {}",
 }
 
 
@@ -68,7 +67,8 @@ def told(found: Made) -> Diagnostic:
     place = f" at {list(found.place)}" if found.place else ""
     spelled = FORMS[name].format("x", "y") if name in FORMS else name
     given = f"a derivative that does not exist is {value}" if nowhere else f"`{spelled}` gives {value}{place} here"
-    ways = (CONVENTIONS,) if nowhere else (WAYS[name],) if name in WAYS else ()
+    asked = "slope of log" if name == "div" and found.eqn.span.text.startswith("log") else name
+    ways = (CONVENTIONS,) if nowhere else (WAYS[asked],) if asked in WAYS else ()
     return Diagnostic("DL0908", f"{given}, and a result is not finite for it", tuple(labels), ways)
 
 

@@ -187,7 +187,7 @@ def logsumexp(cx: Context, args: Args, name: str) -> Term:
     x, span = took.array("x"), args.span
     floats(cx, x, took.span("x"), name)
     axes = chosen(cx, took, x, args)
-    top = Array(cx.emit("stop", span, reduced(cx, "reduce_max", x, axes, span).value))
+    top = Array(cx.emit("stop", span, reduced(cx, "reduce_top", x, axes, span).value))
     tops = again(cx, top, x, axes, span)
     powers = array(cx, elementwise(cx, "exp_sub", span, (x, tops)), span)
     sums = reduced(cx, "reduce_sum", powers, axes, span)

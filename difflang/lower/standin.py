@@ -107,6 +107,7 @@ class StandIn:
             **{name: partial(places.scattered, self, name) for name in places.SCATTERS},
             "dot_general": partial(sums.dot_general, self),
             "gather": partial(places.gather, self),
+            "reduce": partial(sums.reduce, self),
             "reduce_window": partial(sums.reduce_window, self),
             "rev": lambda x, axes: x.like(stablehlo.reverse(x.value, self.ints(axes))),
             "iota": lambda dtype, size: self.broadcasted_iota(dtype, (size,), 0),

@@ -37,13 +37,26 @@ def reduced(writer: StandIn, name: str, x: Cell, axes: Sequence[int]) -> Cell:
     axes = tuple(axes)
     if kind(x.dtype) not in kinds:
         return writer.through(partial(getattr(jax.lax, name), axes=axes), x)
-    shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
-    start, scalar = mlir.ir_constant(np.asarray(first(x.dtype), x.dtype)), writer.type(x.dtype, ())
-    sums = stablehlo.ReduceOp([writer.type(x.dtype, shape)], [x.value], [start], writer.ints(sorted(axes)))
-    block = sums.regions[0].blocks.append(scalar, scalar)
-    with ir.InsertionPoint(block):
-        stablehlo.return_([emit(*block.arguments)])
-    return Cell(writer, sums.results[0], x.dtype, shape)
+    start = mlir.ir_constant(np.asarray(first(x.dtype), x.dtype))
+    return folded(writer, x, start, emit, axes)
+
+
+def reduce(writer: StandIn, x: Cell, first: Any, step: Callable[[Cell, Cell], Cell], axes: Sequence[int]) -> Cell:
+    """All elements along axes taken together, beginning with `first`."""
+
+    def emit(*pair: Any) -> Any:
+        old, new = [Cell(writer, value, x.dtype, ()) for value in pair]
+        return step(old, new).value
+
+    return folded(writer, x, writer.cell(first, x.dtype).value, emit, axes)
+
+
+def folded(writer: StandIn, x: Cell, start: Any, emit: Callable[..., Any], axes: Sequence[int]) -> Cell:
+    shape, scalar = tuple([n for i, n in enumerate(x.shape) if i not in axes]), writer.type(x.dtype, ())
+    made = stablehlo.ReduceOp([writer.type(x.dtype, shape)], [x.value], [start], writer.ints(sorted(axes)))
+    with ir.InsertionPoint(made.regions[0].blocks.append(scalar, scalar)) as at:
+        stablehlo.return_([emit(*at.block.arguments)])
+    return Cell(writer, made.results[0], x.dtype, shape)
 
 
 def reduce_window(

@@ -213,7 +213,26 @@ def greatest(dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
 
 
-def extreme(name: str, loses: Op, reduce: Any, start: Callable[[np.dtype[Any]], Any], lower: Rule, doc: str) -> Op:
+SHORT = 32  # of a longer last axis XLA takes the greatest with vector instructions, NaN or not
+
+
+def top_on_cpu(jax: Any, x: Any, *, axes: Ints) -> Any:
+    """By a comparison, where XLA would make sure of NaN element by element: in 0.7 to 0.95 of the time."""
+    lax = jax.lax
+    if x.dtype.kind in "iu" or not axes or (x.ndim - 1 in axes and x.shape[-1] > SHORT):
+        return reduce_max.lower(jax, x, axes=axes)
+    return lax.reduce(x, least(x.dtype), lambda a, b: lax.select(lax.gt(a, b), a, b), axes)
+
+
+def extreme(
+    name: str,
+    loses: Op,
+    reduce: Any,
+    start: Callable[[np.dtype[Any]], Any],
+    lower: Rule,
+    doc: str,
+    on_cpu: Rule | None = None,
+) -> Op:
     def jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
         return tied(loses.one(x, spread_back(y, x, axes)), dx, y, axes)
 
@@ -234,6 +253,7 @@ def extreme(name: str, loses: Op, reduce: Any, start: Callable[[np.dtype[Any]], 
             barrier=True,
             lanes=axes_moved,
             samples=(*SAMPLES, *EMPTY),
+            on_cpu=on_cpu,
         )
     )
 
@@ -246,6 +266,16 @@ reduce_max = extreme(
     with_vectors("reduce_max", "max"),
     """Greatest over axes; -Inf or the least integer over nothing; NaN if any is. Units: u -> u.
     Kinks: k ties share the derivative, 1/k each.""",
+)
+reduce_top = extreme(
+    "reduce_top",
+    lt,
+    np.max,
+    least,
+    reduce_max.lower,
+    """Greatest over axes, as what a sum of exponentials is measured from: any number or NaN if there is a NaN, which
+    makes the sum NaN in any case. Units: u -> u. Kinks: k ties share the derivative, 1/k each.""",
+    top_on_cpu,
 )
 reduce_min = extreme(
     "reduce_min",

@@ -31,24 +31,19 @@ from difflang.ops.linear import select
 POSITIVE = Uniform(0.2, 3.0)
 
 
-def positive_reciprocal_reference(x: Array) -> Array:
-    return np.where(x < 0, x.dtype.type(np.nan), x.dtype.type(1) / np.abs(x))
-
-
-def positive_reciprocal_lower(jax: Any, x: Any) -> Any:
+def positive_lower(jax: Any, x: Any) -> Any:
     lax = jax.lax
-    negative = lax.lt(x, number_like(x, 0))
-    return lax.select(negative, lax.full_like(x, np.nan), lax.div(number_like(x, 1), lax.abs(x)))
+    return lax.select(lax.lt(x, number_like(x, 0)), lax.full_like(x, np.nan), lax.abs(x))
 
 
-positive_reciprocal = unary(
-    "positive_reciprocal",
-    jvp=lambda dx, y, x: -(dx * (y * y)),
-    reference=positive_reciprocal_reference,
-    lower=positive_reciprocal_lower,
+positive = unary(
+    "positive",
+    jvp=lambda dx, y, x: dx,
+    reference=lambda x: np.where(x < 0, x.dtype.type(np.nan), np.abs(x)),
+    lower=positive_lower,
     samples=POSITIVE,
-    doc="""The slope of the logarithm: 1/x for x > 0, +Inf at 0 and -0.0, NaN below. Units: u -> 1/u.
-    Kinks: at 0 the limit from inside the domain.""",
+    doc="""What the slope of a logarithm divides by: x where that is 0 or above, 0 at -0.0, NaN below. Units: u -> u.
+    Kinks: at 0 the limit from inside the domain, 1.""",
 )
 
 
@@ -70,7 +65,7 @@ def rsqrt_lower(jax: Any, x: Any) -> Any:
 
 rsqrt = unary(
     "rsqrt",
-    jvp=lambda dx, y, x: dx * (y * positive_reciprocal.one(x) * -0.5),
+    jvp=lambda dx, y, x: dx * (y * (1.0 / positive.one(x)) * -0.5),
     reference=rsqrt_reference,
     lower=rsqrt_lower,
     samples=POSITIVE,

@@ -37,10 +37,9 @@ def never_negative(to: Rewriter, value: Value, depth: int = DEPTH) -> bool:
     return False
 
 
-def reciprocal_of_positive(to: Rewriter, eqn: Eqn) -> Found:
-    """Where there is nothing below 0 a reciprocal needs no guard."""
-    (x,) = eqn.operands
-    return to.emit(eqn, "div", to.const(eqn, 1.0, x.type), x) if never_negative(to, x) else None
+def positive_by_its_making(to: Rewriter, eqn: Eqn) -> Found:
+    """Where there is nothing below 0 a logarithm's slope needs no guard."""
+    return eqn.operands if never_negative(to, eqn.operands[0]) else None
 
 
 def constant_last(to: Rewriter, eqn: Eqn) -> Found:
@@ -179,12 +178,12 @@ ELEMENTWISE = tuple([name for name, op in OPS.items() if op.elementwise])
 
 FACTS = (
     Guarded(
-        ("positive_reciprocal",),
-        reciprocal_of_positive,
+        ("positive",),
+        positive_by_its_making,
         (
-            on_matrix(lambda x: apply("positive_reciprocal", squares(x))),
-            on_vector(lambda x: apply("positive_reciprocal", apply("exp", x))),
-            on_vector(lambda x: apply("positive_reciprocal", apply("abs", x))),
+            on_matrix(lambda x: apply("positive", squares(x))),
+            on_vector(lambda x: apply("positive", apply("exp", x))),
+            on_vector(lambda x: apply("positive", apply("abs", x))),
         ),
     ),
     Guarded(

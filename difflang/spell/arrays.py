@@ -289,6 +289,7 @@ def total(speller: Speller, eqn: Eqn) -> list[Words]:
 
 for _name in ("prod", "max", "min", "all", "any"):
     spells(f"reduce_{_name}")(lambda speller, eqn, name=_name: along(speller, eqn, name))
+spells("reduce_top")(lambda speller, eqn: along(speller, eqn, "max"))
 spells("reduce_norm")(lambda speller, eqn: along(speller, eqn, "norm"))
 
 

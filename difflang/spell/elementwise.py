@@ -141,21 +141,21 @@ def conversion(speller: Speller, eqn: Eqn) -> list[Words]:
 
 
 def formula(op: str, template: str, level: int, *, twice: bool = False) -> None:
-    """An op of one operand by a formula, `{0}` its place; `twice` where it stands in more than one."""
+    """An op of one operand by a formula, `{0}` its place, `{1}` alone in brackets; `twice` where it stands in several."""
 
     @spells(op)
     def rule(speller: Speller, eqn: Eqn) -> list[Words]:
         (value,) = eqn.operands
         x = settled(speller.atom(value) if twice else speller.words(value))
-        return [Words(template.format(x.at(POSTFIX)), level, x.shape, x.dtype)]
+        return [Words(template.format(x.at(POSTFIX), x.text), level, x.shape, x.dtype)]
 
 
-formula("positive_reciprocal", "sqrt({0}) ^ (-2)", POWER)  # 1 / x where `log` has a value, Inf at -0.0 as well
+formula("positive", "sqrt({1}) ^ 2", POWER)  # x where `log` has a value, 0.0 at -0.0 as well
 formula("one_minus_square", "(1.0 - {0}) * (1.0 + {0})", PRODUCT, twice=True)
 formula("rsqrt", "where({0} < 0.0, nan, {0} ^ (-0.5))", POSTFIX, twice=True)  # not 1 / sqrt(x), which is -Inf at -0.0
-formula("sech2", "1.0 / cosh({0}) ^ 2", PRODUCT)
-formula("exp2_slope", f"{math.log(2.0)!r} * exp2({{0}})", PRODUCT)
-formula("erfinv_slope", f"{math.sqrt(math.pi) / 2!r} * exp(erfinv({{0}}) ^ 2)", PRODUCT)
+formula("sech2", "1.0 / cosh({1}) ^ 2", PRODUCT)
+formula("exp2_slope", f"{math.log(2.0)!r} * exp2({{1}})", PRODUCT)
+formula("erfinv_slope", f"{math.sqrt(math.pi) / 2!r} * exp(erfinv({{1}}) ^ 2)", PRODUCT)
 
 
 @spells("gelu_slope")

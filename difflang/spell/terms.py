@@ -128,8 +128,8 @@ def combined(op: str, parts: Sequence[Formula], n: int = 0) -> Formula | None:
         case "div":
             below = parts[1].to(Fraction(-1))
             return None if below is None else parts[0].times(below)
-        case "positive_reciprocal":
-            return parts[0].to(Fraction(-1))
+        case "positive":
+            return parts[0]
         case "integer_pow":
             return parts[0].to(Fraction(n))
         case "sqrt":

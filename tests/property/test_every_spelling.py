@@ -29,7 +29,7 @@ DRAWS = {
 SPELLED = [op for op in DRAWN if op.name in SPELLINGS.keys() - OTHERWISE - CONSTANTS - DRAWS]
 # Where infinite numbers, zeros of both signs and points out of the domain are told apart.
 HARD = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-300, 1e300, -1e-300, 45.0, -45.0])
-SLOPES = "positive_reciprocal rsqrt sech2 gelu_slope one_minus_square gaussian exp2_slope".split()  # noqa: SIM905
+SLOPES = "positive rsqrt sech2 gelu_slope one_minus_square gaussian exp2_slope".split()  # noqa: SIM905
 
 
 def text_of(call: Call, number: int) -> str:

@@ -117,7 +117,7 @@ UNARY: dict[str, Known] = {
         high=1024.0, near=(0.0, 1024.0, -1021.0),
     ),
     "expm1": Known(mp.expm1, mp.exp, near=(0.0, 709.78, -38.0, -708.39)),
-    "positive_reciprocal": Known(over, lambda x: -(over(x) ** 2), low=0.0, near=(1.0,)),
+    "positive": Known(lambda x: x, lambda x: mp.mpf(1), low=0.0, near=(1.0,)),
     "log": Known(mp.log, over, low=0.0, near=(1.0,)),
     "log1p": Known(mp.log1p, lambda x: over(1 + x), low=-1.0, near=(0.0,)),
     "sin": Known(mp.sin, mp.cos, near=(0.0, HALF_PI, math.pi, 1e22), dense=(-20, 20)),

@@ -105,3 +105,20 @@ def test_arrays_of_numpy_beside_those_of_jax_need_no_closer_look(monkeypatch: py
         assert f(jnp.asarray(x[:n]), y[:n], np.float32(1)).shape == (n,)
     with pytest.raises(difflang.ArgumentError):
         f(jnp.asarray(x), y.astype(np.float64), np.float32(1))
+
+
+def test_where_nothing_is_looked_at_the_program_itself_is_called() -> None:
+    """While it is the only one: with a second size it is found as others are, and other types are refused as ever."""
+    f = difflang.loads("fn f(x: f32[n]) -> f32[n] = 2.0 * x", name="bare").f
+    for _ in range(2):
+        np.testing.assert_array_equal(f(ones(3)), 2.0)
+        assert f._table.alone is not None
+        with pytest.raises(difflang.ArgumentError, match="i32"):
+            f(jnp.ones(3, jnp.int32))
+        with pytest.raises(difflang.ArgumentError):
+            f(ones(3), ones(3))
+        np.testing.assert_array_equal(jax.vmap(f)(jnp.ones((2, 3))), 2.0)
+        np.testing.assert_array_equal(f(np.ones(3, np.float32)), 2.0)
+    for n in (4, 3, 4):
+        assert f(ones(n)).shape == (n,)
+    assert f._table.alone is None
