@@ -1,4 +1,4 @@
-"""What sums of exponentials are measured from is found by comparisons on the CPU, and a NaN is as good as lost in it."""
+"""What sums of exponentials are measured from is found by comparisons on the CPU; a NaN makes the sums NaN."""
 
 import numpy as np
 import pytest
