@@ -16,6 +16,7 @@ from typing import NamedTuple
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.lower.apart import apart
 from difflang.lower.flat import flat
+from difflang.lower.paired import paired
 from difflang.lower.segments import Cutter, Step, barrier, link, lonely
 
 DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
@@ -61,7 +62,7 @@ class Chains:
         """The graph's equations in an order that respects dependence, long chains cut into segments."""
         found = self.plans.get(graph)
         if found is None:
-            found = self.cut(graph) if self.hard(graph) else tuple(flat(apart(graph.eqns), graph.results))
+            found = self.cut(graph) if self.hard(graph) else tuple(flat(apart(paired(graph.eqns)), graph.results))
             self.plans[graph] = found
         return found
 

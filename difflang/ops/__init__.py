@@ -43,6 +43,7 @@ from difflang.ops import (
     special,
     spectral,
     updates,
+    with_slope,
 )
 
 __all__ = [
@@ -88,4 +89,5 @@ __all__ = [
     "special",
     "spectral",
     "updates",
+    "with_slope",
 ]

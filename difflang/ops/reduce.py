@@ -221,7 +221,7 @@ def top_on_cpu(jax: Any, x: Any, *, axes: Ints) -> Any:
     lax = jax.lax
     if x.dtype.kind in "iu" or not axes or (x.ndim - 1 in axes and x.shape[-1] > SHORT):
         return reduce_max.lower(jax, x, axes=axes)
-    return lax.reduce(x, least(x.dtype), lambda a, b: lax.select(lax.gt(a, b), a, b), axes)
+    return lax.reduce(x, np.asarray(least(x.dtype), x.dtype), lambda a, b: lax.select(lax.gt(a, b), a, b), axes)
 
 
 def extreme(

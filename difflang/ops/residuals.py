@@ -20,6 +20,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.types import Tensor
 from difflang.ops.regions import Linearized, invariant
+from difflang.ops.with_slope import beside
 
 LIGHT = frozenset(  # less work than writing a number down and reading it again
     {"broadcast", "reshape", "transpose", "reverse", "slice", "pad", "concat", "convert", "select", "complex", "real"}
@@ -55,7 +56,8 @@ def frugal(lin: Linearized, consts: Iterable[Value], items: Iterable[Value], sur
 def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]:
     """What to keep so that the `moving` residuals can be had."""
     quick = {eqn for eqn in lin.primal.eqns if is_quick(eqn)}
-    later = {eqn for eqn in lin.primal.eqns if eqn in quick or is_slope(eqn)}.difference(needed(lin))
+    need = needed(lin)
+    later = {eqn for eqn in lin.primal.eqns if eqn in quick or is_slope(eqn)} - need - at_once(lin, need, free)
     frontiers: dict[Value, Frontier] = {v: frozenset() for v in free}
     for eqn in lin.primal.eqns:
         for result in eqn.results:
@@ -81,6 +83,7 @@ def lean(lin: Linearized) -> Linearized:
     """
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     need = needed(lin)
+    beside_these = at_once(lin, need, lin.primal.params)
     stored = {v for eqn in need if not passes_on(eqn) for v in eqn.operands}.union(
         lin.primal.results[: len(lin.active)]
     )
@@ -92,7 +95,7 @@ def lean(lin: Linearized) -> Linearized:
             return True
         if eqn.op.name in LIGHT:
             return size(eqn.results) > size(eqn.operands) or stored.isdisjoint(eqn.results)
-        return eqn not in need and is_slope(eqn)
+        return eqn not in need and is_slope(eqn) and eqn not in beside_these
 
     again = set(filter(free, lin.primal.eqns))
     kept = {r for r in lin.residuals if maker.get(r) not in again}
@@ -139,6 +142,13 @@ def needed(lin: Linearized) -> set[Eqn]:
             used.update(eqn.operands)
             found.add(eqn)
     return found
+
+
+def at_once(lin: Linearized, need: set[Eqn], free: Iterable[Value]) -> set[Eqn]:
+    """The slopes that are made with what the results need, unless the argument is at hand for the tangent anyway."""
+    have = {*free, *lin.residuals}
+    slopes = {eqn for eqn in lin.primal.eqns if eqn in need or is_slope(eqn)}
+    return {eqn for eqn in beside(slopes) - need if have.isdisjoint(eqn.operands)}
 
 
 def frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier], again: bool) -> Frontier:

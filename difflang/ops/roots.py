@@ -11,7 +11,7 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.types import F64
 from difflang.ops import precise
-from difflang.ops.arithmetic import absolute
+from difflang.ops.arithmetic import absolute, integer_pow
 from difflang.ops.compare import eq, max_
 from difflang.ops.constants import stop
 from difflang.ops.families import (
@@ -65,7 +65,7 @@ def rsqrt_lower(jax: Any, x: Any) -> Any:
 
 rsqrt = unary(
     "rsqrt",
-    jvp=lambda dx, y, x: dx * (y * (1.0 / positive.one(x)) * -0.5),
+    jvp=lambda dx, y, x: dx * (y * integer_pow.one(positive.one(x), n=-1) * -0.5),
     reference=rsqrt_reference,
     lower=rsqrt_lower,
     samples=POSITIVE,

@@ -87,8 +87,8 @@ class Call(Struct, frozen=True):
         return found
 
     def lower(self, *arrays: Any) -> list[Any]:
-        """What the lowering gives, under a trace of JAX."""
-        found = self.op.lower(jax, *arrays, **self.attrs)
+        """What the lowering for the CPU gives, under a trace of JAX."""
+        found = (self.op.on_cpu or self.op.lower)(jax, *arrays, **self.attrs)
         return list(found) if len(self.results) > 1 else [found]
 
 

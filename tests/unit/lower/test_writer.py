@@ -122,9 +122,11 @@ def test_every_straight_op_is_written_as_it_is_traced(op: Op) -> None:
 
     with jax.enable_x64(True):
         found = jax.jit(both)([[*call.arrays] for call in calls])
-    for call, (theirs, ours) in zip(calls, found, strict=True):
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), str(call)
-        assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), str(call)
+    for call, results in zip(calls, found, strict=True):
+        half = len(results) // 2
+        for theirs, ours in zip(results[:half], results[half:], strict=True):
+            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), str(call)
+            assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), str(call)
 
 
 def test_arrays_of_different_shapes_are_repeated_as_in_numpy() -> None:

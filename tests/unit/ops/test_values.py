@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from difflang.ir.op import OPS, TypeMismatch, result_types
+from difflang.ir.op import OPS, Op, TypeMismatch, result_types
 from difflang.ir.types import BOOL, F32, F64, FLOATS, I8, I32, U8, U32, DType, Tensor
-from support.op_calls import Call, compiled
+from support.op_calls import Call, calls_of, compiled
 
 
 def both(name: str, *xs: Any, **attrs: Any) -> list[Any]:
@@ -210,3 +211,24 @@ def test_a_key_is_two_words() -> None:
         result_types(OPS["random_bits"], [Tensor(U32, (3,))], (), {"shape": (2,)})
     with pytest.raises(TypeMismatch):
         result_types(OPS["normal"], [Tensor(U32, (2,))], (), {"shape": (2,), "dtype": I32})
+
+
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.on_cpu is not None], ids=str)
+def test_a_lowering_for_the_cpu_means_what_the_other_one_does(op: Op) -> None:
+    for call in calls_of(op):
+        found = jax.jit(lambda *xs, call=call: [one(call.op, xs, call.attrs) for one in (on_cpu, elsewhere)])(
+            *call.arrays
+        )
+        for here, there in zip(*map(jax.tree.leaves, found), strict=True):
+            assert here.dtype == there.dtype
+            wide = np.complex128 if here.dtype.kind == "c" else np.float64
+            close = 16 * jnp.finfo(here.dtype).eps if jnp.issubdtype(here.dtype, jnp.inexact) else 0
+            np.testing.assert_allclose(np.asarray(here, wide), np.asarray(there, wide), rtol=close, atol=close)
+
+
+def on_cpu(op: Op, xs: Any, attrs: Any) -> Any:
+    return op.on_cpu(jax, *xs, **attrs) if op.on_cpu else None
+
+
+def elsewhere(op: Op, xs: Any, attrs: Any) -> Any:
+    return op.lower(jax, *xs, **attrs)
