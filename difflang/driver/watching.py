@@ -11,7 +11,7 @@ from difflang.audit.nonfinite import Made, amount, culprit
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import NOWHERE
 from difflang.ir.evaluate import evaluate
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Eqn, Graph, inner_first
 
 WAYS = {
     "log": "keep what it takes above 0, as in `log(max(x, 1e-12))`",
@@ -53,12 +53,12 @@ def check(ready: Callable[[], Graph], results: Sequence[Any], arrays: Sequence[A
     graph, given = ready(), [np.asarray(a) for a in arrays]
     found = culprit(graph, *given)
     if found is not None:
-        raise DifflangError(told(found))
+        raise DifflangError(told(found, graph))
     if not amount(evaluate(graph, *given)):
         raise DifflangError(Diagnostic("DL0908", NOT_AGAIN, (), AGAIN))
 
 
-def told(found: Made) -> Diagnostic:
+def told(found: Made, graph: Graph) -> Diagnostic:
     value, name = written(found.value), found.eqn.op.name
     nowhere = found.eqn.op.chooses  # it only chooses a number: a rule has that one where there is no derivative
     places = [(found.eqn.span, "this has no derivative here" if nowhere else f"{formula(found)} is {value}")]
@@ -67,9 +67,17 @@ def told(found: Made) -> Diagnostic:
     place = f" at {list(found.place)}" if found.place else ""
     spelled = FORMS[name].format("x", "y") if name in FORMS else name
     given = f"a derivative that does not exist is {value}" if nowhere else f"`{spelled}` gives {value}{place} here"
-    asked = "slope of log" if name == "div" and found.eqn.span.text.startswith("log") else name
+    asked = (
+        "slope of log" if found.eqn.span.text.startswith("log") and divides_by(found.eqn, "positive", graph) else name
+    )
     ways = (CONVENTIONS,) if nowhere else (WAYS[asked],) if asked in WAYS else ()
     return Diagnostic("DL0908", f"{given}, and a result is not finite for it", tuple(labels), ways)
+
+
+def divides_by(eqn: Eqn, name: str, graph: Graph) -> bool:
+    """Whether it is a quotient, and what an op of that name gives its divisor."""
+    below = eqn.operands[1] if eqn.op.name == "div" else None
+    return any(below in e.results for g in inner_first(graph)[0] for e in g.eqns if e.op.name == name)
 
 
 def formula(found: Made) -> str:

@@ -83,7 +83,7 @@ def lean(lin: Linearized) -> Linearized:
     """
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     need = needed(lin)
-    beside_these = at_once(lin, need, lin.primal.params)
+    joined = at_once(lin, need, lin.primal.params)
     stored = {v for eqn in need if not passes_on(eqn) for v in eqn.operands}.union(
         lin.primal.results[: len(lin.active)]
     )
@@ -95,7 +95,7 @@ def lean(lin: Linearized) -> Linearized:
             return True
         if eqn.op.name in LIGHT:
             return size(eqn.results) > size(eqn.operands) or stored.isdisjoint(eqn.results)
-        return eqn not in need and is_slope(eqn) and eqn not in beside_these
+        return eqn not in need and is_slope(eqn) and eqn not in joined
 
     again = set(filter(free, lin.primal.eqns))
     kept = {r for r in lin.residuals if maker.get(r) not in again}

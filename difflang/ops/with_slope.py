@@ -32,9 +32,9 @@ def at_once(m: Any, x: Any) -> tuple[Any, Any]:
     e, small = m.exp(-2.0 * size), size < SMALL
     above = m.where(small, size * square * precise.polynomial(ABOVE, square), 1.0 - e)
     below = m.where(small, precise.polynomial(BELOW, square), 1.0 + e)
-    y = m.where(small, size, 0.0) + above / below
-    whole = 1.0 + y
-    return m.copysign(y, x), e * (whole * whole)
+    y = m.copysign(m.where(small, size, 0.0) + above / below, x)
+    whole = 1.0 + m.abs(y)  # of the result, that XLA may divide where it makes that
+    return y, e * (whole * whole)
 
 
 def reference(x: Array) -> tuple[Array, Array]:

@@ -165,3 +165,11 @@ print(grad(f)(2.0))
 def test_an_inverse_that_does_not_lead_back_is_named_as_what_it_may_be(tmp_path: Any) -> None:
     found = run(WRONG_INVERSE, tmp_path)
     assert found.exit_code == 3 and "by inverse" in found.stderr
+
+
+def test_the_slope_of_a_logarithm_is_told_of_the_logarithm(tmp_path: Any) -> None:
+    """A division of the user's is not, whatever it begins with."""
+    slope = run("fn f(x: f64) -> f64 = log(x - 2.0)\nprint(f'(2.0))\n", tmp_path, "--engine=interpret")
+    assert "`x / y` gives inf here" in slope.stderr and "keep what `log` takes above 0" in slope.stderr
+    quotient = run("fn f(log_odds: f64, y: f64) -> f64 = log_odds / y\nprint(f(2.0, 0.0))\n", tmp_path)
+    assert "`x / y` gives inf here" in quotient.stderr and "keep what it divides by away from 0" in quotient.stderr
