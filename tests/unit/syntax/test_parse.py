@@ -256,13 +256,12 @@ def test_a_line_costs_the_same_wherever_it_stands() -> None:
 @pytest.mark.slow
 def test_parsing_needs_neither_lark_nor_jax() -> None:
     """Once the tables are in the cache, lark is not even imported."""
-    parse(Source("test", ""))
     code = (
         "import sys; from difflang.base.source import Source; from difflang.syntax.parse import parse; "
         "parse(Source('t', 'let x = 1')); print([m for m in ('lark', 'jax', 'numpy', 'rich') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    _, second = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in "12"]
+    assert second.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("text", ["float f64at f64", "float f65", "float i32"])
