@@ -158,7 +158,7 @@ class Table:
         self.hosted = set[Any]()  # those keys of Python numbers and NumPy arrays only, before which nothing stands
         self.several = set[Any]()  # structures that have more than one: which it is takes a look at types
         self.concrete: frozenset[type] = frozenset()  # the class of JAX's concrete arrays
-        self.alone: Callable[..., list[Any]] | None = None  # the program of the only one, where that is all there is
+        self.alone: Callable[..., list[Any]] | None = None  # the only program, if it is called with arrays
 
     def call(self, args: tuple[Any, ...]) -> Any:
         """The value for such arguments; `UNKNOWN` where a closer look is needed."""
@@ -190,8 +190,9 @@ class Table:
     def learn(self, found: Specialization, args: tuple[Any, ...]) -> None:
         """Let the next call with such arguments take a short way."""
         self.concrete = found.executable.plain
-        self.alone = found.itself() if len(self.found) == 1 else None
         arrays = self.concrete.issuperset(map(type, args))
+        if arrays or len(self.found) > 1:
+            self.alone = found.itself() if len(self.found) == 1 else None
         leaves, structure = (args, len(args)) if arrays else in_parts(args)
         quick = trees.quick(leaves, structure)
         if quick is not None and not trees.traced(leaves):

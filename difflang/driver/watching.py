@@ -18,7 +18,7 @@ WAYS = {
     "div": "keep what it divides by away from 0, as in `x / max(y, 1e-12)`",
     "sqrt": "keep what it takes at 0 or above, as in `sqrt(max(x, 0.0))`",
     "rsqrt": "keep what `sqrt` takes above 0, as in `sqrt(x + 1e-12)`: its slope at 0 is infinite",
-    "slope of log": "keep what `log` takes above 0, as in `log(max(x, 1e-12))`: its slope at 0 is infinite",
+    "positive": "keep what `log` takes above 0, as in `log(max(x, 1e-12))`: its slope at 0 is infinite",
     "exp": "subtract the largest first, or use `softmax`, `logsumexp` or `expm1`",
     "pow": "keep the base above 0",
     "power_less": "keep the base above 0: the slope at 0 of a root is infinite",
@@ -40,6 +40,7 @@ FORMS = {  # how operations are written that are no functions, those of derivati
     "pow": "{}^{}",
     "power_less": "{}^({} - 1)",
     "rsqrt": "1 / sqrt({})",
+    "positive": "1 / {}",
 }
 
 
@@ -67,17 +68,15 @@ def told(found: Made, graph: Graph) -> Diagnostic:
     place = f" at {list(found.place)}" if found.place else ""
     spelled = FORMS[name].format("x", "y") if name in FORMS else name
     given = f"a derivative that does not exist is {value}" if nowhere else f"`{spelled}` gives {value}{place} here"
-    asked = (
-        "slope of log" if found.eqn.span.text.startswith("log") and divides_by(found.eqn, "positive", graph) else name
-    )
-    ways = (CONVENTIONS,) if nowhere else (WAYS[asked],) if asked in WAYS else ()
+    way = WAYS.get("positive" if name == "div" and is_slope_of_log(found.eqn, graph) else name)
+    ways = (CONVENTIONS,) if nowhere else (way,) if way else ()
     return Diagnostic("DL0908", f"{given}, and a result is not finite for it", tuple(labels), ways)
 
 
-def divides_by(eqn: Eqn, name: str, graph: Graph) -> bool:
-    """Whether it is a quotient, and what an op of that name gives its divisor."""
-    below = eqn.operands[1] if eqn.op.name == "div" else None
-    return any(below in e.results for g in inner_first(graph)[0] for e in g.eqns if e.op.name == name)
+def is_slope_of_log(quotient: Eqn, graph: Graph) -> bool:
+    """Whether nobody wrote a division, but a logarithm that is differentiated."""
+    made = [e.results[0] for g in inner_first(graph)[0] for e in g.eqns if e.op.name == "positive"]
+    return quotient.operands[1] in made and "log" in quotient.span.text
 
 
 def formula(found: Made) -> str:

@@ -58,13 +58,20 @@ class Chains:
         self.ends: dict[Graph, dict[Value, int]] = {}
         self.plans: dict[Graph, tuple[Step, ...]] = {}
 
-    def plan(self, graph: Graph) -> tuple[Step, ...]:
-        """The graph's equations in an order that respects dependence, long chains cut into segments."""
+    def plan(self, graph: Graph, inside: bool) -> tuple[Step, ...]:
+        """The graph's equations in an order that respects dependence, long chains cut into segments.
+
+        `inside` a loop those are joined that share their work, unless they are cut.
+        """
         found = self.plans.get(graph)
         if found is None:
-            found = self.cut(graph) if self.hard(graph) else tuple(flat(apart(paired(graph.eqns)), graph.results))
+            found = self.cut(graph) if self.hard(graph) else self.whole(graph, inside)
             self.plans[graph] = found
         return found
+
+    def whole(self, graph: Graph, inside: bool) -> tuple[Step, ...]:
+        joined = paired(graph.eqns) if inside else graph.eqns
+        return tuple(flat(apart(joined), graph.results))
 
     def hard(self, graph: Graph) -> bool:
         if len(graph.eqns) <= DEPTH and not any([e.regions for e in graph.eqns]):

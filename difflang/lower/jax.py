@@ -134,7 +134,8 @@ class Lowering:
         if self.counted is None:
             graph = self.begun(graph)
         env: Env = dict(zip(graph.params, arrays, strict=True))
-        self.steps(self.chains.plan(graph) if self.platform == "cpu" else graph.eqns, env, graph.results)
+        steps = self.chains.plan(graph, self.inside) if self.platform == "cpu" else graph.eqns
+        self.steps(steps, env, graph.results)
         return [self.array(r, env) for r in graph.results]
 
     def restricted(self, region: Graph, results: Sequence[Value]) -> Graph:

@@ -1,4 +1,7 @@
-"""A function and its slope are computed at once where they share their work, on the CPU."""
+"""A function and its slope are computed at once where they share their work, in loops and on the CPU.
+
+Outside of loops XLA may make each where it is read, without writing it down; an exponential that both read is an array.
+"""
 
 from __future__ import annotations
 

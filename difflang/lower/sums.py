@@ -41,17 +41,18 @@ def reduced(writer: StandIn, name: str, x: Cell, axes: Sequence[int]) -> Cell:
     return folded(writer, x, start, emit, axes)
 
 
-def reduce(writer: StandIn, x: Cell, first: Any, step: Callable[[Cell, Cell], Cell], axes: Sequence[int]) -> Cell:
-    """All elements along axes taken together, beginning with `first`."""
+def reduce(writer: StandIn, x: Cell, start: Any, step: Callable[[Cell, Cell], Cell], axes: Sequence[int]) -> Cell:
+    """All elements along axes taken together, beginning with `start`."""
 
     def emit(*pair: Any) -> Any:
         old, new = [Cell(writer, value, x.dtype, ()) for value in pair]
         return step(old, new).value
 
-    return folded(writer, x, writer.cell(first, x.dtype).value, emit, axes)
+    return folded(writer, x, writer.cell(start, x.dtype).value, emit, axes)
 
 
 def folded(writer: StandIn, x: Cell, start: Any, emit: Callable[..., Any], axes: Sequence[int]) -> Cell:
+    """The same where `start` and what `emit` gives of two are values of MLIR."""
     shape, scalar = tuple([n for i, n in enumerate(x.shape) if i not in axes]), writer.type(x.dtype, ())
     made = stablehlo.ReduceOp([writer.type(x.dtype, shape)], [x.value], [start], writer.ints(sorted(axes)))
     with ir.InsertionPoint(made.regions[0].blocks.append(scalar, scalar)) as at:

@@ -2,7 +2,8 @@
 
 What a step computes from its loop's constants is at hand, and so are the items it reads. Of the rest a value may be
 kept itself, or what it is made of, whichever takes fewer bytes: of bodies that pull each other, the positions and not
-all their distances. Slopes that only the tangent reads are computed there, of the argument, if that takes no more.
+all their distances. Slopes that only the tangent reads are computed there, of the argument, if that takes no more. One
+that shares its work with the function is kept itself, in place of an argument that would be kept for it alone.
 
 A function that is called once keeps what it computes anyway, but no array that repeats a smaller one, and nothing that
 only its tangent reads: those would go through memory to be read once.
@@ -57,7 +58,7 @@ def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]
     """What to keep so that the `moving` residuals can be had."""
     quick = {eqn for eqn in lin.primal.eqns if is_quick(eqn)}
     need = needed(lin)
-    later = {eqn for eqn in lin.primal.eqns if eqn in quick or is_slope(eqn)} - need - at_once(lin, need, free)
+    later = {eqn for eqn in lin.primal.eqns if eqn in quick or is_slope(eqn)} - need
     frontiers: dict[Value, Frontier] = {v: frozenset() for v in free}
     for eqn in lin.primal.eqns:
         for result in eqn.results:
@@ -70,7 +71,13 @@ def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]
     for residual, found in wanted.items():
         alone = all(users[v] == 1 for v in found) and residual not in only_later
         kept |= {residual} if alone and size(found) >= size([residual]) else found
-    return kept - made_of(kept | free, lin.primal, quick)
+    kept -= made_of(kept | free, lin.primal, quick)
+    for eqn in beside(need | later) - need:  # at hand for hardly more work, where its argument is kept for it alone
+        (slope,) = eqn.results
+        found = wanted.get(slope, frozenset())
+        if found and found <= kept and all(users[v] == 1 for v in found) and size(found) >= size([slope]):
+            kept = kept - found | {slope}
+    return kept
 
 
 def lean(lin: Linearized) -> Linearized:
@@ -83,7 +90,6 @@ def lean(lin: Linearized) -> Linearized:
     """
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     need = needed(lin)
-    joined = at_once(lin, need, lin.primal.params)
     stored = {v for eqn in need if not passes_on(eqn) for v in eqn.operands}.union(
         lin.primal.results[: len(lin.active)]
     )
@@ -95,7 +101,7 @@ def lean(lin: Linearized) -> Linearized:
             return True
         if eqn.op.name in LIGHT:
             return size(eqn.results) > size(eqn.operands) or stored.isdisjoint(eqn.results)
-        return eqn not in need and is_slope(eqn) and eqn not in joined
+        return eqn not in need and is_slope(eqn)
 
     again = set(filter(free, lin.primal.eqns))
     kept = {r for r in lin.residuals if maker.get(r) not in again}
@@ -142,13 +148,6 @@ def needed(lin: Linearized) -> set[Eqn]:
             used.update(eqn.operands)
             found.add(eqn)
     return found
-
-
-def at_once(lin: Linearized, need: set[Eqn], free: Iterable[Value]) -> set[Eqn]:
-    """The slopes that are made with what the results need, unless the argument is at hand for the tangent anyway."""
-    have = {*free, *lin.residuals}
-    slopes = {eqn for eqn in lin.primal.eqns if eqn in need or is_slope(eqn)}
-    return {eqn for eqn in beside(slopes) - need if have.isdisjoint(eqn.operands)}
 
 
 def frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier], again: bool) -> Frontier:

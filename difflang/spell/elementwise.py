@@ -141,7 +141,7 @@ def conversion(speller: Speller, eqn: Eqn) -> list[Words]:
 
 
 def formula(op: str, template: str, level: int, *, twice: bool = False) -> None:
-    """An op of one operand by a formula, `{0}` its place, `{1}` alone in brackets; `twice` where there are two."""
+    """An op of one operand by a formula, `{0}` its place, `{1}` that within brackets; `twice` where it stands twice."""
 
     @spells(op)
     def rule(speller: Speller, eqn: Eqn) -> list[Words]:

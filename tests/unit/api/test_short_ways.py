@@ -122,3 +122,16 @@ def test_where_nothing_is_looked_at_the_program_itself_is_called() -> None:
     for n in (4, 3, 4):
         assert f(ones(n)).shape == (n,)
     assert f._table.alone is None
+
+
+def test_the_program_of_a_tuple_is_not_taken_for_its_parts() -> None:
+    module = difflang.loads(
+        "fn h(x, y: f32 = 100.0) -> f32 = norm(x) + y\nfn k(x: f32, p: ()) -> f32 = x\n", name="parts"
+    )
+    a, b = jnp.float32(3) + 0, jnp.float32(4) + 0
+    for _ in range(2):
+        assert float(module.h((a, b))) == 105.0
+        assert float(module.h(a, b)) == 7.0
+        assert float(module.k(a, ())) == 3.0
+        with pytest.raises(difflang.ArgumentError):
+            module.k(a)

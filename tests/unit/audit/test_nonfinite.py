@@ -171,5 +171,9 @@ def test_the_slope_of_a_logarithm_is_told_of_the_logarithm(tmp_path: Any) -> Non
     """A division of the user's is not, whatever it begins with."""
     slope = run("fn f(x: f64) -> f64 = log(x - 2.0)\nprint(f'(2.0))\n", tmp_path, "--engine=interpret")
     assert "`x / y` gives inf here" in slope.stderr and "keep what `log` takes above 0" in slope.stderr
+    piped = run("fn f(x: f64) -> f64 = (x - 2.0) |> log\nprint(f'(2.0))\n", tmp_path, "--engine=interpret")
+    assert "keep what `log` takes above 0" in piped.stderr
+    below = run("fn f(x: f64) -> f64 = log(x - 2.0)\nprint(f'(1.0))\n", tmp_path, "--engine=interpret")
+    assert "`1 / x` gives nan here" in below.stderr and "keep what `log` takes above 0" in below.stderr
     quotient = run("fn f(log_odds: f64, y: f64) -> f64 = log_odds / y\nprint(f(2.0, 0.0))\n", tmp_path)
     assert "`x / y` gives inf here" in quotient.stderr and "keep what it divides by away from 0" in quotient.stderr

@@ -124,6 +124,10 @@ def test_a_slope_that_shares_its_work_is_made_with_the_function() -> None:
     f = difflang.loads(HEADER + LAYERS, name="l").f
     assert where(f, "tanh", "sech2") == [(True, True), (False, False)]
     assert kept(f, X, np.eye(3)) == ["f64[6, 5, 3]"]
+    outer = LAYERS.replace("tanh(x @ w)", "x + w[0, 0] * sum(tanh(x[.., newaxis, ..] + x[newaxis, ..]), axis = 1)")
+    assert kept(difflang.loads(HEADER + outer, name="o").f, X, np.eye(3)) == ["f64[6, 5, 3]"]
+    both = LAYERS.replace("x = tanh(x @ w)", "let (p, q) = (x @ w, x @ (w * w))\n  x = tanh(p + q) + p * p * q + q * q")
+    assert kept(difflang.loads(HEADER + both, name="b").f, X, np.eye(3)) == ["f64[6, 5, 3]"] * 2
     bent = difflang.loads(HEADER + LAYERS.replace("tanh(x @ w)", "x * w[0, 0] + tanh(x)"), name="l").f
     assert where(bent, "tanh", "sech2") == [(True, False), (False, True)]
     assert kept(bent, X, np.eye(3)) == ["f64[6, 5, 3]"]
