@@ -215,7 +215,7 @@ FACTS = (
         need=(1, "iota"),
     ),
     Guarded(
-        ("reduce_any", "reduce_all", "reduce_max", "reduce_min"),
+        ("reduce_any", "reduce_all", "reduce_max", "reduce_min", "reduce_top"),
         reduced_once,
         (
             on_ints(lambda x: apply("reduce_max", spread_over(x, 1), axes=(0, 1))),

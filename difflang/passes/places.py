@@ -335,7 +335,7 @@ PLACES = (
         ),
     ),
     Guarded(
-        ("reduce_any", "reduce_all", "reduce_max", "reduce_min"),
+        ("reduce_any", "reduce_all", "reduce_max", "reduce_min", "reduce_top"),
         alike,
         (
             on_truths(lambda p: apply("reduce_any", filled(p, True), axes=(0,))),
