@@ -58,7 +58,7 @@ class Chains:
         self.ends: dict[Graph, dict[Value, int]] = {}
         self.plans: dict[Graph, tuple[Step, ...]] = {}
 
-    def plan(self, graph: Graph, inside: bool) -> tuple[Step, ...]:
+    def plan(self, graph: Graph, inside: bool = False) -> tuple[Step, ...]:
         """The graph's equations in an order that respects dependence, long chains cut into segments.
 
         `inside` a loop those are joined that share their work, unless they are cut.

@@ -71,13 +71,15 @@ def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]
     for residual, found in wanted.items():
         alone = all(users[v] == 1 for v in found) and residual not in only_later
         kept |= {residual} if alone and size(found) >= size([residual]) else found
-    kept -= made_of(kept | free, lin.primal, quick)
+    left = kept - made_of(kept | free, lin.primal, quick)
     for eqn in beside(need | later) - need:  # at hand for hardly more work, where its argument is kept for it alone
-        (slope,) = eqn.results
-        found = wanted.get(slope, frozenset())
-        if found and found <= kept and all(users[v] == 1 for v in found) and size(found) >= size([slope]):
-            kept = kept - found | {slope}
-    return kept
+        found = wanted.get(eqn.results[0], frozenset())
+        if found and found <= left and all(users[v] == 1 for v in found):
+            other = kept - found | {*eqn.results}
+            rest = other - made_of(other | free, lin.primal, quick)
+            if size(rest) <= size(left):
+                kept, left = other, rest
+    return left
 
 
 def lean(lin: Linearized) -> Linearized:

@@ -133,6 +133,24 @@ def test_a_slope_that_shares_its_work_is_made_with_the_function() -> None:
     assert kept(bent, X, np.eye(3)) == ["f64[6, 5, 3]"]
 
 
+def test_an_argument_that_another_residual_is_made_of_is_kept() -> None:
+    """`q` is had again of `x` and `v`, so the slope of `tanh` in place of `x` would be one array more."""
+    source = """
+fn f(a: f64[n, 3], w: f64[3, 3]) -> f64 {
+  var (x, v) = (a, a @ w)
+  for _ in 0..6 {
+    let q = x + v
+    v = 0.1 * q * q + 0.1 * v * v
+    x = tanh(x)
+  }
+  sum(v)
+}
+"""
+    f = difflang.loads(HEADER + source, name="q").f
+    assert kept(f, X, np.eye(3)) == ["f64[6, 5, 3]"] * 2
+    np.testing.assert_allclose(f.grad("a")(X, np.eye(3)), f.grad("a").interpret(X, np.eye(3)), rtol=1e-12)
+
+
 def where(f: Any, *ops: str) -> list[tuple[bool, ...]]:
     """Which of these operations the loops of a gradient hold, there and back."""
     text = f.grad("w").ir("optimized", X, np.eye(3))
