@@ -57,8 +57,7 @@ def frugal(lin: Linearized, consts: Iterable[Value], items: Iterable[Value], sur
 def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]:
     """What to keep so that the `moving` residuals can be had."""
     quick = {eqn for eqn in lin.primal.eqns if is_quick(eqn)}
-    need = needed(lin)
-    later = {eqn for eqn in lin.primal.eqns if eqn in quick or is_slope(eqn)} - need
+    later = {eqn for eqn in lin.primal.eqns if eqn in quick or is_slope(eqn)}.difference(needed(lin))
     frontiers: dict[Value, Frontier] = {v: frozenset() for v in free}
     for eqn in lin.primal.eqns:
         for result in eqn.results:
@@ -72,9 +71,9 @@ def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]
         alone = all(users[v] == 1 for v in found) and residual not in only_later
         kept |= {residual} if alone and size(found) >= size([residual]) else found
     left = kept - made_of(kept | free, lin.primal, quick)
-    for eqn in beside(need | later) - need:  # at hand for hardly more work, where its argument is kept for it alone
+    for eqn in beside(lin.primal.eqns):  # at hand for hardly more work, where its argument is kept for it alone
         found = wanted.get(eqn.results[0], frozenset())
-        if found and found <= left and all(users[v] == 1 for v in found):
+        if eqn in later and found and found <= left and all(users[v] == 1 for v in found):
             other = kept - found | {*eqn.results}
             rest = other - made_of(other | free, lin.primal, quick)
             if size(rest) <= size(left):

@@ -6,7 +6,7 @@ exponential and one division the function can be had too, for less than XLA's ow
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,8 +58,7 @@ tanh_and_slope = OPS.declare(
 )
 
 
-def beside(eqns: Iterable[Eqn]) -> set[Eqn]:
-    """The slopes among these equations that go with a function of the same argument, for hardly more work."""
-    eqns = list(eqns)
+def beside(eqns: Sequence[Eqn]) -> list[Eqn]:
+    """The slopes among these equations, in order, that go with a function of the same argument for hardly more work."""
     arguments = {e.operands[0] for e in eqns if e.op is tanh and tensor(e.operands[0]).dtype is F64}
-    return {e for e in eqns if e.op is sech2 and e.operands[0] in arguments}
+    return [e for e in eqns if e.op is sech2 and e.operands[0] in arguments]
