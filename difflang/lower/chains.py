@@ -17,7 +17,8 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.lower.apart import apart
 from difflang.lower.flat import flat
 from difflang.lower.paired import paired
-from difflang.lower.segments import Cutter, Step, barrier, link, lonely
+from difflang.lower.segments import Cutter, Segment, Step, barrier, link, lonely
+from difflang.ops.sin_and_cos import sin_and_cos
 
 DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
 LENGTH = 1000  # so is a graph of this many equations
@@ -70,8 +71,8 @@ class Chains:
         return found
 
     def whole(self, graph: Graph, inside: bool) -> tuple[Step, ...]:
-        joined = paired(graph.eqns) if inside else graph.eqns
-        return tuple(flat(apart(joined), graph.results))
+        eqns = flat(apart(paired(graph.eqns, inside)), graph.results)
+        return tuple([Segment((e,), e.operands, e.results) if e.op is sin_and_cos else e for e in eqns])
 
     def hard(self, graph: Graph) -> bool:
         if len(graph.eqns) <= DEPTH and not any([e.regions for e in graph.eqns]):

@@ -1,4 +1,4 @@
-"""A function and its slope at once, where they share most of their work: `tanh`.
+"""Functions and slopes that share most of their work, and `tanh` with its slope at once.
 
 The slope `sech2` is accurate to the last digits, which `1 - y*y` is not, and takes an exponential. Of the same
 exponential and one division the function can be had too, for less than XLA's own `tanh` in double precision takes.
@@ -6,16 +6,16 @@ exponential and one division the function can be had too, for less than XLA's ow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
 
 from difflang.ir.graph import Eqn
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import F64
+from difflang.ir.types import F32, F64, DType
 from difflang.ops import precise
-from difflang.ops.elementwise import sech2, tanh
+from difflang.ops.elementwise import cos, sech2, sin, tanh
 from difflang.ops.families import Array, Uniform, same_type, tensor
 
 SMALL = 0.625
@@ -58,7 +58,19 @@ tanh_and_slope = OPS.declare(
 )
 
 
+# Which slopes go with which function of the same argument for hardly more work, and in which types.
+GO_WITH: dict[Op, tuple[Op, tuple[DType, ...]]] = {
+    sech2: (tanh, (F64,)), cos: (sin, (F32, F64)), sin: (cos, (F32, F64))
+}  # fmt: skip
+
+
 def beside(eqns: Sequence[Eqn]) -> list[Eqn]:
-    """The slopes among these equations, in order, that go with a function of the same argument for hardly more work."""
-    arguments = {e.operands[0] for e in eqns if e.op is tanh and tensor(e.operands[0]).dtype is F64}
-    return [e for e in eqns if e.op is sech2 and e.operands[0] in arguments]
+    """The slopes among these equations, in order, that go with a function of the same argument."""
+    slopes = [e for e in eqns if e.op in GO_WITH]
+    made = {(e.op, e.operands[0]) for e in eqns if e.op.elementwise and e.operands} if slopes else set[object]()
+    return [e for e in slopes if goes_with(e, made)]
+
+
+def goes_with(eqn: Eqn, made: Container[object]) -> bool:
+    function, types = GO_WITH[eqn.op]
+    return (function, eqn.operands[0]) in made and tensor(eqn.operands[0]).dtype in types

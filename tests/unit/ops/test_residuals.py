@@ -114,8 +114,8 @@ def test_what_other_residuals_determine_is_not_kept() -> None:
 
 
 def test_a_slope_that_only_the_derivative_reads_is_computed_there() -> None:
-    f = difflang.loads(HEADER + LAYERS.replace("tanh", "sin"), name="l").f
-    assert where(f, "sin", "cos") == [(True, False), (False, True)]
+    f = difflang.loads(HEADER + LAYERS.replace("tanh", "sinh"), name="l").f
+    assert where(f, "sinh", "cosh") == [(True, False), (False, True)]
     assert kept(f, X, np.eye(3)) == ["f64[6, 5, 3]"]
 
 
@@ -124,6 +124,8 @@ def test_a_slope_that_shares_its_work_is_made_with_the_function() -> None:
     f = difflang.loads(HEADER + LAYERS, name="l").f
     assert where(f, "tanh", "sech2") == [(True, True), (False, False)]
     assert kept(f, X, np.eye(3)) == ["f64[6, 5, 3]"]
+    sine = difflang.loads(HEADER + LAYERS.replace("tanh", "sin"), name="l").f
+    assert where(sine, "sin", "cos") == [(True, True), (False, False)]
     outer = LAYERS.replace("tanh(x @ w)", "x + w[0, 0] * sum(tanh(x[.., newaxis, ..] + x[newaxis, ..]), axis = 1)")
     assert kept(difflang.loads(HEADER + outer, name="o").f, X, np.eye(3)) == ["f64[6, 5, 3]"]
     both = LAYERS.replace("x = tanh(x @ w)", "let (p, q) = (x @ w, x @ (w * w))\n  x = tanh(p + q) + p * p * q + q * q")

@@ -1,0 +1,105 @@
+"""Sines and cosines of many numbers are polynomials on the CPU, and the library's where an argument is far from 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath import mp
+
+import difflang
+from difflang.ir.op import OPS
+from difflang.lower.paired import BRANCHES
+from difflang.ops.sin_and_cos import FARTHEST
+from difflang.runtime.compile import compile
+from support.op_calls import Call
+
+SOURCE = """float {0}
+fn wave(w: {0}[n]) -> {0} {{
+  var x = w
+  for i in 0..5 {{ x = x + 0.1 * sin(3.0 * x) }}
+  sum(x * x)
+}}
+fn turned(w: {0}[n]) -> {0} = sum(sin(w) * cos(w))
+"""
+DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def near(dtype: Any) -> np.ndarray[Any, Any]:
+    """Numbers of every size up to the farthest, multiples of a quarter turn among them, and zeros."""
+    far = 0.999 * FARTHEST[np.dtype(dtype).itemsize]
+    rng = np.random.default_rng(0)
+    parts = (
+        rng.uniform(-4, 4, 300), rng.uniform(-far, far, 300), np.exp(rng.uniform(-80, np.log(far), 300)),
+        np.trunc(rng.uniform(-far, far, 2000) * 2 / np.pi) * np.pi / 2, [0.0, -0.0, 1e-310, -3e-39],
+    )  # fmt: skip
+    return np.concatenate(parts).astype(dtype)
+
+
+def ulps(got: Any, x: Any, function: Any) -> Any:
+    with mp.workprec(200):
+        want = [function(mp.mpf(float(v))) for v in x]
+        unit = np.spacing(np.abs(np.array([float(w) for w in want]).astype(x.dtype)))
+        return np.array(
+            [abs(float((mp.mpf(float(g)) - w) / float(u))) for g, w, u in zip(got, want, unit, strict=True)]
+        )
+
+
+def compiled(x: Any, **attrs: Any) -> list[Any]:
+    return compile(Call(OPS["sin_and_cos"], (x,), attrs).graph())(x)
+
+
+@DTYPES
+def test_digits(dtype: Any) -> None:
+    x = near(dtype)
+    sine, cosine = map(np.asarray, compiled(x, gives=("sin", "cos")))
+    assert ulps(sine, x, mp.sin).max() < 2.5 and ulps(cosine, x, mp.cos).max() < 2.5
+    np.testing.assert_array_equal(np.signbit(sine[x == 0]), np.signbit(x[x == 0]))
+
+
+@DTYPES
+@pytest.mark.parametrize("far", [1e6, -1e22, np.finfo(np.float32).max, np.inf, -np.inf, np.nan])
+def test_one_argument_that_is_far_away(dtype: Any, far: float) -> None:
+    x = near(dtype)
+    x[7] = far
+    sine, cosine = map(np.asarray, compiled(x, gives=("sin", "cos")))
+    if np.isfinite(far):
+        assert ulps(sine, x, mp.sin).max() < 4 and ulps(cosine, x, mp.cos).max() < 4
+    else:
+        assert np.isnan(sine[7]) and np.isnan(cosine[7]) and np.isnan(sine).sum() == np.isnan(cosine).sum() == 1
+
+
+@DTYPES
+def test_gradients_are_those_of_small_arrays(dtype: Any) -> None:
+    module = difflang.loads(SOURCE.format(f"f{8 * np.dtype(dtype).itemsize}"), name="sines")
+    x = np.random.default_rng(0).normal(size=2000).astype(dtype)
+    for f in (module.wave, module.turned):
+        whole = np.asarray(f.grad("w")(x))
+        parts = np.concatenate([np.asarray(f.grad("w")(part)) for part in np.split(x, 20)])
+        np.testing.assert_allclose(whole, parts, rtol=0, atol=20 * np.finfo(dtype).eps * np.abs(parts).max())
+        np.testing.assert_allclose(whole, f.grad("w").interpret(x), rtol=0, atol=1e-4 if dtype == np.float32 else 1e-12)
+
+
+def test_both_of_one_argument_are_made_at_once_on_the_cpu_alone() -> None:
+    gradient = difflang.loads(SOURCE.format("f64"), name="sines").turned.grad("w")
+    here, there = (gradient.lower("f64[40_000]", platform=p).as_text() for p in ("cpu", "cuda"))
+    assert here.count("stablehlo.case") == 1 and here.count("stablehlo.sine") == here.count("stablehlo.cosine") == 1
+    assert "stablehlo.case" not in there and "stablehlo.sine" in there
+
+
+@pytest.mark.parametrize(
+    ("function", "size", "branches"),
+    [("wave", 255, 0), ("wave", 256, 1), ("turned", 32_767, 0), ("turned", 1 << 21, 1), ("turned", (1 << 21) + 1, 0)],
+)
+def test_how_many_pay(function: str, size: int, branches: int) -> None:
+    """In a step of a loop, and elsewhere."""
+    f = getattr(difflang.loads(SOURCE.format("f64"), name="sines"), function)
+    assert f.lower(f"f64[{size}]", platform="cpu").as_text().count("stablehlo.case") == branches
+
+
+def test_so_many_that_they_would_be_compiled_for_long_are_the_librarys() -> None:
+    calls = " + ".join([f"sin({i}.0 * x)" for i in range(2, 2 + BRANCHES + 1)])
+    f = difflang.loads(f"fn f(x: f32[n]) -> f32[n] = {calls}", name="many").f
+    text = f.lower("f32[100_000]", platform="cpu").as_text()
+    assert text.count("stablehlo.sine") == BRANCHES + 1 and "stablehlo.case" not in text
