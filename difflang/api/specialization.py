@@ -47,7 +47,7 @@ class Specialization(Running):
         with loaded.lock:
             self.constants = loaded.constants(self.entry)
         self.random = self.entry.random
-        super().__init__(loaded.around, self.entry.graph, self.entry.fails, type)
+        super().__init__(loaded.around, self.entry.graph, self.entry.fails, type, self.entry.limit)
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
         like = moved_like(type, signature, given)
 

@@ -83,7 +83,7 @@ class Program(Running):
     """A body that runs; `function` makes what is given back where a result is a function."""
 
     def __init__(self, surface: Surface, body: Body, function: Functions) -> None:
-        super().__init__(surface.around, body.graph, body.fails, body.graph)
+        super().__init__(surface.around, body.graph, body.fails, body.graph, body.limit)
         self.body = body
 
         def held(limit: int, map: Body, leaves: tuple[Any, ...]) -> Any:

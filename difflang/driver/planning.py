@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
 TRIES = 12  # integer programs, where ways take more room together than one by one
 CHECKS = 3  # sharper limits for the plan, where XLA takes more room than was predicted
+SLACK = 1.02  # so much less than predicted is worth another plan
 PLACES = 3  # lines that a refusal shows
 CUTTINGS = (  # one after the other, until one will do
     Cutting(), Cutting(0, deep=1), Cutting(1, deep=1), Cutting(sunk=True), Cutting(0, deep=1, sunk=True)
@@ -96,7 +97,8 @@ def planned(graph: Graph, limit: int, room: Room = LITTLE) -> Plan:
 def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> tuple[Plan, T]:
     """The plan of a program under a limit of so many bytes, 0 for none, and what `make` compiles it to.
 
-    Where XLA takes more than was predicted, the plan is made again for less. Errors: DL1012.
+    Where XLA takes more than was predicted, the plan is made again for less; where it takes less, for more, once.
+    Errors: DL1012.
     """
     planner = Planners(graph, room)
     aim = limit
@@ -104,12 +106,22 @@ def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> 
         plan = planner.plan(aim) or planner.smallest
         made = make(plan.graph)
         if not limit or made.bytes <= limit:
-            return plan, made
+            return widened(planner, limit, plan, made, make) if limit else (plan, made)
         if plan is planner.smallest:
             planner.refuse(limit, made.bytes)
         aim = min(aim, plan.account.peak) * limit // made.bytes
     made = make(planner.smallest.graph)
     return (planner.smallest, made) if made.bytes <= limit else planner.refuse(limit, made.bytes)
+
+
+def widened(planners: Planners, limit: int, plan: Plan, made: T, make: Callable[[Graph], T]) -> tuple[Plan, T]:
+    """What is quicker, if it fits: the plan for a limit wider by as much as XLA takes less than was predicted."""
+    aim = limit * plan.account.peak // made.bytes
+    more = planners.plan(aim) if aim > SLACK * limit and plan.account.peak < plan.before.peak else None
+    if more is None or more.graph is plan.graph:
+        return plan, made
+    wider = make(more.graph)
+    return (more, wider) if wider.bytes <= limit else (plan, made)
 
 
 class Planners:

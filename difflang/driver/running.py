@@ -66,14 +66,15 @@ class Surroundings(Struct, frozen=True, eq=False):
 class Running:
     """An elaborated graph on its way to run. If it can fail, its last three results are a failure.
 
-    `of` is what it shares its room with; `make` makes the value that the leaves of a result are.
+    `of` is what it shares its room with, `said` how many bytes its derivatives may take, 0 for any; `make` makes the
+    value that the leaves of a result are.
     """
 
     make: Callable[[Iterator[Any]], Any]
     make_unlimited: Callable[[Iterator[Any]], Any]  # of what `unlimited` gives: it may have other room
 
-    def __init__(self, around: Surroundings, graph: Graph, can_fail: bool, of: Hashable) -> None:
-        self.around, self.elaborated, self.can_fail, self.of = around, graph, can_fail, of
+    def __init__(self, around: Surroundings, graph: Graph, can_fail: bool, of: Hashable, said: int) -> None:
+        self.around, self.elaborated, self.can_fail, self.of, self.said = around, graph, can_fail, of, said
         self.limit = limit_of(graph)
         self.programs: dict[int, Elastic[Made]] = {}  # by the limit they are made under
         self.voice = Voice(to_stdout)
@@ -272,7 +273,7 @@ class Running:
 
     @cached_property
     def road(self) -> Road:
-        return Road(lambda graph: ready(graph, self.program.room), self.voice, self.told)
+        return Road(lambda graph: ready(graph, self.program.room), self.voice, self.told, self.said)
 
     def told(self, number: int) -> None:
         """Say on the error stream that a check failed where nothing can be raised."""

@@ -7,7 +7,7 @@ graph goes expands it. So each of them can be derived again, to any order.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -22,15 +22,22 @@ from difflang.ops.regions import Mask
 from difflang.ops.say import silent
 
 JVP, VJP, MAP = OPS["jvp"], OPS["vjp"], OPS["map"]
+Said = Mapping[str, Any]  # attributes of a derivative in reverse
 
 
 class Road(Struct, frozen=True):
-    """What the driver lends: the way of a graph to one that is lowered, who hears what it prints, and who is told the
-    number of a failed check."""
+    """What the driver lends: the way of a graph to one that is lowered, who hears what it prints, who is told the
+    number of a failed check, and how many bytes its derivatives in reverse may take, 0 for any."""
 
     finish: Callable[[Graph], Graph]
     says: Says
     report: Callable[[int], None]
+    limit: int = 0
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Of memory, to a derivative in reverse."""
+        return {"limit": self.limit} if self.limit else {}
 
 
 class Origin(Struct, frozen=True, eq=False):
@@ -108,13 +115,16 @@ class Program:
     def pulled(self, wrt: Mask, arriving: Mask) -> Program:
         """xs, those cotangents of smooth results that are `arriving` -> cotangents of the `wrt` params."""
         return self.once(
-            ("pulled", wrt, arriving), lambda: self.grown(lambda b, f: vjp_graph(b, f, wrt, arriving), False)
+            ("pulled", wrt, arriving),
+            lambda: self.grown(lambda b, f: vjp_graph(b, f, wrt, arriving, self.road.said), False),
         )
 
     def transposed(self, linear: Mask, arriving: Mask) -> Program:
         """The params that are not `linear`, cotangents -> cotangents of the linear params, in which it is linear."""
         key = ("transposed", linear, arriving)
-        return self.once(key, lambda: self.grown(lambda b, f: transposed_graph(b, f, linear, arriving), False))
+        return self.once(
+            key, lambda: self.grown(lambda b, f: transposed_graph(b, f, linear, arriving, self.road.said), False)
+        )
 
     def mapped(self, batched: Mask, length: int) -> Program:
         """The same for each item of the `batched` params, the results stacked."""
@@ -141,7 +151,7 @@ def by_gradient(program: Program, active: Mask) -> Split | None:
     smooth = [r.type for r in graph.results if r.type.tangent is not None]
     if len(smooth) != 1 or not is_one_real(smooth[0]) or not all(is_real(p.type) for p in on(graph.params, active)):
         return None
-    first = program.grown(lambda b, f: gradient_graph(b, f, active), True)
+    first = program.grown(lambda b, f: gradient_graph(b, f, active, program.road.said), True)
     gradients = [r.type for r in first.graph.results[len(graph.results) :]]
     return Split(first, Program(product_graph(Builder(), gradients, smooth[0]), program.road), arguments=False)
 
@@ -172,10 +182,10 @@ def jvp_graph(builder: Builder, f: Graph, active: Mask, alone: bool = False) -> 
     return builder.finish(found[len(f.results) :] if alone else found, name=f"{f.name}_jvp")
 
 
-def vjp_graph(builder: Builder, f: Graph, wrt: Mask, arriving: Mask) -> Graph:
+def vjp_graph(builder: Builder, f: Graph, wrt: Mask, arriving: Mask, said: Said) -> Graph:
     xs = params_like(builder, f.params)
     cts = cotangents(builder, f, arriving)
-    found = builder.emit(VJP, [*xs, *cts], (f,), wrt=wrt)
+    found = builder.emit(VJP, [*xs, *cts], (f,), wrt=wrt, **said)
     return builder.finish(found[len(f.results) :], name=f"{f.name}_vjp")
 
 
@@ -187,21 +197,21 @@ def cotangents(builder: Builder, f: Graph, arriving: Mask) -> list[Value]:
     ]
 
 
-def transposed_graph(builder: Builder, f: Graph, linear: Mask, arriving: Mask) -> Graph:
+def transposed_graph(builder: Builder, f: Graph, linear: Mask, arriving: Mask, said: Said) -> Graph:
     """A linear function is its own derivative, at zero as anywhere else."""
     xs = [builder.const(0, p.type) if z else builder.param(p.type) for p, z in zip(f.params, linear, strict=True)]
     cts = cotangents(builder, f, arriving)
-    found = builder.emit(VJP, [*xs, *cts], (f,), wrt=linear)
+    found = builder.emit(VJP, [*xs, *cts], (f,), wrt=linear, **said)
     return builder.finish(found[len(f.results) :], name=f"{f.name}_transposed")
 
 
-def gradient_graph(builder: Builder, f: Graph, active: Mask) -> Graph:
+def gradient_graph(builder: Builder, f: Graph, active: Mask, said: Said) -> Graph:
     """The results, and the gradient of the smooth one: in forward mode where there is one number to move."""
     xs = params_like(builder, f.params)
     moved = on(f.params, active)
-    by = JVP if sum(elements(p.type) for p in moved) == 1 else VJP
+    by, said = (JVP, {}) if sum(elements(p.type) for p in moved) == 1 else (VJP, said)
     like = moved if by is JVP else [r for r in f.results if r.type.tangent is not None]
-    found = builder.emit(by, [*xs, *[builder.const(1, v.type) for v in like]], (f,), wrt=active)
+    found = builder.emit(by, [*xs, *[builder.const(1, v.type) for v in like]], (f,), wrt=active, **said)
     count = len(f.results)
     slopes = found[count:]
     if by is JVP:

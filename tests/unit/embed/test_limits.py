@@ -1,0 +1,78 @@
+"""A limit on memory holds for what JAX's transformations make of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import difflang
+import difflang.runtime
+
+LIMIT = 600_000
+SOURCE = """float f32
+fn free(w: f32[n]) -> f32[n] {
+  var x = w
+  for i in 0..200 { x = x + 0.02 * tanh(3.0 * x) }
+  x
+}
+@memory(600 KB)
+fn many(w: f32[n]) -> f32[n] = free(w)
+@memory(600 KB)
+fn one(w: f32[n]) -> f32 = sum(free(w)^2)
+fn caller(w: f32[n]) -> f32 = 2.0 * one(w)
+@memory(60 KB)
+fn little(w: f32[n]) -> f32 = sum(free(w)^2)
+"""
+MODULE = difflang.loads(SOURCE, name="limits")
+W = np.random.default_rng(0).normal(size=4000).astype(np.float32)
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "gradient": jax.grad(MODULE.one),
+    "value and gradient": lambda w: jax.value_and_grad(MODULE.one)(w)[1],
+    "of what calls it": jax.grad(MODULE.caller),
+    "with JAX around it": jax.grad(lambda w: 2.0 * MODULE.one(jnp.sin(w)) + jnp.sum(w)),
+    "of an array": jax.grad(lambda w: jnp.sum(MODULE.many(w) ** 2)),
+    "pullback": lambda w: jax.vjp(MODULE.many, w)[1](w)[0],
+    "within checkpoint": jax.grad(jax.checkpoint(MODULE.one)),
+    "an array within checkpoint": jax.grad(jax.checkpoint(lambda w: jnp.sum(MODULE.many(w) ** 2))),
+    "in lanes": jax.grad(lambda w: jnp.sum(jax.vmap(MODULE.one)(w[None]))),
+    "forward over reverse": lambda w: jax.jvp(jax.grad(MODULE.one), (w,), (w,))[1],
+}
+
+
+def taken(f: Callable[[Any], Any]) -> int:
+    memory = jax.jit(f).lower(W).compile().memory_analysis()
+    return int(memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_is_kept(way: str) -> None:
+    """As predicted: XLA may take a tenth more or less, and JAX's own arrays come on top of it."""
+    assert taken(WAYS[way]) < 1.1 * LIMIT
+
+
+def test_without_it_every_step_is_kept() -> None:
+    assert taken(jax.grad(lambda w: jnp.sum(MODULE.free(w) ** 2))) > 5 * LIMIT
+
+
+def test_the_numbers_are_the_same() -> None:
+    want = jax.grad(lambda w: jnp.sum(MODULE.free(w) ** 2))(W)
+    np.testing.assert_allclose(jax.grad(MODULE.one)(W), want, rtol=1e-6)
+    np.testing.assert_allclose(WAYS["of an array"](W), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("way", [jax.grad(MODULE.little), jax.jit(jax.grad(MODULE.little))], ids=["alone", "in jit"])
+def test_where_it_cannot_be_kept_the_lines_that_need_most_are_told(way: Any) -> None:
+    with pytest.raises(difflang.LimitError, match="smallest limit that can be kept is") as found:
+        way(W)
+    assert "for i in 0..200" in str(found.value)
+
+
+def test_an_artifact_keeps_it(tmp_path: Path) -> None:
+    MODULE.one.export(tmp_path / "one.dflx", "f32[4000]")
+    assert taken(jax.grad(difflang.runtime.load(tmp_path / "one.dflx"))) < 1.1 * LIMIT
