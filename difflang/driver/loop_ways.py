@@ -9,6 +9,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from difflang.driver.ways import Way
 from difflang.ops.schedule import advances, reach, reaches
@@ -19,6 +20,7 @@ FEWEST = 2  # states
 SLOTS = tuple(dict.fromkeys([round(FEWEST * 1.04**i) for i in range(200)]))  # up to some thousands, a twentieth apart
 FEW = 64  # slots, of which it is counted what is taken again
 UNITS = 4096  # of steps for which there is a plan: see `schedule.MOST_LEGS`
+PARTS = 16  # of a loop, of which the last ones may be kept in another way
 NEAR = 0.995  # of the time of another way: what is no quicker is as quick
 
 
@@ -33,6 +35,11 @@ def ways_of_loop(steps: int, *, known: bool) -> list[tuple[Way, float]]:
         again = taped[fits] * np.float64(taken_again(units[fits], n)) + (steps - taped[fits])
         found += [(Way(n, taped=int(r)), float(a)) for r, a in zip(taped[fits], again, strict=True)]
     return found
+
+
+def late_ways(way: Way, steps: int) -> list[Way]:
+    """The same way for all steps but the last ones, of which all is kept."""
+    return [replace(way, last=n) for n in sorted({round(steps * i / PARTS) for i in range(1, PARTS)} - {0, steps})]
 
 
 def least_slots(state: int, *, known: bool) -> int:

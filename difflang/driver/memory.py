@@ -109,7 +109,7 @@ class Report(Struct, frozen=True):
             "room": dict(self.room), "before_planning": {"peak": before.peak, "course": before.course()},
             "plan": [
                 {"line": c.span.position[0], "of": "loop" if c.loop else "code", "slots": c.slots or None,
-                 "kept": c.way.kept} for c in self.plan.choices
+                 "kept": c.way.kept, "last": c.way.last or None} for c in self.plan.choices
             ],
             "greedy": self.plan.greedy, "course": account.course(), "lines": [line.to_json() for line in self.lines],
         }  # fmt: skip

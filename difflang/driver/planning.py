@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from difflang.base.amounts import tightest
 from difflang.driver.knapsack import Table, solved
-from difflang.driver.loop_ways import FEWEST, SLOTS, fewer, least_slots, ways_of_loop
+from difflang.driver.loop_ways import FEWEST, SLOTS, fewer, late_ways, least_slots, ways_of_loop
 from difflang.driver.pipeline import finished
 from difflang.driver.refusals import refusal
 from difflang.driver.room import LITTLE, Room, asked, in_words
@@ -44,6 +44,7 @@ from difflang.ops.derivative import vjp
 from difflang.ops.loop import Form, loop
 from difflang.ops.residuals import is_named, size
 from difflang.passes.dce import dce
+from difflang.passes.in_two import can_be_two
 from difflang.passes.pieces import Piece
 from difflang.passes.sink import sunk
 
@@ -303,9 +304,25 @@ class Planner:
         for way in [Way(kept="nothing"), Way(kept="least")] if known else []:
             takes = self.peak({**self.fewest, eqn: way}) - least
             if takes < whole or way.kept == "nothing":  # beside inner loops that keep more it may take less
-                ways.append((takes, steps * work_again(eqn.regions[0].eqns, way.kept), way))
+                again = steps * work_again(eqn.regions[0].eqns, way.kept)
+                ways.append((takes, again, way))
+                if takes < whole and can_be_two(eqn):
+                    ways += self.between(eqn, way, (takes, whole), again)
         bytes, times, kept = zip(*ways, (whole, 0.0, ALL), strict=True)
         return Table(list(kept), list(bytes), list(times))
+
+    def between(self, eqn: Eqn, way: Way, ends: tuple[float, float], again: float) -> list[tuple[float, float, Way]]:
+        """The ways of a loop in two whose last steps keep all: on a line, but for what two take more than one."""
+        (takes, whole), steps = ends, eqn.attrs["length"]
+        ways = late_ways(way, steps)
+        middle = ways[len(ways) // 2]
+
+        def line(way: Way) -> float:
+            return takes + (whole - takes) * way.last / steps
+
+        more = self.peak({**self.fewest, eqn: middle}) - self.peak(self.fewest) - line(middle)
+        found = [(line(w) + max(0.0, more), again * (1 - w.last / steps), w) for w in ways]
+        return [way for way in found if way[0] < whole]
 
     def work_for_what_is_read(self, eqn: Eqn) -> float:
         """How long it takes to have what is read back of one step from its state."""

@@ -10,13 +10,14 @@ from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.driver.room import LITTLE, with_room
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.graph import Attrs, Eqn, Graph, Value, inner_first
 from difflang.ops.checkpoint import checkpoint
 from difflang.ops.derivative import vjp
 from difflang.ops.least_cut import is_cheap, least_cut
 from difflang.ops.loop import loop
 from difflang.ops.residuals import size
 from difflang.ops.say import printing
+from difflang.passes.in_two import in_two
 from difflang.passes.optimize import tidied
 from difflang.passes.pieces import Piece, at_hand, crossing, in_blocks, opened, pieces, runs_of
 
@@ -26,6 +27,9 @@ MOST = 20_000  # equations of a function with those that it calls written out
 COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # pieces of straight code
 AS_SAID = (0, 0)  # `keep` of a loop of which the program says nothing
 FLOPS_PER_BYTE = 8  # that take as long
+WHOLE: Attrs = {}  # of a block: it keeps nothing but what it takes,
+CUT: Attrs = {"cut": True}  # or what is dear too,
+STEP: Attrs = {"step": True}  # and it is a whole step of a loop
 FUSED = 0.15  # what cheap work costs where it is made again beside its reader, as a part of what it takes alone
 
 
@@ -33,12 +37,14 @@ class Way(Struct, frozen=True):
     """`slots` states of a loop, or, without a number, of each step, as of a piece, what is read back: `all` of it, the
     `least` from which the rest is made cheaply, or `nothing` but what the step or the piece takes.
 
-    Beside its states a loop may keep all that is read back of a few steps at a time, `taped`.
+    Beside its states a loop may keep all that is read back of a few steps at a time, `taped`; beside the `least` or
+    `nothing` of its steps, all of the `last` ones.
     """
 
     slots: int = 0
     kept: Kept = "all"
     taped: int = 0
+    last: int = 0
 
     @property
     def keep(self) -> tuple[int, ...]:
@@ -72,7 +78,8 @@ class Choice(Struct, frozen=True):
         if not self.loop:
             return "is computed again" + (", but for products, sums and draws" if self.way.kept == "least" else "")
         least = {"least": "keeps products, sums and draws of every step", "nothing": "keeps the state of every step"}
-        return least.get(self.way.kept, "keeps what every step needs")
+        last = f", and what the last {self.way.last} need" if self.way.last else ""
+        return least.get(self.way.kept, "keeps what every step needs") + last
 
 
 # ------------------------------------------------------------------------------------------ where there is a choice
@@ -214,33 +221,47 @@ def work_again(eqns: Iterable[Eqn], kept: Kept) -> float:
 
 def keeping(graph: Graph, ways: Ways, deep: int = 0) -> Graph:
     """The graph of which each site is kept that way, pieces in pieces that are computed again. Cost: linear."""
-    blocks = {p.eqns[0]: (p, w.kept == "least") for p, w in ways.items() if isinstance(p, Piece) and not w.as_usual}
+    blocks = {
+        p.eqns[0]: (p, CUT if w.kept == "least" else WHOLE)
+        for p, w in ways.items() if isinstance(p, Piece) and not w.as_usual
+    }  # fmt: skip
     done: dict[Graph, Graph] = {}
     for inner in inner_first(graph)[0]:
         here = dict([blocks[e] for e in inner.eqns if e in blocks])
         within = partial(in_parts, deep=deep)
-        done[inner] = in_blocks(inner, here, partial(kept, done=done, ways=ways), within)
+        late: dict[Eqn, tuple[Eqn, int]] = {}
+        whole = in_blocks(inner, here, partial(kept, done=done, ways=ways, late=late), within)
+        parts = [in_two(e, *late[e]) if e in late else [e] for e in whole.eqns]
+        done[inner] = whole.with_eqns([e for part in parts for e in part]) if late else whole
     return done[graph]
 
 
 def in_parts(body: Graph, deep: int) -> Graph:
     """A block whose parts are computed again while it is."""
-    return in_blocks(body, dict.fromkeys(free_pieces(body, Cutting()), False)) if deep else body
+    return in_blocks(body, dict.fromkeys(free_pieces(body, Cutting()), WHOLE)) if deep else body
 
 
-def kept(eqn: Eqn, done: Mapping[Graph, Graph], ways: Ways) -> Eqn:
-    """The equation on finished regions, a loop as it is to be kept."""
+def kept(eqn: Eqn, done: Mapping[Graph, Graph], ways: Ways, late: dict[Eqn, tuple[Eqn, int]]) -> Eqn:
+    """The equation on finished regions, a loop as it is to be kept.
+
+    Where that is another way for its last steps, `late` is told what it is for these, and how many they are.
+    """
     new = eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn
     way = ways.get(eqn, ALL)
     if way.slots:
         return Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": way.keep}, new.regions, eqn.span)
     if way.as_usual:
         return new
-    return new.with_regions([step_in_blocks(new.regions[0], way.kept == "least"), *new.regions[1:]])
+    less = new.with_regions([step_in_blocks(new.regions[0], way.kept == "least"), *new.regions[1:]])
+    if way.last:
+        late[less] = new, way.last
+    return less
 
 
 def step_in_blocks(step: Graph, cut: bool) -> Graph:
     """A step of a loop of which nothing but what it takes is kept, or of its straight parts the least."""
     _, rest = at_hand(step)
     runs = [run for run in runs_of(rest, loops=not cut) if any(e.op is not checkpoint for e in run)]
-    return in_blocks(step, {Piece(tuple(run)): cut for run in runs})
+    alone = len(runs) == 1 and len(runs[0]) == len(rest) and not any(e.regions for e in rest)
+    attrs = {**(CUT if cut else WHOLE), **(STEP if alone else WHOLE)}
+    return in_blocks(step, {Piece(tuple(run)): attrs for run in runs})

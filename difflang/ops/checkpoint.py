@@ -5,12 +5,13 @@ equation too, `again`, whose body computes anew what it needs before it uses it.
 found to be known already: no pass opens such an equation, and lowering keeps it apart from all around it.
 
 A block that a program writes saves what it is told to. One that the compiler makes may also be `cut`: it keeps the
-least from which the rest is cheaply made again.
+least from which the rest is cheaply made again. And it may be a whole `step` of a loop: what is computed again is so in
+a step of another loop then, where XLA finds nothing known already, and need not be kept apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from difflang.ir.builder import Builder
@@ -37,9 +38,11 @@ from difflang.ops.regions import (
 )
 from difflang.ops.residuals import rebuilt, steps_to
 
+NOTHING: Mapping[str, Any] = {}
+
 
 def checkpoint_type(
-    same: Solver, *types: Type, regions: tuple[Graph], results: int, again: bool, cut: bool = False
+    same: Solver, *types: Type, regions: tuple[Graph], results: int, again: bool, cut: bool = False, step: bool = False
 ) -> tuple[Type, ...]:
     """checkpoint(*xs) {body} -> the body's first results."""
     params, made = regions[0].type
@@ -49,16 +52,16 @@ def checkpoint_type(
 
 
 def checkpoint_reference(
-    evaluate: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool, cut: bool = False
+    evaluate: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool, cut: bool = False, step: bool = False
 ) -> list[Any]:
     return evaluate(regions[0], *arrays)[:results]
 
 
 def checkpoint_lower(
-    lowering: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool, cut: bool = False
+    lowering: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool, cut: bool = False, step: bool = False
 ) -> list[Any]:
     body = lowering.restricted(regions[0], regions[0].results[:results])
-    return lowering.apart(body, *arrays) if again else lowering.call(body, *arrays)
+    return lowering.apart(body, *arrays) if again and not step else lowering.call(body, *arrays)
 
 
 def plain(eqn: Eqn, undone: bool) -> Eqn:
@@ -70,22 +73,36 @@ def plain(eqn: Eqn, undone: bool) -> Eqn:
 
 
 def emitted(
-    builder: Builder, body: Graph, operands: Sequence[Value], results: int, again: bool, cut: bool = False
+    builder: Builder,
+    body: Graph,
+    operands: Sequence[Value],
+    results: int,
+    again: bool,
+    made: Mapping[str, Any] = NOTHING,
 ) -> list[Value]:
-    attrs: dict[str, Any] = {"cut": True} if cut else {}
-    return list(builder.emit(checkpoint, operands, (body,), results=results, again=again, **attrs))
+    return list(builder.emit(checkpoint, operands, (body,), results=results, again=again, **made))
+
+
+def by_compiler(eqn: Eqn) -> dict[str, Any]:
+    """Its attributes that no program writes."""
+    return {k: v for k, v in eqn.attrs.items() if k in ("cut", "step")}
+
+
+def step_of(eqn: Eqn) -> dict[str, Any]:
+    """Of what is made of it: whether it is a step of a loop."""
+    return {"step": True} if eqn.attrs.get("step") else {}
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The operands and what is saved are the only residuals; the rest is computed again beside the tangents."""
-    count, again, cut = len(eqn.results), eqn.attrs["again"], eqn.attrs.get("cut", False)
-    lin, saved = remade(ad.linearize(eqn.regions[0], dxs.active), count, cut)
+    count, again, made_so = len(eqn.results), eqn.attrs["again"], by_compiler(eqn)
+    lin, saved = remade(ad.linearize(eqn.regions[0], dxs.active), count, made_so.get("cut", False))
     made = lin.primal.results
-    outs = emitted(xs[0].home, lin.primal.with_results([*made, *saved]), xs, len(made), again, cut)
+    outs = emitted(xs[0].home, lin.primal.with_results([*made, *saved]), xs, len(made), again, made_so)
     if not any(lin.active):
         return outs[:count], [None] * count
     operands = [*residual_operands(lin, xs, outs[count:]), *dxs.present]
-    dys = emitted(dxs.builder, lin.tangent, operands, sum(lin.active), True)
+    dys = emitted(dxs.builder, lin.tangent, operands, sum(lin.active), True, step_of(eqn))
     return outs[:count], spread(dys, lin.active)
 
 
@@ -112,7 +129,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     order = [*made[:count], *made[both[0] : both[1]], *made[count : both[0]], *made[both[1] :]]
     results = count + sum(active)
     whole = reordered(pushed.graph, pushed.graph.params, order)
-    outs = emitted(dxs.builder, whole, [*xs, *dxs.present], results, eqn.attrs["again"])
+    outs = emitted(dxs.builder, whole, [*xs, *dxs.present], results, eqn.attrs["again"], step_of(eqn))
     return outs[:count], spread(outs[count:], active)
 
 
@@ -125,7 +142,7 @@ def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
     if not any(back.active):
         return [None] * len(at.linear)
     operands = [*known_where(at.known, at.linear), *present(arriving), *present(given)]
-    outs = emitted(at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["again"])
+    outs = emitted(at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["again"], step_of(eqn))
     return leaving(outs, back.active, back.chosen, at.choices)
 
 

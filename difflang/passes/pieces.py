@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.graph import Attrs, Eqn, Graph, Value, inner_first
 from difflang.ir.types import History
 from difflang.ops.checkpoint import checkpoint
 from difflang.ops.residuals import size
@@ -155,17 +155,17 @@ def crossing(graph: Graph, found: Sequence[Piece]) -> int:
 
 def in_blocks(
     graph: Graph,
-    cut: Mapping[Piece, bool],
+    blocks: Mapping[Piece, Attrs],
     changed: Callable[[Eqn], Eqn] = same,
     within: Callable[[Graph], Graph] = same,
 ) -> Graph:
-    """The graph where these pieces are blocks that are computed again, `cut` or as a whole.
+    """The graph where these pieces are blocks that are computed again, with attributes of their own.
 
     What the others become is `changed`, what a block is that is not `cut`, `within`. Cost: linear.
     """
     views, rest = at_hand(graph)
     constants = {e.results[0]: e for e in views if not e.operands}
-    piece_of = {e: piece for piece in cut for e in piece.eqns}
+    piece_of = {e: piece for piece in blocks for e in piece.eqns}
     if not piece_of:
         return graph.with_eqns([changed(e) for e in graph.eqns])
     read_by: dict[Value, set[Piece | None]] = {v: {None} for v in graph.results}
@@ -179,12 +179,9 @@ def in_blocks(
             eqns.append(changed(eqn))
         elif eqn is piece.eqns[0]:
             made = [v for e in piece.eqns for v in e.results if read_by.get(v, set()) - {piece}]
-            inner = same if cut[piece] else within
-            eqns += (
-                [block([changed(e) for e in piece.eqns], made, constants, piece.span, cut[piece], inner)]
-                if made
-                else []
-            )
+            if made:
+                inner = same if blocks[piece].get("cut") else within
+                eqns.append(block([changed(e) for e in piece.eqns], made, constants, piece.span, blocks[piece], inner))
     return graph.with_eqns(eqns)
 
 
@@ -193,7 +190,7 @@ def block(
     made: Sequence[Value],
     constants: Mapping[Value, Eqn],
     span: Span,
-    cut: bool,
+    attrs: Attrs,
     within: Callable[[Graph], Graph],
 ) -> Eqn:
     """One equation that does what these do, and gives what they made."""
@@ -205,5 +202,5 @@ def block(
     for eqn in (*[constants[v] for v in reads if v in constants], *eqns):
         env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
     body = within(builder.finish([env[v] for v in made]))
-    attrs = {"results": len(made), "again": False, **({"cut": True} if cut else {})}
-    return Eqn(checkpoint, tuple(operands), tuple(made), attrs, (body,), span)
+    whole = {"results": len(made), "again": False, **attrs}
+    return Eqn(checkpoint, tuple(operands), tuple(made), whole, (body,), span)

@@ -28,6 +28,7 @@ UNSPELLED = {
         ("ruled", "again", "solved", "invertible"), "rules have done their work before anything is spelled"
     ),
     "checkpoint": "what is computed again has done its work before anything is spelled",
+    "sin_and_cos": "sines and cosines are joined where code is made of them, after all spelling",
     "tanh_and_slope": "a function and its slope are joined where code is made of them, after all spelling",
     "call": "calls are written out before anything is spelled",
     **dict.fromkeys(("to_host", "to_device"), "where a number lies is no part of a program"),

@@ -11,7 +11,7 @@ from difflang.base.source import Source
 from difflang.driver.emit import Wanted, graph_of
 from difflang.driver.program import check
 from difflang.ir.evaluate import evaluate
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Attrs, Graph
 from difflang.ir.verify import verified
 from difflang.passes.optimize import tidied
 from difflang.passes.pieces import Piece, at_hand, crossing, in_blocks, opened, pieces
@@ -57,11 +57,11 @@ def test_a_function_that_would_grow_too_large_is_left_as_it_is() -> None:
     assert opened(calls, 30) is calls
 
 
-@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("attrs", [{}, {"cut": True}, {"step": True}], ids=str)
 @pytest.mark.parametrize("count", [1, 3, 8])
-def test_blocks_compute_the_same(count: int, cut: bool) -> None:
+def test_blocks_compute_the_same(count: int, attrs: Attrs) -> None:
     whole = graph()
-    found = in_blocks(whole, dict.fromkeys(pieces(whole, count)[:-1] if count > 1 else pieces(whole, 1), cut))
+    found = in_blocks(whole, dict.fromkeys(pieces(whole, count)[:-1] if count > 1 else pieces(whole, 1), attrs))
     assert len([e for e in found.eqns if e.op.name == "checkpoint"]) == max(1, count - 1)
     rng = np.random.default_rng(0)
     arrays = rng.normal(size=(4, 5, 5)), rng.normal(size=5)
