@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from difflang.base.amounts import human
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
 from difflang.ir.graph import Graph, inner_first
+from difflang.ops.residuals import size
 
 if TYPE_CHECKING:
     from difflang.lower.buffers import Account
@@ -28,6 +30,9 @@ def refusal(
             here[b.place] = here.get(b.place, 0) + b.bytes
     lines = lines_of(graph)
     most = sorted([(n, place) for place, n in here.items() if place in lines], reverse=True)[:PLACES]
+    labels = [Label(lines[place], f"{human(n)} for this line, when most is there") for n, place in most]
+    if not labels and (made := most_made(graph)) is not None:  # JAX hid the lines of the program that was looked at
+        labels = [Label(lines[made], "most is computed here")]
     has, needs = human(limit), human(least)
     if has == needs:  # rounded
         has, needs = f"{limit:,} B", f"{least:,} B"
@@ -37,10 +42,23 @@ def refusal(
         Diagnostic(
             "DL1012",
             f"this derivative does not fit in {has}: it takes {needs} at least{room and f', with room for {room}'}",
-            tuple([Label(lines[place], f"{human(n)} for this line, when most is there") for n, place in most]),
+            tuple(labels),
             (f"the smallest limit that can be kept is {human(least, up=True)}{many}{asked}",),
         )
     )
+
+
+def most_made(graph: Graph) -> tuple[str, int] | None:
+    """The line whose equations make the most bytes, steps of loops counted one by one."""
+    found, times = Counter[tuple[str, int]](), Counter({graph: 1})
+    for inner in reversed(inner_first(graph)[0]):
+        for e in inner.eqns:
+            if e.span.source.text and not e.regions:
+                found[e.span.source.name, e.span.position[0]] += times[inner] * size(e.results)
+            length = e.attrs.get("length")
+            for region in e.regions:
+                times[region] += times[inner] * (length if isinstance(length, int) else 1)
+    return max(found, key=lambda place: found[place], default=None)
 
 
 def lines_of(graph: Graph) -> dict[tuple[str, int], Span]:

@@ -27,6 +27,8 @@ fn many(w: f32[n]) -> f32[n] = free(w)
 fn one(w: f32[n]) -> f32 = sum(free(w)^2)
 fn caller(w: f32[n]) -> f32 = 2.0 * one(w)
 @memory(60 KB)
+fn few(w: f32[n]) -> f32[n] = free(w)
+@memory(60 KB)
 fn little(w: f32[n]) -> f32 = sum(free(w)^2)
 """
 MODULE = difflang.loads(SOURCE, name="limits")
@@ -66,10 +68,21 @@ def test_the_numbers_are_the_same() -> None:
     np.testing.assert_allclose(WAYS["of an array"](W), want, rtol=1e-6)
 
 
-@pytest.mark.parametrize("way", [jax.grad(MODULE.little), jax.jit(jax.grad(MODULE.little))], ids=["alone", "in jit"])
-def test_where_it_cannot_be_kept_the_lines_that_need_most_are_told(way: Any) -> None:
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "alone": jax.grad(MODULE.little),
+    "in jit": jax.jit(jax.grad(MODULE.little)),
+    "of lanes": jax.grad(lambda w: jnp.sum(jax.vmap(MODULE.little)(w[None]))),
+    "of a scan": jax.grad(lambda w: jax.lax.scan(lambda c, _: (c + MODULE.little(w), None), 0.0, None, length=2)[0]),
+    "within checkpoint": jax.grad(jax.checkpoint(MODULE.little)),
+    "of an array": jax.grad(lambda w: jnp.sum(MODULE.few(w))),
+    "in a branch": jax.grad(lambda w: jax.lax.cond(w[0] > 9.0, MODULE.little, MODULE.little, w)),
+}
+
+
+@pytest.mark.parametrize("way", REFUSED)
+def test_where_it_cannot_be_kept_the_lines_that_need_most_are_told(way: str) -> None:
     with pytest.raises(difflang.LimitError, match="smallest limit that can be kept is") as found:
-        way(W)
+        REFUSED[way](W)
     assert "for i in 0..200" in str(found.value)
 
 
