@@ -117,7 +117,7 @@ def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> 
 
 def widened(planners: Planners, limit: int, plan: Plan, made: T, make: Callable[[Graph], T]) -> tuple[Plan, T]:
     """What is quicker, if it fits: the plan for a limit wider by as much as XLA takes less than was predicted."""
-    aim = limit * plan.account.peak // made.bytes
+    aim = limit * plan.account.peak // max(1, made.bytes)
     more = planners.plan(aim) if aim > SLACK * limit and plan.account.peak < plan.before.peak else None
     if more is None or more.graph is plan.graph:
         return plan, made

@@ -27,7 +27,7 @@ MOST = 20_000  # equations of a function with those that it calls written out
 COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # pieces of straight code
 AS_SAID = (0, 0)  # `keep` of a loop of which the program says nothing
 FLOPS_PER_BYTE = 8  # that take as long
-WHOLE: Attrs = {}  # of a block: it keeps nothing but what it takes,
+WHOLE: Attrs = {}  # of a block that keeps nothing but what it takes,
 CUT: Attrs = {"cut": True}  # or what is dear too,
 STEP: Attrs = {"step": True}  # and it is a whole step of a loop
 FUSED = 0.15  # what cheap work costs where it is made again beside its reader, as a part of what it takes alone
@@ -229,10 +229,7 @@ def keeping(graph: Graph, ways: Ways, deep: int = 0) -> Graph:
     for inner in inner_first(graph)[0]:
         here = dict([blocks[e] for e in inner.eqns if e in blocks])
         within = partial(in_parts, deep=deep)
-        late: dict[Eqn, tuple[Eqn, int]] = {}
-        whole = in_blocks(inner, here, partial(kept, done=done, ways=ways, late=late), within)
-        parts = [in_two(e, *late[e]) if e in late else [e] for e in whole.eqns]
-        done[inner] = whole.with_eqns([e for part in parts for e in part]) if late else whole
+        done[inner] = in_blocks(inner, here, partial(kept, done=done, ways=ways), within)
     return done[graph]
 
 
@@ -241,21 +238,16 @@ def in_parts(body: Graph, deep: int) -> Graph:
     return in_blocks(body, dict.fromkeys(free_pieces(body, Cutting()), WHOLE)) if deep else body
 
 
-def kept(eqn: Eqn, done: Mapping[Graph, Graph], ways: Ways, late: dict[Eqn, tuple[Eqn, int]]) -> Eqn:
-    """The equation on finished regions, a loop as it is to be kept.
-
-    Where that is another way for its last steps, `late` is told what it is for these, and how many they are.
-    """
+def kept(eqn: Eqn, done: Mapping[Graph, Graph], ways: Ways) -> list[Eqn]:
+    """The equation on finished regions, a loop as it is to be kept; in two, where that differs for its last steps."""
     new = eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn
     way = ways.get(eqn, ALL)
     if way.slots:
-        return Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": way.keep}, new.regions, eqn.span)
+        return [Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": way.keep}, new.regions, eqn.span)]
     if way.as_usual:
-        return new
+        return [new]
     less = new.with_regions([step_in_blocks(new.regions[0], way.kept == "least"), *new.regions[1:]])
-    if way.last:
-        late[less] = new, way.last
-    return less
+    return in_two(less, new, way.last) if way.last else [less]
 
 
 def step_in_blocks(step: Graph, cut: bool) -> Graph:
@@ -263,5 +255,5 @@ def step_in_blocks(step: Graph, cut: bool) -> Graph:
     _, rest = at_hand(step)
     runs = [run for run in runs_of(rest, loops=not cut) if any(e.op is not checkpoint for e in run)]
     alone = len(runs) == 1 and len(runs[0]) == len(rest) and not any(e.regions for e in rest)
-    attrs = {**(CUT if cut else WHOLE), **(STEP if alone else WHOLE)}
+    attrs: Attrs = {**(CUT if cut else WHOLE), **(STEP if alone else {})}
     return in_blocks(step, {Piece(tuple(run)): attrs for run in runs})

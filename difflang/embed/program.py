@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.ir.builder import Builder
 from difflang.ir.evaluate import Says
@@ -153,7 +154,8 @@ def by_gradient(program: Program, active: Mask) -> Split | None:
         return None
     first = program.grown(lambda b, f: gradient_graph(b, f, active, program.road.said), True)
     gradients = [r.type for r in first.graph.results[len(graph.results) :]]
-    return Split(first, Program(product_graph(Builder(), gradients, smooth[0]), program.road), arguments=False)
+    road = replace(program.road, limit=0)  # a product keeps nothing
+    return Split(first, Program(product_graph(Builder(), gradients, smooth[0]), road), arguments=False)
 
 
 def is_real(type: Type) -> bool:

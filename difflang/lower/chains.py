@@ -62,7 +62,7 @@ class Chains:
     def plan(self, graph: Graph, inside: bool = False) -> tuple[Step, ...]:
         """The graph's equations in an order that respects dependence, long chains cut into segments.
 
-        `inside` a loop those are joined that share their work, unless they are cut.
+        Those that share their work are joined, some of them only `inside` a loop; where it is cut they are not.
         """
         found = self.plans.get(graph)
         if found is None:

@@ -2,8 +2,9 @@
 
 XLA asks the C library there, number by number: 2 to 4 ns for each in single precision, 10 in double. Polynomials go
 through vector units, and of one argument both functions share all but these. An argument is brought into
-[-pi/4, pi/4] by a whole number of quarter turns. A quarter is written as a sum of numbers so short that products with
-the count are exact; where any argument is too far for that, or not finite, the library is asked for all of them.
+[-pi/4, pi/4] by a whole number of quarter turns. A quarter is written as a sum of numbers, all but the last so short
+that products with the count are exact; where any argument is too far for that, or not finite, the library is asked for
+all of them.
 
 Sources: Cody and Waite, Software Manual for the Elementary Functions (1980), for the reduction; the polynomials of
 `k_sin.c` and `k_cos.c` in FreeBSD's msun (Sun Microsystems, 1993) and of `sinf.c` in Cephes (S. L. Moshier).
@@ -31,7 +32,7 @@ WORTH = {True: 1 << 11, False: 1 << 18}  # bytes of an argument, in a step of a 
 MOST = 1 << 24  # bytes that are written down where they might not be
 QUARTER = {  # of 11 bits, for a count of 13, and of 33 bits, for one of 20
     4: tuple(map(float.fromhex, ("0x1.92p+0", "0x1.fb4p-12", "0x1.444p-24", "0x1.68c234p-39"))),
-    8: tuple(map(float.fromhex, ("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2e037073p-69"))),
+    8: tuple(map(float.fromhex, ("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104"))),
 }
 SINE = {  # of z = r^2: (sin(r) / r - 1) / z
     4: (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1),

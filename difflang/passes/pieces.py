@@ -8,7 +8,7 @@ shape of them, belongs to no piece: it is at hand, and so are constants, of whic
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import TypeVar
 
@@ -40,6 +40,15 @@ class Piece(Struct, frozen=True, eq=False):
 
 def same(x: T) -> T:
     return x
+
+
+def itself(eqn: Eqn) -> Sequence[Eqn]:
+    return (eqn,)
+
+
+def each(changed: Callable[[Eqn], Sequence[Eqn]], eqns: Iterable[Eqn]) -> list[Eqn]:
+    """What all of them become, in order."""
+    return [new for eqn in eqns for new in changed(eqn)]
 
 
 def opened(graph: Graph, most: int) -> Graph:
@@ -156,7 +165,7 @@ def crossing(graph: Graph, found: Sequence[Piece]) -> int:
 def in_blocks(
     graph: Graph,
     blocks: Mapping[Piece, Attrs],
-    changed: Callable[[Eqn], Eqn] = same,
+    changed: Callable[[Eqn], Sequence[Eqn]] = itself,
     within: Callable[[Graph], Graph] = same,
 ) -> Graph:
     """The graph where these pieces are blocks that are computed again, with attributes of their own.
@@ -167,21 +176,21 @@ def in_blocks(
     constants = {e.results[0]: e for e in views if not e.operands}
     piece_of = {e: piece for piece in blocks for e in piece.eqns}
     if not piece_of:
-        return graph.with_eqns([changed(e) for e in graph.eqns])
+        return graph.with_eqns(each(changed, graph.eqns))
     read_by: dict[Value, set[Piece | None]] = {v: {None} for v in graph.results}
     for eqn in rest:
         for v in eqn.operands:
             read_by.setdefault(v, set()).add(piece_of.get(eqn))
-    eqns = [changed(e) for e in views]
+    eqns = each(changed, views)
     for eqn in rest:
         piece = piece_of.get(eqn)
         if piece is None:
-            eqns.append(changed(eqn))
+            eqns += changed(eqn)
         elif eqn is piece.eqns[0]:
             made = [v for e in piece.eqns for v in e.results if read_by.get(v, set()) - {piece}]
             if made:
                 inner = same if blocks[piece].get("cut") else within
-                eqns.append(block([changed(e) for e in piece.eqns], made, constants, piece.span, blocks[piece], inner))
+                eqns.append(block(each(changed, piece.eqns), made, constants, piece.span, blocks[piece], inner))
     return graph.with_eqns(eqns)
 
 

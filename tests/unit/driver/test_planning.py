@@ -350,6 +350,11 @@ def test_what_xla_leaves_of_a_limit_is_used_if_the_quicker_plan_fits(fits: bool,
     assert plan.choices == (wider.choices if fits else first.choices)
 
 
+def test_what_takes_nothing_keeps_any_limit() -> None:
+    f = difflang.loads("@memory(1 KB)\nfn f(w: f32[n]) -> f32 = sum(sin(w))", name="empty").f
+    assert f.grad("w")(np.zeros(0, np.float32)).shape == (0,)
+
+
 def test_pieces_are_cut_again_where_that_alone_fits(deep: Any) -> None:
     """Down to the inputs of a few pieces, and within each of these of a few more."""
     first, *deeper = Planners(deep, LITTLE)

@@ -33,6 +33,7 @@ def near(dtype: Any) -> np.ndarray[Any, Any]:
     parts = (
         rng.uniform(-4, 4, 300), rng.uniform(-far, far, 300), np.exp(rng.uniform(-80, np.log(far), 300)),
         np.trunc(rng.uniform(-far, far, 2000) * 2 / np.pi) * np.pi / 2, [0.0, -0.0, 1e-310, -3e-39],
+        [642615.9188844458, 321307.9594422229] if dtype == np.float64 else [],  # nearest to quarter turns of all
     )  # fmt: skip
     return np.concatenate(parts).astype(dtype)
 
