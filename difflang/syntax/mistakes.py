@@ -175,7 +175,7 @@ MISTAKES = (
     Mistake("DL0133", "pub var x = 3", "before at", "only `fn`, `let`, `record` and `enum` can be public",
             "a public value is bound with `let`", writes="let"),
     *(Mistake("DL0133", f"@{name}{gap}{what}", "state at", "attributes stand before `fn`, `for` and `while` only",
-              "what a block computes is computed again in `checkpoint { ... }`")
+              "a block is computed again in `checkpoint { ... }`, and `@memory` stands before a function")
       for name in ("fast", "fast(1)", "checkpoint", "checkpoint(1)") for gap in (" ", "\n")
       for what in ("let x = 3", "var x = 3", "x = 3")),
     Mistake("DL0101", 'fn f() {\n  test "a" { x }\n}', "word at wrapped", "a test stands at the top level of a file",
