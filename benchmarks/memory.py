@@ -68,7 +68,7 @@ class Row:
 
 
 ROWS = {
-    "few": Row(10_000, 10_000, "revolve, slots = 19", 5.2, 23),
+    "few": Row(10_000, 10_000, "revolve, slots = 17", 5.2, 23),
     "more": Row(10_000, 10_000, "revolve, slots = 139", 3.3, 145),
     "default": Row(10_000, 10_000, ""),
     "scan": Row(10_000, 10_000, "JAX scan"),

@@ -27,8 +27,8 @@ from difflang.ops.precise import polynomial
 from difflang.ops.reduce import LITTLE, halves_merged
 
 FARTHEST = {4: 1e4, 8: 1e6}  # by the bytes of a number; so in what follows
-WORTH = {True: 1 << 11, False: 1 << 18}  # bytes of an argument, in a step of a loop or elsewhere, that are worth the
-# branch, and the time that XLA takes to compile it
+WORTH = {F32: 1 << 13, F64: 1 << 11}  # bytes of an argument, in a step of a loop, that are worth a branch and what is
+ONCE = 1 << 18  # written down for it; elsewhere, where it is compiled for one use in a run
 MOST = 1 << 24  # bytes that are written down where they might not be
 QUARTER = {  # of 11 bits, for a count of 13, and of 33 bits, for one of 20
     4: tuple(map(float.fromhex, ("0x1.92p+0", "0x1.fb4p-12", "0x1.444p-24", "0x1.68c234p-39"))),
@@ -135,4 +135,6 @@ def fits(eqn: Eqn, inside: bool) -> bool:
     if eqn.op is not sin and eqn.op is not cos:
         return False
     x = tensor(eqn.operands[0])
-    return x.dtype in (F32, F64) and all([isinstance(n, int) for n in x.shape]) and WORTH[inside] <= x.bytes <= MOST
+    if x.dtype not in WORTH or not all([isinstance(n, int) for n in x.shape]):
+        return False
+    return (WORTH[x.dtype] if inside else ONCE) <= x.bytes <= MOST

@@ -42,8 +42,8 @@ def test_a_table_says_what_each_line_needs(file: Path) -> None:
     found = memory(f"{file}:f", "--wrt=w", "--arg=n=1000")
     assert found.exit_code == 0, found.output
     head, parts, _, header, *rows = found.stdout.splitlines()
-    assert head == "the gradient of `f` in `w`: 414 KiB when most is there"
-    assert parts == "  arguments 3.91 KiB, results 3.91 KiB, between them 406 KiB"
+    assert head == "the gradient of `f` in `w`: 406 KiB when most is there"
+    assert parts == "  arguments 3.91 KiB, results 3.91 KiB, between them 398 KiB"
     assert header.split() == ["line", "at", "the", "peak", "at", "most", "before"]
     (loop,) = [row for row in rows if "for i in 0..100" in row]
     assert loop.split()[0] == "4"
