@@ -92,8 +92,8 @@ def test_both_of_one_argument_are_made_at_once_on_the_cpu_alone() -> None:
 @pytest.mark.parametrize(
     ("function", "size", "branches"),
     [
-        ("wave", "f64[255]", 0),
-        ("wave", "f64[256]", 1),
+        ("wave", "f64[2047]", 0),
+        ("wave", "f64[2048]", 1),
         ("wave", "f32[2047]", 0),
         ("wave", "f32[2048]", 1),
         ("turned", "f64[32767]", 0),
