@@ -106,8 +106,10 @@ def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> 
     for _ in range(CHECKS):
         plan = planner.plan(aim) or planner.smallest
         made = make(plan.graph)
-        if not limit or made.bytes <= limit:
-            return widened(planner, limit, plan, made, make) if limit else (plan, made)
+        if not limit:
+            return plan, made
+        if made.bytes <= limit:
+            return widened(planner, limit, plan, made, make)
         if plan is planner.smallest:
             planner.refuse(limit, made.bytes)
         aim = min(aim, plan.account.peak) * limit // made.bytes

@@ -27,9 +27,10 @@ from difflang.ops.precise import polynomial
 from difflang.ops.reduce import LITTLE, halves_merged
 
 FARTHEST = {4: 1e4, 8: 1e6}  # by the bytes of a number; so in what follows
-WORTH = {F32: 1 << 13, F64: 1 << 14}  # bytes of an argument, in a step of a loop, that are worth a branch: it takes a
-ONCE = 1 << 18  # millisecond to write and some 50 to compile; elsewhere, where it is gone through once in a run
-MOST = 1 << 24  # bytes that are written down where they might not be
+# Bytes of an argument. A branch takes a millisecond to write and some 50 to compile.
+WORTH = {F32: 1 << 13, F64: 1 << 14}  # in a step of a loop these are worth one
+ONCE = 1 << 18  # and elsewhere, where a branch is gone through once in a run
+MOST = 1 << 24  # more is not written down where it might not be
 QUARTER = {  # of 11 bits, for a count of 13, and of 33 bits, for one of 20
     4: tuple(map(float.fromhex, ("0x1.92p+0", "0x1.fb4p-12", "0x1.444p-24", "0x1.68c234p-39"))),
     8: tuple(map(float.fromhex, ("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104"))),
