@@ -68,8 +68,8 @@ class Row:
 
 
 ROWS = {
-    "few": Row(10_000, 10_000, "revolve, slots = 17", 5.2, 23),
-    "more": Row(10_000, 10_000, "revolve, slots = 139", 3.3, 145),
+    "few": Row(10_000, 10_000, "revolve, slots = 19", 5.2, 23),
+    "more": Row(10_000, 10_000, "revolve, slots = 141", 3.3, 145),
     "default": Row(10_000, 10_000, ""),
     "scan": Row(10_000, 10_000, "JAX scan"),
     "scan_checkpoint": Row(10_000, 10_000, "JAX scan, checkpoint"),

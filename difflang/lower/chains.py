@@ -18,7 +18,7 @@ from difflang.lower.apart import apart
 from difflang.lower.flat import flat
 from difflang.lower.paired import paired
 from difflang.lower.segments import Cutter, Segment, Step, barrier, link, lonely
-from difflang.ops.sin_and_cos import sin_and_cos
+from difflang.lower.sines import looked_at
 
 DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
 LENGTH = 1000  # so is a graph of this many equations
@@ -60,10 +60,7 @@ class Chains:
         self.plans: dict[Graph, tuple[Step, ...]] = {}
 
     def plan(self, graph: Graph, inside: bool = False) -> tuple[Step, ...]:
-        """The graph's equations in an order that respects dependence, long chains cut into segments.
-
-        Those that share their work are joined, some of them only `inside` a loop; where it is cut they are not.
-        """
+        """The graph's equations in an order that respects dependence, long chains cut into segments."""
         found = self.plans.get(graph)
         if found is None:
             found = self.cut(graph) if self.hard(graph) else self.whole(graph, inside)
@@ -71,8 +68,14 @@ class Chains:
         return found
 
     def whole(self, graph: Graph, inside: bool) -> tuple[Step, ...]:
-        eqns = flat(apart(paired(graph.eqns, inside)), graph.results)
-        return tuple([Segment((e,), e.operands, e.results) if e.op is sin_and_cos else e for e in eqns])
+        """A graph of short chains: those that share their work are joined, some of them only `inside` a loop."""
+        eqns = flat(apart(paired(graph.eqns) if inside else graph.eqns), graph.results)
+        steps = looked_at(eqns, graph.results, inside)
+        for step in steps:
+            if isinstance(step, Segment):
+                far = step.eqns[-1].regions[1]
+                self.plans[far] = far.eqns  # where a look has led to the library
+        return tuple(steps)
 
     def hard(self, graph: Graph) -> bool:
         if len(graph.eqns) <= DEPTH and not any([e.regions for e in graph.eqns]):

@@ -3,8 +3,8 @@
 XLA asks the C library there, number by number: 2 to 4 ns for each in single precision, 10 in double. Polynomials go
 through vector units, and of one argument both functions share all but these. An argument is brought into
 [-pi/4, pi/4] by a whole number of quarter turns. A quarter is written as a sum of numbers, all but the last so short
-that products with the count are exact; where any argument is too far for that, or not finite, the library is asked for
-all of them.
+that products with the count are exact; for arguments too far for that, or not finite, it is not. `lower/sines` says
+which sines and cosines of a program are this op.
 
 Sources: Cody and Waite, Software Manual for the Elementary Functions (1980), for the reduction; the polynomials of
 `k_sin.c` and `k_cos.c` in FreeBSD's msun (Sun Microsystems, 1993) and of `sinf.c` in Cephes (S. L. Moshier).
@@ -24,14 +24,13 @@ from difflang.ir.types import F32, F64, Tensor
 from difflang.ops.elementwise import cos, sin
 from difflang.ops.families import Array, Example, same_type, tensor
 from difflang.ops.precise import polynomial
-from difflang.ops.reduce import LITTLE, halves_merged
 
-FARTHEST = {4: 1e4, 8: 1e6}  # by the bytes of a number; so in what follows
+FARTHEST = {F32: 1e4, F64: 1e6}  # from 0, of an argument
 # Bytes of an argument. A branch takes a millisecond to write and some 50 to compile.
 WORTH = {F32: 1 << 13, F64: 1 << 14}  # in a step of a loop these are worth one
 ONCE = 1 << 18  # and elsewhere, where a branch is gone through once in a run
 MOST = 1 << 24  # more is not written down where it might not be
-QUARTER = {  # of 11 bits, for a count of 13, and of 33 bits, for one of 20
+QUARTER = {  # by the bytes of a number, as what follows. Of 11 bits, for a count of 13; of 33 bits, for one of 20
     4: tuple(map(float.fromhex, ("0x1.92p+0", "0x1.fb4p-12", "0x1.444p-24", "0x1.68c234p-39"))),
     8: tuple(map(float.fromhex, ("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104"))),
 }
@@ -79,11 +78,7 @@ def lower(jax: Any, x: Any, *, gives: tuple[str, ...]) -> Any:
 
 
 def on_cpu(jax: Any, x: Any, *, gives: tuple[str, ...]) -> Any:
-    m = jax.numpy
-    far = ~(m.abs(x) < FARTHEST[x.dtype.itemsize])  # or NaN
-    if x.size > LITTLE:
-        far = halves_merged(jax.lax, far, jax.lax.bitwise_or)
-    return jax.lax.cond(m.any(far), lambda x: lower(jax, x, gives=gives), lambda x: by_polynomials(m, x, gives), x)
+    return by_polynomials(jax.numpy, x, gives)
 
 
 def alone(results: Sequence[Any]) -> Any:
@@ -110,8 +105,8 @@ sin_and_cos = OPS.declare(
         types,
         reference,
         lower,
-        """Those of `sin(x)` and `cos(x)` that it `gives`, by polynomials on the CPU. Units: radians -> 1.
-        Kinks: none.""",
+        """Those of `sin(x)` and `cos(x)` that it `gives`, by polynomials on the CPU, where no |x| is more than
+        1e4 (f32) or 1e6 (f64). Units: radians -> 1. Kinks: none.""",
         jvp=(jvp,),
         on_cpu=on_cpu,
         direct=True,

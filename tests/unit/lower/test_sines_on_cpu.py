@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from mpmath import mp
 
 import difflang
 from difflang.ir.op import OPS
-from difflang.lower.paired import BRANCHES
+from difflang.ir.types import F32, F64
+from difflang.lower.sines import BRANCHES
+from difflang.ops import sin_and_cos
 from difflang.ops.sin_and_cos import FARTHEST
 from difflang.runtime.compile import compile
 from support.op_calls import Call
@@ -28,7 +31,7 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 def near(dtype: Any) -> np.ndarray[Any, Any]:
     """Numbers of every size up to the farthest, multiples of a quarter turn among them, and zeros."""
-    far = 0.999 * FARTHEST[np.dtype(dtype).itemsize]
+    far = 0.999 * FARTHEST[F32 if dtype == np.float32 else F64]
     rng = np.random.default_rng(0)
     parts = (
         rng.uniform(-4, 4, 300), rng.uniform(-far, far, 300), np.exp(rng.uniform(-80, np.log(far), 300)),
@@ -36,6 +39,10 @@ def near(dtype: Any) -> np.ndarray[Any, Any]:
         [642615.9188844458, 321307.9594422229] if dtype == np.float64 else [],  # nearest to quarter turns of all
     )  # fmt: skip
     return np.concatenate(parts).astype(dtype)
+
+
+def named(dtype: Any) -> str:
+    return f"f{8 * np.dtype(dtype).itemsize}"
 
 
 def ulps(got: Any, x: Any, function: Any) -> Any:
@@ -62,9 +69,11 @@ def test_digits(dtype: Any) -> None:
 @DTYPES
 @pytest.mark.parametrize("far", [1e6, -1e22, np.finfo(np.float32).max, np.inf, -np.inf, np.nan])
 def test_one_argument_that_is_far_away(dtype: Any, far: float) -> None:
+    """The library is asked for all of them; nothing comes of what the polynomials would give."""
+    f = difflang.loads("fn f(x: f32[n]) -> (f32[n], f32[n]) = (sin(x), cos(-x))".replace("f32", named(dtype))).f
     x = near(dtype)
     x[7] = far
-    sine, cosine = map(np.asarray, compiled(x, gives=("sin", "cos")))
+    sine, cosine = [np.asarray(y)[: x.size] for y in f(np.tile(x, 30))]
     if np.isfinite(far):
         assert ulps(sine, x, mp.sin).max() < 4 and ulps(cosine, x, mp.cos).max() < 4
     else:
@@ -73,7 +82,7 @@ def test_one_argument_that_is_far_away(dtype: Any, far: float) -> None:
 
 @DTYPES
 def test_gradients_are_those_of_small_arrays(dtype: Any) -> None:
-    module = difflang.loads(SOURCE.format(f"f{8 * np.dtype(dtype).itemsize}"), name="sines")
+    module = difflang.loads(SOURCE.format(named(dtype)), name="sines")
     x = np.random.default_rng(0).normal(size=2400).astype(dtype)
     for f in (module.wave, module.turned):
         whole = np.asarray(f.grad("w")(x))
@@ -112,3 +121,42 @@ def test_so_many_that_they_would_be_compiled_for_long_are_the_librarys() -> None
     f = difflang.loads(f"fn f(x: f32[n]) -> f32[n] = {calls}", name="many").f
     text = f.lower("f32[100_000]", platform="cpu").as_text()
     assert text.count("stablehlo.sine") == BRANCHES + 1 and "stablehlo.case" not in text
+
+
+BODIES = {  # of a step on x, y and t, with a and b between: what is computed, and how many looks that takes
+    "sin(0.9 * x) + 0.1 * cos(x), y": 1,  # one of both
+    "0.5 * sin(sin(x) + 1.0), y": 2,  # nothing is looked at before it is made
+    "x + 0.01 * sin(y), y - 0.01 * sin(x)": 2,  # no number is made of both
+    "x + 0.01 * sin(y) * cos(x), y - 0.01 * sin(x)": 1,  # each sine is computed as often as before, by twos
+    "x + 0.01 * sin(x), y + 0.01 * sin(x)": 1,  # a sine of two readers is written down
+    "x + 0.01 * sin(x - mean(sin(x))), y": 2,  # a sum leads from one to the other
+    "x + 0.01 * sin(t * x + 1.0) * y, y * 0.5": 1,
+    "x + 0.01 * sin(x) * sum(cos(y)), 0.9 * y": 2,
+    "clamp(sin(x), -0.5, 0.5) + where(y > 0.0, cos(x), y), y": 1,
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_what_is_done_with_sines_is_done_in_their_branch(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values and gradients are the interpreter's, of near arguments and of far ones."""
+    source = f"""float f64
+    fn f(p: f64[n], q: f64[n], t: f64) -> f64 {{
+      var x = p
+      var y = q
+      for i in 0..3 {{
+        let (a, b) = ({body})
+        x = a
+        y = b
+      }}
+      sum(x * y)
+    }}"""
+    monkeypatch.setattr(sin_and_cos, "WORTH", {F64: 64})
+    f = difflang.loads(source, name="steps").f
+    assert f.lower("f64[40]", "f64[40]", "f64", platform="cpu").as_text().count("stablehlo.case") == BODIES[body]
+    x, y = np.random.default_rng(0).normal(size=(2, 40))
+    gradient = f.value_and_grad("p", "q")
+    for far in (0.0, 3e7):
+        at = (x, y + np.eye(40)[3] * far, 0.7)
+        got, want = gradient(*at), gradient.interpret(*at)
+        for here, there in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+            np.testing.assert_allclose(here, there, rtol=1e-11, atol=1e-11)
