@@ -120,10 +120,7 @@ def branch(
     within = Counter([v for e in part for v in dict.fromkeys(e.operands)])
     results = tuple([r for e in part for r in e.results if readers[r] > within[r]])
     arguments = dict.fromkeys([e.operands[0] for e in part if e in sines])
-    made = {r for e in part for r in e.results}
-    read = dict.fromkeys([v for e in part for v in e.operands if v not in made])
-    again = {e for v in read for e in lineage(v, makers, LIGHT if v in arguments else SAME)}
-    before = [e for e in makers.values() if e in again] if again else []
+    before = done_before(part, arguments, makers, readers)
     read = dict.fromkeys([v for e in (*before, *part) for v in e.operands])
     first = [makers[v] for v in read if v in makers and is_number(makers[v])]
     whole = [*first, *before, *part]
@@ -149,16 +146,34 @@ def is_number(eqn: Eqn) -> bool:
     return eqn.op.name == "broadcast" and not tensor(eqn.operands[0]).shape
 
 
-def lineage(value: Value, makers: dict[Value, Eqn], ops: Collection[str]) -> list[Eqn]:
-    """What makes a value number by number of one other by these ops, in order."""
-    found: list[Eqn] = []
-    while len(found) < AGAIN and (eqn := makers.get(value)) and is_light(eqn) and eqn.op.name in ops:
-        variable = {v for v in eqn.operands if not (v in makers and is_number(makers[v]))}
-        if len(variable) != 1:
-            break
-        found.append(eqn)
-        (value,) = variable
-    return found[::-1]
+def done_before(
+    part: Sequence[Eqn], arguments: Iterable[Value], makers: dict[Value, Eqn], readers: Counter[Value]
+) -> list[Eqn]:
+    """What is done number by number for a part alone, or again for it, so that it reads no more arrays than it would."""
+    within = Counter([v for e in part for v in dict.fromkeys(e.operands)])
+    made = {r for e in part for r in e.results}
+    again = dict.fromkeys(arguments, AGAIN)
+    found = set[Eqn]()
+
+    def arrays(eqn: Eqn) -> dict[Value, None]:
+        return dict.fromkeys([v for v in eqn.operands if not (v in makers and is_number(makers[v]))])
+
+    reads = {v: None for e in part for v in arrays(e) if v not in made}
+    todo = list(reads)
+    while todo:
+        v = todo.pop()
+        eqn = makers.get(v)
+        if eqn is None or not is_light(eqn):
+            continue
+        new = [x for x in arrays(eqn) if x not in reads]
+        if len(new) <= 1 and (within[v] == readers[v] or again.get(v) or eqn.op.name in SAME):
+            del reads[v]
+            reads.update(dict.fromkeys(new))
+            again.update(dict.fromkeys(new, again.get(v, 1) - 1))
+            within.update(dict.fromkeys(eqn.operands, 1))
+            found.add(eqn)
+            todo += new
+    return [e for e in makers.values() if e in found] if found else []
 
 
 def is_near(value: Value, so_far: Value | None, to: list[Eqn]) -> Value:
