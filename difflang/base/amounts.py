@@ -42,10 +42,9 @@ def in_bytes(number: float, unit: str) -> int | None:
 
 
 def amount(text: str) -> int | None:
-    """The bytes of `256 MiB` or of `256MiB`; None for what is no amount."""
+    """The bytes of `256 MiB` or of `256MiB`; None for what is no amount, as a number without a unit."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    unit = text[len(number) :] or "B"
     try:
-        return in_bytes(float(number.replace("_", "")), unit)
+        return in_bytes(float(number.replace("_", "")), text[len(number) :])
     except (KeyError, ValueError):
         return None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from difflang.base.amounts import human
 from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.check.reports import mistake
@@ -23,6 +24,7 @@ from difflang.check.types import show_type
 from difflang.driver.emit import Wanted, effects_of, graph_of
 from difflang.driver.engine import Engine
 from difflang.driver.pipeline import finished
+from difflang.driver.planning import limit_of
 from difflang.driver.program import Checked, loaded
 from difflang.driver.specs import sizes_of
 from difflang.ir.graph import Graph
@@ -68,11 +70,12 @@ class Offer(Struct, frozen=True):
     at: Mapping[str, int]  # sizes for which the formula was found
     formula: Formula | None
     why: str | None  # there is no formula, or nothing that is differentiable
+    limit: int = 0  # in bytes, of its own or of what it calls; 0 for none
 
     def to_json(self) -> dict[str, Any]:
         arguments = [{"name": n, "type": t, "dtype": self.dtypes.get(n)} for n, t in self.arguments.items()]
         bytes = None if self.formula is None else str(self.formula)
-        gradient = {"wrt": self.wrt, "bytes": bytes, "sizes_like": self.at}
+        gradient = {"wrt": self.wrt, "bytes": bytes, "sizes_like": self.at, "limit": self.limit or None}
         return {
             "name": self.name, "arguments": arguments, "dims": self.dims, "result": self.result,
             "effects": self.effects, "differentiable_in": self.differentiable,
@@ -87,7 +90,10 @@ class Offer(Struct, frozen=True):
             lines.append(f"  differentiable in {', '.join(self.differentiable)}")
         if self.formula is not None:
             like = ", ".join([f"{name} = {size}" for name, size in self.at.items()])
-            lines.append(f"  the gradient takes {self.formula} bytes" + (f", for sizes like {like}" if like else ""))
+            least = f", and no more than {human(self.limit)} as `@memory` says" if self.limit else ""
+            lines.append(
+                f"  the gradient takes {self.formula} bytes{least}" + (f", for sizes like {like}" if like else "")
+            )
         return "\n".join([*lines, *([f"  {self.why}"] if self.why else [])])
 
 
@@ -125,10 +131,11 @@ def offer(checked: Checked, decl: tree.Fn, sizes: Mapping[str, int]) -> Offer:
     if not wrt:
         return Offer(*head, dtypes, moving(decl, plain), (), {}, None, None)
     try:
+        limit = limit_of(graph(checked, decl, told, ",".join(wrt)))
         formula, why = formula_of(checked, decl, told, wrt)
     except DifflangError as error:  # a derivative that is not there, as of a function of Python
         return Offer(*head, dtypes, (), (), {}, None, error.diagnostics[0].message)
-    return Offer(*head, dtypes, wrt, wrt, told, formula, why)
+    return Offer(*head, dtypes, wrt, wrt, told, formula, why, limit)
 
 
 def moving(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:

@@ -135,8 +135,13 @@ def memory_of(checked: Checked, decl: tree.Fn, options: Options) -> Report:
 
 
 def reported(graph: Graph, what: str, budget: int = 0, *, compiled: bool = False) -> Report:
-    """What a program needs, called `what`, under a limit. Errors: DL1012 where it does not fit."""
+    """What a program needs, called `what`, under a limit. Errors: DL1012 where it does not fit, DL1207 for a limit
+    where no derivative is taken.
+    """
     limit = limit_of(graph, budget)
+    if budget and not limit:
+        help = "of its gradient: with `wrt`, the parameter that it is taken in"
+        raise mistake("DL1207", f"a limit is for derivatives in reverse, and {what} takes none", help=help)
     plan, measured = with_xla(graph, limit) if compiled else (planned(graph, limit), None)
     texts = {place: span.text for place, span in lines_of(graph).items()}
     return Report(what, limit, plan, lines(plan, texts), measured, asked(graph, LITTLE))

@@ -149,7 +149,7 @@ def is_number(eqn: Eqn) -> bool:
 def done_before(
     part: Sequence[Eqn], arguments: Iterable[Value], makers: dict[Value, Eqn], readers: Counter[Value]
 ) -> list[Eqn]:
-    """What is done number by number for a part alone, or again for it, so that it reads no more arrays than it would."""
+    """What is done number by number for a part alone, or again for it, as long as it reads no more arrays by that."""
     within = Counter([v for e in part for v in dict.fromkeys(e.operands)])
     made = {r for e in part for r in e.results}
     again = dict.fromkeys(arguments, AGAIN)

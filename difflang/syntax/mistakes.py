@@ -70,9 +70,12 @@ MISTAKES = (
             (("FLOAT",),), r"[0-9][0-9_]*\.(?!\w)", writes=((r"([0-9][0-9_]*\.)(?!\.)", r"\g<1>0"),)),
     Mistake("DL0116", "x = 2i", "kind", "this is not a number", "an imaginary number ends in `j`, as in `2j`",
             (("FLOAT",),), r"[0-9][0-9_.]*i\b"),
-    Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`, between an "
-            "amount of memory and its unit a space, `64 MiB`; there is no suffix but the `j` of imaginary numbers, and "
-            "no hexadecimal number",
+    Mistake("DL0116", "@memory(64MiB)\nfn f() { x }", "kind", "between an amount of memory and its unit stands a space",
+            "write `64 MiB`", (("INT",),), r"[0-9][0-9_.]*(?:[kKMGT]i?)?B\b", writes=((r"([0-9_.]+)(\w+)", r"\1 \2"),)),
+    Mistake("DL0116", "@memory(-1 MiB)\nfn f() { x }", "at", "an amount of memory is a number and a unit",
+            "write `256 MiB`", (DROP,), r"(?:[kKMGT]i?)?B\b"),
+    Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`; there is no "
+            "suffix but the `j` of imaginary numbers, and no hexadecimal number",
             (("FLOAT",), ("NAME",)), r"[0-9][\w.]*"),
     Mistake("DL0128", "// comment\nx = 1", "at operand", "a comment begins with `#`", "", (DROP,), r"//[^\n]*",
             writes=((r"//", "#"),)),
@@ -178,6 +181,9 @@ MISTAKES = (
               "a block is computed again in `checkpoint { ... }`, and `@memory` stands before a function")
       for name in ("fast", "fast(1)", "checkpoint", "checkpoint(1)") for gap in (" ", "\n")
       for what in ("let x = 3", "var x = 3", "x = 3")),
+    Mistake("DL0133", "pub @memory(1 MiB)\nfn f() { x }", "before at", "attributes stand before `pub`", "", (DROP,)),
+    Mistake("DL0133", "fn f() -> f64 @memory(1 MiB) { x }", "at opener", "attributes stand before `fn`", "",
+            (DROP,), r"@\w+(?:\([^()\n]*\))?"),
     Mistake("DL0101", 'fn f() {\n  test "a" { x }\n}', "word at wrapped", "a test stands at the top level of a file",
             "move it out of the braces", (("_NL",),)),
     Mistake("DL0101", 'fn f() {\n  bench "a" { x }\n}', "word at wrapped",

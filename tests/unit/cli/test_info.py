@@ -100,6 +100,15 @@ def test_for_people(tmp_path: Path) -> None:
     assert bytes.startswith("  the gradient takes 8*n")
 
 
+def test_a_limit_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "model.dfl"
+    path.write_text("@memory(2 MiB)\nfn f(x: f32[n]) -> f32 = sum(x * x)\nfn g(x: f32[n]) -> f32 = 2.0 * f(x)\n")
+    text = CliRunner().invoke(main, ["info", str(path)]).stdout
+    assert text.count("bytes, and no more than 2 MiB as `@memory` says") == 2
+    data = json.loads(CliRunner().invoke(main, ["info", str(path), "--json"]).stdout)["entries"]
+    assert [each["gradient"]["limit"] for each in data] == [2 << 20, 2 << 20]
+
+
 def test_sizes_are_primes_of_their_own() -> None:
     assert primes_near({"a": 96, "b": 96, "c": 3, "d": 1000}) == {"a": 97, "b": 101, "c": 37, "d": 1009}
 

@@ -132,6 +132,12 @@ def test_a_picture_of_another_kind_is_refused(file: Path, tmp_path: Path) -> Non
         ((":say",), 2, "DL0322"),
         ((":f", "--wrt=w", "--arg=n=1000", "--memory-budget=10KiB"), 1, "DL1012"),
         ((":f", "--memory-budget=lots"), 2, "no amount of memory"),
+        ((":f", "--memory-budget=100"), 2, "no amount of memory"),
+        (
+            (":f", "--arg=n=1000", "--memory-budget=10KiB"),
+            2,
+            "a limit is for derivatives in reverse, and `f` takes none",
+        ),
     ],
 )
 def test_what_it_refuses(file: Path, args: tuple[str, ...], code: int, said: str) -> None:
@@ -153,7 +159,7 @@ def test_rounded_up_an_amount_is_never_less(bytes: int) -> None:
     assert read is not None and bytes <= read <= bytes * 1.011
 
 
-@pytest.mark.parametrize("text", ["", "MiB", "1e400", "-3KiB", "5 parsecs", "0.1B"])
+@pytest.mark.parametrize("text", ["", "MiB", "100", "1e400", "-3KiB", "5 parsecs", "0.1B"])
 def test_what_is_no_amount(text: str) -> None:
     assert amount(text) is None
 
