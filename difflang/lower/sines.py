@@ -9,9 +9,10 @@ so that no sine is computed more often than if each were written down.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
+from typing import NamedTuple
 
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
@@ -34,10 +35,63 @@ def looked_at(eqns: Sequence[Eqn], results: Values, inside: bool) -> Sequence[St
     if not sines or len({e.operands[0] for e in sines}) > BRANCHES:
         return eqns
     readers = Counter([*results, *[v for e in eqns for v in dict.fromkeys(e.operands)]])
-    parts = [part for group in groups(eqns, sines) for part in connected(chosen(group, sines, readers), sines)]
+    around = Around(sines, {r: e for e in eqns for r in e.results}, readers)
+    whole = [part for group in groups(eqns, sines) for part in connected(group, sines)]
+    parts = [part for each in whole for part in connected(chosen(each, around), sines)]
     apart = {e for part in parts for e in part}
-    makers = {r: e for e in eqns if e not in apart for r in e.results}
-    return used(in_order(eqns, [branch(part, sines, makers, readers) for part in parts]), results)
+    around = Around(sines, {r: e for r, e in around.makers.items() if e not in apart}, readers)
+    return used(in_order(eqns, [branch(part, around) for part in parts]), results)
+
+
+class Around(NamedTuple):
+    """The equations that sines stand among: which make values, and how many read them."""
+
+    sines: Collection[Eqn]
+    makers: dict[Value, Eqn]
+    readers: Counter[Value]
+
+    def arrays(self, eqn: Eqn) -> list[Value]:
+        """What an equation reads, but for arrays that are full of one number."""
+        return [v for v in dict.fromkeys(eqn.operands) if not (v in self.makers and is_number(self.makers[v]))]
+
+    def results(self, part: Sequence[Eqn]) -> Values:
+        """What others read of a part."""
+        within = Counter([v for e in part for v in dict.fromkeys(e.operands)])
+        return tuple([r for e in part for r in e.results if self.readers[r] > within[r]])
+
+    def before(self, part: Sequence[Eqn]) -> tuple[list[Eqn], Collection[Value]]:
+        """What is done number by number for a part alone, or again for it, as long as it reads no more arrays by that;
+        and what it reads then.
+        """
+        within = Counter([v for e in part for v in dict.fromkeys(e.operands)])
+        made = {r for e in part for r in e.results}
+        again = {v: AGAIN for e in part if e in self.sines for v in e.operands}
+        found = set[Eqn]()
+        reads = {v: None for e in part for v in self.arrays(e) if v not in made}
+        todo = list(reads)
+        while todo:
+            v = todo.pop()
+            eqn = self.makers.get(v)
+            if eqn is None or not is_light(eqn):
+                continue
+            new = [x for x in self.arrays(eqn) if x not in reads]
+            if len(new) <= 1 and (within[v] == self.readers[v] or again.get(v) or eqn.op.name in SAME):
+                del reads[v]
+                reads.update(dict.fromkeys(new))
+                again.update(dict.fromkeys(new, again.get(v, 1) - 1))
+                within.update(dict.fromkeys(eqn.operands, 1))
+                found.add(eqn)
+                todo += new
+        return [e for e in self.makers.values() if e in found] if found else [], reads
+
+    def is_fused(self, value: Value) -> bool:
+        """Whether XLA writes a value down only where a branch reads it."""
+        eqn = self.makers.get(value)
+        return eqn is not None and eqn not in self.sines and (eqn.op.elementwise or eqn.op.name in LIGHT)
+
+    def written(self, part: Sequence[Eqn]) -> int:
+        """How many arrays are written down where a part is a branch."""
+        return len(self.results(part)) + sum(map(self.is_fused, self.before(part)[1]))
 
 
 def groups(eqns: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
@@ -68,27 +122,33 @@ def is_light(eqn: Eqn) -> bool:
     return eqn.op.elementwise and eqn.op.name in LIGHT and not barrier(eqn)
 
 
-def chosen(group: Sequence[Eqn], sines: Collection[Eqn], readers: Counter[Value]) -> list[Eqn]:
-    """All of a group, if by that no sine is computed more often; else the sines, and one after the other what can be
-    had for no more.
+def chosen(group: Sequence[Eqn], around: Around) -> Sequence[Eqn]:
+    """Of a group all, what can be had one after the other, or the sines alone: whereby the fewest arrays are written
+    down, and no sine is computed more often than if each were.
     """
-    within = Counter([v for e in group for v in dict.fromkeys(e.operands)])
     arguments: dict[Value, set[Value]] = {}
     for eqn in group:
         made_of = [arguments[v] for v in eqn.operands if v in arguments]
-        arguments[eqn.results[0]] = {eqn.operands[0]} if eqn in sines else set[Value]().union(*made_of)
-    given = [r for e in group for r in e.results if readers[r] > within[r]]
-    if sum([len(arguments[r]) for r in given]) <= sum([e in sines for e in group]):
-        return list(group)
+        arguments[eqn.results[0]] = {eqn.operands[0]} if eqn in around.sines else set[Value]().union(*made_of)
+    sines = [e for e in group if e in around.sines]
+    found = [one_by_one(group, arguments, around), sines]
+    if sum([len(arguments[r]) for r in around.results(group)]) <= len(sines):
+        found.insert(0, group)
+    return min(found, key=around.written)
+
+
+def one_by_one(group: Sequence[Eqn], arguments: Mapping[Value, Collection[Value]], around: Around) -> list[Eqn]:
+    """The sines of a group, and in order what computes no sine again and has nothing more written down."""
     found, waiting = list[Eqn](), dict[Value, int]()
     for eqn in group:
-        read = [v for v in dict.fromkeys(eqn.operands) if v in arguments]
-        spared = [len(arguments[v]) for v in read if waiting.get(v) == 1]
-        result = eqn.results[0]
-        if eqn in sines or (waiting.keys() >= {*read} and len(arguments[result]) <= sum(spared)):
+        read = [] if eqn in around.sines else [v for v in dict.fromkeys(eqn.operands) if v in arguments]
+        spared = sum([len(arguments[v]) for v in read if waiting.get(v) == 1])
+        others = [v for v in around.arrays(eqn) if v not in arguments]
+        fits = len(arguments[eqn.results[0]]) <= spared and not any(map(around.is_fused, others))
+        if eqn in around.sines or (fits and waiting.keys() >= {*read}):
             found.append(eqn)
-            waiting[result] = readers[result]
-            for v in () if eqn in sines else read:
+            waiting[eqn.results[0]] = around.readers[eqn.results[0]]
+            for v in read:
                 waiting[v] -= 1
     return found
 
@@ -113,14 +173,12 @@ def connected(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]
     return found.values()
 
 
-def branch(
-    part: Sequence[Eqn], sines: Collection[Eqn], makers: dict[Value, Eqn], readers: Counter[Value]
-) -> tuple[Sequence[Eqn], Segment]:
-    """A look at the arguments of a part's sines, and the choice that follows. `makers` are those in no part."""
-    within = Counter([v for e in part for v in dict.fromkeys(e.operands)])
-    results = tuple([r for e in part for r in e.results if readers[r] > within[r]])
+def branch(part: Sequence[Eqn], around: Around) -> tuple[Sequence[Eqn], Segment]:
+    """A look at the arguments of a part's sines, and the choice that follows."""
+    sines, makers, _ = around
+    results = around.results(part)
     arguments = dict.fromkeys([e.operands[0] for e in part if e in sines])
-    before = done_before(part, arguments, makers, readers)
+    before, _ = around.before(part)
     read = dict.fromkeys([v for e in (*before, *part) for v in e.operands])
     first = [makers[v] for v in read if v in makers and is_number(makers[v])]
     whole = [*first, *before, *part]
@@ -144,36 +202,6 @@ def is_number(eqn: Eqn) -> bool:
     if not eqn.operands:
         return not eqn.regions and not eqn.op.effect and small(eqn)
     return eqn.op.name == "broadcast" and not tensor(eqn.operands[0]).shape
-
-
-def done_before(
-    part: Sequence[Eqn], arguments: Iterable[Value], makers: dict[Value, Eqn], readers: Counter[Value]
-) -> list[Eqn]:
-    """What is done number by number for a part alone, or again for it, as long as it reads no more arrays by that."""
-    within = Counter([v for e in part for v in dict.fromkeys(e.operands)])
-    made = {r for e in part for r in e.results}
-    again = dict.fromkeys(arguments, AGAIN)
-    found = set[Eqn]()
-
-    def arrays(eqn: Eqn) -> dict[Value, None]:
-        return dict.fromkeys([v for v in eqn.operands if not (v in makers and is_number(makers[v]))])
-
-    reads = {v: None for e in part for v in arrays(e) if v not in made}
-    todo = list(reads)
-    while todo:
-        v = todo.pop()
-        eqn = makers.get(v)
-        if eqn is None or not is_light(eqn):
-            continue
-        new = [x for x in arrays(eqn) if x not in reads]
-        if len(new) <= 1 and (within[v] == readers[v] or again.get(v) or eqn.op.name in SAME):
-            del reads[v]
-            reads.update(dict.fromkeys(new))
-            again.update(dict.fromkeys(new, again.get(v, 1) - 1))
-            within.update(dict.fromkeys(eqn.operands, 1))
-            found.add(eqn)
-            todo += new
-    return [e for e in makers.values() if e in found] if found else []
 
 
 def is_near(value: Value, so_far: Value | None, to: list[Eqn]) -> Value:
