@@ -131,10 +131,9 @@ def chosen(group: Sequence[Eqn], around: Around) -> Sequence[Eqn]:
         made_of = [arguments[v] for v in eqn.operands if v in arguments]
         arguments[eqn.results[0]] = {eqn.operands[0]} if eqn in around.sines else set[Value]().union(*made_of)
     sines = [e for e in group if e in around.sines]
-    found = [one_by_one(group, arguments, around), sines]
-    if sum([len(arguments[r]) for r in around.results(group)]) <= len(sines):
-        found.insert(0, group)
-    return min(found, key=around.written)
+    once = sum([len(arguments[r]) for r in around.results(group)]) <= len(sines)
+    found: list[Sequence[Eqn]] = [group] if once else []
+    return min([*found, one_by_one(group, arguments, around), sines], key=around.written)
 
 
 def one_by_one(group: Sequence[Eqn], arguments: Mapping[Value, Collection[Value]], around: Around) -> list[Eqn]:
