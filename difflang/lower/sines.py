@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
 
+from difflang.base.diagnostics import InternalError
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, Tensor
@@ -34,9 +35,11 @@ def looked_at(eqns: Sequence[Eqn], results: Values, inside: bool) -> Sequence[St
     sines = {e for e in eqns if fits(e, inside)}
     if not sines or len({e.operands[0] for e in sines}) > BRANCHES:
         return eqns
+    eqns = [e for e in used(eqns, results) if isinstance(e, Eqn)]
+    sines.intersection_update(eqns)
     readers = Counter([*results, *[v for e in eqns for v in dict.fromkeys(e.operands)]])
     around = Around(sines, {r: e for e in eqns for r in e.results}, readers)
-    whole = [part for group in groups(eqns, sines) for part in connected(group, sines)]
+    whole = [part for group in groups(eqns, sines) for part in connected(group, sines) if not sines.isdisjoint(part)]
     parts = [part for each in whole for part in connected(chosen(each, around), sines)]
     apart = {e for part in parts for e in part}
     around = Around(sines, {r: e for r, e in around.makers.items() if e not in apart}, readers)
@@ -74,12 +77,13 @@ class Around(NamedTuple):
             eqn = self.makers.get(v)
             if eqn is None or not is_light(eqn):
                 continue
-            new = [x for x in self.arrays(eqn) if x not in reads]
-            if len(new) <= 1 and (within[v] == self.readers[v] or again.get(v) or eqn.op.name in SAME):
+            new = [x for x in self.arrays(eqn) if x not in reads and self.makers.get(x) not in found]
+            alone = within[v] == self.readers[v]
+            if len(new) <= 1 and (alone or again.get(v) or eqn.op.name in SAME):
                 del reads[v]
                 reads.update(dict.fromkeys(new))
-                again.update(dict.fromkeys(new, again.get(v, 1) - 1))
-                within.update(dict.fromkeys(eqn.operands, 1))
+                again.update(dict.fromkeys(new, max(again.get(v, 0) - 1, 0)))
+                within.update(dict.fromkeys(eqn.operands, 1) if alone else {})
                 found.add(eqn)
                 todo += new
         return [e for e in self.makers.values() if e in found] if found else [], reads
@@ -96,10 +100,11 @@ class Around(NamedTuple):
 
 def groups(eqns: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
     """The sines, and what is made of them number by number, so grouped that no way leads out of a group and back, nor
-    from a sine to an argument. Each value has a level, which is higher beyond a group.
+    from a sine to an argument, and no effect comes between. Each value has a level, which is higher beyond a group.
     """
     shapes = {tensor(e.results[0]).shape for e in sines}
-    found: dict[tuple[int, object], list[Eqn]] = defaultdict(list)
+    found: dict[tuple[int, int, object], list[Eqn]] = defaultdict(list)
+    effects = 0
     level, shape_of, made_of_sines = dict[Value, int](), dict[Value, object](), set[Value]()
     for eqn in eqns:
         shape = tensor(eqn.results[0]).shape if eqn in sines or is_light(eqn) else None
@@ -113,8 +118,9 @@ def groups(eqns: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
             shape_of[eqn.results[0]] = shape
             if eqn in sines or waits:
                 made_of_sines.add(eqn.results[0])
-                found[here, shape].append(eqn)
+                found[effects, here, shape].append(eqn)
         level.update(dict.fromkeys(eqn.results, here))
+        effects += eqn.effectful
     return found.values()
 
 
@@ -143,8 +149,8 @@ def one_by_one(group: Sequence[Eqn], arguments: Mapping[Value, Collection[Value]
         read = [] if eqn in around.sines else [v for v in dict.fromkeys(eqn.operands) if v in arguments]
         spared = sum([len(arguments[v]) for v in read if waiting.get(v) == 1])
         others = [v for v in around.arrays(eqn) if v not in arguments]
-        fits = len(arguments[eqn.results[0]]) <= spared and not any(map(around.is_fused, others))
-        if eqn in around.sines or (fits and waiting.keys() >= {*read}):
+        no_more = len(arguments[eqn.results[0]]) <= spared and not any(map(around.is_fused, others))
+        if eqn in around.sines or (no_more and waiting.keys() >= {*read}):
             found.append(eqn)
             waiting[eqn.results[0]] = around.readers[eqn.results[0]]
             for v in read:
@@ -197,7 +203,7 @@ def branch(part: Sequence[Eqn], around: Around) -> tuple[Sequence[Eqn], Segment]
 
 
 def is_number(eqn: Eqn) -> bool:
-    """Whether it fills an array with one number."""
+    """Whether it fills an array with one number, or with few that the program has written in it."""
     if not eqn.operands:
         return not eqn.regions and not eqn.op.effect and small(eqn)
     return eqn.op.name == "broadcast" and not tensor(eqn.operands[0]).shape
@@ -266,4 +272,6 @@ def in_order(eqns: Sequence[Eqn], parts: Sequence[tuple[Sequence[Eqn], Segment]]
             left[j].remove(i)
             if not left[j]:
                 heappush(ready, j)
+    if len(found) < len(steps):
+        raise InternalError("a branch of sines waits for what waits for it")
     return found
