@@ -23,7 +23,8 @@ def article(value: object) -> str:
 
 def bytes_in(budget: str | int) -> int:
     """`"64 MiB"`, or so many bytes."""
-    if (found := budget if isinstance(budget, int) else amount(budget)) is None or found < 0:
+    found = amount(budget) if isinstance(budget, str) else budget
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
         raise mistake("DL1207", f"{budget!r} is no amount of memory", help='write `"64 MiB"`, or a number of bytes')
     return found
 

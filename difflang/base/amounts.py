@@ -42,7 +42,7 @@ def in_bytes(number: float, unit: str) -> int | None:
 
 
 def amount(text: str) -> int | None:
-    """The bytes of `256 MiB` or of `256MiB`; None for what is no amount, as a number without a unit."""
+    """The bytes of `256 MiB` or of `256MiB`; None for what is none, such as a number without a unit."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     try:
         return in_bytes(float(number.replace("_", "")), text[len(number) :])

@@ -106,6 +106,7 @@ class Checker(Host):
         names = replace(self.here().annotations, generics={g.name: g.bound for g in decl.generics})
         values: list[HostValue] = []
         try:
+            refuse_strategies(decl)
             for param in decl.params:
                 if param.type is None:
                     return
@@ -361,3 +362,12 @@ def joined(ways: Sequence[tuple[tree.Node, HostValue]], message: str) -> HostVal
             raise mistake("DL0327", message, here, (last(first).span, f"this is {show_type(type)}"))
         type = both
     return HostValue(type, None)
+
+
+def refuse_strategies(decl: tree.Fn) -> None:
+    """Errors: DL0219, DL0220 for what a function that is compiled can say of its memory."""
+    for attribute in decl.attributes:
+        if attribute.name in ("checkpoint", "memory"):
+            code = "DL0219" if attribute.name == "checkpoint" else "DL0220"
+            message = f"`@{attribute.name}` is for what is compiled, and a `host fn` is run"
+            raise mistake(code, message, (attribute.span, ""), help="it stands before what is differentiated there")

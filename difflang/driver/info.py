@@ -90,10 +90,9 @@ class Offer(Struct, frozen=True):
             lines.append(f"  differentiable in {', '.join(self.differentiable)}")
         if self.formula is not None:
             like = ", ".join([f"{name} = {size}" for name, size in self.at.items()])
-            least = f", and no more than {human(self.limit)} as `@memory` says" if self.limit else ""
-            lines.append(
-                f"  the gradient takes {self.formula} bytes{least}" + (f", for sizes like {like}" if like else "")
-            )
+            lines.append(f"  the gradient takes {self.formula} bytes" + (f", for sizes like {like}" if like else ""))
+        if self.limit:
+            lines.append(f"  `@memory` limits it to {human(self.limit)}")
         return "\n".join([*lines, *([f"  {self.why}"] if self.why else [])])
 
 

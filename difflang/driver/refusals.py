@@ -33,7 +33,7 @@ def refusal(
     labels = [Label(lines[place], f"{human(n)} for this line, when most is there") for n, place in most]
     if not labels and (made := most_made(graph)) is not None:  # JAX hid the lines of the program that was looked at
         labels = [Label(lines[made], "most is computed here")]
-    has, needs = human(limit), human(least)
+    has, needs = human(limit), human(least, up=True)
     if has == needs:  # rounded
         has, needs = f"{limit:,} B", f"{least:,} B"
     many = " for so many" if room else ""

@@ -65,6 +65,8 @@ class Size(Struct, frozen=True):
         Where it is asked for slots there is one more, for the state before the newest step.
         """
         bytes = max(1, lanes * sum([bytes_of(t) for t in types]))
+        if asked.length is not None:  # no more than there are states
+            asked = asked._replace(slots=min(asked.slots, asked.length))
         slots = asked.slots + 1 if asked.slots else max(FEWEST_SLOTS, min(MOST_SLOTS // lanes, STATES // bytes))
         steps = 1 << max(FEWEST_STEPS, min(MOST_STEPS // lanes, CHUNK // bytes)).bit_length() - 1
         if asked.slots:

@@ -18,7 +18,8 @@ from difflang.syntax.situation import Situation, look
 
 
 class Mistake(Struct, frozen=True):
-    """`mends`: what the taken text may be read as, tried in order. `take`: that text, if not just the token.
+    """`mends`: what the taken text may be read as, tried in order. `take`: that text, if not just the token. `after`:
+    what the line must be up to there, if that matters.
 
     `writes`: what a person will have meant to write in its place, `both`: in place of the token before too. Either a
     text, or pairs of what stands there and what is written for it, as `re` has them; see `repairs`.
@@ -35,6 +36,11 @@ class Mistake(Struct, frozen=True):
     word: bool = False  # the token before is at fault
     writes: str | tuple[tuple[str, str], ...] | None = None
     both: bool = False
+    after: str = ""
+
+    def follows(self, text: str, start: int) -> bool:
+        """Whether the line before what is at fault is one that this is a mistake in."""
+        return not self.after or re.fullmatch(self.after, text[text.rfind("\n", 0, start) + 1 : start]) is not None
 
     @property
     def taken(self) -> re.Pattern[str] | None:
@@ -45,6 +51,7 @@ DROP: tuple[str, ...] = ()
 _LAMBDA = "a function without a name is written `|x| x + 1`"
 _BLOCK = "a block stands in braces: `if c { ... }`"
 _COLON = "a block stands in braces, not after `:`"
+_MEMORY = r"[ \t]*(?:pub[ \t]+)?@memory\([ \t]*"
 _LINE_END = r":[ \t]*(?:#.*)?\r?$"
 
 MISTAKES = (
@@ -71,11 +78,13 @@ MISTAKES = (
     Mistake("DL0116", "x = 2i", "kind", "this is not a number", "an imaginary number ends in `j`, as in `2j`",
             (("FLOAT",),), r"[0-9][0-9_.]*i\b"),
     Mistake("DL0116", "@memory(64MiB)\nfn f() { x }", "kind", "between an amount of memory and its unit stands a space",
-            "write `64 MiB`", (("INT",),), r"[0-9][0-9_.]*(?:[kKMGT]i?)?B\b", writes=((r"([0-9_.]+)(\w+)", r"\1 \2"),)),
-    Mistake("DL0116", "@memory(-1 MiB)\nfn f() { x }", "at", "an amount of memory is a number and a unit",
-            "write `256 MiB`", (DROP,), r"(?:[kKMGT]i?)?B\b"),
-    Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`; there is no "
-            "suffix but the `j` of imaginary numbers, and no hexadecimal number",
+            "write `64 MiB`", (("INT",),), r"[0-9][0-9_.]*(?:[kKMGT]i?)?B\b", writes=((r"([0-9_.]+)(\w+)", r"\1 \2"),),
+            after=_MEMORY),
+    Mistake("DL0220", "@memory(-1 MiB)\nfn f() { x }", "at", "`@memory` takes a number, from 1 B on, and a unit",
+            "`@memory(256 MiB)`", (), r"(?:[kKMGT]i?)?B\b", after=_MEMORY + r"[^)\n]*"),
+    Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`, between an "
+            "amount of memory and its unit a space, `64 MiB`; there is no suffix but the `j` of imaginary numbers, and "
+            "no hexadecimal number",
             (("FLOAT",), ("NAME",)), r"[0-9][\w.]*"),
     Mistake("DL0128", "// comment\nx = 1", "at operand", "a comment begins with `#`", "", (DROP,), r"//[^\n]*",
             writes=((r"//", "#"),)),
@@ -180,7 +189,7 @@ MISTAKES = (
     *(Mistake("DL0133", f"@{name}{gap}{what}", "state at", "attributes stand before `fn`, `for` and `while` only",
               "a block is computed again in `checkpoint { ... }`, and `@memory` stands before a function")
       for name in ("fast", "fast(1)", "checkpoint", "checkpoint(1)") for gap in (" ", "\n")
-      for what in ("let x = 3", "var x = 3", "x = 3")),
+      for what in ("let x = 3", "var x = 3", "x = 3", "record R { x: f64 }", "enum E { A }", "import a")),
     Mistake("DL0133", "pub @memory(1 MiB)\nfn f() { x }", "before at", "attributes stand before `pub`", "", (DROP,)),
     Mistake("DL0133", "fn f() -> f64 @memory(1 MiB) { x }", "at opener", "attributes stand before `fn`", "",
             (DROP,), r"@\w+(?:\([^()\n]*\))?"),

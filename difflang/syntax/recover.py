@@ -57,7 +57,7 @@ class Recovery:
         text, end = self.parser.source.text, self.parser.lexer.end
         for mistake in mistakes.like(situation):
             taken = mistake.taken.match(text, situation.start, end) if mistake.taken else None
-            if mistake.taken and taken is None:
+            if (mistake.taken and taken is None) or not mistake.follows(text, situation.start):
                 continue
             stop = taken.end() if taken else situation.stop
             # What is meant is known, so one token more is proof enough.

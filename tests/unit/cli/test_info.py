@@ -104,7 +104,7 @@ def test_a_limit_is_told(tmp_path: Path) -> None:
     path = tmp_path / "model.dfl"
     path.write_text("@memory(2 MiB)\nfn f(x: f32[n]) -> f32 = sum(x * x)\nfn g(x: f32[n]) -> f32 = 2.0 * f(x)\n")
     text = CliRunner().invoke(main, ["info", str(path)]).stdout
-    assert text.count("bytes, and no more than 2 MiB as `@memory` says") == 2
+    assert text.count("  `@memory` limits it to 2 MiB\n") == 2
     data = json.loads(CliRunner().invoke(main, ["info", str(path), "--json"]).stdout)["entries"]
     assert [each["gradient"]["limit"] for each in data] == [2 << 20, 2 << 20]
 

@@ -190,3 +190,18 @@ def test_the_same_report_in_python() -> None:
 def test_the_interpreter_takes_no_limit(file: Path) -> None:
     refused = CliRunner().invoke(main, ["run", "--engine=interpret", "--memory-budget=1MiB", str(file)])
     assert refused.exit_code == 2 and "--engine interpret keeps all" in refused.output
+
+
+@pytest.mark.parametrize("budget", [1.5, None, float("nan"), True, "100", -1])
+def test_what_is_no_budget_in_python(budget: Any) -> None:
+    f = difflang.loads(PROGRAM, name="model").f
+    with pytest.raises(difflang.ArgumentError, match="no amount of memory"):
+        f.memory("f32[3]", wrt="w", budget=budget)
+
+
+@pytest.mark.parametrize(("attribute", "code"), [("memory(1 MiB)", "DL0220"), ("checkpoint(sqrt)", "DL0219")])
+def test_what_is_run_by_the_host_has_no_strategy(tmp_path: Path, attribute: str, code: str) -> None:
+    path = tmp_path / "host.dfl"
+    path.write_text(f"@{attribute}\nhost fn say(x: f64) {{ print(x) }}\n")
+    found = CliRunner().invoke(main, ["check", str(path)])
+    assert found.exit_code == 1 and f"error[{code}]" in found.stderr and "a `host fn` is run" in found.stderr

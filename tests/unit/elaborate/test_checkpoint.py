@@ -16,7 +16,7 @@ from difflang.base.errors import DifflangError
 from difflang.ir.json import from_json, to_json
 from difflang.ir.parse import from_text
 from difflang.ir.text import to_text
-from difflang.ir.types import History
+from difflang.ir.types import F64, History, Tensor
 from difflang.ops.tape import Asked, Size, placed
 
 TURN = "[0.6 * x[0] - 0.8 * x[1], 0.8 * x[0] + 0.6 * x[1]]"
@@ -194,3 +194,9 @@ def test_products_stay_in_a_loop_whose_states_are_had_again() -> None:
         for s in ("@checkpoint(revolve, slots = 3)", "")
     )
     assert np.allclose(few, all_, rtol=1e-13)
+
+
+def test_there_are_no_more_slots_than_states() -> None:
+    state = (Tensor(F64, (1000,)),)
+    sizes = [Size.of(state, 1, Asked(slots=slots, length=200)).room for slots in (150, 200, 10_000, 1_000_000)]
+    assert sizes == [151, 201, 201, 201]

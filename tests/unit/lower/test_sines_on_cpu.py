@@ -161,6 +161,7 @@ def test_what_is_done_with_sines_is_done_in_their_branch(body: str, monkeypatch:
         for here, there in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
             np.testing.assert_allclose(here, there, rtol=1e-11, atol=1e-11)
 
+
 EFFECTS = """float f64
 fn noisy(x: f64[n]) -> f64[n] {
   var y = x
