@@ -70,7 +70,7 @@ class Cutter:
     def apart(self, eqn: Eqn) -> None:
         if self.waits_for(eqn) or eqn.effectful:
             self.flush()
-        if not eqn.operands and not eqn.regions and not eqn.op.effect and small(eqn):
+        if from_nothing(eqn):
             self.constants.update(dict.fromkeys(eqn.results, eqn))
         self.steps.append(eqn)
 
@@ -165,6 +165,7 @@ def large(type: Type) -> bool:
     return isinstance(type, Tensor) and prod([n for n in type.shape if isinstance(n, int)]) >= LARGE
 
 
-def small(eqn: Eqn) -> bool:
-    """Made from a few numbers, so that it costs nothing to make it again."""
-    return not any(isinstance(a, tuple) and len(a) > SHORT for a in eqn.attrs.values())
+def from_nothing(eqn: Eqn) -> bool:
+    """Made from a few numbers in the program, so that it costs nothing to make it again."""
+    short = not any(isinstance(a, tuple) and len(a) > SHORT for a in eqn.attrs.values())
+    return not eqn.operands and not eqn.regions and not eqn.op.effect and short

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.types import BOOL, Tensor
-from difflang.lower.segments import Segment, Step, barrier, needed, small
+from difflang.lower.segments import Segment, Step, barrier, from_nothing, needed
 from difflang.ops.families import tensor
 from difflang.ops.residuals import LIGHT
 from difflang.ops.sin_and_cos import FARTHEST, fits, sin_and_cos
@@ -26,6 +27,7 @@ from difflang.ops.sin_and_cos import FARTHEST, fits, sin_and_cos
 BRANCHES = 16  # arguments that a graph has such sines of: each takes some 50 ms to compile
 AGAIN = 4  # equations in a row that make what a branch reads, done again in it
 SAME = frozenset({"mul", "neg"})  # done again they give the same to the last bit, whatever they are fused with
+AnyStep = TypeVar("AnyStep", bound=Step)
 
 
 def looked_at(eqns: Sequence[Eqn], results: Values, inside: bool) -> Sequence[Step]:
@@ -35,9 +37,9 @@ def looked_at(eqns: Sequence[Eqn], results: Values, inside: bool) -> Sequence[St
     sines = {e for e in eqns if fits(e, inside)}
     if not sines or len({e.operands[0] for e in sines}) > BRANCHES:
         return eqns
-    eqns = [e for e in used(eqns, results) if isinstance(e, Eqn)]
+    eqns = used(eqns, results)
     sines.intersection_update(eqns)
-    readers = Counter([*results, *[v for e in eqns for v in dict.fromkeys(e.operands)]])
+    readers = readings(eqns) + Counter(results)
     around = Around(sines, {r: e for e in eqns for r in e.results}, readers)
     whole = [part for group in groups(eqns, sines) for part in connected(group, sines) if not sines.isdisjoint(part)]
     parts = [part for each in whole for part in connected(chosen(each, around), sines)]
@@ -59,14 +61,14 @@ class Around(NamedTuple):
 
     def results(self, part: Sequence[Eqn]) -> Values:
         """What others read of a part."""
-        within = Counter([v for e in part for v in dict.fromkeys(e.operands)])
+        within = readings(part)
         return tuple([r for e in part for r in e.results if self.readers[r] > within[r]])
 
     def before(self, part: Sequence[Eqn]) -> tuple[list[Eqn], Collection[Value]]:
         """What is done number by number for a part alone, or again for it, as long as it reads no more arrays by that;
         and what it reads then.
         """
-        within = Counter([v for e in part for v in dict.fromkeys(e.operands)])
+        within = readings(part)
         made = {r for e in part for r in e.results}
         again = {v: AGAIN for e in part if e in self.sines for v in e.operands}
         found = set[Eqn]()
@@ -96,6 +98,11 @@ class Around(NamedTuple):
     def written(self, part: Sequence[Eqn]) -> int:
         """How many arrays are written down where a part is a branch."""
         return len(self.results(part)) + sum(map(self.is_fused, self.before(part)[1]))
+
+
+def readings(eqns: Sequence[Eqn]) -> Counter[Value]:
+    """How many of some equations read each value."""
+    return Counter([v for e in eqns for v in dict.fromkeys(e.operands)])
 
 
 def groups(eqns: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
@@ -188,12 +195,9 @@ def branch(part: Sequence[Eqn], around: Around) -> tuple[Sequence[Eqn], Segment]
     first = [makers[v] for v in read if v in makers and is_number(makers[v])]
     whole = [*first, *before, *part]
     _, operands = needed(whole, results)
-    look, near = [*first, *before], None
-    for v in arguments:
-        near = is_near(v, near, look)
-    assert near is not None
-    shape = tensor(near).shape
-    all_near = said("reduce_all", (near,), Tensor(BOOL), look, {"axes": tuple(range(len(shape)))})
+    look = [*first, *before]
+    near = reduce(lambda x, y: said("logical_and", (x, y), tensor(x), look), [is_near(v, look) for v in arguments])
+    all_near = said("reduce_all", (near,), Tensor(BOOL), look, {"axes": tuple(range(tensor(near).rank))})
     regions = (
         Graph(tuple(operands), (*first, *before, *joined(part, sines)), results),
         Graph(tuple(operands), tuple(whole), results),
@@ -204,19 +208,15 @@ def branch(part: Sequence[Eqn], around: Around) -> tuple[Sequence[Eqn], Segment]
 
 def is_number(eqn: Eqn) -> bool:
     """Whether it fills an array with one number, or with few that the program has written in it."""
-    if not eqn.operands:
-        return not eqn.regions and not eqn.op.effect and small(eqn)
-    return eqn.op.name == "broadcast" and not tensor(eqn.operands[0]).shape
+    return from_nothing(eqn) or (eqn.op.name == "broadcast" and not tensor(eqn.operands[0]).shape)
 
 
-def is_near(value: Value, so_far: Value | None, to: list[Eqn]) -> Value:
-    """Which numbers are near 0, here and in what has been looked at so far."""
+def is_near(value: Value, to: list[Eqn]) -> Value:
+    """Which numbers are near 0."""
     type = tensor(value)
-    truth = Tensor(BOOL, type.shape)
     size = said("abs", (value,), type, to)
     end = said("const", (), type, to, {"value": FARTHEST[type.dtype], "type": type})
-    near = said("lt", (size, end), truth, to)
-    return near if so_far is None else said("logical_and", (so_far, near), truth, to)
+    return said("lt", (size, end), Tensor(BOOL, type.shape), to)
 
 
 def said(name: str, operands: Values, type: Tensor, to: list[Eqn], attrs: Attrs | None = None) -> Value:
@@ -240,9 +240,9 @@ def joined(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterator[Eqn]:
             yield Eqn(sin_and_cos, eqn.operands, tuple([e.results[0] for e in same]), {"gives": gives}, (), eqn.span)
 
 
-def used(steps: Sequence[Step], results: Values) -> list[Step]:
-    """Without what is done in segments alone."""
-    read, found = set(results), list[Step]()
+def used(steps: Sequence[AnyStep], results: Values) -> list[AnyStep]:
+    """Those steps whose results are used, and those with effects."""
+    read, found = set(results), list[AnyStep]()
     for step in reversed(steps):
         if not read.isdisjoint(step.results) or (isinstance(step, Eqn) and step.effectful):
             read.update(step.operands)
