@@ -19,6 +19,7 @@ from difflang.ops.elementwise import cos, sech2, sin, tanh
 from difflang.ops.families import Array, Uniform, same_type, tensor
 
 SMALL = 0.625
+SIGN = np.int64(np.iinfo(np.int64).min)  # its bit
 ABOVE = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3)
 BELOW = (1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3)
 
@@ -32,9 +33,17 @@ def at_once(m: Any, x: Any) -> tuple[Any, Any]:
     e, small = m.exp(-2.0 * size), size < SMALL
     above = m.where(small, size * square * precise.polynomial(ABOVE, square), 1.0 - e)
     below = m.where(small, precise.polynomial(BELOW, square), 1.0 + e)
-    y = m.copysign(m.where(small, size, 0.0) + above / below, x)
+    y = signed(m.where(small, size, 0.0) + above / below, x)
     whole = 1.0 + m.abs(y)  # of the result, that XLA may divide where it makes that
     return y, e * (whole * whole)
+
+
+def signed(size: Any, x: Any) -> Any:
+    """What is not negative, with the sign of `x`, of -0.0 too, in two steps where JAX's `copysign` takes six.
+
+    XLA goes through a kernel of 1,024 numbers by two threads, at a loss, where it counts more steps than bytes.
+    """
+    return (size.view(np.int64) | (x.view(np.int64) & SIGN)).view(x.dtype)
 
 
 def reference(x: Array) -> tuple[Array, Array]:

@@ -62,3 +62,11 @@ def test_edges_are_those_of_the_function() -> None:
     np.testing.assert_array_equal(np.signbit(y[:4]), np.signbit(edges[:4]))
     with np.errstate(over="ignore"):
         np.testing.assert_allclose(slope, 1 / np.cosh(edges) ** 2, rtol=1e-14)
+
+
+def test_a_kernel_of_a_step_is_not_shared_among_threads() -> None:
+    """XLA would where it counts more steps than bytes, and two threads take longer for a kernel as small as these."""
+    square = np.ones((32, 32))
+    text = loaded().recurrent.grad("w").lower(square, square, platform="cpu").compile().as_text()
+    kernels = [line for line in text.splitlines() if " fusion(" in line and "kind=kLoop" in line]
+    assert kernels and not [line for line in kernels if "outer_dimension_partitions" in line]
