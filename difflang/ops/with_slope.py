@@ -19,7 +19,6 @@ from difflang.ops.elementwise import cos, sech2, sin, tanh
 from difflang.ops.families import Array, Uniform, same_type, tensor
 
 SMALL = 0.625
-SIGN = np.int64(np.iinfo(np.int64).min)  # its bit
 ABOVE = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3)
 BELOW = (1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3)
 
@@ -43,7 +42,8 @@ def signed(size: Any, x: Any) -> Any:
 
     XLA goes through a kernel of 1,024 numbers by two threads, at a loss, where it counts more steps than bytes.
     """
-    return (size.view(np.int64) | (x.view(np.int64) & SIGN)).view(x.dtype)
+    bits = np.dtype(f"i{x.dtype.itemsize}")
+    return (size.view(bits) | (x.view(bits) & bits.type(np.iinfo(bits).min))).view(x.dtype)
 
 
 def reference(x: Array) -> tuple[Array, Array]:
