@@ -119,6 +119,8 @@ class Derivable(Part):
         if first not in names:
             near = nearest(first, names)
             help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
+            if "," in wrt:
+                help = f"several are a text each: {', '.join([repr(w.strip()) for w in wrt.split(',')])}"
             raise mistake("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
         return (first, *path)
 

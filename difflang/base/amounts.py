@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from math import ceil
+from string import ascii_letters
 
-BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
-DECIMAL = ("B", "kB", "MB", "GB", "TB")
+BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
 UNITS = {
     **{unit: 1024**i for i, unit in enumerate(BINARY)},
     **{unit: 1000**i for i, unit in enumerate(DECIMAL)},
@@ -43,8 +44,17 @@ def in_bytes(number: float, unit: str) -> int | None:
 
 def amount(text: str) -> int | None:
     """The bytes of `256 MiB` or of `256MiB`; None for what is none, such as a number without a unit."""
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    number = text.rstrip(ascii_letters)
     try:
         return in_bytes(float(number.replace("_", "")), text[len(number) :])
     except (KeyError, ValueError):
         return None
+
+
+def meant(text: str) -> str:
+    """The amount that a text will have meant which is none: `2mib` is `2MiB`. If nothing else, an example of one."""
+    number = text.rstrip(ascii_letters)
+    letters = text[len(number) :].lower().removesuffix("b")
+    unit = next((u for u in UNITS if letters and u.lower() == f"{letters.removesuffix('i')}ib"), "MiB")
+    found = f"{number.strip()}{unit}"
+    return found if amount(found) else "64MiB"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
+from difflang.base.diagnostics import Diagnostic
 from difflang.cli.shared import report, report_checked, source_of, split_entry
 
 if TYPE_CHECKING:
@@ -53,3 +54,6 @@ def carry_out(
         program.run(checked, how, access, seed, click.echo, report, words)
     else:
         called.run(checked, called.Call(entry, given), how, access, seed, click.echo, report, words)
+    if how.budget and not how.limits:
+        message, help = "no derivative in reverse was taken, and a limit is for those", "leave out `--memory-budget`"
+        report([Diagnostic("DL1207", message, helps=(help,), severity="warning")])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from difflang.base.amounts import amount
+from difflang.base.amounts import amount, meant
 from difflang.base.backend import keep_compiled
 from difflang.base.codes import all_nearest, nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
@@ -90,7 +90,7 @@ def amount_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     """`64MiB` in bytes, 0 for none."""
     found = 0 if value is None else amount(value)
     if found is None:
-        raise click.BadParameter(f"{value!r} is no amount of memory, such as 64MiB", ctx, param)
+        raise click.BadParameter(f"{value!r} is no amount of memory; write {meant(value or '')}", ctx, param)
     return found
 
 

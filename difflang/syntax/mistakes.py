@@ -78,10 +78,10 @@ MISTAKES = (
     Mistake("DL0116", "x = 2i", "kind", "this is not a number", "an imaginary number ends in `j`, as in `2j`",
             (("FLOAT",),), r"[0-9][0-9_.]*i\b"),
     Mistake("DL0116", "@memory(64MiB)\nfn f() { x }", "kind", "between an amount of memory and its unit stands a space",
-            "write `64 MiB`", (("INT",),), r"[0-9][0-9_.]*(?:[kKMGT]i?)?B\b", writes=((r"([0-9_.]+)(\w+)", r"\1 \2"),),
+            "write `64 MiB`", (("INT",),), r"[0-9][0-9_.]*(?:[kKMGTP]i?)?B\b", writes=((r"([0-9_.]+)(\w+)", r"\1 \2"),),
             after=_MEMORY),
     Mistake("DL0220", "@memory(-1 MiB)\nfn f() { x }", "at", "`@memory` takes a number, from 1 B on, and a unit",
-            "`@memory(256 MiB)`", (), r"(?:[kKMGT]i?)?B\b", after=_MEMORY + r"[^)\n]*"),
+            "`@memory(256 MiB)`", (), r"(?:[kKMGTP]i?)?B\b", after=_MEMORY + r"[^)\n]*"),
     Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`, between an "
             "amount of memory and its unit a space, `64 MiB`; there is no suffix but the `j` of imaginary numbers, and "
             "no hexadecimal number",
@@ -190,6 +190,11 @@ MISTAKES = (
               "a block is computed again in `checkpoint { ... }`, and `@memory` stands before a function")
       for name in ("fast", "fast(1)", "checkpoint", "checkpoint(1)") for gap in (" ", "\n")
       for what in ("let x = 3", "var x = 3", "x = 3", "record R { x: f64 }", "enum E { A }", "import a")),
+    *(Mistake("DL0133", f"fn f() {{\n  @checkpoint{how}{gap}{{ x }}\n}}", "state at",
+              "a block is computed again in `checkpoint { ... }`, without `@`")
+      for how in ("", "(full)") for gap in (" ", "\n")),
+    *(Mistake("DL0133", f"let g = @{name} |x| x", "state at", "attributes stand before `fn`, `for` and `while` only",
+              "give the function a name: `fn g(x) = ...`") for name in ("fast", "fast(1)")),
     Mistake("DL0133", "pub @memory(1 MiB)\nfn f() { x }", "before at", "attributes stand before `pub`", "", (DROP,)),
     Mistake("DL0133", "fn f() -> f64 @memory(1 MiB) { x }", "at opener", "attributes stand before `fn`", "",
             (DROP,), r"@\w+(?:\([^()\n]*\))?"),

@@ -131,8 +131,10 @@ def test_a_picture_of_another_kind_is_refused(file: Path, tmp_path: Path) -> Non
         (("",), 2, "say FILE:NAME; it has f, g"),
         ((":say",), 2, "DL0322"),
         ((":f", "--wrt=w", "--arg=n=1000", "--memory-budget=10KiB"), 1, "DL1012"),
-        ((":f", "--memory-budget=lots"), 2, "no amount of memory"),
-        ((":f", "--memory-budget=100"), 2, "no amount of memory"),
+        ((":f", "--memory-budget=lots"), 2, "no amount of memory; write 64MiB"),
+        ((":f", "--memory-budget=100"), 2, "no amount of memory; write 100MiB"),
+        ((":f", "--memory-budget=2.5 mb"), 2, "no amount of memory; write 2.5MiB"),
+        ((":f", "--memory-budget=5k"), 2, "no amount of memory; write 5KiB"),
         (
             (":f", "--arg=n=1000", "--memory-budget=10KiB"),
             2,
@@ -185,11 +187,26 @@ def test_the_same_report_in_python() -> None:
         of.f.memory("f32[1000]", wrt="w", budget=10_000)
     with pytest.raises(difflang.DifflangError, match="DL1207"):
         of.f.memory("f32[1000]", wrt="w", budget="lots")
+    with pytest.raises(difflang.DifflangError, match="declared f32\\[n\\], and f64\\[9\\] was given"):
+        of.f.memory("f64[9]")
+    with pytest.raises(difflang.DifflangError, match="several are a text each: 'w', 'k'"):
+        of.f.memory("f32[9]", wrt="w, k")
 
 
 def test_the_interpreter_takes_no_limit(file: Path) -> None:
     refused = CliRunner().invoke(main, ["run", "--engine=interpret", "--memory-budget=1MiB", str(file)])
     assert refused.exit_code == 2 and "--engine interpret keeps all" in refused.output
+
+
+def test_a_limit_that_nothing_had_to_keep_to_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "run.dfl"
+    file.write_text("fn f(x: f32) -> f32 = x * x\nprint(f(3.0))\n")
+    run = ["run", "--memory-budget=1MiB", str(file)]
+    told = CliRunner().invoke(main, run)
+    assert (told.exit_code, told.stdout) == (0, "9.0\n")
+    assert "warning[DL1207]: no derivative in reverse was taken" in told.stderr
+    file.write_text(file.read_text() + "print(grad(f)(3.0))\n")
+    assert CliRunner().invoke(main, run).stderr == ""
 
 
 @pytest.mark.parametrize("budget", [1.5, None, float("nan"), True, "100", -1])
