@@ -96,7 +96,8 @@ class Reader:
         self.order += [value.index] * len(leaf_types(type))
         want = DTYPES.get(written.path[0]) if isinstance(written, (tree.TypeName, tree.TypeApply)) else None
         if written is not None and want is not None and isinstance(type, Tensor) and type.dtype is not want:
-            raise self.error("DL1201", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given")
+            declared = " ".join(written.span.text.split())
+            raise self.error("DL1201", f"`{path}` is declared {declared}, and {show_type(type)} was given")
         return type
 
     def named(self, value: Any, name: str, written: tree.TypeExpr, path: str) -> LangType:

@@ -120,7 +120,7 @@ class Derivable(Part):
             near = nearest(first, names)
             help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
             if "," in wrt:
-                help = f"several are a text each: {', '.join([repr(w.strip()) for w in wrt.split(',')])}"
+                help = f"several are a text each: {', '.join([repr(w.strip()) for w in wrt.split(',') if w.strip()])}"
             raise mistake("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
         return (first, *path)
 

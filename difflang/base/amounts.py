@@ -44,6 +44,7 @@ def in_bytes(number: float, unit: str) -> int | None:
 
 def amount(text: str) -> int | None:
     """The bytes of `256 MiB` or of `256MiB`; None for what is none, such as a number without a unit."""
+    text = text.strip()
     number = text.rstrip(ascii_letters)
     try:
         return in_bytes(float(number.replace("_", "")), text[len(number) :])
@@ -53,8 +54,8 @@ def amount(text: str) -> int | None:
 
 def meant(text: str) -> str:
     """The amount that a text will have meant which is none: `2mib` is `2MiB`. If nothing else, an example of one."""
-    number = text.rstrip(ascii_letters)
-    letters = text[len(number) :].lower().removesuffix("b")
-    unit = next((u for u in UNITS if letters and u.lower() == f"{letters.removesuffix('i')}ib"), "MiB")
-    found = f"{number.strip()}{unit}"
+    number = text.strip().rstrip(ascii_letters)
+    letters = text.strip()[len(number) :].lower()
+    units = {**{u[0].lower(): u for u in BINARY[1:]}, **{u.lower(): u for u in UNITS}, "": "MiB"}
+    found = f"{number.strip()}{units.get(letters, '')}"
     return found if amount(found) else "64MiB"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.cli.shared import report, report_checked, source_of, split_entry
@@ -37,6 +38,8 @@ def carry_out(
     """Check the file, then run it, or call its function. Errors: DifflangError; ends with 1 where the file is wrong."""
     from difflang.driver import arguments, called, program
 
+    limits: list[int] = []
+    how = replace(how, heard=limits.append)
     file, entry = split_entry(asked.program)
     if asked.files and entry is None:
         raise click.UsageError(f"--arg is for a function: name it, `{file}:NAME`")
@@ -54,6 +57,7 @@ def carry_out(
         program.run(checked, how, access, seed, click.echo, report, words)
     else:
         called.run(checked, called.Call(entry, given), how, access, seed, click.echo, report, words)
-    if how.budget and not how.limits:
-        message, help = "no derivative in reverse was taken, and a limit is for those", "leave out `--memory-budget`"
+    if how.budget and not limits:
+        message = "no derivative was taken that the limit is for"
+        help = "it is for `grad` and its kin, not for `vjp` and `linearize`, whose results are called later"
         report([Diagnostic("DL1207", message, helps=(help,), severity="warning")])

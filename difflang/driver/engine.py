@@ -28,7 +28,7 @@ class Engine(Struct, frozen=True):
 
     A compiled program with a derivative takes at most `budget` bytes, if it is not 0. With `in_order` it adds up what
     is scattered to one place in one order. With `watch`, a NaN or infinity in a result is an error where it was made.
-    A `profile` is told how long everything takes. `limits` are those that programs have kept to so far.
+    A `profile` is told how long everything takes. A limit that a program keeps to is `heard`.
     """
 
     name: Literal["xla", "interpret"] = "xla"
@@ -37,7 +37,7 @@ class Engine(Struct, frozen=True):
     in_order: bool = False
     watch: bool = False
     profile: Profile | None = None
-    limits: list[int] = []
+    heard: Callable[[int], object] | None = None
 
     def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
@@ -50,8 +50,10 @@ class Engine(Struct, frozen=True):
 
         with paused():
             if self.name == "xla" and (limit := limit_of(graph, self.budget)):
-                self.limits.append(limit)
-                return fitted(graph, limit, room, lambda done: self.compiled(guarded(done) if guard else done, says))[1]
+                made = fitted(graph, limit, room, lambda done: self.compiled(guarded(done) if guard else done, says))[1]
+                if self.heard is not None:
+                    self.heard(limit)
+                return made
             ready = guarded(finished(graph, room)) if guard else finished(graph, room)
         return self.runs(ready, says)
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.lower.apart import apart
+from difflang.lower.few import with_few
 from difflang.lower.flat import flat
 from difflang.lower.paired import paired
 from difflang.lower.segments import Cutter, Segment, Step, barrier, link, lonely
@@ -69,7 +70,7 @@ class Chains:
 
     def whole(self, graph: Graph, inside: bool) -> tuple[Step, ...]:
         """A graph of short chains: those that share their work are joined, some of them only `inside` a loop."""
-        eqns = flat(apart(paired(graph.eqns) if inside else graph.eqns), graph.results)
+        eqns = flat(apart(with_few(paired(graph.eqns), graph.results) if inside else graph.eqns), graph.results)
         steps = looked_at(eqns, graph.results, inside)
         for step in steps:
             if isinstance(step, Segment):

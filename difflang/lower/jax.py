@@ -24,7 +24,6 @@ from difflang.ir.op import Op, Rule
 from difflang.ir.same import Keys
 from difflang.ir.types import History, Tensor
 from difflang.lower.chains import Chains
-from difflang.lower.few import Few
 from difflang.lower.histories import astray
 from difflang.lower.locations import Frames, placed
 from difflang.lower.moves import without_moves_in_lanes
@@ -75,13 +74,12 @@ class Lowering:
     """Lowers one program. `platform` decides what is cut; shared functions are traced once. See `say` for `says`."""
 
     __slots__ = (
-        "chains", "counted", "few", "frames", "functions", "inside", "jax", "keys", "lanes", "parted", "parts",
-        "platform", "runs", "says", "shares", "writes",
+        "chains", "counted", "frames", "functions", "inside", "jax", "keys", "lanes", "parted", "parts", "platform",
+        "runs", "says", "shares", "writes",
     )  # fmt: skip
 
     def __init__(self, module: Any, platform: str = "cpu", says: Says = nobody, *, runs: bool = False) -> None:
         self.jax = module  # or what stands in for it
-        self.few = Few(module)
         self.writes = isinstance(module, StandIn)
         self.runs = runs  # whether equations in a row are one primitive: in a trace that JAX lowers as it is
         self.platform = platform
@@ -111,8 +109,7 @@ class Lowering:
     def on(self, module: Any, frames: Any) -> Lowering:
         """The same program, lowered by another module."""
         found = Lowering(module, self.platform, self.says, runs=module is jax)
-        found.counted, found.chains, found.frames = self.counted, self.chains, frames
-        found.parted, found.inside = self.parted, self.inside
+        found.counted, found.chains, found.frames, found.parted = self.counted, self.chains, frames, self.parted
         return found
 
     def begun(self, graph: Graph) -> Graph:
@@ -214,12 +211,7 @@ class Lowering:
         if self.writes and not (op.elementwise or op.direct) and is_plain(eqn):
             return at(self.by_jax, eqn, [self.array(v, env) for v in eqn.operands], {})
         attrs = {**eqn.attrs, "regions": eqn.regions} if eqn.regions else eqn.attrs
-        return at(self.rule(op), self if op.effect or eqn.regions else self.here, arrays, attrs)
-
-    @property
-    def here(self) -> Any:
-        """What rules are handed as `jax`."""
-        return self.few if self.inside and self.platform == "cpu" else self.jax
+        return at(self.rule(op), self if op.effect or eqn.regions else self.jax, arrays, attrs)
 
     def rule(self, op: Op) -> Rule:
         """How an op is lowered for this platform."""
@@ -228,7 +220,7 @@ class Lowering:
     def by_jax(self, eqn: Eqn, *arrays: Array) -> Any:
         """What a stand-in is not for: JAX traces it, and lowers it on the spot."""
         real = self.on(jax, Frames())
-        first, attrs = (real, {**eqn.attrs, "regions": eqn.regions}) if eqn.regions else (real.here, eqn.attrs)
+        first, attrs = (real, {**eqn.attrs, "regions": eqn.regions}) if eqn.regions else (jax, eqn.attrs)
         return self.jax.through(partial(self.rule(eqn.op), first, **attrs), *arrays)
 
     def run(self, run: Run, env: Env) -> None:
@@ -243,7 +235,7 @@ class Lowering:
             else:
                 given[value] = found
         graph = Graph(tuple(given), (*late, *run.eqns), run.results)
-        body = Body(graph, partial(taken, self.platform, self.parted, self.inside), self.frames)
+        body = Body(graph, partial(taken, self.platform, self.parted), self.frames)
         env.update(zip(run.results, written(body, list(given.values())), strict=True))
 
     def segment(self, segment: Segment, env: Env) -> None:
@@ -326,11 +318,9 @@ def bind(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
     env.update(zip(eqn.results, found, strict=True))
 
 
-def taken(
-    platform: str, parted: bool, inside: bool, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]
-) -> list[Array]:
+def taken(platform: str, parted: bool, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The results of a graph of straight code, on a stand-in for `jax` too."""
     inner, env = Lowering(module, platform), dict(zip(graph.params, arrays, strict=True))
-    inner.frames, inner.parted, inner.inside = frames, parted, inside
+    inner.frames, inner.parted = frames, parted
     inner.steps(graph.eqns, env, graph.results)
     return [inner.array(r, env) for r in graph.results]

@@ -38,7 +38,7 @@ def at_once(m: Any, x: Any) -> tuple[Any, Any]:
 
 
 def signed(size: Any, x: Any) -> Any:
-    """What is not negative, with the sign of `x`, of -0.0 too, in two steps where JAX's `copysign` takes six.
+    """`size`, which is not negative, with the sign of `x`, of -0.0 too, in two steps where JAX's `copysign` takes six.
 
     XLA goes through a kernel of 1,024 numbers by two threads, at a loss, where it counts more steps than bytes.
     """

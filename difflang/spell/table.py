@@ -28,6 +28,10 @@ UNSPELLED = {
         ("ruled", "again", "solved", "invertible"), "rules have done their work before anything is spelled"
     ),
     "checkpoint": "what is computed again has done its work before anything is spelled",
+    **dict.fromkeys(
+        ("exp_of_few", "exp_sub_of_few"),
+        "exponentials of few numbers are told apart where code is made, after all spelling",
+    ),
     "sin_and_cos": "sines and cosines are joined where code is made of them, after all spelling",
     "tanh_and_slope": "a function and its slope are joined where code is made of them, after all spelling",
     "call": "calls are written out before anything is spelled",

@@ -52,6 +52,7 @@ _LAMBDA = "a function without a name is written `|x| x + 1`"
 _BLOCK = "a block stands in braces: `if c { ... }`"
 _COLON = "a block stands in braces, not after `:`"
 _MEMORY = r"[ \t]*(?:pub[ \t]+)?@memory\([ \t]*"
+_CHECKPOINT = r"[ \t]*@checkpoint(?:\([^()\n]*\))?[ \t]*"
 _LINE_END = r":[ \t]*(?:#.*)?\r?$"
 
 MISTAKES = (
@@ -190,9 +191,9 @@ MISTAKES = (
               "a block is computed again in `checkpoint { ... }`, and `@memory` stands before a function")
       for name in ("fast", "fast(1)", "checkpoint", "checkpoint(1)") for gap in (" ", "\n")
       for what in ("let x = 3", "var x = 3", "x = 3", "record R { x: f64 }", "enum E { A }", "import a")),
-    *(Mistake("DL0133", f"fn f() {{\n  @checkpoint{how}{gap}{{ x }}\n}}", "state at",
-              "a block is computed again in `checkpoint { ... }`, without `@`")
-      for how in ("", "(full)") for gap in (" ", "\n")),
+    *(Mistake("DL0133", f"fn f() {{\n  @checkpoint{how} {{ x }}\n}}", "state at",
+              "a block is computed again in `checkpoint { ... }`, without `@`", after=_CHECKPOINT)
+      for how in ("", "(full)", "(revolve, slots = 2)")),
     *(Mistake("DL0133", f"let g = @{name} |x| x", "state at", "attributes stand before `fn`, `for` and `while` only",
               "give the function a name: `fn g(x) = ...`") for name in ("fast", "fast(1)")),
     Mistake("DL0133", "pub @memory(1 MiB)\nfn f() { x }", "before at", "attributes stand before `pub`", "", (DROP,)),

@@ -60,7 +60,7 @@ def test_other_platforms_get_what_jax_would_give_them(op: Op) -> None:
     for call in calls_of(op):
         builder = Builder()
         graph = builder.finish(builder.emit(op, [builder.param(t) for t in call.types], **call.attrs))
-        body = Body(graph, partial(taken, "cuda", False, False), Frames())
+        body = Body(graph, partial(taken, "cuda", False), Frames())
         with jax.enable_x64(True):
             texts = [
                 jax.jit(f).trace(*call.arrays).lower(lowering_platforms=("cuda",)).as_text()

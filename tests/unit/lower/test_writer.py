@@ -34,7 +34,7 @@ MANY = 16  # steps that take longer to trace than to write
 def run_of(op: Op, types: Sequence[Type], attrs: dict[str, Any]) -> Body:
     builder = Builder()
     results = builder.emit(op, [builder.param(t) for t in types], **attrs)
-    return Body(builder.finish(results), partial(taken, "cpu", False, False), Frames())
+    return Body(builder.finish(results), partial(taken, "cpu", False), Frames())
 
 
 def alone(op: Op, x: Any, **attrs: Any) -> Any:
