@@ -56,6 +56,6 @@ def meant(text: str) -> str:
     """The amount that a text will have meant which is none: `2mib` is `2MiB`. If nothing else, an example of one."""
     number = text.strip().rstrip(ascii_letters)
     letters = text.strip()[len(number) :].lower()
-    units = {**{u[0].lower(): u for u in BINARY[1:]}, **{u.lower(): u for u in UNITS}, "": "MiB"}
+    units = {**{u[:n].lower(): u for u in BINARY[1:] for n in (1, 2)}, **{u.lower(): u for u in UNITS}, "": "MiB"}
     found = f"{number.strip()}{units.get(letters, '')}"
     return found if amount(found) else "64MiB"

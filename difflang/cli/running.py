@@ -58,6 +58,6 @@ def carry_out(
     else:
         called.run(checked, called.Call(entry, given), how, access, seed, click.echo, report, words)
     if how.budget and not limits:
-        message = "no derivative was taken that the limit is for"
-        help = "it is for `grad` and its kin, not for `vjp` and `linearize`, whose results are called later"
-        report([Diagnostic("DL1207", message, helps=(help,), severity="warning")])
+        message = "no derivative in reverse was taken for which a limit can be kept"
+        helps = "leave out `--memory-budget`", "it holds for `grad` and its kin, not for `vjp` and `linearize`"
+        report([Diagnostic("DL1207", message, helps=helps, severity="warning")])

@@ -53,6 +53,13 @@ _BLOCK = "a block stands in braces: `if c { ... }`"
 _COLON = "a block stands in braces, not after `:`"
 _MEMORY = r"[ \t]*(?:pub[ \t]+)?@memory\([ \t]*"
 _CHECKPOINT = r"[ \t]*@checkpoint(?:\([^()\n]*\))?[ \t]*"
+_ATTRIBUTES = (
+    "fast",
+    "fast(1)",
+    "checkpoint",
+    "checkpoint(1)",
+)  # one that is known in the grammar, and one that is not
+_BEFORE = "attributes stand before `fn`, `for` and `while` only"
 _LINE_END = r":[ \t]*(?:#.*)?\r?$"
 
 MISTAKES = (
@@ -187,15 +194,19 @@ MISTAKES = (
     Mistake("DL0133", "pub import ode", "before at", "only `fn`, `let`, `record` and `enum` can be public"),
     Mistake("DL0133", "pub var x = 3", "before at", "only `fn`, `let`, `record` and `enum` can be public",
             "a public value is bound with `let`", writes="let"),
-    *(Mistake("DL0133", f"@{name}{gap}{what}", "state at", "attributes stand before `fn`, `for` and `while` only",
+    *(Mistake("DL0133", f"@{name}{gap}{what}", "state at", _BEFORE,
               "a block is computed again in `checkpoint { ... }`, and `@memory` stands before a function")
-      for name in ("fast", "fast(1)", "checkpoint", "checkpoint(1)") for gap in (" ", "\n")
+      for name in _ATTRIBUTES for gap in (" ", "\n")
       for what in ("let x = 3", "var x = 3", "x = 3", "record R { x: f64 }", "enum E { A }", "import a")),
     *(Mistake("DL0133", f"fn f() {{\n  @checkpoint{how} {{ x }}\n}}", "state at",
               "a block is computed again in `checkpoint { ... }`, without `@`", after=_CHECKPOINT)
       for how in ("", "(full)", "(revolve, slots = 2)")),
-    *(Mistake("DL0133", f"let g = @{name} |x| x", "state at", "attributes stand before `fn`, `for` and `while` only",
-              "give the function a name: `fn g(x) = ...`") for name in ("fast", "fast(1)")),
+    *(Mistake("DL0133", text, "state at", _BEFORE,
+              "a block is computed again in `checkpoint { ... }`, without `@`")
+      for name in _ATTRIBUTES
+      for text in (f"fn f() {{\n  @{name}\n  {{ x }}\n}}", f"fn f() {{\n  let y = @{name} {{ x }}\n}}")),
+    *(Mistake("DL0133", f"let g = @{name} |x| x", "state at", _BEFORE,
+              "give the function a name: `fn g(x) = ...`") for name in _ATTRIBUTES),
     Mistake("DL0133", "pub @memory(1 MiB)\nfn f() { x }", "before at", "attributes stand before `pub`", "", (DROP,)),
     Mistake("DL0133", "fn f() -> f64 @memory(1 MiB) { x }", "at opener", "attributes stand before `fn`", "",
             (DROP,), r"@\w+(?:\([^()\n]*\))?"),

@@ -17,10 +17,11 @@ STEP = "s = 0.1 * sum(exp(s - change), axis = 0)"
 SOURCE = """float {0}
 fn chain(score: {0}[k], change: {0}[j, k]) -> {0} {{
   var s = score
+  var total = 0.0 * score
   for i in 0..7 {{
     {1}
   }}
-  sum(s)
+  sum(s + total)
 }}
 """
 VECTOR, DIFFERENCES = "s = exp(-s)", "s = logsumexp(s + change, axis = 0)"
@@ -72,6 +73,9 @@ def test_not_where_xla_would_make_them_again() -> None:
     assert exponentials("s = exp(-exp(-s))", 1, 16) == 1
     assert exponentials("s = exp(-sum(exp(-s)) + s)", 1, 16) == 0  # a sum is an array
     assert exponentials("s = softmax(s, axis = 0)", 1, 16) == 1
+    assert exponentials("s = 2.0 * exp(-s)", 1, 16) == 0  # one reader
+    assert exponentials("let e = exp(-s)\n    s = max(e) * s + sum(e)", 1, 16) == 0  # two, which give numbers
+    assert exponentials("let e = exp(-s)\n    total += e\n    s = e", 1, 16) == 1  # two, the next step and a sum
     assert exponentials("\n    ".join(["s = sinh(0.5 * s)"] * 3), 1, 16) == 3
 
 
