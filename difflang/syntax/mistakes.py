@@ -53,12 +53,7 @@ _BLOCK = "a block stands in braces: `if c { ... }`"
 _COLON = "a block stands in braces, not after `:`"
 _MEMORY = r"[ \t]*(?:pub[ \t]+)?@memory\([ \t]*"
 _CHECKPOINT = r"[ \t]*@checkpoint(?:\([^()\n]*\))?[ \t]*"
-_ATTRIBUTES = (
-    "fast",
-    "fast(1)",
-    "checkpoint",
-    "checkpoint(1)",
-)  # one that is known in the grammar, and one that is not
+_ATTRIBUTES = ("fast", "fast(1)", "checkpoint", "checkpoint(1)")
 _BEFORE = "attributes stand before `fn`, `for` and `while` only"
 _LINE_END = r":[ \t]*(?:#.*)?\r?$"
 
