@@ -73,7 +73,9 @@ class Size(Struct, frozen=True):
             steps = max(1, min(asked.slots, MOST_STEPS, LITTLE // bytes))
         steps = asked.steps or steps
         most = MOST_INSIDE if inside else MOST_WHOLE
-        whole = 0 if asked.slots else max(slots, min(most // lanes, SMALL // bytes))
+        whole = max(slots, min(most // lanes, SMALL // bytes))
+        if asked.slots:  # states of each step, while there is room, are kept without deciding on each
+            whole = slots if asked.steps == 1 and asked.length is None else 0
         whole = min(whole // steps, slots) * steps
         if asked.length is None or asked.length <= whole:
             return cls(whole, slots, steps)
