@@ -131,9 +131,8 @@ def test_large_states_get_few_slots_and_small_ones_many() -> None:
     assert Size.of([Tensor(F64, (10**7,))], 1, Asked()) == Size(16, 16, 4)
     assert Size.of([Tensor(F64)], 1000, Asked()) == Size(16, 16, 4)
     assert Size.of([], 1, Asked()) == Size(16384, 256, 512)
-    assert Size.of([Tensor(F64)], 1, Asked(1000, 1)) == Size(
-        1001, 1001, 1
-    )  # `full`: nothing is decided while there is room
+    full = Size.of([Tensor(F64)], 1, Asked(1000, 1))
+    assert full == Size(1001, 1001, 1)  # while there is room nothing is decided
     assert Size.of([Tensor(F64)], 1, Asked(1000, 0)).whole == 0
 
 
