@@ -16,8 +16,8 @@ import numpy as np
 
 from difflang.ir.types import F32, F64
 from difflang.ops.elementwise import exp
-from difflang.ops.families import binary, unary
-from difflang.ops.powers import exp_sub
+from difflang.ops.families import elementwise
+from difflang.ops.powers import difference, exp_sub
 from difflang.ops.precise import polynomial
 
 INFINITE = {4: 89.0, 8: 710.0}  # from there on the exponential is. By the bytes of a number, as what follows
@@ -52,27 +52,24 @@ def written_out(m: Any, x: Any) -> Any:
     return m.where(smaller, 0.0, even + odd) * half / ((even - odd) * 0.5)
 
 
-exp_of_few = unary(
+exp_of_few = elementwise(
     "exp_of_few",
-    jvp=lambda dx, y, x: dx * y,
+    jvp=exp.jvp,
     reference=exp.reference,
     lower=exp.lower,
     on_cpu=lambda jax, x: written_out(jax.numpy, x),
     accepts=(F32, F64),
+    samples=exp.samples,
     doc="""Exponential, by polynomials on the CPU. Units: 1 -> 1, positive. Kinks: none.""",
 )
 
-
-def exp_sub_on_cpu(jax: Any, x: Any, y: Any) -> Any:
-    return written_out(jax.numpy, jax.numpy.where(x == y, 0.0, x - y))
-
-
-exp_sub_of_few = binary(
+exp_sub_of_few = elementwise(
     "exp_sub_of_few",
-    jvp=(lambda d, z, x, y: d * z, lambda d, z, x, y: -(d * z)),
+    jvp=exp_sub.jvp,
     reference=exp_sub.reference,
     lower=exp_sub.lower,
-    on_cpu=exp_sub_on_cpu,
+    on_cpu=lambda jax, x, y: written_out(jax.numpy, difference(jax, x, y)),
     accepts=(F32, F64),
+    samples=exp_sub.samples,
     doc="""`exp(x - y)`, by polynomials on the CPU; 1 where x = y, infinite ones too. Units: 1, 1 -> 1. Kinks: none.""",
 )

@@ -116,17 +116,20 @@ def exp_sub_reference(x: Array, y: Array) -> Array:
     return np.exp(np.where(x == y, np.zeros_like(x), x - y))
 
 
-def exp_sub_lower(jax: Any, x: Any, y: Any) -> Any:
-    """The choice before the exponential: that is not computed twice for two readers, a choice after it would be."""
+def difference(jax: Any, x: Any, y: Any) -> Any:
+    """`x - y`, 0 where they are the same, infinite ones too.
+
+    The choice before an exponential: that is not computed twice for two readers, a choice after it would be.
+    """
     lax = jax.lax
-    return lax.exp(lax.select(lax.eq(x, y), lax.full_like(x, 0), lax.sub(x, y)))
+    return lax.select(lax.eq(x, y), lax.full_like(x, 0), lax.sub(x, y))
 
 
 exp_sub = binary(
     "exp_sub",
     jvp=(lambda d, z, x, y: d * z, lambda d, z, x, y: -(d * z)),
     reference=exp_sub_reference,
-    lower=exp_sub_lower,
+    lower=lambda jax, x, y: jax.lax.exp(difference(jax, x, y)),
     samples=(Uniform(), Uniform()),
     doc="""`exp(x - y)`; 1 where x = y, infinite ones too. Units: 1, 1 -> 1.
     Kinks: none.""",

@@ -83,6 +83,14 @@ MISTAKES = (
     Mistake("DL0116", "@memory(64MiB)\nfn f() { x }", "kind", "between an amount of memory and its unit stands a space",
             "write `64 MiB`", (("INT",),), r"[0-9][0-9_.]*(?:[kKMGTP]i?)?B\b", writes=((r"([0-9_.]+)(\w+)", r"\1 \2"),),
             after=_MEMORY),
+    Mistake("DL0116", "@memory(2mib)\nfn f() { x }", "kind", "this is not an amount of memory",
+            "a number, a space, and one of B, KiB, MiB, GiB, kB, MB, GB: `64 MiB`", (("INT",),),
+            r"[0-9][0-9_.]*[kKmMgGtTpP](?:i?[bB])?\b", after=_MEMORY),
+    Mistake("DL0220", "@memory()\nfn f() { x }", "at", "`@memory` takes a number and a unit", "`@memory(256 MiB)`",
+            (("INT",),), after=_MEMORY),
+    Mistake("DL0219", "@checkpoint()\nfn f() { x }", "at", "`@checkpoint` takes a strategy",
+            "such as `@checkpoint(sqrt)`; there are full, sqrt, every, revolve, offload and auto",
+            after=r"[ \t]*@checkpoint\([ \t]*"),
     Mistake("DL0220", "@memory(-1 MiB)\nfn f() { x }", "at", "`@memory` takes a number, from 1 B on, and a unit",
             "`@memory(256 MiB)`", (), r"(?:[kKMGTP]i?)?B\b", after=_MEMORY + r"[^)\n]*"),
     Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`, between an "
@@ -105,6 +113,14 @@ MISTAKES = (
             writes=((r'“([^”"\n]*)”', r'"\1"'),)),
     Mistake("DL0107", "x =\u00a0y", "at", "this space is not a space", "it was probably pasted: type a space",
             (DROP,), "[\u00a0\u2000-\u200b\u202f\u3000]+", writes=" "),
+    # ---- Attributes of what has none
+    *(Mistake("DL0133", f"fn f() {{\n  @checkpoint{how} {{ x }}\n}}", "state at",
+              "a block is computed again in `checkpoint { ... }`, without `@`", after=_CHECKPOINT)
+      for how in ("", "(full)", "(revolve, slots = 2)")),
+    *(Mistake("DL0133", f"fn f() {{\n  {start}@{name}{what} {{ x }}\n}}", "state at", _BEFORE,
+              "a block is computed again in `checkpoint { ... }`, without `@`")
+      for name in _ATTRIBUTES for start, what in (("", "\n "), ("let y = ", ""), ("", "\n if c"), ("", " if c"),
+                                                  ("", "\n checkpoint"), ("", " checkpoint"))),
     # ---- Operators
     Mistake("DL0109", "x = a && b", "at", "`&&` is written `and`", "", (("AND",),), writes="and"),
     Mistake("DL0109", "x = a || b", "at", "`||` is written `or`", "", (("OR",),), writes="or"),
@@ -193,13 +209,6 @@ MISTAKES = (
               "a block is computed again in `checkpoint { ... }`, and `@memory` stands before a function")
       for name in _ATTRIBUTES for gap in (" ", "\n")
       for what in ("let x = 3", "var x = 3", "x = 3", "record R { x: f64 }", "enum E { A }", "import a")),
-    *(Mistake("DL0133", f"fn f() {{\n  @checkpoint{how} {{ x }}\n}}", "state at",
-              "a block is computed again in `checkpoint { ... }`, without `@`", after=_CHECKPOINT)
-      for how in ("", "(full)", "(revolve, slots = 2)")),
-    *(Mistake("DL0133", text, "state at", _BEFORE,
-              "a block is computed again in `checkpoint { ... }`, without `@`")
-      for name in _ATTRIBUTES
-      for text in (f"fn f() {{\n  @{name}\n  {{ x }}\n}}", f"fn f() {{\n  let y = @{name} {{ x }}\n}}")),
     *(Mistake("DL0133", f"let g = @{name} |x| x", "state at", _BEFORE,
               "give the function a name: `fn g(x) = ...`") for name in _ATTRIBUTES),
     Mistake("DL0133", "pub @memory(1 MiB)\nfn f() { x }", "before at", "attributes stand before `pub`", "", (DROP,)),
@@ -319,16 +328,8 @@ HEADS = {
     **dict.fromkeys(("assert", "host", "import", "let", "pub", "return", "var", "yield"), True),
     **dict.fromkeys(("bench", "enum", "extern", "for", "match", "record", "rule", "test", "while"), False),
 }
-TYPES = (
-    *(f"{kind}{bits}" for kind in "iu" for bits in (8, 16, 32, 64)),
-    "bf16",
-    "f16",
-    "f32",
-    "f64",
-    "c64",
-    "c128",
-    "bool",
-)
+FLOATING = ("bf16", "f16", "f32", "f64", "c64", "c128")
+TYPES = ("bool", *(f"{kind}{bits}" for kind in "iu" for bits in (8, 16, 32, 64)), *FLOATING)
 AFTER_WORDS = ("NAME", "INT", "FLOAT", "STRING", "not", "fn", "let", "record", "enum")
 ELSE_IF = ("elif", "elseif", "elsif")
 
