@@ -140,7 +140,7 @@ def reported(graph: Graph, what: str, budget: int = 0, *, compiled: bool = False
     """
     limit = limit_of(graph, budget)
     if budget and not limit:
-        help = "for its gradient, say in which parameter: `wrt`"
+        help = "for its gradient, say in which parameter: `--wrt`, in Python `wrt`"
         raise mistake("DL1207", f"a limit is for derivatives in reverse, and {what} takes none", help=help)
     plan, measured = with_xla(graph, limit) if compiled else (planned(graph, limit), None)
     texts = {place: span.text for place, span in lines_of(graph).items()}

@@ -10,6 +10,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
 from difflang.ir.graph import Graph, inner_first
 from difflang.ops.residuals import size
+from difflang.passes.unroll import AS_SAID
 
 if TYPE_CHECKING:
     from difflang.lower.buffers import Account
@@ -43,9 +44,17 @@ def refusal(
             "DL1012",
             f"this derivative does not fit in {has}: it takes {needs} at least{room and f', with room for {room}'}",
             tuple(labels),
-            (f"the smallest limit that can be kept is {human(least, up=True)}{many}{asked}",),
+            (f"the smallest limit that can be kept is {human(least, up=True)}{many}{asked}", *said_there(graph)),
         )
     )
+
+
+def said_there(graph: Graph) -> list[str]:
+    """A way out where what a loop keeps is said in the program: the limit may decide that."""
+    eqns = [e for g in inner_first(graph)[0] for e in g.eqns]
+    kept = [e.span.position[0] for e in eqns if e.attrs.get("keep", AS_SAID) != AS_SAID]
+    way = "line {}: `@checkpoint` says what is kept; with `@checkpoint(auto)` the limit decides"
+    return [way.format(min(kept))] if kept else []
 
 
 def most_made(graph: Graph) -> tuple[str, int] | None:

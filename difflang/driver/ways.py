@@ -20,12 +20,12 @@ from difflang.ops.say import printing
 from difflang.passes.in_two import in_two
 from difflang.passes.optimize import tidied
 from difflang.passes.pieces import Piece, at_hand, crossing, in_blocks, opened, pieces, runs_of
+from difflang.passes.unroll import AS_SAID
 
 Site = Eqn | Piece
 Kept = Literal["all", "least", "nothing"]
 MOST = 20_000  # equations of a function with those that it calls written out
 COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # pieces of straight code
-AS_SAID = (0, 0)  # `keep` of a loop of which the program says nothing
 FLOPS_PER_BYTE = 8  # that take as long
 WHOLE: Attrs = {}  # of a block that keeps nothing but what it takes,
 CUT: Attrs = {"cut": True}  # or what is dear too,

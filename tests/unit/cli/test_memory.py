@@ -139,6 +139,7 @@ def test_a_picture_of_another_kind_is_refused(file: Path, tmp_path: Path) -> Non
         ((":f", "--memory-budget=5 b"), 2, "no amount of memory; write 5B"),
         ((":f", "--memory-budget=5eib"), 2, "no amount of memory; write 64MiB"),
         ((":f", "--memory-budget=5k"), 2, "no amount of memory; write 5KiB"),
+        ((":f", "--dim=n=3"), 2, "A size is told with `--arg n=3`"),
         (
             (":f", "--arg=n=1000", "--memory-budget=10KiB"),
             2,

@@ -124,8 +124,9 @@ def test_what_the_program_says_of_a_loop_is_left_as_it_is(how: str) -> None:
     text = SOURCE.replace("LIMIT", "1 GiB").replace("  for i", f"  @checkpoint({how})\n  for i")
     graph = difflang.loads(text, name="limited").turned.grad("w")._entry(("f32", "f32[2, 500]"), {}).graph
     assert not planned(graph, 0).choices
-    with pytest.raises(DifflangError, match="DL1012"):
+    with pytest.raises(DifflangError, match="DL1012") as refused:
         planned(graph, planned(graph, 0).account.peak - 1)
+    assert any("with `@checkpoint(auto)` the limit decides" in help for help in refused.value.diagnostics[0].helps)
 
 
 def test_what_cannot_be_kept_is_refused_with_what_can(whole: tuple[Any, int]) -> None:
