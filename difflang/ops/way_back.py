@@ -21,7 +21,8 @@ def legs_of(jax: Any, runs: list[Steps], walk: Any) -> Planned | Decided | None:
         return None
     (run,) = runs
     size = run.source.size
-    if size is not None and not size.planned and not size.whole and walk.reverse:
+    one_by_one = size is not None and not size.planned and (not size.whole or size.steps == 1)
+    if one_by_one and walk.reverse:
         return Decided(jax, run, walk.limit)
     known = isinstance(walk.limit, (int, np.ndarray, np.integer))
     if size is None or not size.planned or not known or walk.limit != size.length:

@@ -14,7 +14,7 @@ from derivatives import composed
 from difflang.ir.evaluate import evaluate
 from difflang.ir.types import F64, Tensor
 from difflang.lower.jax import Lowering
-from difflang.ops import schedule, tape
+from difflang.ops import schedule, tape, way_back
 from difflang.ops.tape import Asked, Size, in_order
 from difflang.runtime.compile import compile
 
@@ -56,6 +56,27 @@ def test_small_tapes_give_the_same(
     if (len(name) + slots) % 2:  # only what is kept is written
         monkeypatch.setattr(tape, "LARGE", 0)
     agrees(PROGRAMS[name], order)
+
+
+@pytest.mark.parametrize("how", ["full, cap = 20", "every, steps = 1", "revolve, slots = 20"])
+def test_beyond_its_room_a_tape_of_each_state_is_gone_back_through_leg_by_leg(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step by step, each state would be had again from the last one kept before it."""
+    made: list[way_back.Decided] = []
+
+    class Noted(way_back.Decided):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr(way_back, "Decided", Noted)
+    step = "while i < k {\n y = sin(y)\n i += 1\n }"
+    text = f"fn f(x: f64, k: i32) -> f64 {{\n var y = x\n var i = 0\n HOW\n {step}\n y\n}}"
+    f, plain = (difflang.loads(text.replace("HOW", s), name="long").f for s in (f"@checkpoint({how})", ""))
+    for k in (0, 19, 20, 21, 22, 43, 700):
+        np.testing.assert_allclose(f.grad("x")(0.7, k), plain.grad("x")(0.7, k), rtol=1e-14)
+    assert made
 
 
 @pytest.mark.parametrize("name", ["rotation-while-50", "while-in-while-7", "lanes-4"])
@@ -134,6 +155,8 @@ def test_large_states_get_few_slots_and_small_ones_many() -> None:
     full = Size.of([Tensor(F64)], 1, Asked(1000, 1))
     assert full == Size(1001, 1001, 1)  # while there is room nothing is decided
     assert Size.of([Tensor(F64)], 1, Asked(1000, 0)).whole == 0
+    assert Size.of([Tensor(F64)], 1, Asked(7, 6)).whole == 0
+    assert Size.of([Tensor(F64)], 1, Asked(1000, 1, 500)).planned == tuple(range(500))
 
 
 SOURCE = """
