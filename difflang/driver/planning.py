@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from math import isqrt
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from msgspec import Struct
@@ -53,8 +54,10 @@ if TYPE_CHECKING:
 
 UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
 TRIES = 12  # integer programs, where ways take more room together than one by one
-CHECKS = 3  # sharper limits for the plan, where XLA takes more room than was predicted
-SLACK = 1.02  # so much less than predicted is worth another plan
+CHECKS = 5  # aims for the plan, each sharper, where XLA takes more room than was predicted
+PROPORTIONAL = 1  # the first of them in proportion to what it takes, the others towards the smallest plan as well
+SLACK = 1.02  # so much less than predicted is worth another plan,
+MISSED = 1.3  # or where one took too much
 PLACES = 3  # lines that a refusal shows
 CUTTINGS = (  # one after the other, until one will do
     Cutting(), Cutting(0, deep=1), Cutting(1, deep=1), Cutting(sunk=True), Cutting(0, deep=1, sunk=True)
@@ -102,25 +105,33 @@ def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> 
     Errors: DL1012.
     """
     planner = Planners(graph, room)
-    aim = limit
-    for _ in range(CHECKS):
+    aim, missed = limit, 0
+    for check in range(CHECKS):
         plan = planner.plan(aim) or planner.smallest
         made = make(plan.graph)
         if not limit:
             return plan, made
         if made.bytes <= limit:
-            return widened(planner, limit, plan, made, make)
+            return widened(planner, limit, (aim, missed), plan, made, make)
         if plan is planner.smallest:
             planner.refuse(limit, made.bytes)
-        aim = min(aim, plan.account.peak) * limit // made.bytes
+        missed = min(aim, plan.account.peak)
+        aim = missed * limit // made.bytes
+        if check >= PROPORTIONAL:  # what XLA takes besides does not shrink with the plan
+            aim = min(aim, isqrt(missed * planner.smallest.account.peak))
     made = make(planner.smallest.graph)
     return (planner.smallest, made) if made.bytes <= limit else planner.refuse(limit, made.bytes)
 
 
-def widened(planners: Planners, limit: int, plan: Plan, made: T, make: Callable[[Graph], T]) -> tuple[Plan, T]:
-    """What is quicker, if it fits: the plan for a limit wider by as much as XLA takes less than was predicted."""
+def widened(
+    planners: Planners, limit: int, tried: tuple[int, int], plan: Plan, made: T, make: Callable[[Graph], T]
+) -> tuple[Plan, T]:
+    """What is quicker, if it fits: the plan for an aim wider by as much as is left of the limit. `tried`: the aim of
+    this plan, and that with which the one before it took too much, if there was one.
+    """
     aim = limit * plan.account.peak // max(1, made.bytes)
-    more = planners.plan(aim) if aim > SLACK * limit and plan.account.peak < plan.before.peak else None
+    aim, enough = (min(aim, tried[1] - 1), MISSED) if tried[1] else (aim, SLACK)
+    more = planners.plan(aim) if aim > enough * tried[0] and plan.account.peak < plan.before.peak else None
     if more is None or more.graph is plan.graph:
         return plan, made
     wider = make(more.graph)

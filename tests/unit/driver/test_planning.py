@@ -395,6 +395,19 @@ def test_a_loop_that_keeps_little_gathers_nothing_for_products_after_it() -> Non
     assert made.bytes <= 1.5 * read < whole.bytes
 
 
+def test_where_xla_takes_as_much_more_of_any_plan_one_is_found_that_keeps_more_than_the_smallest() -> None:
+    graph = difflang.loads(RECURRENT, name="recurrent").steps.grad("w")._entry(("f32", "f32[2000]"), {}).graph
+    whole, tried = planned(graph, 0).account.peak, list[int]()
+
+    def make(graph: Graph) -> Smaller:
+        tried.append(int(predicted(graph).peak + 0.35 * whole))
+        return Smaller(tried[-1])
+
+    plan, program = fitted(graph, whole // 2, LITTLE, make)
+    assert len(tried) <= 5 and program.bytes <= whole // 2
+    assert plan.account.peak > 1.2 * Planner(graph, LITTLE).smallest.account.peak
+
+
 SEQUENCES = """
 fn f(w: f32[8, 600], u: f32[200, 600], xs: f32[60, 4, 8]) -> f32 {
   let inputs = xs @ w
