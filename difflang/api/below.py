@@ -13,10 +13,12 @@ from difflang.api.given import bytes_in
 from difflang.api.loaded import Given, doorway, tangent_at
 from difflang.api.lowered import Lowered
 from difflang.api.signature import innermost
+from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import CheckError
 from difflang.check.closures import FnCode
 from difflang.check.modules import Module
+from difflang.check.reports import mistake
 from difflang.driver.artifact.write import PLATFORMS, refused, save
 from difflang.driver.entry import Argument, Entry
 from difflang.driver.expense import Report as Expenses
@@ -90,13 +92,22 @@ class Below(Derivable):
             return to_text(staged(self._entry(specs, named).graph, stage))
 
     def memory(
-        self, *specs: Any, wrt: WrtGiven | None = None, budget: str | int = 0, compiled: bool = False, **named: Any
+        self,
+        *specs: Any,
+        wrt: WrtGiven | None = None,
+        budget: str | int | None = None,
+        compiled: bool = False,
+        **named: Any,
     ) -> Memory:
-        """What it, or its gradient in `wrt`, needs in memory for such arguments, under a budget such as `"64 MiB"`.
+        """What it, or its gradient in `wrt`, needs in memory for such arguments, under a budget: `"64 MiB"`, or bytes.
 
-        Nothing is compiled, unless it is to be `compiled` and compared with what XLA takes. `str` of the report is a
-        table by lines. Errors: DL1012 where the budget is too small.
+        Nothing is compiled, unless it is to be `compiled` and compared with what XLA takes, which may make another plan
+        the one that fits. `str` of the report is a table by lines. Errors: DL1012 where the budget is too small.
         """
+        for name in set(named) - set(self.signature.names):
+            if near := nearest(name.lower(), ("wrt", "budget", "compiled")):
+                with doorway():
+                    raise mistake("DL1207", f"`memory` takes no `{name}`", help=f"did you mean `{near}`?")
         if wrt is not None:
             return self.grad(wrt).memory(*specs, budget=budget, compiled=compiled, **named)
         with doorway():

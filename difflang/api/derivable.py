@@ -94,6 +94,9 @@ class Derivable(Part):
     def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Function:
         with doorway():
             places = tuple(self._place(w) for w in (*listed(wrt), *more))
+            if not places:
+                help = f"`{self.__name__}.{operator}()` takes it in the first"
+                raise mistake("DL0403", "a derivative is in one parameter at least", help=help)
             return self._made(ClosureType(DerivativeCode(operator, places, order), (self.function_type,)))
 
     def _made(self, type: ClosureType, sizes: Dims | None = None) -> Function:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.base.amounts import amount
+from difflang.base.amounts import amount, meant
 from difflang.base.source import Span
 from difflang.check.reports import mistake
 from difflang.driver.specs import MOST
@@ -21,11 +21,18 @@ def article(value: object) -> str:
     return f"{'an' if (name := type(value).__name__)[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def bytes_in(budget: str | int) -> int:
-    """`"64 MiB"`, or so many bytes."""
-    found = amount(budget) if isinstance(budget, str) else budget
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise mistake("DL1207", f"{budget!r} is no amount of memory", help='write `"64 MiB"`, or a number of bytes')
+def bytes_in(budget: Any) -> int:
+    """`"64 MiB"`, or so many bytes; None is 0, for no limit. Errors: DL1207."""
+    if budget is None:
+        return 0
+    text = isinstance(budget, str)
+    try:
+        found = amount(budget) if text else operator.index(budget)
+    except TypeError:
+        found = None
+    if not found or found < 0 or isinstance(budget, bool):
+        way = f"write {meant(budget)}" if text else 'write `"64 MiB"`, or a whole number of bytes'
+        raise mistake("DL1207", f"{budget!r} is no amount of memory", help=way)
     return found
 
 

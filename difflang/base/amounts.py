@@ -53,9 +53,10 @@ def amount(text: str) -> int | None:
 
 
 def meant(text: str) -> str:
-    """The amount that a text will have meant which is none: `2mib` is `2MiB`. If nothing else, an example of one."""
+    """The amounts that a text will have meant which is none: `2mib` is `2MiB`. If nothing else, an example of one."""
     number = text.strip().rstrip(ascii_letters)
     letters = text.strip()[len(number) :].lower()
-    units = {**{u[:n].lower(): u for u in BINARY[1:] for n in (1, 2)}, **{u.lower(): u for u in UNITS}, "": "MiB"}
-    found = f"{number.strip()}{units.get(letters, '')}"
-    return found if amount(found) else "64MiB"
+    units = {**{u[:n].lower(): u for u in BINARY[1:] for n in (1, 2)}, **{u.lower(): u for u in UNITS}}
+    units |= {"byte": "B", "bytes": "B"}
+    found = [f"{number.strip()}{unit}" for unit in ([units.get(letters, "")] if letters else ("B", "MiB"))]
+    return " or ".join(filter(amount, found)) or "64MiB"

@@ -17,7 +17,7 @@ from difflang.elaborate.context import Context
 from difflang.syntax import tree
 
 KNOWN = ("checkpoint", "memory", "unchecked", "deterministic")
-STRATEGIES = {  # and the number that each takes
+STRATEGIES: dict[str, tuple[str, ...]] = {  # and the number that each takes
     "full": ("cap",),
     "sqrt": (),
     "every": ("steps",),
@@ -86,7 +86,7 @@ def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
     if word not in STRATEGIES or first is None or (isinstance(first, tree.Arg) and first.name is not None):
         place = (first or attribute).span
         way, fixes = meant(word, STRATEGIES, place)
-        way = way or f"there are {', '.join(STRATEGIES)}"
+        way = written_as(first) or way or f"there are {', '.join(STRATEGIES)}"
         raise cx.error("DL0219", "`@checkpoint` takes a strategy first", place, "", way, fixes)
     needs, number = STRATEGIES[word], 0
     for arg in rest:
@@ -104,6 +104,18 @@ def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
         way = f"`@checkpoint({word}, {needs[0]} = 32)`"
         raise cx.error("DL0219", f"`{word}` needs {needs[0]}", attribute.span, "", way)
     return word, number
+
+
+def written_as(first: object) -> str:
+    """How `revolve(5)` and `every = 5` are written."""
+    match first:
+        case tree.Arg(value=tree.Call(fn=tree.Name(id=word), args=(tree.Arg(value=tree.Int(value=n)),))):
+            pass
+        case tree.Arg(name=str(word), value=tree.Int(value=n)):
+            pass
+        case _:
+            return ""
+    return next((f"`@checkpoint({word}, {number} = {n})`" for number in STRATEGIES.get(word, ())), "")
 
 
 def kept(cx: Context, loop: Span, length: object) -> dict[str, Keep | bool]:

@@ -6,58 +6,22 @@ first row whose situation is like it in what `by` names. How parsing goes on is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cache
 
-from msgspec import Struct
-
 from difflang.base.codes import nearest
 from difflang.base.source import Source
+from difflang.syntax.attribute_mistakes import OF_ATTRIBUTES
+from difflang.syntax.mistake import DROP, Mistake
 from difflang.syntax.situation import Situation, look
 
-
-class Mistake(Struct, frozen=True):
-    """`mends`: what the taken text may be read as, tried in order. `take`: that text, if not just the token. `after`:
-    what the line must be up to there, if that matters.
-
-    `writes`: what a person will have meant to write in its place, `both`: in place of the token before too. Either a
-    text, or pairs of what stands there and what is written for it, as `re` has them; see `repairs`.
-    """
-
-    code: str
-    example: str
-    by: str  # attributes of Situation that must agree
-    message: str
-    help: str = ""
-    mends: tuple[tuple[str, ...], ...] = ()
-    take: str = ""
-    only_if_mended: bool = False
-    word: bool = False  # the token before is at fault
-    writes: str | tuple[tuple[str, str], ...] | None = None
-    both: bool = False
-    after: str = ""
-
-    def follows(self, text: str, start: int) -> bool:
-        """Whether the line before what is at fault is one that this is a mistake in."""
-        return not self.after or re.fullmatch(self.after, text[text.rfind("\n", 0, start) + 1 : start]) is not None
-
-    @property
-    def taken(self) -> re.Pattern[str] | None:
-        return re.compile(self.take, re.MULTILINE) if self.take else None
-
-
-DROP: tuple[str, ...] = ()
 _LAMBDA = "a function without a name is written `|x| x + 1`"
 _BLOCK = "a block stands in braces: `if c { ... }`"
 _COLON = "a block stands in braces, not after `:`"
-_MEMORY = r"[ \t]*(?:pub[ \t]+)?@memory\([ \t]*"
-_CHECKPOINT = r"[ \t]*@checkpoint(?:\([^()\n]*\))?[ \t]*"
-_ATTRIBUTES = ("fast", "fast(1)", "checkpoint", "checkpoint(1)")
-_BEFORE = "attributes stand before `fn`, `for` and `while` only"
 _LINE_END = r":[ \t]*(?:#.*)?\r?$"
 
 MISTAKES = (
+    *OF_ATTRIBUTES,
     # ---- Characters and literals
     Mistake("DL0110", "x = 1;", "at", "a newline ends a statement, not `;`", "leave it out, or begin a new line",
             (DROP, ("_NL",), ("COMMA",)), r";",
@@ -80,19 +44,6 @@ MISTAKES = (
             (("FLOAT",),), r"[0-9][0-9_]*\.(?!\w)", writes=((r"([0-9][0-9_]*\.)(?!\.)", r"\g<1>0"),)),
     Mistake("DL0116", "x = 2i", "kind", "this is not a number", "an imaginary number ends in `j`, as in `2j`",
             (("FLOAT",),), r"[0-9][0-9_.]*i\b"),
-    Mistake("DL0116", "@memory(64MiB)\nfn f() { x }", "kind", "between an amount of memory and its unit stands a space",
-            "write `64 MiB`", (("INT",),), r"[0-9][0-9_.]*(?:[kKMGTP]i?)?B\b", writes=((r"([0-9_.]+)(\w+)", r"\1 \2"),),
-            after=_MEMORY),
-    Mistake("DL0116", "@memory(2mib)\nfn f() { x }", "kind", "this is not an amount of memory",
-            "a number, a space, and one of B, KiB, MiB, GiB, kB, MB, GB: `64 MiB`", (("INT",),),
-            r"[0-9][0-9_.]*[kKmMgGtTpP](?:i?[bB])?\b", after=_MEMORY),
-    Mistake("DL0220", "@memory()\nfn f() { x }", "at", "`@memory` takes a number and a unit", "`@memory(256 MiB)`",
-            (("INT",),), after=_MEMORY),
-    Mistake("DL0219", "@checkpoint()\nfn f() { x }", "at", "`@checkpoint` takes a strategy",
-            "such as `@checkpoint(sqrt)`; there are full, sqrt, every, revolve, offload and auto",
-            after=r"[ \t]*@checkpoint\([ \t]*"),
-    Mistake("DL0220", "@memory(-1 MiB)\nfn f() { x }", "at", "`@memory` takes a number, from 1 B on, and a unit",
-            "`@memory(256 MiB)`", (), r"(?:[kKMGTP]i?)?B\b", after=_MEMORY + r"[^)\n]*"),
     Mistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`, between an "
             "amount of memory and its unit a space, `64 MiB`; there is no suffix but the `j` of imaginary numbers, and "
             "no hexadecimal number",
@@ -113,14 +64,6 @@ MISTAKES = (
             writes=((r'“([^”"\n]*)”', r'"\1"'),)),
     Mistake("DL0107", "x =\u00a0y", "at", "this space is not a space", "it was probably pasted: type a space",
             (DROP,), "[\u00a0\u2000-\u200b\u202f\u3000]+", writes=" "),
-    # ---- Attributes of what has none
-    *(Mistake("DL0133", f"fn f() {{\n  @checkpoint{how} {{ x }}\n}}", "state at",
-              "a block is computed again in `checkpoint { ... }`, without `@`", after=_CHECKPOINT)
-      for how in ("", "(full)", "(revolve, slots = 2)")),
-    *(Mistake("DL0133", f"fn f() {{\n  {start}@{name}{what} {{ x }}\n}}", "state at", _BEFORE,
-              "a block is computed again in `checkpoint { ... }`, without `@`")
-      for name in _ATTRIBUTES for start, what in (("", "\n "), ("let y = ", ""), ("", "\n if c"), ("", " if c"),
-                                                  ("", "\n checkpoint"), ("", " checkpoint"))),
     # ---- Operators
     Mistake("DL0109", "x = a && b", "at", "`&&` is written `and`", "", (("AND",),), writes="and"),
     Mistake("DL0109", "x = a || b", "at", "`||` is written `or`", "", (("OR",),), writes="or"),
@@ -205,15 +148,6 @@ MISTAKES = (
     Mistake("DL0133", "pub import ode", "before at", "only `fn`, `let`, `record` and `enum` can be public"),
     Mistake("DL0133", "pub var x = 3", "before at", "only `fn`, `let`, `record` and `enum` can be public",
             "a public value is bound with `let`", writes="let"),
-    *(Mistake("DL0133", f"@{name}{gap}{what}", "state at", _BEFORE,
-              "a block is computed again in `checkpoint { ... }`, and `@memory` stands before a function")
-      for name in _ATTRIBUTES for gap in (" ", "\n")
-      for what in ("let x = 3", "var x = 3", "x = 3", "record R { x: f64 }", "enum E { A }", "import a")),
-    *(Mistake("DL0133", f"let g = @{name} |x| x", "state at", _BEFORE,
-              "give the function a name: `fn g(x) = ...`") for name in _ATTRIBUTES),
-    Mistake("DL0133", "pub @memory(1 MiB)\nfn f() { x }", "before at", "attributes stand before `pub`", "", (DROP,)),
-    Mistake("DL0133", "fn f() -> f64 @memory(1 MiB) { x }", "at opener", "attributes stand before `fn`", "",
-            (DROP,), r"@\w+(?:\([^()\n]*\))?"),
     Mistake("DL0101", 'fn f() {\n  test "a" { x }\n}', "word at wrapped", "a test stands at the top level of a file",
             "move it out of the braces", (("_NL",),)),
     Mistake("DL0101", 'fn f() {\n  bench "a" { x }\n}', "word at wrapped",

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -132,7 +133,8 @@ def test_a_picture_of_another_kind_is_refused(file: Path, tmp_path: Path) -> Non
         ((":say",), 2, "DL0322"),
         ((":f", "--wrt=w", "--arg=n=1000", "--memory-budget=10KiB"), 1, "DL1012"),
         ((":f", "--memory-budget=lots"), 2, "no amount of memory; write 64MiB"),
-        ((":f", "--memory-budget=100"), 2, "no amount of memory; write 100MiB"),
+        ((":f", "--memory-budget=100"), 2, "no amount of memory; write 100B or 100MiB"),
+        ((":f", "--memory-budget=2 bytes"), 2, "no amount of memory; write 2B"),
         ((":f", "--memory-budget=2.5 mb"), 2, "no amount of memory; write 2.5MB"),
         ((":f", "--memory-budget=2mib"), 2, "no amount of memory; write 2MiB"),
         ((":f", "--memory-budget=2Gi"), 2, "no amount of memory; write 2GiB"),
@@ -216,11 +218,26 @@ def test_a_limit_that_nothing_had_to_keep_to_is_told(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, run).stderr == ""
 
 
-@pytest.mark.parametrize("budget", [1.5, None, float("nan"), True, "100", -1])
+@pytest.mark.parametrize("budget", [1.5, 0, float("nan"), True, "100", -1])
 def test_what_is_no_budget_in_python(budget: Any) -> None:
     f = difflang.loads(PROGRAM, name="model").f
     with pytest.raises(difflang.ArgumentError, match="no amount of memory"):
         f.memory("f32[3]", wrt="w", budget=budget)
+
+
+def test_budgets_in_python() -> None:
+    f = difflang.loads(PROGRAM, name="model").f
+    limits = [f.memory("f32[3]", wrt="w", budget=b).limit for b in (None, 10**6, np.int64(10**6), "1 MB")]
+    assert limits == [0, 10**6, 10**6, 10**6]
+    with pytest.raises(difflang.ArgumentError, match="did you mean `compiled`"):
+        f.memory("f32[3]", compile=True)
+
+
+def test_a_derivative_is_in_something() -> None:
+    f = difflang.loads(PROGRAM, name="model").f
+    for wrt in ([], ()):
+        with pytest.raises(difflang.DifflangError, match="in one parameter at least"):
+            f.memory("f32[3]", wrt=wrt)
 
 
 @pytest.mark.parametrize(("attribute", "code"), [("memory(1 MiB)", "DL0220"), ("checkpoint(sqrt)", "DL0219")])

@@ -200,3 +200,13 @@ def test_there_are_no_more_slots_than_states() -> None:
     state = (Tensor(F64, (1000,)),)
     sizes = [Size.of(state, 1, Asked(slots=slots, length=200)).room for slots in (150, 200, 10_000, 1_000_000)]
     assert sizes == [151, 201, 201, 201]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("revolve(5)", "(revolve, slots = 5)"), ("every = 5", "(every, steps = 5)"), ("sqrt(5)", "there are full")],
+)
+def test_numbers_of_strategies_are_told_where_they_stand(written: str, meant: str) -> None:
+    with pytest.raises(DifflangError) as refused:
+        difflang.loads(f"fn f(x: f64) -> f64 {{\n  @checkpoint({written})\n  for i in 0..3 {{ }}\n  x\n}}", name="m")
+    assert meant in refused.value.diagnostics[0].helps[0]
