@@ -85,7 +85,8 @@ class Report(Struct, frozen=True):
         if self.room:
             head.append(f"  with room for {in_words(self.room)}; a run that needs more takes more")
         if self.limit:
-            head.append(f"  limit {human(self.limit)}" + (": kept greedily" if self.plan.greedy else ""))
+            kept = ", which XLA keeps to" if self.measured is not None and account.peak > self.limit else ""
+            head.append(f"  limit {human(self.limit)}{kept}" + (": kept greedily" if self.plan.greedy else ""))
         head += [f"  {text}" + (f", {n} times" if n > 1 else "") for text, n in Counter(said(self.plan)).items()]
         if self.measured is not None:
             off = account.peak / max(1, self.measured) - 1

@@ -179,10 +179,10 @@ class Walk:
         changed = [given is not taken for given, taken in zip(body.gives, body.takes[consts:], strict=False)]
         carry: list[Buffer] = []
         taken: set[Buffer] = {here.buffer[here.root(v)] for v in step.reads[:start] if here.root(v) in here.buffer}
-        for v, changes in zip(step.reads[start : start + carried], changed, strict=False):
+        for v, made, changes in zip(step.reads[start : start + carried], step.makes, changed, strict=False):
             buffer = here.of(v) if changes else self.read(v, here)
-            if buffer is None or (changes and (buffer in taken or not here.ends(v, at))):
-                buffer = self.new(v, place=step.makes[0].place)
+            if buffer is None or (changes and (buffer in taken or buffer.bytes < made.bytes or not here.ends(v, at))):
+                buffer = self.new(made, place=step.makes[0].place)
             taken.add(buffer)
             carry.append(buffer)
         fixed = [self.read(v, here) for v in step.reads[start - consts : start]]
