@@ -14,8 +14,8 @@ import numpy as np
 
 import difflang
 from difflang.base.amounts import human
-from difflang.driver.planning import fitted
 from difflang.driver.room import LITTLE
+from difflang.driver.under_limit import fitted
 from difflang.runtime.compile import compile
 from memory import lines, waiting
 from timing import interleaved, ratio

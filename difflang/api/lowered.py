@@ -22,4 +22,4 @@ class Lowered:
 
     def compile(self, options: dict[str, Any] | None = None) -> Callable[..., Any]:
         """JAX's compiled program. It takes the leaves of the arguments, and gives those of the results."""
-        return compiled(self._program, self.graph, options)
+        return compiled(self._program, self.graph, options or {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,11 +47,12 @@ class Engine(Struct, frozen=True):
         Errors: DL1012 where a limit on memory cannot be kept.
         """
         from difflang.driver.pipeline import finished
-        from difflang.driver.planning import fitted, limit_of
+        from difflang.driver.planning import limit_of
+        from difflang.driver.under_limit import fitted
 
         with paused():
             if self.name == "xla" and (limit := limit_of(graph, self.budget)):
-                made = fitted(graph, limit, room, lambda done: self.compiled(guarded(done) if guard else done, says))[1]
+                made = fitted(graph, limit, room, partial(self.compiled, says=says, guard=guard))[1]
                 if self.heard is not None:
                     self.heard(limit)
                 return made
@@ -70,14 +72,14 @@ class Engine(Struct, frozen=True):
             return interpreted(ready, says)
         return self.compiled(ready, says)
 
-    def compiled(self, ready: Graph, says: Says) -> Executable | Timed:
+    def compiled(self, ready: Graph, says: Says, *, guard: bool = False, sparing: bool = False) -> Executable | Timed:
         from difflang.runtime.compile import compile
         from difflang.runtime.devices import find
 
         device = find(self.device) if self.device is not None else None
-        if self.profile is not None:
-            return self.profile.timed(ready, lambda graph: compile(graph, device, says, in_order=self.in_order))
-        return compile(ready, device, says, in_order=self.in_order)
+        ready = guarded(ready) if guard else ready
+        make = partial(compile, device=device, says=says, in_order=self.in_order, sparing=sparing)
+        return make(ready) if self.profile is None else self.profile.timed(ready, make)
 
 
 def small(graph: Graph) -> bool:

@@ -16,10 +16,11 @@ from difflang.check.reports import mistake
 from difflang.driver.emit import Wanted, entries, graph_of
 from difflang.driver.engine import Engine
 from difflang.driver.extras import needed
-from difflang.driver.planning import Plan, fitted, limit_of, planned
+from difflang.driver.planning import Plan, limit_of, planned
 from difflang.driver.program import Checked, loaded
 from difflang.driver.refusals import lines_of
 from difflang.driver.room import LITTLE, asked, in_words
+from difflang.driver.under_limit import fitted
 from difflang.ir.graph import Graph
 from difflang.syntax import tree
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from math import isqrt
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -54,10 +53,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
 TRIES = 12  # integer programs, where ways take more room together than one by one
-CHECKS = 5  # aims for the plan, each sharper, where XLA takes more room than was predicted
-PROPORTIONAL = 1  # the first of them in proportion to what it takes, the others towards the smallest plan as well
-SLACK = 1.02  # so much less than predicted is worth another plan,
-MISSED = 1.3  # or where one took too much
 PLACES = 3  # lines that a refusal shows
 CUTTINGS = (  # one after the other, until one will do
     Cutting(), Cutting(0, deep=1), Cutting(1, deep=1), Cutting(sunk=True), Cutting(0, deep=1, sunk=True)
@@ -76,16 +71,6 @@ class Plan(Struct, frozen=True, eq=False):
     greedy: bool = False  # the integer program was not solved
 
 
-class Compiled(Protocol):
-    """What XLA made of a program."""
-
-    @property
-    def bytes(self) -> int: ...
-
-
-T = TypeVar("T", bound=Compiled)
-
-
 def limit_of(graph: Graph, budget: int = 0) -> int:
     """The least limit on the memory of a derivative in reverse in a graph, that of the caller included; 0 for none."""
     limits = [e.attrs.get("limit", 0) for g in inner_first(graph)[0] for e in g.eqns if e.op is vjp]
@@ -96,46 +81,6 @@ def planned(graph: Graph, limit: int, room: Room = LITTLE) -> Plan:
     """The program of a graph under a limit of so many bytes, 0 for none, as predicted. Errors: DL1012."""
     planners = Planners(graph, room)
     return planners.plan(limit) or planners.refuse(limit)
-
-
-def fitted(graph: Graph, limit: int, room: Room, make: Callable[[Graph], T]) -> tuple[Plan, T]:
-    """The plan of a program under a limit of so many bytes, 0 for none, and what `make` compiles it to.
-
-    Where XLA takes more than was predicted, the plan is made again for less; where it takes less, for more, once.
-    Errors: DL1012.
-    """
-    planner = Planners(graph, room)
-    aim, missed = limit, 0
-    for check in range(CHECKS):
-        plan = planner.plan(aim) or planner.smallest
-        made = make(plan.graph)
-        if not limit:
-            return plan, made
-        if made.bytes <= limit:
-            return widened(planner, limit, (aim, missed), plan, made, make)
-        if plan is planner.smallest:
-            planner.refuse(limit, made.bytes)
-        missed = min(aim, plan.account.peak)
-        aim = missed * limit // made.bytes
-        if check >= PROPORTIONAL:  # what XLA takes besides does not shrink with the plan
-            aim = min(aim, isqrt(missed * planner.smallest.account.peak))
-    made = make(planner.smallest.graph)
-    return (planner.smallest, made) if made.bytes <= limit else planner.refuse(limit, made.bytes)
-
-
-def widened(
-    planners: Planners, limit: int, tried: tuple[int, int], plan: Plan, made: T, make: Callable[[Graph], T]
-) -> tuple[Plan, T]:
-    """What is quicker, if it fits: the plan for an aim wider by as much as is left of the limit. `tried`: the aim of
-    this plan, and that with which the one before it took too much, if there was one.
-    """
-    aim = limit * plan.account.peak // max(1, made.bytes)
-    aim, enough = (min(aim, tried[1] - 1), MISSED) if tried[1] else (aim, SLACK)
-    more = planners.plan(aim) if aim > enough * tried[0] and plan.account.peak < plan.before.peak else None
-    if more is None or more.graph is plan.graph:
-        return plan, made
-    wider = make(more.graph)
-    return (more, wider) if wider.bytes <= limit else (plan, made)
 
 
 class Planners:

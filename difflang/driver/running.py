@@ -21,8 +21,9 @@ from difflang.driver.draws import seed_words
 from difflang.driver.guard import WORD, explain, guarded, untold, without_proved
 from difflang.driver.guard import Program as Runs
 from difflang.driver.pipeline import finished
-from difflang.driver.planning import fitted, limit_of, planned
+from difflang.driver.planning import limit_of, planned
 from difflang.driver.room import LITTLE, Elastic, Room, with_room
+from difflang.driver.under_limit import fitted
 from difflang.embed.primitive import apply
 from difflang.embed.program import Program, Road, poisoned
 from difflang.ir.evaluate import Says, evaluate
@@ -107,12 +108,13 @@ class Running:
             graph = finished(self.elaborated, room)
         return self.made(graph)
 
-    def made(self, graph: Graph) -> Made:
+    def made(self, graph: Graph, *, sparing: bool = False) -> Made:
         proved = without_proved(graph) if self.can_fail else None
         fails = self.can_fail and proved is None
         graph = graph if proved is None else proved
         runs = guarded(graph) if fails else graph
-        return Made(graph, compile(runs, says=self.voice, in_order=self.around.checks.in_order), fails)
+        in_order = self.around.checks.in_order
+        return Made(graph, compile(runs, says=self.voice, in_order=in_order, sparing=sparing), fails)
 
     @property
     def graph(self) -> Graph:

@@ -27,6 +27,7 @@ Array = Any
 Tracer = jax.core.Tracer
 
 IN_ORDER = {"xla_gpu_deterministic_ops": True}  # a CPU and a TPU have one order anyway; on a GPU XLA sorts, then sums
+SPARING = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}  # else what loops change is copied early
 
 
 class Device(Protocol):
@@ -43,13 +44,23 @@ class Executable:
     the program says: all of it, by the time that a call outside of traces is over.
     """
 
-    __slots__ = ("compiled", "converters", "device", "graph", "in_order", "lock", "made", "plain", "says", "wide")
+    __slots__ = (
+        "compiled", "converters", "device", "graph", "in_order", "lock", "made", "plain", "says",
+        "sparing", "wide",
+    )  # fmt: skip
 
     def __init__(
-        self, graph: Graph, device: Device | None = None, says: Says = nobody, *, in_order: bool = False
+        self,
+        graph: Graph,
+        device: Device | None = None,
+        says: Says = nobody,
+        *,
+        in_order: bool = False,
+        sparing: bool = False,
     ) -> None:
         self.graph = graph
         self.in_order = in_order  # whether what is added up at one place is so in an order that is always the same
+        self.sparing = sparing  # whether kernels run in the order that takes the least memory
         self.says = says
         self.device = device
         self.converters = tuple([converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)])
@@ -114,6 +125,12 @@ class Executable:
         label = Label(next(e.span for e in asked if len(moved) == len(asked) or e not in moved))
         return (Diagnostic("DL0602", message, (label,), ("`sqrt` and `revolve` keep less",), severity="warning"),)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What XLA is told."""
+        spares = self.sparing and platform_of(self.device) == "cpu"
+        return (IN_ORDER if self.in_order else {}) | (SPARING if spares else {})
+
     def build(self) -> Callable[..., list[Array]]:
         """Compile now, if that has not been done. Errors: DL1010 and DL1011 where XLA's limits are met."""
         with self.lock:
@@ -121,7 +138,7 @@ class Executable:
                 self.plain = frozenset([concrete_array()])
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
                 program = lowered(self.graph, platform_of(self.device), sharding, says=self.says)
-                self.made = made = compiled(program, self.graph, IN_ORDER if self.in_order else None)
+                self.made = made = compiled(program, self.graph, self.options)
                 self.compiled = said_out(made) if self.graph.effectful else made
                 if hosts := called_back(self.graph):
                     self.compiled = over(self.compiled, hosts)
@@ -167,9 +184,11 @@ def over(program: Callable[..., list[Array]], hosts: Sequence[Foreign]) -> Calla
     return called
 
 
-def compile(graph: Graph, device: Device | None = None, says: Says = nobody, *, in_order: bool = False) -> Executable:
-    """A callable for one concrete graph, on that device or the default one; see `Executable` for `in_order`."""
-    return Executable(graph, device, says, in_order=in_order)
+def compile(
+    graph: Graph, device: Device | None = None, says: Says = nobody, *, in_order: bool = False, sparing: bool = False
+) -> Executable:
+    """A callable for one concrete graph, on that device or the default one; see `Executable` for the rest."""
+    return Executable(graph, device, says, in_order=in_order, sparing=sparing)
 
 
 def lower_for(graph: Graph, platform: str, *, debug_info: bool = False) -> str:
@@ -214,11 +233,16 @@ def spec(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeDtypeStru
     return jax.ShapeDtypeStruct(type.shape, numpy_dtype(type.dtype), sharding=sharding)
 
 
-def compiled(program: Any, graph: Graph, options: Mapping[str, Any] | None = None) -> Callable[..., list[Array]]:
+def compiled(program: Any, graph: Graph, options: Mapping[str, Any]) -> Callable[..., list[Array]]:
+    """What XLA makes of a program. Its options change from version to version: the order of kernels is left to one that
+    cannot be told. Errors: DL1011.
+    """
     try:
         with jax.enable_x64(True):
-            return program.compile(compiler_options=dict(options) if options else None)
+            return program.compile(compiler_options=dict(options) or None)
     except jax.errors.JaxRuntimeError as error:
+        if any(f"No such compile option: '{name}'" in str(error) for name in SPARING):
+            return compiled(program, graph, {name: options[name] for name in options if name not in SPARING})
         where = (Label(graph.eqns[0].span),) if graph.eqns else ()
         message = f"XLA could not compile {graph.name or 'this program'}: {str(error).splitlines()[0]}"
         raise DifflangError(Diagnostic("DL1011", message, where)) from error

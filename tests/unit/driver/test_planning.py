@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,20 +14,14 @@ from difflang.base.errors import DifflangError
 from difflang.base.source import Source
 from difflang.driver.engine import Engine
 from difflang.driver.knapsack import Table, greedily, solved
-from difflang.driver.planning import Plan, Planner, Planners, fitted, limit_of, planned
+from difflang.driver.planning import limit_of, planned
 from difflang.driver.program import access_to, check, run
 from difflang.driver.refusals import refusal
-from difflang.driver.room import LITTLE
-from difflang.driver.ways import Way, work_again
 from difflang.ir.graph import Graph
 from difflang.ir.json import from_json, to_json
 from difflang.ir.parse import from_text
 from difflang.ir.text import to_text
 from difflang.lower.buffers import Account
-from difflang.ops.schedule import legs, taped_legs
-from difflang.passes.pieces import Piece
-from difflang.runtime.compile import compile
-from difflang.runtime.memory import predicted
 
 SOURCE = """
 @memory(LIMIT)
@@ -289,181 +283,3 @@ def test_choices_go_together_in_the_least_time(room: float, time: float) -> None
 def test_there_may_be_no_choice() -> None:
     assert solved(TABLES, -1) == (None, False)
     assert solved([], 10) == (None, False)
-
-
-# ------------------------------------------------------------------------------------------------- straight code
-
-DEEP = (
-    "fn f(w: f32[d, d], x: f32[b, d]) -> f32 {\n  var h = x\n"
-    + "  h = tanh(h @ w) + 0.5 * h\n" * 16
-    + "  sum(h * h)\n}"
-)
-TYPES = ("f32[16, 16]", "f32[256, 16]")
-
-
-@pytest.fixture(scope="module")
-def deep() -> Any:
-    return difflang.loads(DEEP, name="deep").f.grad("w")._entry(TYPES, {}).graph
-
-
-@pytest.mark.parametrize("part", [0.7, 0.45])
-def test_straight_code_is_kept_under_a_limit(part: float, deep: Any) -> None:
-    """The plan, what XLA makes of it, and the gradient."""
-    _, whole = fitted(deep, 0, LITTLE, compile)
-    limit = int(part * whole.bytes)
-    plan, made = fitted(deep, limit, LITTLE, compile)
-    assert made.bytes <= limit and plan.choices  # and what was predicted may be more
-    assert abs(plan.account.peak / made.bytes - 1) <= 0.1
-    rng = np.random.default_rng(0)
-    arrays = [0.2 * rng.normal(size=shape).astype(np.float32) for shape in ((16, 16), (256, 16))]
-    got, want = [np.asarray(program(*arrays)[0]) for program in (made, whole)]
-    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max())
-
-
-def test_a_tighter_limit_takes_more_time_and_never_more_room(deep: Any) -> None:
-    planner = Planner(deep, LITTLE)
-    whole = planner.usual.account.peak
-    plans = [planner.plan(int(part * whole)) for part in (1.0, 0.8, 0.6, 0.45, 0.4)]
-    again = [sum(work_again(p.eqns, plan_way(plan, p)) for p in planner.pieces) for plan in plans if plan]
-    assert again[0] == 0 and again == sorted(again)
-    assert planner.smallest.account.peak < 0.4 * whole
-    assert planner.plan(planner.smallest.account.peak - 1) is None
-
-
-class Smaller(NamedTuple):
-    """Stands for what XLA compiles: to less than was predicted."""
-
-    bytes: int
-
-
-@pytest.mark.parametrize("fits", [True, False])
-def test_what_xla_leaves_of_a_limit_is_used_if_the_quicker_plan_fits(fits: bool, deep: Any) -> None:
-    first, wider = [planned(deep, int(part * planned(deep, 0).account.peak)) for part in (0.5, 0.5 / 0.8)]
-    made: list[int] = []
-
-    def make(graph: Graph) -> Smaller:
-        made.append(int((0.8 if not made or fits else 1.1) * predicted(graph).peak))
-        return Smaller(made[-1])
-
-    limit = int(0.5 * planned(deep, 0).account.peak)
-    plan, program = fitted(deep, limit, LITTLE, make)
-    assert first.choices != wider.choices and len(made) == 2 and program.bytes <= limit
-    assert plan.choices == (wider.choices if fits else first.choices)
-
-
-def test_what_takes_nothing_keeps_any_limit() -> None:
-    f = difflang.loads("@memory(1 KB)\nfn f(w: f32[n]) -> f32 = sum(sin(w))", name="empty").f
-    assert f.grad("w")(np.zeros(0, np.float32)).shape == (0,)
-
-
-def test_pieces_are_cut_again_where_that_alone_fits(deep: Any) -> None:
-    """Down to the inputs of a few pieces, and within each of these of a few more."""
-    first, *deeper = Planners(deep, LITTLE)
-    limit = first.smallest.account.peak - 1
-    assert first.plan(limit) is None and any(planner.cutting.deep for planner in deeper)
-    plan, made = fitted(deep, limit, LITTLE, compile)
-    assert plan.account.peak <= limit and made.bytes <= limit
-    rng = np.random.default_rng(1)
-    arrays = [0.2 * rng.normal(size=shape).astype(np.float32) for shape in ((16, 16), (256, 16))]
-    got, want = [np.asarray(p(*arrays)[0]) for p in (made, compile(first.usual.graph))]
-    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max())
-
-
-RECURRENT = """
-fn f(w: f32[16, 16], xs: f32[60, 8, 16]) -> f32 {
-  var h = zeros(8, 16)
-  for x in xs {
-    let z = sigmoid(x @ w + h @ w)
-    h = z * h + (1.0 - z) * tanh(x + h)
-  }
-  sum(h * h)
-}
-fn steps(w: f32, v: f32[2000]) -> f32 {
-  var x = v
-  for i in 0..100 { x = x + 0.1 * sin(w * x) * cos(x) }
-  sum(x * x)
-}
-"""
-
-
-def test_a_loop_that_keeps_little_gathers_nothing_for_products_after_it() -> None:
-    """The cotangents of every step would be as much as what it reads."""
-    graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._entry(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
-    read = 60 * 8 * 16 * 4
-    _, whole = fitted(graph, 0, LITTLE, compile)
-    _, made = fitted(graph, int(1.5 * read), LITTLE, compile)
-    assert made.bytes <= 1.5 * read < whole.bytes
-
-
-def test_where_xla_takes_as_much_more_of_any_plan_one_is_found_that_keeps_more_than_the_smallest() -> None:
-    graph = difflang.loads(RECURRENT, name="recurrent").steps.grad("w")._entry(("f32", "f32[2000]"), {}).graph
-    whole, tried = planned(graph, 0).account.peak, list[int]()
-
-    def make(graph: Graph) -> Smaller:
-        tried.append(int(predicted(graph).peak + 0.35 * whole))
-        return Smaller(tried[-1])
-
-    plan, program = fitted(graph, whole // 2, LITTLE, make)
-    assert len(tried) <= 5 and program.bytes <= whole // 2
-    assert plan.account.peak > 1.2 * Planner(graph, LITTLE).smallest.account.peak
-
-
-SEQUENCES = """
-fn f(w: f32[8, 600], u: f32[200, 600], xs: f32[60, 4, 8]) -> f32 {
-  let inputs = xs @ w
-  var h = zeros(4, 200)
-  for x in inputs {
-    let s = h @ u
-    h = tanh(x[.., 0..200] + s[.., 0..200]) * sigmoid(x[.., 200..400] + s[.., 400..600]) + 0.5 * h
-  }
-  sum(h * h)
-}
-"""
-
-
-def test_what_is_made_for_all_steps_is_made_in_them_where_memory_is_short() -> None:
-    """The products of all inputs, and their cotangents, are each as large as three states of every step."""
-    graph = difflang.loads(SEQUENCES, name="sequences").f.grad("w", "u")
-    graph = graph._entry(("f32[8, 600]", "f32[200, 600]", "f32[60, 4, 8]"), {}).graph
-    planners = Planners(graph, LITTLE)
-    first, *_ = planners
-    plan, made = fitted(graph, int(0.8 * first.smallest.account.peak), LITTLE, compile)
-    assert made.bytes <= 0.8 * first.smallest.account.peak
-    assert plan.account.peak < first.smallest.account.peak
-    draw = np.random.default_rng(0)
-    arrays = [0.05 * draw.normal(size=s).astype(np.float32) for s in ((8, 600), (200, 600), (60, 4, 8))]
-    for got, want in zip(made(*arrays), compile(first.usual.graph)(*arrays), strict=True):
-        np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
-
-
-@pytest.mark.parametrize(("part", "most"), [(0.6, 0), (0.3, 80), (0.15, 100)])
-def test_no_more_steps_are_taken_again_than_the_limit_asks_for(part: float, most: int) -> None:
-    """Of 100: those for which nothing is kept, once; none where a step may keep its state."""
-    graph = difflang.loads(RECURRENT, name="steps").steps.grad("w", "v")._entry(("f32", "f32[2000]"), {}).graph
-    planner = Planner(graph, LITTLE)
-    plan = planner.plan(int(part * planner.usual.account.peak))
-    assert plan is not None
-    (choice,) = plan.choices
-    assert steps_again(100, choice.way) <= most
-
-
-def steps_again(steps: int, way: Way) -> int:
-    """How many steps are taken again on the way back, each with all of what it writes."""
-    if not way.slots:
-        return 0
-    rows = taped_legs(steps, way.slots, way.taped) if way.taped else legs(steps, way.slots + 1)
-    assert rows is not None
-    return int(rows[:, 2].sum() + rows[:, 3].sum())
-
-
-@pytest.mark.parametrize(("part", "kept"), [(0.5, "least"), (0.35, "nothing")])
-def test_a_step_makes_again_what_its_own_derivative_reads(part: float, kept: str) -> None:
-    """Numbers made for who reads them in the same step are not written down: cheaper than to take steps again."""
-    graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._entry(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
-    planner = Planner(graph, LITTLE)
-    plan = planner.plan(int(part * planner.usual.account.peak))
-    assert plan is not None and [choice.way.kept for choice in plan.choices] == [kept]
-
-
-def plan_way(plan: Plan, piece: Piece) -> Any:
-    return next((c.way.kept for c in plan.choices if c.span is piece.span and not c.loop), "all")

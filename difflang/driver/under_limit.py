@@ -1,0 +1,82 @@
+"""The plan of a program under a limit that XLA keeps to: predictions propose one after the other, XLA is asked.
+
+XLA orders kernels so that several can run at once, and copies early what a loop will change. Where that takes far more
+than was predicted, it is told to take the order of least memory, which takes a few hundredths longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import isqrt
+from typing import Protocol, TypeVar
+
+from difflang.driver.planning import Plan, Planners
+from difflang.driver.room import Room
+from difflang.ir.graph import Graph
+
+FAR = 1.1  # what XLA takes over the prediction that makes it be told so
+CHECKS = 6  # programs that are compiled before the smallest plan is
+PROPORTIONAL = 2  # from so many misses on aims shrink not only in proportion to what XLA takes, but towards that plan
+SLACK = 1.02  # so much less than predicted is worth another plan,
+MISSED = 1.3  # or where one took too much
+
+
+class Compiled(Protocol):
+    """What XLA made of a program."""
+
+    @property
+    def bytes(self) -> int: ...
+
+
+T = TypeVar("T", bound=Compiled)
+Made = TypeVar("Made", bound=Compiled, covariant=True)
+
+
+class Make(Protocol[Made]):
+    """What compiles a graph; `sparing`, with kernels in the order that takes the least memory."""
+
+    def __call__(self, graph: Graph, /, *, sparing: bool = False) -> Made: ...
+
+
+def fitted(graph: Graph, limit: int, room: Room, make: Make[T]) -> tuple[Plan, T]:
+    """The plan of a program under a limit of so many bytes, 0 for none, and what `make` compiles it to.
+
+    Where XLA takes more than was predicted, the plan is made again for less; where it takes less, for more, once.
+    Errors: DL1012.
+    """
+    planner = Planners(graph, room)
+    aim, missed, sparing, misses = limit, 0, False, 0
+    for _ in range(CHECKS):
+        plan = planner.plan(aim) or planner.smallest
+        made = make(plan.graph, sparing=sparing)
+        if not limit:
+            return plan, made
+        if made.bytes <= limit:
+            return widened(planner, limit, (aim, missed), plan, made, partial(make, sparing=sparing))
+        if made.bytes > FAR * plan.account.peak and not sparing:
+            sparing = True
+            continue
+        if plan is planner.smallest:
+            planner.refuse(limit, made.bytes)
+        missed, misses = min(aim, plan.account.peak), misses + 1
+        aim = missed * limit // made.bytes
+        if misses >= PROPORTIONAL:  # what XLA takes besides does not shrink with the plan
+            aim = min(aim, isqrt(missed * planner.smallest.account.peak))
+    made = make(planner.smallest.graph, sparing=sparing)
+    return (planner.smallest, made) if made.bytes <= limit else planner.refuse(limit, made.bytes)
+
+
+def widened(
+    planners: Planners, limit: int, tried: tuple[int, int], plan: Plan, made: T, make: Callable[[Graph], T]
+) -> tuple[Plan, T]:
+    """What is quicker, if it fits: the plan for an aim wider by as much as is left of the limit. `tried`: the aim of
+    this plan, and that with which the one before it took too much, if there was one.
+    """
+    aim = limit * plan.account.peak // max(1, made.bytes)
+    aim, enough = (min(aim, tried[1] - 1), MISSED) if tried[1] else (aim, SLACK)
+    more = planners.plan(aim) if aim > enough * tried[0] and plan.account.peak < plan.before.peak else None
+    if more is None or more.graph is plan.graph:
+        return plan, made
+    wider = make(more.graph)
+    return (more, wider) if wider.bytes <= limit else (plan, made)
