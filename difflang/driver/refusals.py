@@ -44,9 +44,21 @@ def refusal(
             "DL1012",
             f"this derivative does not fit in {has}: it takes {needs} at least{room and f', with room for {room}'}",
             tuple(labels),
-            (f"the smallest limit that can be kept is {human(least, up=True)}{many}{asked}", *said_there(graph)),
+            (
+                f"the smallest limit that can be kept is {human(least, up=True)}{many}{asked}",
+                *besides(account, sum([n for place, n in here.items() if place in lines])),
+                *said_there(graph),
+            ),
         )
     )
+
+
+def besides(account: Account, of_lines: int) -> list[str]:
+    """How much is no line's, where that is a tenth of the peak or more."""
+    given = account.arguments + account.results
+    parts = {"are arguments and results": given, "belong to no line": account.peak - given - of_lines}
+    found = [f"{human(n)} {text}" for text, n in parts.items() if 10 * n >= account.peak > 0]
+    return [f"of the least, {' and '.join(found)}"] if found else []
 
 
 def said_there(graph: Graph) -> list[str]:

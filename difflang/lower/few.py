@@ -27,7 +27,7 @@ MOST = 4096  # bytes: of more, XLA would have two threads share a kernel that is
 
 
 def with_few(eqns: Sequence[Eqn], results: Sequence[Value]) -> Sequence[Eqn]:
-    """The same equations, exponentials of few numbers as ops of their own. Cost: two walks."""
+    """The same equations, exponentials of few numbers as ops of their own. Cost: linear."""
     wanted = {e for e in eqns if e.op in OF_FEW and asked_one_by_one(e)}
     if not wanted:
         return eqns

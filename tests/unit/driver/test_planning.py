@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,8 @@ def test_what_cannot_be_kept_is_refused_with_what_can(whole: tuple[Any, int]) ->
     (diagnostic,) = refused.value.diagnostics
     assert diagnostic.code == "DL1012"
     assert any("for i in 0..300" in label.span.text for label in diagnostic.labels)
-    (way,) = diagnostic.helps
+    way, besides = diagnostic.helps
+    assert re.fullmatch(r"of the least, [0-9.]+ KiB are arguments and results.*", besides)
     smallest = way.removeprefix("the smallest limit that can be kept is ")
     assert limited("turned", smallest)(W, V) == whole[0]
 
