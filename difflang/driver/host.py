@@ -25,7 +25,7 @@ from difflang.driver.loops import Over, over_value
 from difflang.driver.values import HostValue
 from difflang.driver.wanted import Wanted
 from difflang.elaborate.arguments import Args
-from difflang.elaborate.attributes import obey
+from difflang.elaborate.attributes import idle, obey
 from difflang.elaborate.context import Context, Session, walk
 from difflang.elaborate.names import mentions
 from difflang.elaborate.statements import VALUELESS
@@ -197,6 +197,7 @@ class Host(Bindings):
     def loop(self, e: tree.For | tree.While) -> Walk[HostValue]:
         """A loop; the array of what it yields, if it does."""
         obey(self.here(), e.attributes, e.span, loop=True)
+        idle(self.here(), e.attributes, "this loop is run, not compiled")
         frame, items = self.frames[-1], list[HostValue]()
         yields = mentions(e.body, (tree.Yield,)) is not None
         over: Over | None = None

@@ -11,9 +11,11 @@ from math import isqrt
 
 from difflang.base.amounts import MOST as MOST_BYTES
 from difflang.base.amounts import UNITS, human, in_bytes, tightest
+from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.fixes import meant
 from difflang.base.source import Span
 from difflang.elaborate.context import Context
+from difflang.elaborate.names import children
 from difflang.syntax import tree
 
 KNOWN = ("checkpoint", "memory", "unchecked", "deterministic")
@@ -53,6 +55,20 @@ def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span, *, loo
                 way, fixes = meant(name, KNOWN, attribute.span, "@")
                 way = way or f"there are @{', @'.join(KNOWN)}"
                 raise cx.error("DL0209", f"there is no attribute `@{name}`", attribute.span, "", way, fixes)
+
+
+def idle(cx: Context, attributes: tuple[tree.Attribute, ...], why: str) -> None:
+    """A warning, DL0219, where `@checkpoint` keeps nothing."""
+    for attribute in attributes:
+        if attribute.name == "checkpoint":
+            message, way = f"`@checkpoint` keeps nothing here: {why}", "it stands before a loop, or a function with one"
+            label = Label(attribute.span)
+            cx.session.warn(Diagnostic("DL0219", message, (label,), (way,), severity="warning"))
+
+
+def has_loop(node: tree.Node) -> bool:
+    """Whether a loop stands in it, within functions that it declares too."""
+    return isinstance(node, (tree.For, tree.While)) or any(map(has_loop, children(node)))
 
 
 def heed(cx: Context, attributes: tuple[tree.Attribute, ...]) -> None:

@@ -18,7 +18,7 @@ from difflang.check.reports import Undecided, mistake, not_this_type, too_deep, 
 from difflang.check.sizes import no_new_sizes
 from difflang.check.types import FnType, LangType, leaf_types, pruned_type
 from difflang.check.unify import Unifier
-from difflang.elaborate.attributes import heed, obey
+from difflang.elaborate.attributes import has_loop, heed, idle, obey
 from difflang.elaborate.context import Context, Reported, Session, walk
 from difflang.elaborate.expressions import bind_known
 from difflang.elaborate.failure import absorb
@@ -285,6 +285,8 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
     from difflang.elaborate import linear
 
     obey(cx, decl.attributes, decl.span)
+    if decl.attributes and not has_loop(decl):
+        idle(cx, decl.attributes, f"no loop stands in `{decl.name}`")
     for clause in decl.where:
         holds = yield walk(cx, clause)
         if isinstance(holds, Array) and holds.static is False:

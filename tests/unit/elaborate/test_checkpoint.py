@@ -5,6 +5,7 @@ The loops turn their states, so that a mistake in one step is as large at the en
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.base.errors import DifflangError
+from difflang.base.errors import DifflangError, DifflangWarning
 from difflang.ir.json import from_json, to_json
 from difflang.ir.parse import from_text
 from difflang.ir.text import to_text
@@ -210,3 +211,13 @@ def test_numbers_of_strategies_are_told_where_they_stand(written: str, meant: st
     with pytest.raises(DifflangError) as refused:
         difflang.loads(f"fn f(x: f64) -> f64 {{\n  @checkpoint({written})\n  for i in 0..3 {{ }}\n  x\n}}", name="m")
     assert meant in refused.value.diagnostics[0].helps[0]
+
+
+def test_a_strategy_that_keeps_nothing_is_told() -> None:
+    with pytest.warns(DifflangWarning, match="no loop stands in `f`"):
+        difflang.loads("@checkpoint(sqrt)\nfn f(x: f64) -> f64 = x * x", name="m")
+    with pytest.warns(DifflangWarning, match="this loop is run, not compiled"):
+        difflang.loads("var t = 0.0\n@checkpoint(sqrt)\nfor i in 0..3 { t += 1.0 }", name="m")
+    inner = "let h = |y| {\n    var z = y\n    for i in 0..3 { z *= 2.0 }\n    z\n  }"
+    with warnings.catch_warnings(action="error"):
+        difflang.loads(f"@checkpoint(sqrt)\nfn f(x: f64) -> f64 {{\n  {inner}\n  h(x)\n}}", name="m")
