@@ -33,7 +33,9 @@ class OfProgram(click.Command):
             near = all_nearest(error.option_name, [o for p in self.params for o in (*p.opts, *p.secondary_opts)])
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             way = f"An argument of the program stands after `--`: `{after_dashes(ctx, given, error.option_name)}`."
-            size = " A size is told with `--arg n=3`." if any(p.name == "told" for p in self.params) else ""
+            size = (
+                " A size is told with `--arg n=3`." if not near and any(p.name == "told" for p in self.params) else ""
+            )
             raise click.UsageError(f"{error.message}{hint}{size} {way}", ctx) from None
 
 

@@ -128,9 +128,11 @@ class Host(Bindings):
         return UNIT_VALUE
 
     def expression(self, e: tree.Node, *, last: bool, wanted: Wanted | None) -> Walk[HostValue]:
+        if isinstance(e, tree.Checkpoint):
+            e = e.body
         if isinstance(e, STEPS):
             return (yield self.control(e, wanted))
-        if not last and not isinstance(e, (tree.Call, tree.Pipe, tree.Checkpoint, *VALUELESS)):
+        if not last and not isinstance(e, (tree.Call, tree.Pipe, *VALUELESS)):
             raise mistake(
                 "DL0323", "nothing uses this value", (e.span, ""), help="print it: `print(…)`, or bind it with `let`"
             )

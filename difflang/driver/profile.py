@@ -264,3 +264,7 @@ class Timed(Struct, frozen=True, eq=False):
     @property
     def bytes(self) -> int:
         return self.program.bytes
+
+    @property
+    def orders(self) -> bool:
+        return self.program.orders

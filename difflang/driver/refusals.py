@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from difflang.base.amounts import human
@@ -46,27 +47,30 @@ def refusal(
             tuple(labels),
             (
                 f"the smallest limit that can be kept is {human(least, up=True)}{many}{asked}",
-                *besides(account, sum([n for place, n in here.items() if place in lines])),
-                *said_there(graph),
+                *besides(account, lines),
+                *said_there(graph, here, account.peak),
             ),
         )
     )
 
 
-def besides(account: Account, of_lines: int) -> list[str]:
+def besides(account: Account, lines: Container[tuple[str, int]]) -> list[str]:
     """How much is no line's, where that is a tenth of the peak or more."""
-    given = account.arguments + account.results
-    parts = {"are arguments and results": given, "belong to no line": account.peak - given - of_lines}
+    there = [b for b in account.at_the_peak() if b.place is None or b.place not in lines]
+    given = sum([b.bytes for b in there if b.role != "between"])
+    between = sum([b.bytes for b in there if b.role == "between"])
+    parts = {"are arguments and results": given, "belong to no line": between}
     found = [f"{human(n)} {text}" for text, n in parts.items() if 10 * n >= account.peak > 0]
     return [f"of the least, {' and '.join(found)}"] if found else []
 
 
-def said_there(graph: Graph) -> list[str]:
-    """A way out where what a loop keeps is said in the program: the limit may decide that."""
-    eqns = [e for g in inner_first(graph)[0] for e in g.eqns]
-    kept = [e.span.position[0] for e in eqns if e.attrs.get("keep", AS_SAID) != AS_SAID]
-    way = "line {}: `@checkpoint` says what is kept; with `@checkpoint(auto)` the limit decides"
-    return [way.format(min(kept))] if kept else []
+def said_there(graph: Graph, here: Mapping[tuple[str, int], int], peak: int) -> list[str]:
+    """A way out where what a loop keeps is said in the program, and much of the peak: the limit may decide that."""
+    eqns = [e for g in inner_first(graph)[0] for e in g.eqns if e.attrs.get("keep", AS_SAID) != AS_SAID]
+    places = {(e.span.source.name, e.span.position[0]) for e in eqns}
+    much = sorted([place for place in places if 10 * here.get(place, 0) >= peak])
+    return [f"`@checkpoint` says what the loop at {name}:{line} keeps; with `@checkpoint(auto)` the limit decides"
+            for name, line in much[:1]]  # fmt: skip
 
 
 def most_made(graph: Graph) -> tuple[str, int] | None:

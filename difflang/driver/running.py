@@ -55,6 +55,10 @@ class Made(Struct, frozen=True):
     def bytes(self) -> int:
         return self.executable.bytes
 
+    @property
+    def orders(self) -> bool:
+        return self.executable.orders
+
 
 class Surroundings(Struct, frozen=True, eq=False):
     """What programs of one file have in common. `rooms` are those of functions that needed more than a little."""

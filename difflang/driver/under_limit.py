@@ -23,10 +23,13 @@ MISSED = 1.3  # or where one took too much
 
 
 class Compiled(Protocol):
-    """What XLA made of a program."""
+    """What XLA made of a program. `orders`: whether it can be told the order of kernels there."""
 
     @property
     def bytes(self) -> int: ...
+
+    @property
+    def orders(self) -> bool: ...
 
 
 T = TypeVar("T", bound=Compiled)
@@ -45,30 +48,44 @@ def fitted(graph: Graph, limit: int, room: Room, make: Make[T]) -> tuple[Plan, T
     Where XLA takes more than was predicted, the plan is made again for less; where it takes less, for more, once.
     Errors: DL1012.
     """
-    planner = Planners(graph, room)
+    planner, once = Planners(graph, room), dict[tuple[Graph, bool], T]()
+
+    def made_of(plan: Plan, *, sparing: bool) -> T:
+        key = plan.graph, sparing
+        if key not in once:
+            once[key] = make(plan.graph, sparing=sparing)
+        return once[key]
+
     aim, missed, sparing, misses = limit, 0, False, 0
     for _ in range(CHECKS):
         plan = planner.plan(aim) or planner.smallest
-        made = make(plan.graph, sparing=sparing)
+        made = made_of(plan, sparing=sparing)
         if not limit:
             return plan, made
         if made.bytes <= limit:
-            return widened(planner, limit, (aim, missed), plan, made, partial(make, sparing=sparing))
-        if made.bytes > FAR * plan.account.peak and not sparing:
+            return widened(planner, limit, (aim, missed), plan, made, partial(made_of, sparing=sparing))
+        if made.bytes > FAR * plan.account.peak and made.orders and not sparing:
             sparing = True
             continue
-        if plan is planner.smallest:
-            planner.refuse(limit, made.bytes)
+        if plan.graph is planner.smallest.graph:
+            break
         missed, misses = min(aim, plan.account.peak), misses + 1
         aim = missed * limit // made.bytes
         if misses >= PROPORTIONAL:  # what XLA takes besides does not shrink with the plan
             aim = min(aim, isqrt(missed * planner.smallest.account.peak))
-    made = make(planner.smallest.graph, sparing=sparing)
-    return (planner.smallest, made) if made.bytes <= limit else planner.refuse(limit, made.bytes)
+    return least(planner, limit, made_of, sparing=sparing)
+
+
+def least(planners: Planners, limit: int, make: Callable[..., T], *, sparing: bool) -> tuple[Plan, T]:
+    """The smallest plan in that order of kernels, or else in the other. Errors: DL1012."""
+    made = make(planners.smallest, sparing=sparing)
+    if made.bytes > limit and made.orders:
+        made = min(made, make(planners.smallest, sparing=not sparing), key=lambda m: m.bytes)
+    return (planners.smallest, made) if made.bytes <= limit else planners.refuse(limit, made.bytes)
 
 
 def widened(
-    planners: Planners, limit: int, tried: tuple[int, int], plan: Plan, made: T, make: Callable[[Graph], T]
+    planners: Planners, limit: int, tried: tuple[int, int], plan: Plan, made: T, make: Callable[[Plan], T]
 ) -> tuple[Plan, T]:
     """What is quicker, if it fits: the plan for an aim wider by as much as is left of the limit. `tried`: the aim of
     this plan, and that with which the one before it took too much, if there was one.
@@ -78,5 +95,5 @@ def widened(
     more = planners.plan(aim) if aim > enough * tried[0] and plan.account.peak < plan.before.peak else None
     if more is None or more.graph is plan.graph:
         return plan, made
-    wider = make(more.graph)
+    wider = make(more)
     return (more, wider) if wider.bytes <= limit else (plan, made)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from difflang.syntax.mistake import DROP, Mistake
 
-_MEMORY = r"[ \t]*(?:pub[ \t]+)?@memory\([ \t]*"
+_MEMORY = r"[^\n]*@memory\([ \t]*"
 _UNIT = r"(?:[kKMGTP]i?)?B\b"
 _CHECKPOINT = r"[^\n]*@checkpoint(?:\([^()\n]*\))?[ \t]*"
+_CALLED = r"[^\n]*@checkpoint\([^)\n]*"
 _ATTRIBUTES = ("fast", "fast(1)", "fast(a, b = 1)", "checkpoint")
 _BEFORE = "attributes stand before `fn`, `for` and `while` only"
 _STANDS = "a block is computed again in `checkpoint { ... }`, and `@memory` stands before a function"
@@ -28,9 +29,12 @@ OF_ATTRIBUTES = (
             "`@memory(256 MiB)`", (), _UNIT, after=_MEMORY + r"[^)\n]*"),
     Mistake("DL0219", "@checkpoint()\nfn f() { x }", "at", "`@checkpoint` takes a strategy",
             "such as `@checkpoint(sqrt)`; there are full, sqrt, every, revolve, offload and auto",
-            after=r"[ \t]*@checkpoint\([ \t]*"),
+            after=r"[^\n]*@checkpoint\([ \t]*"),
     Mistake("DL0219", "@checkpoint(full, cap = 1 MiB)\nfn f() { x }", "at", "`cap`, `steps` and `slots` are numbers",
-            "an amount of memory stands in `@memory(64 MiB)`", (DROP,), _UNIT, after=r"[ \t]*@checkpoint\([^)\n]*"),
+            "an amount of memory stands in `@memory(64 MiB)`", (DROP,), _UNIT, after=_CALLED),
+    Mistake("DL0219", "@checkpoint(full, cap = 1MiB)\nfn f() { x }", "kind", "`cap`, `steps` and `slots` are numbers",
+            "an amount of memory stands in `@memory(64 MiB)`", (("INT",),), r"[0-9][0-9_.]*[kKmMgGtTpP](?:i?[bB])?\b",
+            after=_CALLED),
     # ---- Before what has none
     *(Mistake("DL0133", f"fn f() {{\n  {start}@checkpoint{how} {{ x }}\n}}", "state at", _AGAIN, after=_CHECKPOINT)
       for how in ("", "(full)", "(revolve, slots = 2)") for start in ("", "let y = ")),
@@ -52,10 +56,13 @@ OF_ATTRIBUTES = (
             (DROP,), r"@\w+(?:\([^()\n]*\))?"),
     # ---- Blocks that are computed again
     Mistake("DL0133", "x = checkpoint(full) { x }", "before at", _BLOCK,
-            "a strategy stands before a loop: `@checkpoint(sqrt) for ...`", (DROP,), r"\([^()\n]*\)(?=[ \t]*\{)"),
+            "a strategy stands before a loop: `@checkpoint(sqrt) for ...`", (DROP,),
+            r"\([^()\n]*\)(?=\s*(?:\{|for\b|while\b))"),
     *(Mistake("DL0114", f"x = checkpoint {what}", "before at", _BLOCK, "write `checkpoint { f(x) }`")
       for what in ("(f)(x)", "f(x)")),
-    *(Mistake("DL0101", f"x = checkpoint {{\n  save {what}\n  x\n}}", by, _NAME,
-              "bind what has none with `let`, and write a `save` for each", after=r"[ \t]*save[ \t]+" + before)
-      for what, by, before in (("3.0", "before", ""), ("y[0]", "state", r"\w+[ \t]*"))),
+    *(Mistake("DL0101", f"x = checkpoint {{\n  save y{what}\n  x\n}}", "state at", _NAME,
+              "bind what has none with `let`, and write a `save` for each", after=r"[ \t]*save[ \t]+\w+[ \t]*")
+      for what in ("[0]", "(x)", ".w", ", x", " + x", " * x", " - x", " / x")),
+    *(Mistake("DL0101", f"x = checkpoint {{\n  save {what}\n  x\n}}", "before at", _NAME,
+              "bind what has none with `let`", after=r"[ \t]*save[ \t]+") for what in ("3", "3.0")),
 )  # fmt: skip

@@ -59,6 +59,7 @@ class Smaller(NamedTuple):
     """Stands for what XLA compiles: to less than was predicted."""
 
     bytes: int
+    orders: bool = True
 
 
 @pytest.mark.parametrize("fits", [True, False])
@@ -133,6 +134,22 @@ def test_where_the_order_of_kernels_takes_far_more_the_order_of_least_memory_is_
     assert program.bytes <= limit and first == second and (early, late) == (False, True)
 
 
+@pytest.mark.parametrize("orders", [True, False])
+def test_before_a_limit_is_refused_the_smallest_plan_is_had_in_either_order_once(orders: bool, deep: Any) -> None:
+    least, asked = Planners(deep, LITTLE).smallest.account.peak, list[bool]()
+
+    def make(graph: Graph, *, sparing: bool = False) -> Smaller:
+        asked.append(sparing)
+        return Smaller(int((1.04 if sparing else 1.06) * predicted(graph).peak), orders)
+
+    if orders:
+        assert fitted(deep, int(1.05 * least), LITTLE, make)[1].bytes <= 1.05 * least
+        asked.clear()
+    with pytest.raises(difflang.DifflangError, match="DL1012"):
+        fitted(deep, int((1.03 if orders else 1.05) * least), LITTLE, make)
+    assert asked == ([False, True] if orders else [False])
+
+
 HISTORIES = """
 fn f(p: f64[2]) -> f64 {
   var x = p[0]
@@ -157,6 +174,8 @@ def test_what_several_loops_read_is_not_copied_early_under_a_limit(monkeypatch: 
     assert plain.bytes > 1.2 * sparing.bytes and abs(sparing.bytes / whole.account.peak - 1) < 0.05
     np.testing.assert_array_equal(plain(p)[0], sparing(p)[0])
     monkeypatch.setattr("difflang.runtime.compile.SPARING", {"xla_of_another_version": True})
+    assert compile(whole.graph, sparing=True).bytes == plain.bytes
+    monkeypatch.setattr("difflang.runtime.compile.SPARING", {"xla_cpu_scheduler_type": "OF_ANOTHER_VERSION"})
     assert compile(whole.graph, sparing=True).bytes == plain.bytes
 
 
