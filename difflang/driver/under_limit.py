@@ -1,7 +1,7 @@
 """The plan of a program under a limit that XLA keeps to: predictions propose one after the other, XLA is asked.
 
-XLA orders kernels so that several can run at once, and copies early what a loop will change. Where that takes far more
-than was predicted, it is told to take the order of least memory, which takes a few hundredths longer.
+XLA orders kernels so that several can run at once, and copies early what a loop will change. Where a plan that is
+smaller in proportion takes too much as well, it is told to take the order of least memory.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from difflang.driver.planning import Plan, Planners
 from difflang.driver.room import Room
 from difflang.ir.graph import Graph
 
-FAR = 1.1  # what XLA takes over the prediction that makes it be told so
 CHECKS = 6  # programs that are compiled before the smallest plan is
-PROPORTIONAL = 2  # from so many misses on aims shrink not only in proportion to what XLA takes, but towards that plan
+PROPORTIONAL = 2  # so many that take too much are seen to in proportion, by each order of kernels
 SLACK = 1.02  # so much less than predicted is worth another plan,
 MISSED = 1.3  # or where one took too much
 
@@ -56,7 +55,7 @@ def fitted(graph: Graph, limit: int, room: Room, make: Make[T]) -> tuple[Plan, T
             once[key] = make(plan.graph, sparing=sparing)
         return once[key]
 
-    aim, missed, sparing, misses = limit, 0, False, 0
+    aim, missed, misses, sparing = limit, 0, 0, False
     for _ in range(CHECKS):
         plan = planner.plan(aim) or planner.smallest
         made = made_of(plan, sparing=sparing)
@@ -64,12 +63,13 @@ def fitted(graph: Graph, limit: int, room: Room, make: Make[T]) -> tuple[Plan, T
             return plan, made
         if made.bytes <= limit:
             return widened(planner, limit, (aim, missed), plan, made, partial(made_of, sparing=sparing))
-        if made.bytes > FAR * plan.account.peak and made.orders and not sparing:
-            sparing = True
-            continue
         if plan.graph is planner.smallest.graph:
             break
-        missed, misses = min(aim, plan.account.peak), misses + 1
+        misses += 1
+        if misses == PROPORTIONAL and made.orders and not sparing:
+            aim, missed, misses, sparing = limit, 0, 0, True
+            continue
+        missed = min(aim, plan.account.peak)
         aim = missed * limit // made.bytes
         if misses >= PROPORTIONAL:  # what XLA takes besides does not shrink with the plan
             aim = min(aim, isqrt(missed * planner.smallest.account.peak))
