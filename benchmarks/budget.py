@@ -134,7 +134,7 @@ def rows(name: str, rounds: int) -> list[tuple[str, ...]]:
         exact, limited = np.asarray(whole(*given)[0]), np.asarray(made(*given)[0])
         apart = float(np.max(np.abs(limited - exact)) / np.max(np.abs(exact)))
         seconds = interleaved({"limited": waiting(made, *given), "free": waiting(whole, *given)}, rounds, 0.0)
-        off = f"{plan.account.peak / made.bytes - 1:+.1%}"
+        off = f"{plan.account.peak / made.bytes - 1:+.1%}{' *' * made.sparing}"
         over = str(ratio(seconds["limited"], seconds["free"]))
         found.append((*head, human(plan.account.peak), human(made.bytes), off, over, f"{apart:.0e}"))
     return found

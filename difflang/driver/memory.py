@@ -62,6 +62,7 @@ class Line(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """What a program needs in memory. `measured` is what XLA says of it, if it was asked.
 
+    Predictions are of XLA's usual order of kernels; whether it was told that of least memory is `spared`.
     `room`: for how much of what only a run knows, as it is compiled at first.
     """
 
@@ -71,6 +72,7 @@ class Report(Struct, frozen=True):
     lines: tuple[Line, ...]
     measured: int | None
     room: Mapping[str, int]
+    spared: bool = False
 
     @property
     def account(self) -> Account:
@@ -91,7 +93,8 @@ class Report(Struct, frozen=True):
         head += [f"  {text}" + (f", {n} times" if n > 1 else "") for text, n in Counter(said(self.plan)).items()]
         if self.measured is not None:
             off = account.peak / max(1, self.measured) - 1
-            head.append(f"  XLA takes {human(self.measured)} ({off:+.1%} predicted)")
+            order = " in its order of least memory" if self.spared else ""
+            head.append(f"  XLA takes {human(self.measured)}{order} ({off:+.1%} predicted)")
         return "\n".join([*head, "", *self.table()])
 
     def table(self) -> list[str]:
@@ -108,6 +111,7 @@ class Report(Struct, frozen=True):
         return {
             "what": self.what, "limit": self.limit or None, "peak": account.peak, "arguments": account.arguments,
             "results": account.results, "between": account.between, "measured": self.measured,
+            "least_memory_order": self.spared,
             "room": dict(self.room), "before_planning": {"peak": before.peak, "course": before.course()},
             "plan": [
                 {"line": c.span.position[0], "of": "loop" if c.loop else "code", "slots": c.slots or None,
@@ -144,17 +148,17 @@ def reported(graph: Graph, what: str, budget: int = 0, *, compiled: bool = False
     if budget and not limit:
         help = "for its gradient, say in which parameter: `--wrt`, in Python `wrt`"
         raise mistake("DL1207", f"a limit is for derivatives in reverse, and {what} takes none", help=help)
-    plan, measured = with_xla(graph, limit) if compiled else (planned(graph, limit), None)
+    plan, measured, spared = with_xla(graph, limit) if compiled else (planned(graph, limit), None, False)
     texts = {place: span.text for place, span in lines_of(graph).items()}
-    return Report(what, limit, plan, lines(plan, texts), measured, asked(graph, LITTLE))
+    return Report(what, limit, plan, lines(plan, texts), measured, asked(graph, LITTLE), spared)
 
 
-def with_xla(graph: Graph, limit: int) -> tuple[Plan, int]:
-    """The plan that keeps to the limit when it is compiled, and what XLA takes."""
+def with_xla(graph: Graph, limit: int) -> tuple[Plan, int, bool]:
+    """The plan that keeps to the limit when it is compiled, what XLA takes, and whether so ordered as takes least."""
     from difflang.runtime.compile import compile
 
     plan, made = fitted(graph, limit, LITTLE, compile)
-    return plan, made.bytes
+    return plan, made.bytes, made.sparing and made.orders
 
 
 def said(plan: Plan) -> list[str]:

@@ -165,6 +165,13 @@ fn f(p: f64[2]) -> f64 {
 """
 
 
+def test_a_report_says_where_the_order_of_least_memory_was_asked_for() -> None:
+    f = difflang.loads(HISTORIES, name="histories").f
+    reports = [f.memory("f64[2]", wrt="p", budget=budget, compiled=True) for budget in (None, "100 KiB")]
+    assert [report.spared for report in reports] == [False, True]
+    assert all(("in its order of least memory" in str(report)) is report.spared for report in reports)
+
+
 def test_what_several_loops_read_is_not_copied_early_under_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """By an option of XLA's, which another version of it may not have: then the limit is kept in another way."""
     f = difflang.loads(HISTORIES, name="histories").f
