@@ -165,6 +165,7 @@ fn f(p: f64[2]) -> f64 {
 """
 
 
+@pytest.mark.slow
 def test_a_report_says_where_the_order_of_least_memory_was_asked_for() -> None:
     f = difflang.loads(HISTORIES, name="histories").f
     reports = [f.memory("f64[2]", wrt="p", budget=budget, compiled=True) for budget in (None, "100 KiB")]
