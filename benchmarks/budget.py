@@ -15,7 +15,7 @@ import numpy as np
 import difflang
 from difflang.base.amounts import human
 from difflang.driver.room import LITTLE
-from difflang.driver.under_limit import fitted
+from difflang.driver.under_limit import as_ordered, fitted
 from difflang.runtime.compile import compile
 from memory import lines, waiting
 from timing import interleaved, ratio
@@ -134,6 +134,7 @@ def rows(name: str, rounds: int) -> list[tuple[str, ...]]:
         exact, limited = np.asarray(whole(*given)[0]), np.asarray(made(*given)[0])
         apart = float(np.max(np.abs(limited - exact)) / np.max(np.abs(exact)))
         seconds = interleaved({"limited": waiting(made, *given), "free": waiting(whole, *given)}, rounds, 0.0)
+        plan = as_ordered(plan, sparing=made.sparing)
         off = f"{plan.account.peak / made.bytes - 1:+.1%}{' *' * made.sparing}"
         over = str(ratio(seconds["limited"], seconds["free"]))
         found.append((*head, human(plan.account.peak), human(made.bytes), off, over, f"{apart:.0e}"))

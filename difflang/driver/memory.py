@@ -20,7 +20,7 @@ from difflang.driver.planning import Plan, limit_of, planned
 from difflang.driver.program import Checked, loaded
 from difflang.driver.refusals import lines_of
 from difflang.driver.room import LITTLE, asked, in_words
-from difflang.driver.under_limit import fitted
+from difflang.driver.under_limit import as_ordered, fitted
 from difflang.ir.graph import Graph
 from difflang.syntax import tree
 
@@ -62,7 +62,7 @@ class Line(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """What a program needs in memory. `measured` is what XLA says of it, if it was asked.
 
-    Predictions are of XLA's usual order of kernels; whether it was told that of least memory is `spared`.
+    Whether XLA was told its order of least memory is `spared`.
     `room`: for how much of what only a run knows, as it is compiled at first.
     """
 
@@ -158,7 +158,7 @@ def with_xla(graph: Graph, limit: int) -> tuple[Plan, int, bool]:
     from difflang.runtime.compile import compile
 
     plan, made = fitted(graph, limit, LITTLE, compile)
-    return plan, made.bytes, made.sparing and made.orders
+    return as_ordered(plan, sparing=made.sparing), made.bytes, made.sparing
 
 
 def said(plan: Plan) -> list[str]:

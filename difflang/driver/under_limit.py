@@ -11,6 +11,8 @@ from functools import partial
 from math import isqrt
 from typing import Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from difflang.driver.planning import Plan, Planners
 from difflang.driver.room import Room
 from difflang.ir.graph import Graph
@@ -74,6 +76,13 @@ def fitted(graph: Graph, limit: int, room: Room, make: Make[T]) -> tuple[Plan, T
         if misses >= PROPORTIONAL:  # what XLA takes besides does not shrink with the plan
             aim = min(aim, isqrt(missed * planner.smallest.account.peak))
     return least(planner, limit, made_of, sparing=sparing)
+
+
+def as_ordered(plan: Plan, *, sparing: bool) -> Plan:
+    """The plan as predicted for that order of kernels."""
+    from difflang.runtime.memory import predicted
+
+    return replace(plan, account=predicted(plan.graph, sparing=True)) if sparing else plan
 
 
 def least(planners: Planners, limit: int, make: Callable[..., T], *, sparing: bool) -> tuple[Plan, T]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from difflang.lower.kernels import Kernel, kernels
+from difflang.lower.kernels import Kernel, Order, kernels
 from difflang.lower.steps import Item, Part, Place, Step
 
 Role = Literal["argument", "result", "between"]
@@ -75,9 +75,12 @@ class Account(Struct, frozen=True):
         return [b for b in self.buffers if b.role != "between" or (b.first <= moment <= b.last and b not in self.lent)]
 
 
-def account(part: Part) -> Account:
-    """The buffers of a whole program. Cost: linear in its kernels, but for results and what lies in their room."""
-    walk = Walk()
+def account(part: Part, order: Order | None = None) -> Account:
+    """The buffers of a whole program, its kernels in some order, or in XLA's usual one.
+
+    Cost: linear in its kernels, but for results and what lies in their room.
+    """
+    walk = Walk(order)
     for v in part.takes:
         walk.new(v, "argument")
     given = walk.part(part, walk.buffers[:], owned=[False] * len(part.takes), into=[None] * len(part.gives))
@@ -111,7 +114,8 @@ def lent(buffers: Sequence[Buffer]) -> list[Buffer]:
 class Walk:
     """Goes through a program and notes its buffers."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: Order | None = None) -> None:
+        self.order = order
         self.buffers: list[Buffer] = []
         self.now = 0
 
@@ -135,7 +139,7 @@ class Walk:
 
         What it is `given` may be written over where it is `owned`.
         """
-        here = Here(part, run := kernels(part), given, owned, into)
+        here = Here(part, run := kernels(part, self.order), given, owned, into)
         for at, kernel in enumerate(run):
             self.now += 1
             reads = [here.buffer[v] for v in kernel.reads]

@@ -7,8 +7,8 @@ model of XLA on the CPU, made of few rules (docs/decisions/0027); what a program
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import not_
 
@@ -27,11 +27,14 @@ class Kernel(Struct, frozen=True, eq=False):
     gone_over: tuple[Item, ...]  # those that it may write over: it reads each element where it writes one
 
 
-def kernels(part: Part) -> list[Kernel]:
-    """The kernels of a part, in the order in which they run."""
+Order = Callable[[Sequence[Kernel]], list[Kernel]]
+
+
+def kernels(part: Part, order: Order | None = None) -> list[Kernel]:
+    """The kernels of a part, in the order in which they run: if nothing is said, as they become ready."""
     fusion = Fusion(part)
     found = [s for s in part.steps if not fusion.stored.isdisjoint(s.makes) or s.kind in UNITS]
-    return in_turn([Kernel(s, tuple(leaves(s.reads, s, fusion)), gone_over(s, fusion)) for s in found])
+    return (order or in_turn)([Kernel(s, tuple(leaves(s.reads, s, fusion)), gone_over(s, fusion)) for s in found])
 
 
 def gone_over(step: Step, fusion: Fusion) -> tuple[Item, ...]:
@@ -173,14 +176,7 @@ def in_turn(kernels: Sequence[Kernel]) -> list[Kernel]:
 
     Of those that one makes ready, XLA's fusion has put its own first, the last of the program before the others.
     """
-    maker = {v: k for k in kernels for v in k.step.makes}
-    readers: dict[Kernel, list[Kernel]] = {}
-    waits: dict[Kernel, int] = {}
-    for kernel in kernels:
-        before = dict.fromkeys([maker[v] for v in kernel.reads if v in maker])
-        waits[kernel] = len(before)
-        for k in before:
-            readers.setdefault(k, []).append(kernel)
+    _, readers, waits = connected(kernels)
     ready = deque([k for k in kernels if not waits[k]])
     order: list[Kernel] = []
     while ready:
@@ -190,6 +186,46 @@ def in_turn(kernels: Sequence[Kernel]) -> list[Kernel]:
             if not waits[reader]:
                 ready.append(reader)
     return order
+
+
+def in_little_room(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Kernels in turn, of those that are ready the one that adds the fewest bytes to what is there.
+
+    So does XLA, or it keeps the order of the program, where it is told to take the least memory.
+    """
+    maker, readers, waits = connected(kernels)
+    uses = Counter([v for k in kernels for v in dict.fromkeys(k.reads)])
+
+    def adds(kernel: Kernel) -> int:
+        gone = [v.bytes for v in dict.fromkeys(kernel.reads) if uses[v] == 1 and v in maker]
+        return sum([v.bytes for v in kernel.step.makes]) - sum(gone)
+
+    ready = [k for k in kernels if not waits[k]]
+    order: list[Kernel] = []
+    while ready:
+        ready.remove(kernel := min(ready, key=adds))
+        order.append(kernel)
+        uses.subtract(dict.fromkeys(kernel.reads, 1))
+        for reader in readers.get(kernel, ()):
+            waits[reader] -= 1
+            if not waits[reader]:
+                ready.append(reader)
+    return order
+
+
+def connected(
+    kernels: Sequence[Kernel],
+) -> tuple[dict[Item, Kernel], dict[Kernel, list[Kernel]], dict[Kernel, int]]:
+    """What makes each array, the kernels that read what each makes, and for how many others each waits."""
+    maker = {v: k for k in kernels for v in k.step.makes}
+    readers: dict[Kernel, list[Kernel]] = {}
+    waits: dict[Kernel, int] = {}
+    for kernel in kernels:
+        before = dict.fromkeys([maker[v] for v in kernel.reads if v in maker])
+        waits[kernel] = len(before)
+        for k in before:
+            readers.setdefault(k, []).append(kernel)
+    return maker, readers, waits
 
 
 def in_turn_of_fusion(readers: Sequence[Kernel]) -> list[Kernel]:

@@ -7,12 +7,17 @@ import jax
 from difflang.base.collection import paused
 from difflang.ir.graph import Graph
 from difflang.lower.buffers import Account, account
+from difflang.lower.kernels import in_little_room
 from difflang.lower.steps import program
 from difflang.runtime.compile import traced
 
 
-def predicted(graph: Graph, platform: str = "cpu") -> Account:
-    """The buffers of a program, by the model of `lower.kernels`. It is traced, not compiled."""
+def predicted(graph: Graph, platform: str = "cpu", *, sparing: bool = False) -> Account:
+    """The buffers of a program, by the model of `lower.kernels`. It is traced, not compiled.
+
+    `sparing`: where XLA is told to order its kernels so that they take the least memory. It tries several orders.
+    """
     with jax.enable_x64(True), paused():
         jaxpr = traced(graph, platform).jaxpr.jaxpr
-    return account(program(jaxpr))
+    part, orders = program(jaxpr), (list, in_little_room) if sparing else (None,)
+    return min([account(part, order) for order in orders], key=lambda found: found.peak)

@@ -10,7 +10,7 @@ import pytest
 import difflang
 from difflang.driver.planning import Plan, Planner, Planners, planned
 from difflang.driver.room import LITTLE
-from difflang.driver.under_limit import fitted
+from difflang.driver.under_limit import as_ordered, fitted
 from difflang.driver.ways import Way, work_again
 from difflang.ir.graph import Graph
 from difflang.ops.schedule import legs, taped_legs
@@ -150,6 +150,23 @@ def test_before_a_limit_is_refused_the_smallest_plan_is_had_in_either_order_once
     assert asked == ([False, True] if orders else [False])
 
 
+CONVOLUTIONS = (
+    "fn f(w: f32[3, 3, c, c], h0: f32[b, n, n, c]) -> f32 {\n"
+    + "".join([f"  let h{i + 1} = tanh(conv2d(h{i}, w))\n" for i in range(6)])
+    + "  sum(h6 * h6)\n}"
+)
+
+
+def test_where_no_plan_is_predicted_to_fit_the_order_of_least_memory_may_and_is_predicted_too() -> None:
+    f = difflang.loads(CONVOLUTIONS, name="images").f
+    graph = f.grad("w")._entry(("f32[3, 3, 8, 8]", "f32[4, 32, 32, 8]"), {}).graph
+    limit = int(0.6 * planned(graph, 0).account.peak)
+    assert Planners(graph, LITTLE).plan(limit) is None
+    plan, made = fitted(graph, limit, LITTLE, compile)
+    assert made.sparing and made.bytes <= limit
+    assert abs(as_ordered(plan, sparing=True).account.peak / made.bytes - 1) < 0.1
+
+
 HISTORIES = """
 fn f(p: f64[2]) -> f64 {
   var x = p[0]
@@ -171,6 +188,8 @@ def test_a_report_says_where_the_order_of_least_memory_was_asked_for() -> None:
     reports = [f.memory("f64[2]", wrt="p", budget=budget, compiled=True) for budget in (None, "100 KiB")]
     assert [report.spared for report in reports] == [False, True]
     assert all(("in its order of least memory" in str(report)) is report.spared for report in reports)
+    assert reports[1].measured is not None
+    assert abs(reports[1].account.peak / reports[1].measured - 1) < 0.1
 
 
 def test_what_several_loops_read_is_not_copied_early_under_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
