@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from difflang.lower.kernels import Kernel, Order, kernels
+from difflang.lower.kernels import Kernel, Order, in_turn, kernels
 from difflang.lower.steps import Item, Part, Place, Step
 
 Role = Literal["argument", "result", "between"]
@@ -75,8 +75,8 @@ class Account(Struct, frozen=True):
         return [b for b in self.buffers if b.role != "between" or (b.first <= moment <= b.last and b not in self.lent)]
 
 
-def account(part: Part, order: Order | None = None) -> Account:
-    """The buffers of a whole program, its kernels in some order, or in XLA's usual one.
+def account(part: Part, order: Order = in_turn) -> Account:
+    """The buffers of a whole program, its kernels in that order, XLA's usual one if nothing is said.
 
     Cost: linear in its kernels, but for results and what lies in their room.
     """
@@ -114,7 +114,7 @@ def lent(buffers: Sequence[Buffer]) -> list[Buffer]:
 class Walk:
     """Goes through a program and notes its buffers."""
 
-    def __init__(self, order: Order | None = None) -> None:
+    def __init__(self, order: Order) -> None:
         self.order = order
         self.buffers: list[Buffer] = []
         self.now = 0

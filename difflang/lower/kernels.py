@@ -30,11 +30,11 @@ class Kernel(Struct, frozen=True, eq=False):
 Order = Callable[[Sequence[Kernel]], list[Kernel]]
 
 
-def kernels(part: Part, order: Order | None = None) -> list[Kernel]:
-    """The kernels of a part, in the order in which they run: if nothing is said, as they become ready."""
+def kernels(part: Part, order: Order) -> list[Kernel]:
+    """The kernels of a part, in that order."""
     fusion = Fusion(part)
     found = [s for s in part.steps if not fusion.stored.isdisjoint(s.makes) or s.kind in UNITS]
-    return (order or in_turn)([Kernel(s, tuple(leaves(s.reads, s, fusion)), gone_over(s, fusion)) for s in found])
+    return order([Kernel(s, tuple(leaves(s.reads, s, fusion)), gone_over(s, fusion)) for s in found])
 
 
 def gone_over(step: Step, fusion: Fusion) -> tuple[Item, ...]:

@@ -7,7 +7,7 @@ import jax
 from difflang.base.collection import paused
 from difflang.ir.graph import Graph
 from difflang.lower.buffers import Account, account
-from difflang.lower.kernels import in_little_room
+from difflang.lower.kernels import in_little_room, in_turn
 from difflang.lower.steps import program
 from difflang.runtime.compile import traced
 
@@ -19,5 +19,5 @@ def predicted(graph: Graph, platform: str = "cpu", *, sparing: bool = False) -> 
     """
     with jax.enable_x64(True), paused():
         jaxpr = traced(graph, platform).jaxpr.jaxpr
-    part, orders = program(jaxpr), (list, in_little_room) if sparing else (None,)
+    part, orders = program(jaxpr), (list, in_little_room) if sparing else (in_turn,)
     return min([account(part, order) for order in orders], key=lambda found: found.peak)
