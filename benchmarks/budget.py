@@ -13,9 +13,9 @@ import jax
 import numpy as np
 
 import difflang
-from difflang.base.amounts import human
-from difflang.driver.room import LITTLE
-from difflang.driver.under_limit import as_ordered, fitted
+from difflang.base.byte_sizes import human
+from difflang.lower.capacity import LITTLE
+from difflang.plan.compile_within_limit import as_ordered, fitted
 from difflang.runtime.compile import compile
 from memory import lines, waiting
 from timing import interleaved, ratio

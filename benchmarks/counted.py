@@ -17,8 +17,8 @@ import numpy as np
 import difflang
 from budget import PROGRAMS
 from cases import Case, Twin, normal
-from difflang.driver.room import LITTLE
-from difflang.driver.under_limit import fitted
+from difflang.lower.capacity import LITTLE
+from difflang.plan.compile_within_limit import fitted
 from difflang.runtime.compile import Executable, compile
 from gradients.dynamics import heat, n_body, neural_ode
 from gradients.inference import hidden_markov, kalman

@@ -17,9 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 
 import difflang
-from difflang.ir.types import F32, Tensor
-from difflang.ops.schedule import advances, dropped, left_to_do, quickly_dropped, reaches, sums_from_the_end
-from difflang.ops.tape import Asked, Size
+from difflang.ir.tensor_types import F32, Tensor
+from difflang.ops.loop.binomial_schedule import (
+    advances,
+    dropped,
+    left_to_do,
+    quickly_dropped,
+    reaches,
+    sums_from_the_end,
+)
+from difflang.ops.loop.checkpoint_store import Asked, Size
 from timing import Run, interleaved, ratio
 
 WAVE = """

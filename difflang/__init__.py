@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from difflang.api import Failure as Failure
     from difflang.api import Function as Function
     from difflang.api import Module as Module
-    from difflang.api import checked as checked
+    from difflang.api import checkify as checked
     from difflang.api import extern as extern
     from difflang.api import load as load
     from difflang.api import loads as loads
-    from difflang.api.brief import compile as compile
-    from difflang.api.brief import define as define
-    from difflang.api.importing import importing as importing
-    from difflang.api.importing import install_import_hook as install_import_hook
+    from difflang.api.compile_function import compile as compile
+    from difflang.api.compile_function import define as define
+    from difflang.api.import_hook import importing as importing
+    from difflang.api.import_hook import install_import_hook as install_import_hook
     from difflang.base.diagnostics import DifflangError as DifflangError
     from difflang.base.diagnostics import InternalError as InternalError
     from difflang.base.errors import ArgumentError as ArgumentError
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     **dict.fromkeys(("Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"), "difflang.api"),
-    **dict.fromkeys(("compile", "define"), "difflang.api.brief"),
-    **dict.fromkeys(("importing", "install_import_hook"), "difflang.api.importing"),
+    **dict.fromkeys(("compile", "define"), "difflang.api.compile_function"),
+    **dict.fromkeys(("importing", "install_import_hook"), "difflang.api.import_hook"),
     **dict.fromkeys(("DifflangError", "InternalError"), "difflang.base.diagnostics"),
     **dict.fromkeys(
         (

@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from difflang.base.stopping import Stopped, end_on_signals, leave
+from difflang.base.process_termination import Stopped, end_on_signals, leave
 
 OBJECTS = 100_000  # made between two looks for garbage: after 700, as by itself, Python looks through all modules too
 

@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Any
 
 from difflang.api import Module
-from difflang.api.loaded import Loaded
+from difflang.api.loaded_program import Loaded
 from difflang.base.diagnostics import DifflangError, render_html
 from difflang.base.errors import classified
 from difflang.base.source import Source, Span
-from difflang.check.reports import mistake
-from difflang.cli.repl_cells import Bundle, Cells
-from difflang.driver.session import Kept
+from difflang.cli.repl.cell_session import Bundle, Cells
+from difflang.driver.interactive_session import Kept
+from difflang.types.type_errors import mistake
 
 OWN = ("difflang", "IPython", "ipykernel", "contextlib")  # whose frames nobody wants to see
 HELD = "_difflang_session"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from difflang.driver.testing import Suite
+    from difflang.tools.testing.suite import Suite
 
 USUAL = ["test_*.dfl", "*_test.dfl"]
 TESTED = re.compile(r"^[ \t]*(?:test[ \t]*\"|rule\b|##[ \t]?> )", re.MULTILINE)
@@ -57,8 +57,8 @@ class Programs(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         from difflang.base.diagnostics import render
-        from difflang.driver.engine import Engine
-        from difflang.driver.testing import Options, opened
+        from difflang.execution.engine import Engine
+        from difflang.tools.testing.suite import Options, opened
 
         folders = tuple(self.config.getini("difflang_path"))
         options = Options(Engine(self.config.getini("difflang_engine")), paths=folders)

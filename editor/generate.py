@@ -15,17 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import difflang.driver.program  # noqa: F401  every file of the elaborator registers its functions
-from difflang.base import resources
+import difflang.driver.check_and_run  # noqa: F401  every file of the elaborator registers its functions
+from difflang.base import package_data
 from difflang.base.source import Source
-from difflang.check.annotations import ALL_BOUNDS
-from difflang.driver.library import HOSTED
-from difflang.elaborate.absent import CONSTANTS
-from difflang.elaborate.builtins import BUILTINS, TRANSFORMS
-from difflang.ir.types import DTYPES
+from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORMS
+from difflang.elaborate.reports.name_errors import CONSTANTS
+from difflang.host.builtin_registry import HOSTED
+from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.syntax.tables import Lexis, tables
+from difflang.syntax.parser_tables import Lexis, tables
+from difflang.types.annotations import ALL_BOUNDS
 
 ROOT = Path(__file__).resolve().parents[1]
 LITERALS = ("false", "true")
@@ -85,7 +85,7 @@ def words() -> Words:
 
 def exported() -> set[str]:
     """The functions that the prelude offers to every file."""
-    source = Source("prelude.dfl", (resources.folder("stdlib") / "prelude.dfl").read_text(encoding="utf-8"))
+    source = Source("prelude.dfl", (package_data.folder("stdlib") / "prelude.dfl").read_text(encoding="utf-8"))
     return {item.name for item in parse(source).module.items if isinstance(item, tree.Fn) and item.pub}
 
 
@@ -241,7 +241,7 @@ def between(text: str, comment: str, body: str) -> str:
 
 TEXTMATE = "editor/vscode/syntaxes/difflang.tmLanguage.json"
 FILES: dict[str, Callable[[str, Words], str]] = {
-    "difflang/pygments/words.py": python,
+    "difflang/pygments/keyword_lists.py": python,
     TEXTMATE: textmate,
     "editor/sublime/difflang.tmLanguage": sublime,
     "editor/vim/syntax/difflang.vim": vim,

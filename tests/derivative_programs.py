@@ -30,7 +30,7 @@ from derivatives import (
 from difflang.ir.builder import region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.types import F64, Tensor
+from difflang.ir.tensor_types import F64, Tensor
 
 VECTOR, MATRIX = Tensor(F64, (3,)), Tensor(F64, (3, 3))
 Python = Callable[..., Any]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import difflang.ops  # noqa: F401  fills the registry
-from difflang.ad.differentiate import differentiate
+from difflang.ad.expand_derivatives import differentiate
 from difflang.ir.builder import region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.types import BOOL, F64, I32, Tensor, Type
+from difflang.ir.tensor_types import BOOL, F64, I32, Tensor, Type
 
 FLOAT, INT, TRUTH = Tensor(F64), Tensor(I32), Tensor(BOOL)
 FOREVER = 2**31 - 1

@@ -219,7 +219,7 @@ def test_a_fault_of_ours_leaves_a_report(tmp_path: Path, monkeypatch: pytest.Mon
     def broken(*_: object, **__: object) -> None:
         raise TypeError("planted")
 
-    monkeypatch.setattr("difflang.driver.program.check", broken)
+    monkeypatch.setattr("difflang.driver.check_and_run.check", broken)
     path = program(tmp_path, "let x = 1")
     result = call("run", path)
     assert result.exit_code == 70
@@ -236,7 +236,7 @@ def test_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("difflang.driver.program.check", interrupted)
+    monkeypatch.setattr("difflang.driver.check_and_run.check", interrupted)
     assert call("run", program(tmp_path, "let x = 1")).exit_code == 130
 
 
@@ -246,7 +246,7 @@ def test_what_starts_without_jax_and_the_passes(args: list[str]) -> None:
     code = (
         "import sys\nfrom difflang.cli import main\n"
         f"try:\n    main({args!r})\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        "late = {'jax', 'jaxlib', 'flax', 'scipy', 'difflang.passes.optimize'}\n"
+        "late = {'jax', 'jaxlib', 'flax', 'scipy', 'difflang.passes.pipelines'}\n"
         "print(sorted(late & sys.modules.keys()), file=sys.stderr)"
     )
     root = Path(__file__).resolve().parents[1]

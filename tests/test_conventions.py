@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from difflang.driver.engine import Engine
+from difflang.execution.engine import Engine
 from support.language import INTERPRETER, answer, codes
 
 pytestmark = pytest.mark.as_users

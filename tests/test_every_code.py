@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from difflang.base.codes import CODES, FAMILIES
 from difflang.base.diagnostics import DifflangError
-from difflang.base.resources import error_page
+from difflang.base.error_codes import CODES, FAMILIES
+from difflang.base.package_data import error_page
 from difflang.cli import main
-from difflang.driver import extras
+from difflang.host import optional_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "errors").glob("*.md"))}
@@ -75,7 +75,7 @@ def without(package: str) -> Iterator[None]:
     """As where a package is not installed."""
     with pytest.MonkeyPatch.context() as patch:
         if package:
-            patch.setattr(extras, "find_spec", lambda name: None if name == package else find_spec(name))
+            patch.setattr(optional_packages, "find_spec", lambda name: None if name == package else find_spec(name))
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "difflang"
 JAX_ROOMS = {"lower", "runtime", "embed", "bridge"}
-ONE_ROOM = {"driver", "ops", "base"}  # floors that are one room of their own name
+MOST_MODULES = 24  # in one folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,7 @@ def picture(text: str) -> dict[str, Place]:
     for line in block.splitlines():
         found = re.fullmatch(r"\s*(\d)\s+(\w+)\s+(.*)", line)
         assert found, f"a line of the picture that cannot be read: {line!r}"
-        floor, name = int(found[1]), found[2]
-        if name in ONE_ROOM:
-            rooms[name] = Place(floor, 0, 0)
-            continue
+        floor = int(found[1])
         # A wide gap ends the drawing and begins the remark, except around a bar.
         drawn = re.split(r"\s{3,}", re.sub(r"\s*│\s*", " │ ", found[3]))[0]
         for wing, part in enumerate(drawn.split("│")):
@@ -125,20 +122,21 @@ def offences(module: str, source: str, drawn: dict[str, Place]) -> list[str]:
 def test_the_picture_is_read_as_drawn() -> None:
     drawn = rooms()
     assert set(drawn) == {
-        *("cli", "repl", "lsp", "plugin", "pygments", "artifact", "api", "bridge", "driver", "check", "elaborate"),
-        *("lower", "spell", "notebook"),
-        *("__main__", "runtime", "embed", "audit", "passes", "ad", "ops", "syntax", "ir", "base"),
+        *("base", "syntax", "ir", "numerics", "ops", "passes", "recursion", "ad", "analysis", "types", "elaborate"),
+        *("lower", "runtime", "embed", "plan", "unparse", "gradcheck", "execution", "host", "driver", "tools"),
+        *("pygments", "lsp", "cli", "__main__", "plugin", "artifact", "api", "bridge", "notebook"),
     }
     allowed = {(a, b) for a in drawn for b in drawn if a != b and drawn[a].may_use(drawn[b])}
     assert ("ad", "passes") in allowed and ("passes", "ad") not in allowed
-    assert ("elaborate", "check") in allowed and ("check", "elaborate") not in allowed
-    assert ("check", "lower") not in allowed and ("lower", "check") not in allowed
-    assert ("embed", "lower") in allowed and ("embed", "runtime") in allowed
+    assert ("elaborate", "types") in allowed and ("types", "elaborate") not in allowed
+    assert ("types", "lower") not in allowed and ("lower", "types") not in allowed
+    assert ("embed", "lower") in allowed and ("embed", "runtime") in allowed and ("plan", "runtime") in allowed
     assert ("ir", "syntax") not in allowed and ("syntax", "ir") not in allowed
     assert ("ops", "ir") in allowed and ("ir", "ops") not in allowed
-    assert ("bridge", "api") in allowed and ("api", "bridge") not in allowed and ("repl", "api") not in allowed
+    assert ("bridge", "api") in allowed and ("api", "bridge") not in allowed and ("cli", "api") not in allowed
     assert ("notebook", "cli") in allowed and ("notebook", "api") in allowed and ("cli", "notebook") not in allowed
-    assert all(("driver", room) in allowed for room, place in drawn.items() if place.floor < 5)
+    assert ("host", "execution") in allowed and ("driver", "host") in allowed and ("host", "driver") not in allowed
+    assert all(("tools", room) in allowed for room, place in drawn.items() if place.floor < 6)
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.relative_to(PACKAGE).as_posix())
@@ -149,16 +147,16 @@ def test_imports_follow_the_picture(path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("difflang.ir.graph", "from difflang.ops import families"),
-        ("difflang.ir.graph", "def f():\n    from difflang.ops.families import unary"),
-        ("difflang.syntax.parse", "import difflang.ir.types"),
-        ("difflang.check.infer", "from difflang import elaborate"),
+        ("difflang.ir.graph", "from difflang.ops import op_factories"),
+        ("difflang.ir.graph", "def f():\n    from difflang.ops.op_factories import unary"),
+        ("difflang.syntax.parse", "import difflang.ir.tensor_types"),
+        ("difflang.types.infer", "from difflang import elaborate"),
         ("difflang.passes.cse", "from difflang.ad.linearize import linearize"),
-        ("difflang.repl", "from difflang.api import load"),
-        ("difflang.ops.linear", "import jax"),
+        ("difflang.cli.repl", "from difflang.api import load"),
+        ("difflang.ops.elementwise.linear_arithmetic", "import jax"),
         ("difflang.ad.transpose", "def f():\n    import jax.numpy as jnp"),
-        ("difflang.driver.session", "from jax import numpy"),
-        ("difflang.check.names", "from difflang import load"),
+        ("difflang.driver.interactive_session", "from jax import numpy"),
+        ("difflang.types.names", "from difflang import load"),
         ("difflang.attic.old", "import sys"),
         ("difflang", "from difflang.api import load"),
     ],
@@ -170,11 +168,100 @@ def test_a_wrong_import_is_seen(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("difflang.ops.linear", "from difflang.ir.types import Tensor"),
-        ("difflang.runtime.compile", "import jax\nfrom difflang.lower.jax import lower"),
+        ("difflang.ops.elementwise.linear_arithmetic", "from difflang.ir.tensor_types import Tensor"),
+        ("difflang.runtime.compile", "import jax\nfrom difflang.lower.graph_to_jax import lower"),
         ("difflang", "def load(path):\n    from difflang.api import load\n    return load(path)"),
-        ("difflang.driver.session", "from difflang.runtime import compile"),
+        ("difflang.driver.interactive_session", "from difflang.runtime import compile"),
     ],
 )
 def test_a_right_import_passes(module: str, source: str) -> None:
     assert offences(module, source, rooms()) == []
+
+
+# ---- Inside the rooms
+
+
+@cache
+def edges() -> dict[str, frozenset[str]]:
+    """Each module of the package, and the modules that it imports, late and for types too."""
+    paths = {module_of(path): path for path in PACKAGE.rglob("*.py")}
+    found: dict[str, frozenset[str]] = {}
+    for module, path in paths.items():
+        targets = {each.module for each in imports(path.read_text(encoding="utf-8"))}
+        found[module] = frozenset(targets & paths.keys() - {module})
+    return found
+
+
+def cycles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
+    """The groups of modules that import each other, each by way of some others (Kosaraju's algorithm)."""
+    importers: dict[str, list[str]] = {module: [] for module in graph}
+    for module, targets in graph.items():
+        for target in targets & graph.keys():
+            importers[target].append(module)
+    order: list[str] = []
+    depth_first(graph, graph, order.append)
+    groups: list[list[str]] = []
+    seen: set[str] = set()
+    for root in reversed(order):
+        group: list[str] = []
+        depth_first([root], importers, group.append, seen)
+        if len(group) > 1:
+            groups.append(sorted(group))
+    return sorted(groups, key=len, reverse=True)
+
+
+def depth_first(
+    roots: Iterable[str],
+    graph: Mapping[str, Iterable[str]],
+    leave: Callable[[str], None],
+    seen: set[str] | None = None,
+) -> None:
+    """Visit what the roots lead to, without recursion: a module is left after those that it leads to."""
+    seen = set() if seen is None else seen
+    for root in roots:
+        work = [(root, iter(graph[root]))] if root not in seen else []
+        seen.add(root)
+        while work:
+            _, rest = work[-1]
+            following = next((t for t in rest if t in graph and t not in seen), None)
+            if following is None:
+                leave(work.pop()[0])
+            else:
+                seen.add(following)
+                work.append((following, iter(graph[following])))
+
+
+def drawn_cycles() -> dict[str, list[int]]:
+    """The block called `cycles` of the page: the sizes of the import cycles that each room still has."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```cycles\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    return {line.split()[0]: [int(n) for n in line.split()[1:]] for line in block.splitlines()}
+
+
+def test_no_cycle_leaves_a_room() -> None:
+    assert not [group for group in cycles(edges()) if len({room_of(m) for m in group}) > 1]
+
+
+def test_each_room_has_the_cycles_that_the_page_says_and_no_others() -> None:
+    """The cycles that are left are written down, so that none grows unseen and the page says when one is gone."""
+    found: dict[str, list[int]] = {}
+    for group in cycles(edges()):
+        found.setdefault(room_of(group[0]) or "", []).append(len(group))
+    assert found == drawn_cycles()
+
+
+def test_cycles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set(), "f": {"g"}, "g": {"f"}}
+    assert cycles({m: frozenset(t) for m, t in graph.items()}) == [["a", "b", "c"], ["f", "g"]]
+
+
+@pytest.mark.parametrize("folder", sorted({p.parent for p in PACKAGE.rglob("*.py")}), ids=lambda p: p.name)
+def test_a_folder_is_small_enough_to_read(folder: Path) -> None:
+    assert len([p for p in folder.glob("*.py") if p.name != "__init__.py"]) <= MOST_MODULES
+
+
+def test_unit_tests_mirror_the_package() -> None:
+    """Each folder of `tests/unit/` is a folder, or a module, of the package."""
+    units = ROOT / "tests" / "unit"
+    folders = {path.parent.relative_to(units) for path in units.rglob("test_*.py")}
+    assert not [f for f in folders if not (PACKAGE / f).is_dir() and not (PACKAGE / f).with_suffix(".py").exists()]

@@ -11,8 +11,8 @@ import pytest
 
 from derivative_programs import Program, programs
 from derivatives import jvp, vjp
-from difflang.driver.engine import Engine
-from difflang.ir.evaluate import evaluate
+from difflang.execution.engine import Engine
+from difflang.ir.interpreter import evaluate
 from support.language import INTERPRETER, answer
 
 pytestmark = pytest.mark.as_users

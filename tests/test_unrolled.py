@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.ops import tape
+from difflang.ops.loop import checkpoint_store
 
 INNER = """
 float f64
@@ -83,8 +83,8 @@ def tapes(slots: int, steps: int) -> Iterator[None]:
     """Tapes of that size: a few steps fill them many times."""
     with pytest.MonkeyPatch.context() as patch:
         for name, number in (("SLOTS", slots), ("STEPS", steps)):
-            patch.setattr(tape, f"MOST_{name}", number)
-            patch.setattr(tape, f"FEWEST_{name}", number)
+            patch.setattr(checkpoint_store, f"MOST_{name}", number)
+            patch.setattr(checkpoint_store, f"FEWEST_{name}", number)
         yield
 
 

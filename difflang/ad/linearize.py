@@ -12,7 +12,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import MaybeValue, Rule
-from difflang.ops.regions import Ad, Linearized, Mask, MaybeValues, Pushed, Tangents, add, or_zeros, spread, zeros
+from difflang.ops.ad_interface import Ad, Linearized, Mask, MaybeValues, Pushed, Tangents, add, or_zeros, spread, zeros
 
 
 def linearize(ad: Ad, graph: Graph, active: Mask) -> Linearized:

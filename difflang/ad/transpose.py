@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from difflang.ad.choices import arrived, passed
-from difflang.ad.cotangents import Cotangents
+from difflang.ad.cotangent_accumulator import Cotangents
+from difflang.ad.cotangent_masks import arrived, passed
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import MaybeValue, Unknown
-from difflang.ops.regions import Ad, Mask, Transposed, Turning, choices_of, on, or_zeros, present, spread, truths
-from difflang.ops.say import silent
+from difflang.ops.ad_interface import Ad, Mask, Transposed, Turning, choices_of, on, or_zeros, present, spread, truths
+from difflang.ops.control.print_effect import silent
 
 Env = dict[Value, Value]
 

@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from difflang.api.checked import Failure, checked
+from difflang.api.checkify import Failure, checked
 from difflang.api.externs import Extern, extern, verify
 from difflang.api.externs import bind as bind_externs
 from difflang.api.function import Function
-from difflang.api.loaded import Loaded, doorway
-from difflang.api.records import Records
-from difflang.api.shown import bundle_of_module
-from difflang.base.codes import nearest
+from difflang.api.loaded_program import Loaded, doorway
+from difflang.api.notebook_display import bundle_of_module
+from difflang.api.record_classes import Records
 from difflang.base.diagnostics import DifflangError
-from difflang.base.files import read
-from difflang.base.part import Part
+from difflang.base.error_codes import nearest
 from difflang.base.source import Source
-from difflang.check.closures import FnCode
-from difflang.check.modules import Module as Declarations
-from difflang.check.reports import mistake
-from difflang.check.types import ClosureType
-from difflang.driver import program
-from difflang.driver.warned import warn
+from difflang.base.source_files import read
+from difflang.base.unpicklable import Part
+from difflang.driver import check_and_run
+from difflang.driver.python_warnings import warn
 from difflang.syntax import tree
+from difflang.types.function_code import FnCode
+from difflang.types.language_types import ClosureType
+from difflang.types.module_scope import Module as Declarations
+from difflang.types.type_errors import mistake
 
 __all__ = ["Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"]
 
@@ -152,7 +152,7 @@ def module_of(
         classes.append(Records(module, name))
         bind_externs(module, classes[0], externs or {})
 
-    checked = program.check(source, path=path, paths=tuple(map(Path, paths)), bind=bind)
+    checked = check_and_run.check(source, path=path, paths=tuple(map(Path, paths)), bind=bind)
     if checked.errors:
         raise DifflangError(*checked.diagnostics)
     if checked.diagnostics:

@@ -8,18 +8,22 @@ from typing import Any, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.api.arguments import Reader
-from difflang.api.records import Records
-from difflang.api.results import Make, maker
-from difflang.base.codes import nearest
+from difflang.api.argument_types import Reader
+from difflang.api.record_classes import Records
+from difflang.api.result_values import Make, maker
 from difflang.base.diagnostics import DifflangError
+from difflang.base.error_codes import nearest
 from difflang.base.errors import classified
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations
-from difflang.check.closures import FnCode
-from difflang.check.modules import Module
-from difflang.check.reports import Undecided, mistake
-from difflang.check.types import (
+from difflang.elaborate.calls.signatures import is_dim
+from difflang.ir.tensor_types import DTYPES, Tensor
+from difflang.ops.control.extern_call import Foreign, tangents_of
+from difflang.runtime import pytrees
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import free_names
+from difflang.types.annotations import Annotations
+from difflang.types.function_code import FnCode
+from difflang.types.language_types import (
     UNIT,
     ClosureType,
     LangType,
@@ -31,13 +35,9 @@ from difflang.check.types import (
     leaf_types,
     tangent_type,
 )
-from difflang.check.unify import Unifier
-from difflang.elaborate.names import free_names
-from difflang.elaborate.signatures import is_dim
-from difflang.ir.types import DTYPES, Tensor
-from difflang.ops.extern import Foreign, tangents_of
-from difflang.runtime import trees
-from difflang.syntax import tree
+from difflang.types.module_scope import Module
+from difflang.types.type_errors import Undecided, mistake
+from difflang.types.unify import Unifier
 
 Python = Callable[..., Any]
 
@@ -108,7 +108,7 @@ class Bound:
     """A function that is bound, and what was made of it for each list of types."""
 
     def __init__(self, given: Extern, records: Records) -> None:
-        from difflang.embed.foreign import wide_by_default
+        from difflang.embed.extern_functions import wide_by_default
 
         self.given, self.records = given, records
         self.wide = wide_by_default()
@@ -152,7 +152,7 @@ class Making:
         return function
 
     def made(self, python: Python, name: str, more: Sequence[LangType], result: LangType) -> Foreign:
-        from difflang.embed.foreign import Host, Traced
+        from difflang.embed.extern_functions import Host, Traced
 
         makers = [self.maker(type) for type in (*self.arguments, *more)]
 
@@ -170,11 +170,11 @@ class Making:
 
     def read(self, value: Any, result: LangType, name: str) -> list[Any]:
         """The leaves of what the function gave. Errors: DL1230."""
-        leaves, structure = trees.flatten(value)
+        leaves, structure = pytrees.flatten(value)
         reader = Reader(self.module)
         reader.span = self.place
         try:
-            reader.typed(trees.slots(leaves, structure), result, f"{name}(…)")
+            reader.typed(pytrees.slots(leaves, structure), result, f"{name}(…)")
         except DifflangError as error:
             raise other_type(error) from None
         return [leaves[i] for i in reader.order]
@@ -237,7 +237,7 @@ def verify(module: Module) -> None:
 
 
 def verify_one(bound: Bound, decl: tree.Fn, module: Module) -> None:
-    from difflang.embed.foreign import whatever_the_sizes
+    from difflang.embed.extern_functions import whatever_the_sizes
 
     failures: list[DifflangError] = []
     for sizes in SAMPLES:

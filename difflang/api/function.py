@@ -7,23 +7,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from difflang.api.below import Below
-from difflang.api.given import size_of
-from difflang.api.loaded import Dims, Given, Loaded, doorway
-from difflang.api.shown import bundle_of
+from difflang.api.inspection import Below
+from difflang.api.loaded_program import Dims, Given, Loaded, doorway
+from difflang.api.notebook_display import bundle_of
+from difflang.api.option_values import size_of
 from difflang.api.signature import Parameter, Signature, innermost, name_of, signature_of
 from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
-from difflang.audit.report import Report
-from difflang.base.codes import nearest
 from difflang.base.diagnostics import DifflangError
+from difflang.base.error_codes import nearest
 from difflang.base.errors import GradientMismatch, classified
-from difflang.check.closures import MapCode
-from difflang.check.reports import mistake
-from difflang.check.types import ClosureType
-from difflang.driver import trace as tracing
-from difflang.driver.check_grad import Options
-from difflang.driver.warned import warn
-from difflang.runtime import trees
+from difflang.driver.python_warnings import warn
+from difflang.gradcheck.report import Report
+from difflang.runtime import pytrees
+from difflang.tools import trace_call as tracing
+from difflang.tools.check_grad import Options
+from difflang.types.function_code import MapCode
+from difflang.types.language_types import ClosureType
+from difflang.types.type_errors import mistake
 
 
 class Function(Below):
@@ -117,7 +117,7 @@ class Function(Below):
             named = {n: named[n] for n in self.whole.names if n in named}
         dims = tuple((n, size_of(n, named[n], self._dims[n])) for n in named if n in self._dims)
         values = tuple(v for n, v in named.items() if n not in self._dims)
-        leaves, structure = trees.flatten((self.captured, values))
+        leaves, structure = pytrees.flatten((self.captured, values))
         return Given(tuple(named), dims, leaves, structure, self.expected, self.sizes), key
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -214,4 +214,4 @@ def put_together(rest: Any, captured: Any) -> Function:
     return Function(loaded, type, tuple(captured), sizes)
 
 
-trees.register_node(Function, taken_apart, put_together)
+pytrees.register_node(Function, taken_apart, put_together)

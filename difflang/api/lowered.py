@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from difflang.driver.entry import Entry
+from difflang.driver.elaborate_call import Entry
 from difflang.ir.graph import Graph
 from difflang.runtime.compile import compiled
 

@@ -9,14 +9,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.base.source import Span
-from difflang.check.closures import DerivativeCode, FnCode, LambdaCode, MapCode, VmapCode, Wrt
-from difflang.check.modules import Module
-from difflang.check.types import ClosureType
-from difflang.driver.parameters import Text, kind_of, tangent_name
-from difflang.driver.specs import sizes_in_params
-from difflang.elaborate.signatures import is_dim
-from difflang.ir.types import DTYPES
+from difflang.driver.python_parameters import Text, kind_of, tangent_name
+from difflang.driver.type_specs import sizes_in_params
+from difflang.elaborate.calls.signatures import is_dim
+from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
+from difflang.types.function_code import DerivativeCode, FnCode, LambdaCode, MapCode, VmapCode, Wrt
+from difflang.types.language_types import ClosureType
+from difflang.types.module_scope import Module
 
 LONGEST = 30  # characters of a default that is shown
 

@@ -8,26 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from difflang.api.loaded import Given, Loaded
-from difflang.api.results import maker
+from difflang.api.loaded_program import Given, Loaded
+from difflang.api.result_values import maker
 from difflang.api.signature import Signature
-from difflang.audit.report import Report
 from difflang.base.diagnostics import DifflangError
-from difflang.check.closures import DerivativeCode, VmapCode
-from difflang.check.reports import mistake
-from difflang.check.types import ClosureType
-from difflang.driver import check_grad, trace
-from difflang.driver.check_grad import Options
-from difflang.driver.enough import with_enough_room
-from difflang.driver.entry import Entry
-from difflang.driver.running import Running, key_words
-from difflang.runtime import trees
+from difflang.driver.capacity_for_call import with_enough_room
+from difflang.driver.elaborate_call import Entry
+from difflang.execution.callable_graph import Running, key_words
+from difflang.gradcheck.report import Report
+from difflang.runtime import pytrees
 from difflang.runtime.compile import compile
-from difflang.runtime.layouts import field_of
+from difflang.runtime.value_layouts import field_of
+from difflang.tools import check_grad, trace_call
+from difflang.tools.check_grad import Options
+from difflang.types.function_code import DerivativeCode, VmapCode
+from difflang.types.language_types import ClosureType
+from difflang.types.type_errors import mistake
 
 UNKNOWN = object()
 HOSTED = (np.ndarray, np.generic)
-LEAVES = trees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}  # classes of what has no parts
+LEAVES = pytrees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}  # classes of what has no parts
 
 
 class Specialization(Running):
@@ -72,7 +72,7 @@ class Specialization(Running):
     def key(self, key: Any, arrays: Sequence[Any]) -> Any:
         if key is not None:
             return key_words(key)
-        if trees.traced(arrays) or trees.in_trace():
+        if pytrees.traced(arrays) or pytrees.in_trace():
             raise mistake(
                 "DL1208", "a random function inside a JAX transformation needs a key", help="give it one: `key=key`"
             )
@@ -131,11 +131,11 @@ class Specialization(Running):
         entry = with_enough_room(self.loaded.checked.session, self.entry, converted)
         return check_grad.audited(self.loaded.module, self.name, entry, converted, inputs, options)
 
-    def traced(self, leaves: Sequence[Any], key: Any, options: trace.Options) -> trace.Trace:
+    def traced(self, leaves: Sequence[Any], key: Any, options: trace_call.Options) -> trace_call.Trace:
         """The trace of a call, on the interpreter. Errors: as a call's, and what `trace.of_entry` refuses."""
         converted = self.concrete(self.arrays(leaves, key), "a trace")
         inputs = len(converted) - len(self.constants) - self.random
-        return trace.of_entry(self.loaded.checked.session, self.name, self.entry, converted, inputs, options)
+        return trace_call.of_entry(self.loaded.checked.session, self.name, self.entry, converted, inputs, options)
 
     def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
         """The same in NumPy, by the reference of each op."""
@@ -180,7 +180,7 @@ class Table:
             value = UNKNOWN if arrays is None else last.straight(arrays, all_in_jax=concrete)
             if value is not UNKNOWN:
                 return value
-        key = trees.quick(leaves, structure)
+        key = pytrees.quick(leaves, structure)
         known = self.known.get(key)
         if known is None:
             return UNKNOWN
@@ -194,25 +194,25 @@ class Table:
         if arrays or len(self.found) > 1:
             self.alone = found.itself() if len(self.found) == 1 else None
         leaves, structure = (args, len(args)) if arrays else in_parts(args)
-        quick = trees.quick(leaves, structure)
-        if quick is not None and not trees.traced(leaves):
+        quick = pytrees.quick(leaves, structure)
+        if quick is not None and not pytrees.traced(leaves):
             if self.last.get(structure, found) is not found:
                 self.several.add(structure)
             self.known[quick] = self.last[structure] = found
-            if found.direct and trees.from_host(leaves):
+            if found.direct and pytrees.from_host(leaves):
                 self.hosted.add(quick)
 
 
 def no_numbers(leaves: Sequence[Any]) -> bool:
     """Whether none is a number of Python: what type that has, the function and its other arguments decide."""
-    return trees.NUMBERS.isdisjoint(map(type, leaves))
+    return pytrees.NUMBERS.isdisjoint(map(type, leaves))
 
 
 def in_parts(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
     """The leaves of arguments and their structure, which is their number where none has parts."""
     if LEAVES.issuperset(map(type, args)):
         return args, len(args)
-    return trees.tree_flatten(args)
+    return pytrees.tree_flatten(args)
 
 
 def moved_like(type: ClosureType, signature: Signature, given: Given) -> Any:
@@ -222,7 +222,7 @@ def moved_like(type: ClosureType, signature: Signature, given: Given) -> Any:
     code = type.code
     if not isinstance(code, DerivativeCode) or code.operator not in ("grad", "value_and_grad", "hvp"):
         return None
-    _, values = trees.slots(given.leaves, given.structure)
+    _, values = pytrees.slots(given.leaves, given.structure)
     named = dict(zip([n for n in given.names if n not in dict(given.dims)], values, strict=True))
     found: list[Any] = []
     for first, *path in code.wrt:
@@ -231,7 +231,7 @@ def moved_like(type: ClosureType, signature: Signature, given: Given) -> Any:
             value = field_of(value, str(name))
         found.append(value)
     if len(found) > 1:
-        found = [trees.Fields({str(w[-1]): x for w, x in zip(code.wrt, found, strict=True)})]
+        found = [pytrees.Fields({str(w[-1]): x for w, x in zip(code.wrt, found, strict=True)})]
     return (None, *found) if code.operator == "value_and_grad" else found[0]
 
 

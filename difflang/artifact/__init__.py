@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from difflang.artifact.function import Function
-from difflang.artifact.program import Body, Surface
+from difflang.artifact.artifact_function import Function
+from difflang.artifact.artifact_program import Body, Surface
 from difflang.base.errors import doorway
-from difflang.driver.artifact.contents import load as read
+from difflang.tools.export.artifact_contents import load as read
 
 __all__ = ["Function", "load"]
 

@@ -6,24 +6,14 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from difflang.artifact.derivatives import (
-    JVP,
-    VJP,
-    Place,
-    Wrapped,
-    gradient,
-    limited,
-    mask_of,
-    with_result,
-    wrong,
-)
-from difflang.artifact.program import Body
+from difflang.artifact.artifact_program import Body
+from difflang.artifact.graph_derivatives import JVP, VJP, Place, Wrapped, gradient, limited, mask_of, with_result, wrong
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value, Values
 from difflang.ir.op import OPS
-from difflang.ir.types import I32, Tensor
-from difflang.ops.say import silent
-from difflang.runtime.layouts import Layout, Leaf, changes, each, mapped, tangent
+from difflang.ir.tensor_types import I32, Tensor
+from difflang.ops.control.print_effect import silent
+from difflang.runtime.value_layouts import Layout, Leaf, changes, each, mapped, tangent
 
 MAP = OPS["map"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from difflang.base.codes import distance, nearest
 from difflang.base.diagnostics import Edit, Fix
+from difflang.base.error_codes import distance, nearest
 from difflang.base.source import Source, Span
 
 

@@ -12,15 +12,15 @@ from zipfile import BadZipFile
 import jax
 import numpy as np
 
-from difflang.api.given import article
-from difflang.api.loaded import doorway
-from difflang.base.files import replace, unreadable, unwritable
+from difflang.api.loaded_program import doorway
+from difflang.api.option_values import article
 from difflang.base.source import NOWHERE
+from difflang.base.source_files import replace, unreadable, unwritable
 from difflang.bridge.nested import named
-from difflang.check.reports import mistake
-from difflang.driver.formats import READ, SUFFIXES, WRITTEN, Stored
-from difflang.runtime import trees
-from difflang.runtime.values import is_python_number
+from difflang.host.data.array_files import READ, SUFFIXES, WRITTEN, Stored
+from difflang.runtime import pytrees
+from difflang.runtime.argument_conversion import is_python_number
+from difflang.types.type_errors import mistake
 
 NAMED = ("npz", "safetensors")
 
@@ -71,7 +71,7 @@ def stored(tree: Any) -> dict[str, Any]:
 
 
 def array_of(name: str, leaf: Any) -> np.ndarray:
-    array = np.asarray(trees.key_data(leaf))
+    array = np.asarray(pytrees.key_data(leaf))
     if array.dtype.kind not in "biufcV":
         raise mistake(
             "DL1207", f"`{name}` is no array but {article(leaf)}", help="arrays, numbers and texts are written"
@@ -104,8 +104,8 @@ def read(file: str, kept: Stored, name: str, like: Any) -> Any:
         return found
     if is_python_number(like):
         return number(file, found, name, like)
-    wanted = trees.key_data(like)
-    if trees.array_type(found) != trees.array_type(wanted):
+    wanted = pytrees.key_data(like)
+    if pytrees.array_type(found) != pytrees.array_type(wanted):
         raise unreadable(file, f"`{name}` is {described(found)}, and {described(wanted)} is expected")
     return found if wanted is like else jax.random.wrap_key_data(found, impl=jax.random.key_impl(like))
 
@@ -121,7 +121,7 @@ def number(file: str, found: np.ndarray, name: str, like: complex) -> Any:
 def described(leaf: Any) -> str:
     if isinstance(leaf, str):
         return "a text"
-    dtype, shape = trees.array_type(leaf) or (None, ())
+    dtype, shape = pytrees.array_type(leaf) or (None, ())
     return f"{dtype or np.asarray(leaf).dtype}[{', '.join(map(str, shape))}]"
 
 

@@ -15,10 +15,10 @@ from flax import nnx as flax_nnx
 from flax.core import unfreeze
 
 from difflang.api.function import Function
-from difflang.base.codes import nearest
+from difflang.base.error_codes import nearest
 from difflang.base.errors import classified
 from difflang.bridge.nested import Shape, is_smooth, nested, shape_of
-from difflang.check.reports import mistake
+from difflang.types.type_errors import mistake
 
 
 class Fixed(flax_nnx.Variable[Any]):

@@ -10,10 +10,10 @@ import numpy as np
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 from msgspec import Struct
 
-from difflang.api.loaded import doorway
-from difflang.base.codes import nearest
-from difflang.check.reports import mistake
-from difflang.driver.formats import ALONE
+from difflang.api.loaded_program import doorway
+from difflang.base.error_codes import nearest
+from difflang.host.data.array_files import ALONE
+from difflang.types.type_errors import mistake
 
 Path = tuple[str, ...]
 

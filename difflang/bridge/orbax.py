@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from difflang.api.loaded import doorway
-from difflang.base.files import unreadable, unwritable
+from difflang.api.loaded_program import doorway
+from difflang.base.source_files import unreadable, unwritable
 from difflang.bridge.files import restored, stored
-from difflang.check.reports import mistake
-from difflang.driver.extras import lacking
+from difflang.host.optional_packages import lacking
+from difflang.types.type_errors import mistake
 
 
 class Checkpoints:

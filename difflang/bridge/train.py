@@ -20,16 +20,16 @@ import jax
 import numpy as np
 import optax
 
-from difflang.api.given import article
-from difflang.api.loaded import doorway
+from difflang.api.loaded_program import doorway
+from difflang.api.option_values import article
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.files import unwritable
+from difflang.base.source_files import unwritable
 from difflang.bridge import files
 from difflang.bridge.nested import is_smooth, named
 from difflang.bridge.orbax import Checkpoints
-from difflang.check.reports import mistake
-from difflang.driver.progress import progress
-from difflang.runtime import trees
+from difflang.host.progress_bar import progress
+from difflang.runtime import pytrees
+from difflang.types.type_errors import mistake
 
 Loss = Callable[..., Any]
 Batches = Iterable[Any] | Callable[[int], Any]
@@ -83,7 +83,7 @@ def words_of(key: Any) -> Any:
     """The words of a random key, given as such or as a number; none of none."""
     if key is None:
         return None
-    typed = trees.key_data(key)
+    typed = pytrees.key_data(key)
     if typed is not key:
         return np.asarray(typed)
     if getattr(key, "shape", ()) and key.dtype == np.uint32:  # as `jax.random.PRNGKey` makes them
@@ -143,7 +143,7 @@ def one_number(what: str, found: Any, kinds: tuple[str, ...] = REAL) -> Any:
     """It, if it is one real number of these kinds. Errors: DL1207."""
     if isinstance(found, (int, float)):
         found = jax.numpy.asarray(found)
-    dtype, shape = trees.array_type(found) or (None, None)
+    dtype, shape = pytrees.array_type(found) or (None, None)
     if shape == () and dtype is not None and dtype.kind in kinds:
         return found
     given = article(found) if shape is None else f"{dtype}[{', '.join(map(str, shape))}]" if shape else f"one {dtype}"

@@ -13,27 +13,30 @@ from typing import Any
 
 import click
 
-from difflang.base.backend import prepare_back_end
-from difflang.base.codes import all_nearest
-from difflang.base.crash import crashed
+from difflang.base.crash_report import crashed
+from difflang.base.error_codes import all_nearest
 from difflang.base.errors import nested_too_deep
-from difflang.base.stopping import INTERRUPTED, LONGEST, Stopped, end_after
-from difflang.cli.checking import check
-from difflang.cli.checkup import doctor
-from difflang.cli.deriving import derive
-from difflang.cli.documenting import doc
-from difflang.cli.explaining import explain
-from difflang.cli.exporting import export
-from difflang.cli.formatting import fmt
-from difflang.cli.kernel_command import kernel
-from difflang.cli.output import data_text
-from difflang.cli.picturing import viz
-from difflang.cli.profiling import profiled
-from difflang.cli.projects import completions, new
-from difflang.cli.repl_command import repl
-from difflang.cli.running import Asked, carry_out
-from difflang.cli.serving import lsp
-from difflang.cli.shared import (
+from difflang.base.process_termination import INTERRUPTED, LONGEST, Stopped, end_after
+from difflang.base.xla_setup import prepare_back_end
+from difflang.cli.commands.check import check
+from difflang.cli.commands.derive import derive
+from difflang.cli.commands.doc import doc
+from difflang.cli.commands.doctor import doctor
+from difflang.cli.commands.explain import explain
+from difflang.cli.commands.export import export
+from difflang.cli.commands.fmt import fmt
+from difflang.cli.commands.kernel import kernel
+from difflang.cli.commands.lsp import lsp
+from difflang.cli.commands.new_and_completions import completions, new
+from difflang.cli.commands.profiling import profiled
+from difflang.cli.commands.repl import repl
+from difflang.cli.commands.run import Asked, carry_out
+from difflang.cli.commands.stubs import stubs
+from difflang.cli.commands.tests_and_benchmarks import bench, test
+from difflang.cli.commands.trace import trace
+from difflang.cli.commands.viz import viz
+from difflang.cli.diagnostic_formats import data_text
+from difflang.cli.options_and_reports import (
     ENGINES,
     FILE,
     FLOATS,
@@ -50,9 +53,6 @@ from difflang.cli.shared import (
     search_path,
     source_of,
 )
-from difflang.cli.stubbing import stubs
-from difflang.cli.testing import bench, test
-from difflang.cli.tracing import trace
 
 words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 MOST_STEPS = 2**31 - 2  # steps are counted in an i32
@@ -135,7 +135,7 @@ def run(
     `difflang run model.dfl:loss --arg x=@train.npz:images --set rate=0.1` reads npy, npz, csv, safetensors and json.
     What follows `--` are the program's own arguments; `-- --help` lists them.
     """
-    from difflang.driver.engine import Engine
+    from difflang.execution.engine import Engine
 
     if budget and engine == "interpret":
         raise click.UsageError("--memory-budget is for compiled programs: --engine interpret keeps all")
@@ -167,7 +167,7 @@ def emit(
     budget: int, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Show a program, or one function of it, at a stage between its text and XLA."""
-    from difflang.driver import emit as emitting
+    from difflang.tools import emit as emitting
 
     pairs = pairs_of(told, "--arg", "TYPE")
     if platform is not None and stage != "stablehlo":
@@ -201,7 +201,7 @@ def check_grad(
     directions: int, seed: int, engine: str, default_float: str | None, as_json: bool, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Audit the derivative of ENTRY, or of all in FILE: compiled, interpreted, by differences, at drawn arguments."""
-    from difflang.driver import check_grad as auditing
+    from difflang.tools import check_grad as auditing
 
     told = {**pairs_of(sizes, "--dim", "SIZE"), **pairs_of(types, "--arg", "TYPE")}
     with reported(usage=auditing.USAGE):
@@ -234,7 +234,7 @@ def memory(
     as_json: bool, save: Path | None, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """What ENTRY needs in memory on the CPU, line by line: before it is compiled, and as planned under a limit."""
-    from difflang.driver import memory as accounting
+    from difflang.tools import memory_report as accounting
 
     with reported(usage=accounting.USAGE):
         options = accounting.Options(pairs_of(told, "--arg", "TYPE"), wrt, budget, compiled, words)
@@ -258,8 +258,8 @@ def info(
     folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """What FILE offers: functions, arguments, sizes, in what they are differentiable, bytes that a gradient takes."""
-    from difflang.driver import info as offering
-    from difflang.driver.program import check
+    from difflang.driver.check_and_run import check
+    from difflang.tools import function_info as offering
 
     told = pairs_of(sizes, "--dim", "SIZE")
     if wrong := [n for n, size in told.items() if not size.isdecimal() or len(size) > 9]:

@@ -10,26 +10,26 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Fix
 from difflang.base.source import Span
-from difflang.check.annotations import Annotations
-from difflang.check.modules import Global, HostNumber, HostVar, Module
-from difflang.check.reports import mistake
-from difflang.check.types import leaf_types, show_type
-from difflang.check.unify import Unifier
-from difflang.elaborate.graphs import Folded, Found, Instance, Root
-from difflang.elaborate.mismatches import advice, no_size
-from difflang.elaborate.notes import Notes
+from difflang.elaborate.elaborated_graphs import Folded, Found, Instance, Root
+from difflang.elaborate.functions_in_progress import UnderWay
+from difflang.elaborate.recorded_types import Notes
+from difflang.elaborate.reports.op_messages import spelled
+from difflang.elaborate.reports.operand_mismatches import advice, no_size
 from difflang.elaborate.scope import Binding, Scope
-from difflang.elaborate.spelling import spelled
 from difflang.elaborate.terms import Array, Closure, Poison, Static, Term, Tuple, leaves, rebuild, type_of
 from difflang.elaborate.trampoline import Walk
-from difflang.elaborate.under_way import UnderWay
 from difflang.ir.builder import Builder
-from difflang.ir.dims import Dim, Poly
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import TypeMismatch
-from difflang.ir.same import Keys
-from difflang.ir.types import I32, U32, DType, Tensor, is_one_integer
+from difflang.ir.structural_equality import Keys
+from difflang.ir.symbolic_dims import Dim, Poly
+from difflang.ir.tensor_types import I32, U32, DType, Tensor, is_one_integer
 from difflang.syntax import tree
+from difflang.types.annotations import Annotations
+from difflang.types.language_types import leaf_types, show_type
+from difflang.types.module_scope import Global, HostNumber, HostVar, Module
+from difflang.types.type_errors import mistake
+from difflang.types.unify import Unifier
 
 WORD = Tensor(I32)  # a failure is three of these; zero while all is well
 FAILURE = (WORD,) * 3

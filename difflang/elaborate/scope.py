@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from difflang.base.source import Span
 from difflang.elaborate.terms import Term
-from difflang.ir.dims import Dim
+from difflang.ir.symbolic_dims import Dim
 
 
 class Binding(Struct, eq=False):

@@ -13,10 +13,12 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
-from difflang.check.closures import Code
-from difflang.check.modules import Static
-from difflang.check.reports import mistake
-from difflang.check.types import (
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Value
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import Tensor
+from difflang.types.function_code import Code
+from difflang.types.language_types import (
     KEY,
     NEVER,
     ClosureType,
@@ -34,10 +36,8 @@ from difflang.check.types import (
     VariantType,
     leaf_types,
 )
-from difflang.ir.builder import Builder
-from difflang.ir.dims import Dim
-from difflang.ir.graph import Eqn, Value
-from difflang.ir.types import Tensor
+from difflang.types.module_scope import Static
+from difflang.types.type_errors import mistake
 
 
 class Lane(Struct, frozen=True, eq=False):

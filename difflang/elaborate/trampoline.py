@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeVar
 
-from difflang.base.interrupts import atomic
+from difflang.base.session_interrupts import atomic
 
 T = TypeVar("T")
 Walk = Generator[Any, Any, T]

@@ -9,7 +9,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.base.source import NOWHERE, Span
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, STRICT, Op, Solver, result_types
-from difflang.ir.types import Type
+from difflang.ir.tensor_types import Type
 
 
 class Builder:

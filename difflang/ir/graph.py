@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from difflang.base.source import NOWHERE, Span
-from difflang.ir.types import Type
+from difflang.ir.tensor_types import Type
 
 if TYPE_CHECKING:
     from difflang.ir.builder import Builder

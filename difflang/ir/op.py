@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from difflang.ir.dims import Dim
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.types import PART_OF, WHOLE_OF, DType, Tensor, Type
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import PART_OF, WHOLE_OF, DType, Tensor, Type
 
 if TYPE_CHECKING:
-    from difflang.ir.layout import Layout
+    from difflang.ir.region_dataflow import Layout
 
 
 class TypeMismatch(Exception):

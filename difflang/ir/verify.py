@@ -7,8 +7,8 @@ import os
 from difflang.base.diagnostics import InternalError
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS, TypeMismatch, result_types
-from difflang.ir.same import is_attr
-from difflang.ir.text import eqn_text
+from difflang.ir.structural_equality import is_attr
+from difflang.ir.text_printer import eqn_text
 
 ENABLED = os.environ.get("DIFFLANG_VERIFY") == "1"
 

@@ -11,16 +11,16 @@ from typing import Any
 from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.files import read
 from difflang.base.source import Source, Span
-from difflang.check.modules import Module
-from difflang.driver.imports import File, Found, Search, bound, circle, find, link
-from difflang.driver.load import prelude
+from difflang.base.source_files import read
 from difflang.elaborate.context import Session
-from difflang.ir.types import DTYPES
-from difflang.lsp.analysis import Analysis, Interrupted
-from difflang.lsp.parts import Piece, read_parts
+from difflang.elaborate.module_declarations import prelude
+from difflang.elaborate.module_imports import File, Found, Search, bound, circle, find, link
+from difflang.ir.tensor_types import DTYPES
+from difflang.lsp.incremental_check import Analysis, Interrupted
+from difflang.lsp.incremental_parse import Piece, read_parts
 from difflang.syntax import tree
+from difflang.types.module_scope import Module
 
 Key = tuple[Path | str, str]  # a file, and for a module of the library the default float of who imports it
 FOREIGN = ("node_modules", "__pycache__", "site-packages")

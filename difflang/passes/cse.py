@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import Op
-from difflang.ir.same import Keys, attrs_key
+from difflang.ir.structural_equality import Keys, attrs_key
 
 
 def cse(graph: Graph) -> Graph:

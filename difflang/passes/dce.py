@@ -7,7 +7,7 @@ from collections import Counter
 from msgspec import Struct, field
 
 from difflang.ir.graph import Attr, Eqn, Graph, Value
-from difflang.ir.layout import Layout, Slot
+from difflang.ir.region_dataflow import Layout, Slot
 
 
 def dce(graph: Graph) -> Graph:

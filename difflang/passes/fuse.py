@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from msgspec import Struct, field
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.passes.join import KINDS, Kind
+from difflang.passes.fused_op_builders import KINDS, Kind
 
 
 def fuse(graph: Graph) -> Graph:

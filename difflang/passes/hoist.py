@@ -7,9 +7,9 @@ from math import prod
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Eqn, Graph, Value
-from difflang.ir.layout import Layout
-from difflang.ir.types import History, Type
-from difflang.ops.regions import surely_steps
+from difflang.ir.region_dataflow import Layout
+from difflang.ir.tensor_types import History, Type
+from difflang.ops.ad_interface import surely_steps
 from difflang.passes.inline import spliced
 
 

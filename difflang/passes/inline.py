@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.text import shared
-from difflang.ir.types import History
+from difflang.ir.tensor_types import History
+from difflang.ir.text_printer import shared
 
 SMALL = 20  # equations; a body that is used again and is larger stays a call
 

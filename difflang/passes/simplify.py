@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, result_types
-from difflang.ir.same import attr_key, attrs_key
-from difflang.ir.types import COMPLEXES, Tensor, Type
+from difflang.ir.structural_equality import attr_key, attrs_key
+from difflang.ir.tensor_types import COMPLEXES, Tensor, Type
 
 Rewrite = Callable[["Rewriter", Eqn], "Sequence[Value] | None"]
 Need = tuple[int, str]  # the operand of that number was made by the op of that name
@@ -216,11 +216,11 @@ class Rules(Struct, frozen=True):
 @cache
 def all_rules() -> dict[str, Rules]:
     """Every rule, by the op of the equation that it rewrites."""
-    from difflang.passes.control import CONTROL
-    from difflang.passes.facts import FACTS
-    from difflang.passes.places import PLACES
-    from difflang.passes.rules import RULES
-    from difflang.passes.shapes import SHAPES
+    from difflang.passes.rules.affine_indices import PLACES
+    from difflang.passes.rules.algebraic_identities import RULES
+    from difflang.passes.rules.control_flow_rules import CONTROL
+    from difflang.passes.rules.reshapes_and_constants import SHAPES
+    from difflang.passes.rules.value_properties import FACTS
 
     table: dict[str, Rules] = {}
     for guarded in (*SHAPES, *CONTROL, *FACTS, *PLACES):

@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.op import OPS, result_types
-from difflang.ir.types import I32, Tensor
-from difflang.ops.loop import Form, loop
-from difflang.ops.residuals import size
+from difflang.ir.tensor_types import I32, Tensor
+from difflang.ops.loop.loop_op import Form, loop
+from difflang.ops.loop.residual_selection import size
 from difflang.passes.inline import spliced
 from difflang.passes.simplify import tensor
 

@@ -9,7 +9,7 @@ from pygments.lexer import RegexLexer, bygroups, include
 from pygments.lexer import words as any_of
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text, Whitespace
 
-from difflang.pygments import words
+from difflang.pygments import keyword_lists
 
 _NAME = r"[^\W\d][\w\u0300-\u036f]*"
 _NUMBER = r"[0-9][0-9_]*(?:\.[0-9][0-9_]*(?:[eE][+-]?[0-9]+)?j?|[eE][+-]?[0-9]+j?|j)?(?!\w)"
@@ -36,20 +36,20 @@ class DifflangLexer(RegexLexer):
             (r"##.*", Comment.Special),
             (r"#.*", Comment.Single),
             (r"\b(fn|record|enum|rule)([ \t]+)(" + _NAME + ")", bygroups(Keyword, Whitespace, Name.Function)),
-            *((pattern, Keyword) for pattern in words.CONTEXTUAL),
+            *((pattern, Keyword) for pattern in keyword_lists.CONTEXTUAL),
             (r"(?<=[\w)\]'][ \t])(?:max|min)=(?!=)", Operator),
             (r"(?<=[ \t])-o(?=[ \t]+[\w(])", Operator),
-            (any_of(words.KEYWORDS, prefix=r"\b", suffix=r"\b"), Keyword),
-            (any_of(words.LITERALS, prefix=r"\b", suffix=r"\b"), Keyword.Constant),
-            (any_of(words.DTYPES, prefix=r"\b", suffix=r"\b"), Keyword.Type),
-            (any_of(words.TYPES, prefix=r"(?:(?<=: )|(?<=-> ))", suffix=r"\b"), Keyword.Type),
-            (_followed(words.FUNCTIONS, "('"), Name.Builtin),
-            (_followed(words.TRANSFORMS, r"(\["), Name.Builtin),
-            (any_of(words.CONSTANTS, prefix=r"\b", suffix=r"\b"), Name.Builtin),
+            (any_of(keyword_lists.KEYWORDS, prefix=r"\b", suffix=r"\b"), Keyword),
+            (any_of(keyword_lists.LITERALS, prefix=r"\b", suffix=r"\b"), Keyword.Constant),
+            (any_of(keyword_lists.DTYPES, prefix=r"\b", suffix=r"\b"), Keyword.Type),
+            (any_of(keyword_lists.TYPES, prefix=r"(?:(?<=: )|(?<=-> ))", suffix=r"\b"), Keyword.Type),
+            (_followed(keyword_lists.FUNCTIONS, "('"), Name.Builtin),
+            (_followed(keyword_lists.TRANSFORMS, r"(\["), Name.Builtin),
+            (any_of(keyword_lists.CONSTANTS, prefix=r"\b", suffix=r"\b"), Name.Builtin),
             (_NAME, Name),
             (_NUMBER, Number),
             (r'"', String, "string"),
-            (any_of(words.OPERATORS), Operator),
+            (any_of(keyword_lists.OPERATORS), Operator),
             (r"[()\[\],.:{}]", Punctuation),
             (r"\s+", Whitespace),
             (r".", Text),

@@ -13,15 +13,15 @@ import jax
 import jax.core
 from jax.sharding import SingleDeviceSharding
 
-from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.ir.evaluate import Says, nobody, numpy_dtype
+from difflang.base.gc_pause import paused
 from difflang.ir.graph import Eqn, Graph, inner_first
-from difflang.ir.types import Tensor
-from difflang.lower.jax import Lowering
-from difflang.lower.moves import without_moves_in_lanes
-from difflang.ops.extern import Foreign, extern
-from difflang.runtime.values import concrete_array, converter
+from difflang.ir.interpreter import Says, nobody, numpy_dtype
+from difflang.ir.tensor_types import Tensor
+from difflang.lower.drop_transfers_in_maps import without_moves_in_lanes
+from difflang.lower.graph_to_jax import Lowering
+from difflang.ops.control.extern_call import Foreign, extern
+from difflang.runtime.argument_conversion import concrete_array, converter
 
 Array = Any
 Tracer = jax.core.Tracer

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
-from difflang.base.codes import nearest
 from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.error_codes import nearest
 
 PLATFORMS = ("cpu", "gpu", "cuda", "rocm", "tpu")
 

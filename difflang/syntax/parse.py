@@ -12,14 +12,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from difflang.base.collection import paused
 from difflang.base.diagnostics import Diagnostic, Label
+from difflang.base.gc_pause import paused
 from difflang.base.source import Source, Span
 from difflang.syntax import tree
-from difflang.syntax.build import Build
-from difflang.syntax.recover import Recovery
-from difflang.syntax.tables import ACCEPT, Rule, tables
-from difflang.syntax.tokens import Lexer, Token, comments
+from difflang.syntax.lexer import Lexer, Token, comments
+from difflang.syntax.parser_tables import ACCEPT, Rule, tables
+from difflang.syntax.recovery.error_recovery import Recovery
+from difflang.syntax.tree_builder import Build
 
 Callback = Callable[[Any, list[Any], int, int], Any]  # what the symbols of a rule, from where to where, make
 MISTAKES = 50  # more than this and the text is hardly a program

@@ -17,15 +17,15 @@ import jax
 import numpy as np
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
-from difflang.ad.differentiate import differentiate
+from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import DifflangError
 from difflang.ir.builder import Builder, region
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
+from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
-from difflang.ir.types import F32, Tensor
-from difflang.lower import chains
-from difflang.lower.regions import census
+from difflang.ir.tensor_types import F32, Tensor
+from difflang.lower.cpu import split_fusion_chains
+from difflang.lower.program_size import census
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
 from difflang.runtime.compile import compile, spec
@@ -172,5 +172,5 @@ def main(name: str, size: int, elements: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     if sys.argv[4:] == ["uncut"]:
-        chains.DEPTH = chains.LENGTH = 10**9
+        split_fusion_chains.DEPTH = split_fusion_chains.LENGTH = 10**9
     print(json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from difflang.driver.digits import same_text
+from difflang.tools.testing.digits import same_text
 from support.documents import (
     KNOWN,
     ROOT,

@@ -13,10 +13,10 @@ import pytest
 
 from difflang.base.diagnostics import render
 from difflang.base.source import Source
-from difflang.driver import program
-from difflang.driver.bench import Benchmarks
-from difflang.driver.engine import Engine
-from difflang.driver.testing import Options, Suite, opened
+from difflang.driver import check_and_run
+from difflang.execution.engine import Engine
+from difflang.tools.testing.bench import Benchmarks
+from difflang.tools.testing.suite import Options, Suite, opened
 from support.documents import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").rglob("*.dfl"))
@@ -83,9 +83,9 @@ def test_examples_show_tests_and_benchmarks() -> None:
     "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.as_users] if p.stem in LONG else []) for p in EXAMPLES]
 )
 def test_an_example_runs_to_the_end(path: Path) -> None:
-    checked = program.check(Source(path.name, path.read_text(encoding="utf-8")), path=path)
+    checked = check_and_run.check(Source(path.name, path.read_text(encoding="utf-8")), path=path)
     printed: list[str] = []
-    program.run(checked, Engine("xla"), program.access_to(path), 0, printed.append)
+    check_and_run.run(checked, Engine("xla"), check_and_run.access_to(path), 0, printed.append)
     name, said = path.stem, "\n".join(printed)
     if name in LEAST:
         assert numbers(r"test accuracy (\d\.\d+)$", said)[0] >= LEAST[name]

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from difflang.cli import main
-from difflang.syntax.inputs import MORE, PROMPT, inputs, typed
+from difflang.syntax.repl_input import MORE, PROMPT, inputs, typed
 from support.documents import Block, fenced
 
 PAGE = Path(__file__).parents[2] / "docs" / "repl.md"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.engine import Engine
-from difflang.driver.examples import examples_in
-from difflang.driver.testing import Options, Suite, opened
+from difflang.driver.doc_examples import examples_in
+from difflang.execution.engine import Engine
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
+from difflang.tools.testing.suite import Options, Suite, opened
 from support.documents import ROOT
 
 FILES = sorted((ROOT / "stdlib").glob("*.dfl"))

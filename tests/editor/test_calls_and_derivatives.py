@@ -298,7 +298,7 @@ def test_an_editor_is_closed_while_a_derivative_is_written(folder: Path) -> None
 
 def test_a_body_of_thousands_of_lines_at_the_margin_is_read_in_time(folder: Path) -> None:
     """Each was tried together with those below it, which took the square of the time."""
-    from difflang.lsp.parts import balance, read_parts
+    from difflang.lsp.incremental_parse import balance, read_parts
 
     balance.cache_clear()
     text = "fn f(x: f32) -> f32 {\n" + "if x > 0.0 {\n" * 400
@@ -311,8 +311,8 @@ def test_what_a_derivative_takes_is_found_without_jax() -> None:
     program = """
 import sys, json
 from difflang.base.source import Source
-from difflang.driver import program
-from difflang.driver.cost import costs
+from difflang.driver import check_and_run
+from difflang.tools.cost import costs
 text = '''fn f(x: f32[n]) -> f32 {
   var s = 0.0
   for i in 0..n { s = s + sin(x[i]) }

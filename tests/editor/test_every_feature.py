@@ -52,7 +52,9 @@ def test_each_feature_is_asked_for_by_a_client() -> None:
     """A feature without one is told by its name."""
     written = {word for file in HERE.glob("test_*.py") for word in re.findall(r'"([\w/.]+)"', file.read_text("utf-8"))}
     written |= set(re.findall(r'"([\w/.]+)"', (HERE.parent / "support" / "language_client.py").read_text("utf-8")))
-    ask = "from difflang.lsp.server import server as s; print(*s.protocol.fm.features, *s.protocol.fm.commands)"
+    ask = (
+        "from difflang.lsp.request_handlers import server as s; print(*s.protocol.fm.features, *s.protocol.fm.commands)"
+    )
     told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=120)
     features = set(told.stdout.split())
     assert len(features) > 20
@@ -227,7 +229,7 @@ def test_no_program_is_run_and_no_jax_is_there_whatever_is_asked(
         assert client.end() == 0
         imports.seek(0)
         names = {line.rpartition("|")[2].strip() for line in imports}
-    assert "difflang.lsp.server" in names
+    assert "difflang.lsp.request_handlers" in names
     assert {name for name in names if name.partition(".")[0] in ("jax", "jaxlib", "flax")} == set()
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["writes.dfl"]
 

@@ -262,7 +262,7 @@ def test_nothing_of_jax_is_imported() -> None:
     program = """
 import sys
 from pathlib import Path
-import difflang.lsp.server
+import difflang.lsp.request_handlers
 from difflang.lsp.workspace import Workspace
 files = Workspace()
 document = files.document(Path(sys.argv[1]), "main.dfl")

@@ -16,11 +16,11 @@ import pytest
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
 from difflang.base.fixes import applied
 from difflang.base.source import Source
-from difflang.driver import program
-from difflang.driver.engine import Engine
-from difflang.driver.fixes import certain, judged
-from difflang.driver.testing import Options, Suite
+from difflang.driver import check_and_run
+from difflang.execution.engine import Engine
 from difflang.ir.op import OPS
+from difflang.tools.testing.suite import Options, Suite
+from difflang.tools.verify_fixes import certain, judged
 from support.golden import accept
 
 PROGRAMS = sorted(Path(__file__).parent.glob("DL*/*.dfl"))
@@ -33,16 +33,16 @@ def reports(path: Path) -> tuple[Diagnostic, ...]:
         return tuple(wrong_in_tests(Suite(source, path, Options(Engine("interpret")))))
     if not text.startswith("# run"):
         return judged(source, again(source, path), partial(again, path=path))
-    checked = program.check(source, path=path, examples=True)
+    checked = check_and_run.check(source, path=path, examples=True)
     assert not checked.diagnostics
     with pytest.raises(DifflangError) as raised:
         engine = Engine("xla" if text.startswith("# run xla") else "interpret")
-        program.run(checked, engine, program.access_to(path), 0, lambda text: None)
+        check_and_run.run(checked, engine, check_and_run.access_to(path), 0, lambda text: None)
     return raised.value.diagnostics
 
 
 def again(source: Source, path: Path) -> tuple[Diagnostic, ...]:
-    return program.check(source, path=path, examples=True).diagnostics
+    return check_and_run.check(source, path=path, examples=True).diagnostics
 
 
 def said(found: tuple[Diagnostic, ...]) -> Counter[tuple[str, str]]:
@@ -81,7 +81,7 @@ REFUSALS = [
 @pytest.mark.parametrize("text", REFUSALS)
 def test_a_way_out_says_what_to_write(text: str) -> None:
     """And not what the operation says of itself in its page."""
-    (found,) = program.check(Source("refused.dfl", f"let y = {text}\n")).diagnostics
+    (found,) = check_and_run.check(Source("refused.dfl", f"let y = {text}\n")).diagnostics
     (way,) = found.helps
     assert not any(op.doc.startswith(way.split("\n")[0][:30]) for op in OPS.values())
 

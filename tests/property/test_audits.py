@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.check_grad import Options, check_grad
-from difflang.driver.program import check
+from difflang.driver.check_and_run import check
+from difflang.tools.check_grad import Options, check_grad
 from support.random_programs import HEADER, random_program
 
 

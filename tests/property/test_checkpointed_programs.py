@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.ops import tape
+from difflang.ops.loop import checkpoint_store
 from support.random_programs import HEADER, random_program
 from support.seeds import COUNT, SEED
 
@@ -74,7 +74,9 @@ def test_programs_are_really_changed() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_kept_changes_no_derivative(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tape, "LARGE", 0)  # states as small as these would be written where they are not kept too
+    monkeypatch.setattr(
+        checkpoint_store, "LARGE", 0
+    )  # states as small as these would be written where they are not kept too
     assert_same(seed, lambda function, *args: function(*args))
 
 

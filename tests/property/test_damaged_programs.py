@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from difflang.base import files
-from difflang.base.codes import CODES
+from difflang.base import source_files
 from difflang.base.diagnostics import Diagnostic, DifflangError, render, to_json
+from difflang.base.error_codes import CODES
 from difflang.base.source import Source
-from difflang.driver import program
-from difflang.elaborate.names import nodes
+from difflang.driver import check_and_run
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
+from difflang.syntax.tree_queries import nodes
 from support.programs import programs
 
 COUNT = int(os.environ.get("DIFFLANG_FUZZ", "1200"))
@@ -99,7 +99,7 @@ DAMAGES: list[Callable[[random.Random, str], bytes]] = [in_bytes, in_tokens, in_
 
 def reports(data: bytes) -> tuple[Diagnostic, ...]:
     try:
-        return program.check(files.decoded(data, "damaged.dfl")).diagnostics
+        return check_and_run.check(source_files.decoded(data, "damaged.dfl")).diagnostics
     except DifflangError as error:
         return error.diagnostics
 

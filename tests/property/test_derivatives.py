@@ -15,8 +15,8 @@ import pytest
 
 from derivative_programs import Program, programs
 from derivatives import DERIVATIVE, composed, nested
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
+from difflang.ir.interpreter import evaluate
 from difflang.ir.verify import verify
 
 PROGRAMS = list(programs())

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.driver.pipeline import finished
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
+from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import F64
+from difflang.ir.tensor_types import F64
+from difflang.lower.lowering_pipeline import finished
 from difflang.runtime.compile import compile
 from support.digits import COUNT, Known, Reference
 from support.known import UNARY, psi

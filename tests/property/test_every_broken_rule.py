@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from derivatives import FLOAT, INT, TRUTH, called, choose, mapped, repeat, scan
-from difflang.audit.audit import audit
-from difflang.audit.programs import Roads
-from difflang.audit.report import Report
 from difflang.base.source import Source, Span
+from difflang.gradcheck.engine_comparison import Roads
+from difflang.gradcheck.gradient_check import audit
+from difflang.gradcheck.report import Report
 from difflang.ir.builder import region
 from difflang.ir.graph import Graph
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import F64, Tensor
-from difflang.ops.extern import Foreign
-from difflang.ops.given import Given as Unrun
+from difflang.ir.tensor_types import F64, Tensor
+from difflang.ops.control.extern_call import Foreign
+from difflang.ops.control.opaque_call import Given as Unrun
 from difflang.runtime.compile import compile
 from support.broken import Breakage, breakages, broken_lowering, broken_reference
 from support.op_calls import calls_of

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from difflang.ir.evaluate import evaluate, numpy_dtype
 from difflang.ir.graph import Value
+from difflang.ir.interpreter import evaluate, numpy_dtype
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import BF16, C64, C128, F16, F32, F64, DType, Tensor, Type
+from difflang.ir.tensor_types import BF16, C64, C128, F16, F32, F64, DType, Tensor, Type
 from support.op_calls import (
     DIFFERENTIABLE,
     DRAWN,

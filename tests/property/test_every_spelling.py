@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.elaborate.builtins import BUILTINS
+from difflang.elaborate.calls.builtin_functions import BUILTINS
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import BOOL, C128, F64, I32, Tensor
-from difflang.spell.body import Names, Speller, joined
-from difflang.spell.table import SPELLINGS
-from difflang.spell.words import Unspelled, name
+from difflang.ir.tensor_types import BOOL, C128, F64, I32, Tensor
+from difflang.unparse.fragments import Unspelled, name
+from difflang.unparse.rule_registry import SPELLINGS
+from difflang.unparse.unparser import Names, Speller, joined
 from support.op_calls import DRAWN, Call, calls_of
 
 OTHERWISE = {"binade"}  # any other unit does as well

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from difflang.base.source import Source
-from difflang.syntax.format import format
+from difflang.syntax.formatter.format_program import format
+from difflang.syntax.lexer import tokenize
 from difflang.syntax.parse import parse
-from difflang.syntax.tokens import tokenize
 from support.snippets import FORMS
 
 COMMENTS = (" # here\n", "\n  # alone\n", "\n\n# alone\n\n# again\n")

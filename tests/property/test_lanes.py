@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 import difflang
-import difflang.ops.map
-from difflang.check.closures import FnCode
-from difflang.check.types import ClosureType
-from difflang.driver.entry import Argument, elaborated
-from difflang.driver.pipeline import finished
+import difflang.ops.control.map
+from difflang.driver.elaborate_call import Argument, elaborated
 from difflang.ir.builder import Builder
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
+from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
-from difflang.ir.types import F64, I32, Tensor
-from difflang.passes.widen import Lanes, Widener
+from difflang.ir.tensor_types import F64, I32, Tensor
+from difflang.lower.lowering_pipeline import finished
+from difflang.passes.vectorize_maps import Lanes, Widener
+from difflang.types.function_code import FnCode
+from difflang.types.language_types import ClosureType
 from support.documents import ROOT
 from support.language import checked
 from support.random_programs import HEADER, random_program
@@ -213,12 +213,12 @@ def test_random_programs_in_lanes_compiled(first: int) -> None:
 
 def test_a_lane_that_reads_anothers_item_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control: of an array of four items the last lane is given that of the third, alone or all lanes at once."""
-    right, widened = difflang.ops.map.item_at, Lanes.__init__
+    right, widened = difflang.ops.control.map.item_at, Lanes.__init__
 
     def wrong(self: Lanes, widener: Widener, builder: Builder, body: Graph, same: Any, wide: Any, *rest: Any) -> None:
         widened(self, widener, builder, body, same, {p: last_like_third(v) for p, v in wide.items()}, *rest)
 
-    monkeypatch.setattr(difflang.ops.map, "item_at", lambda x, i, type: right(x, min(i, 2), type))
+    monkeypatch.setattr(difflang.ops.control.map, "item_at", lambda x, i, type: right(x, min(i, 2), type))
     monkeypatch.setattr(Lanes, "__init__", wrong)
     caught = 0
     for seed in range(5):

@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from difflang.base.codes import CODES
 from difflang.base.diagnostics import render, to_json
+from difflang.base.error_codes import CODES
 from difflang.base.source import Source
+from difflang.syntax.lexer import tokenize
 from difflang.syntax.parse import Parsed, parse, parse_expression
-from difflang.syntax.tokens import tokenize
 from support.programs import programs
 
 COUNT = int(os.environ.get("DIFFLANG_FUZZ", "600"))

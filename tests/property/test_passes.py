@@ -12,20 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from difflang.ir.builder import Builder, region
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph
+from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
-from difflang.ir.text import shared
-from difflang.ir.types import F64, I32, Tensor
+from difflang.ir.tensor_types import F64, I32, Tensor
+from difflang.ir.text_printer import shared
 from difflang.ir.verify import verify
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
+from difflang.passes.dead_selects import unseen
 from difflang.passes.fuse import fuse
 from difflang.passes.hoist import hoist
 from difflang.passes.inline import inline
-from difflang.passes.optimize import optimize
+from difflang.passes.pipelines import optimize
 from difflang.passes.simplify import simplify
-from difflang.passes.unseen import unseen
 from support.graphs import arguments, bits, random_graph
 
 Pass = Callable[[Graph], Graph]

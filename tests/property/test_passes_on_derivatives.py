@@ -9,15 +9,15 @@ import pytest
 
 from derivative_programs import Program, programs
 from derivatives import composed
-from difflang.ad.context import Context
+from difflang.ad.derivative_cache import Context
 from difflang.ir.builder import Builder
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
-from difflang.ir.types import History, Tensor
+from difflang.ir.interpreter import evaluate
+from difflang.ir.tensor_types import History, Tensor
 from difflang.ir.verify import verify
 from difflang.passes.dce import dce
 from difflang.passes.fuse import fuse
-from difflang.passes.optimize import ROUND, optimize
+from difflang.passes.pipelines import ROUND, optimize
 from support.graphs import bits
 
 PROGRAMS = list(programs())

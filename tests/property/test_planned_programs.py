@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.driver.planning import Planner
-from difflang.driver.room import LITTLE
-from difflang.driver.ways import Cutting, Site, Way
-from difflang.passes.pieces import Piece
+from difflang.lower.capacity import LITTLE
+from difflang.plan.budget_search import Planner
+from difflang.plan.checkpoint_segments import Piece
+from difflang.plan.save_policies import Cutting, Site, Way
 from difflang.runtime.compile import compile
 from support.random_programs import HEADER, random_program
 from support.seeds import COUNT, SEED

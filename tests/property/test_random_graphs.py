@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-import difflang.ops.loop_back
+import difflang.ops.loop.step_transpose
 from derivatives import FLOAT, FOREVER, called, choose, composed, literal, mapped, op, repeat, scan, total, wide
 from difflang.ir.builder import region
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
-from difflang.ir.types import F64, Tensor
+from difflang.ir.interpreter import evaluate
+from difflang.ir.tensor_types import F64, Tensor
 
 SIZE = 3
 VECTOR = Tensor(F64, (SIZE,))
@@ -215,7 +215,7 @@ def test_most_derivatives_are_not_zero() -> None:
 
 def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cotangents of what a loop only reads, not summed over its steps: most graphs with a loop notice."""
-    monkeypatch.setattr(difflang.ops.loop_back, "add", lambda x, y: y)
+    monkeypatch.setattr(difflang.ops.loop.step_transpose, "add", lambda x, y: y)
     caught = 0
     for seed in SEEDS:
         try:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from difflang.driver.engine import Engine
+from difflang.execution.engine import Engine
 from support.language import ran
 
 

@@ -14,31 +14,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-import difflang.elaborate.control
-import difflang.elaborate.loops
-import difflang.elaborate.statements
-import difflang.ops.loop_back
-import difflang.passes.blocks
+import difflang.elaborate.statements.basic_statements
+import difflang.elaborate.statements.branches
+import difflang.elaborate.statements.loops
+import difflang.ops.loop.step_transpose
+import difflang.recursion.basic_blocks
 import support.random_programs
 from derivatives import composed, literal
-from difflang.ad.differentiate import differentiate
-from difflang.audit.wide import Widening
+from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import DifflangError, InternalError
-from difflang.check.closures import FnCode
-from difflang.check.types import ClosureType
-from difflang.driver.entry import Argument, elaborated
-from difflang.driver.pipeline import finished
-from difflang.driver.room import Room, with_room
+from difflang.driver.elaborate_call import Argument, elaborated
+from difflang.gradcheck.extended_precision import Widening
 from difflang.ir.builder import region
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
-from difflang.ir.json import from_json, to_json
+from difflang.ir.interpreter import evaluate
+from difflang.ir.json_codec import from_json, to_json
 from difflang.ir.op import OPS
-from difflang.ir.parse import from_text
-from difflang.ir.same import same
-from difflang.ir.text import to_text
-from difflang.ir.types import F64, I32, Tensor
+from difflang.ir.structural_equality import same
+from difflang.ir.tensor_types import F64, I32, Tensor
+from difflang.ir.text_parser import from_text
+from difflang.ir.text_printer import to_text
 from difflang.ir.verify import verify
+from difflang.lower.capacity import Room, with_room
+from difflang.lower.lowering_pipeline import finished
+from difflang.types.function_code import FnCode
+from difflang.types.language_types import ClosureType
 from support.language import checked
 from support.random_modules import split
 from support.random_programs import HEADER, random_program
@@ -283,13 +283,13 @@ def test_a_second_implementation_gives_the_same(seed: int) -> None:
 
 def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cotangents of what a loop only reads, not summed over its steps; and an update that is not stored."""
-    monkeypatch.setattr(difflang.ops.loop_back, "add", lambda x, y: y)
+    monkeypatch.setattr(difflang.ops.loop.step_transpose, "add", lambda x, y: y)
     seeds = range(40)
     assert sum(differs(seed) for seed in seeds) > 8
     monkeypatch.undo()
     assert sum(differs(seed) for seed in seeds) == 0
-    monkeypatch.setattr(difflang.elaborate.statements, "forgetting", lambda value: value)
-    for room in (difflang.elaborate.control, difflang.elaborate.loops):
+    monkeypatch.setattr(difflang.elaborate.statements.basic_statements, "forgetting", lambda value: value)
+    for room in (difflang.elaborate.statements.branches, difflang.elaborate.statements.loops):
         monkeypatch.setattr(room, "again", lambda old, values: old)
     assert sum(computes_otherwise(seed) for seed in seeds) > 20
 
@@ -299,7 +299,7 @@ def test_a_wrong_step_of_recursion_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(support.random_programs, "GROUPS", (1,))
     seeds = range(20)
     assert sum(computes_otherwise(seed) for seed in seeds) == 0
-    monkeypatch.setattr(difflang.passes.blocks.Blocks, "is_last", lambda *_: True)
+    monkeypatch.setattr(difflang.recursion.basic_blocks.Blocks, "is_last", lambda *_: True)
     assert sum(computes_otherwise(seed) for seed in seeds) > 5
 
 

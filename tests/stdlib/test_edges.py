@@ -23,9 +23,9 @@ from msgspec.structs import replace as changed
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.driver.engine import Engine
-from difflang.driver.files import Access
-from difflang.driver.program import check, run
+from difflang.driver.check_and_run import check, run
+from difflang.execution.engine import Engine
+from difflang.host.data.file_access import Access
 from difflang.syntax import tree
 from support.library import RTOL, TOL, Like, declared, wanted
 

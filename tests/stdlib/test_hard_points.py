@@ -12,7 +12,7 @@ import scipy.special as sp
 import scipy.stats as ss
 
 from difflang.base.diagnostics import DifflangError
-from difflang.driver.engine import Engine
+from difflang.execution.engine import Engine
 from support.language import ran
 
 ROOTS = "import roots (bisect, chandrupatla, newton, newton_system, secant)\n"

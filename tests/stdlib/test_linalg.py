@@ -15,7 +15,7 @@ import pytest
 import scipy.linalg as sl
 
 import difflang
-from difflang.driver.engine import Engine
+from difflang.execution.engine import Engine
 from support.language import answer, codes, ran
 from support.library import Like, compared, literal, stdlib
 from support.values import compare

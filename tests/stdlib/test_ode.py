@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from difflang.driver.engine import Engine
+from difflang.execution.engine import Engine
 from support.language import answer, codes, ran
 from support.programs import programs
 

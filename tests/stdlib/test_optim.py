@@ -10,10 +10,10 @@ import pytest
 from msgspec import field
 
 import difflang
-from difflang.driver.engine import Engine, Program
-from difflang.driver.room import LITTLE, Room
-from difflang.ir.evaluate import Says, nobody
+from difflang.execution.engine import Engine, Program
 from difflang.ir.graph import Graph
+from difflang.ir.interpreter import Says, nobody
+from difflang.lower.capacity import LITTLE, Room
 from support.language import answer
 from support.values import compare
 

@@ -12,9 +12,9 @@ from msgspec.structs import force_setattr
 
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import History
-from difflang.ops.families import ForEach
-from difflang.ops.regions import Tangents
+from difflang.ir.tensor_types import History
+from difflang.ops.ad_interface import Tangents
+from difflang.ops.op_factories import ForEach
 
 Change = Callable[[Any], Any]
 

@@ -11,24 +11,24 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.check.closures import FnCode
-from difflang.check.modules import Module
-from difflang.check.types import ClosureType, leaf_types
-from difflang.driver import program
-from difflang.driver.check_grad import chosen_entry, found_arrays
-from difflang.driver.derive import Asked, Options, derive_of
-from difflang.driver.draw import drawings, drawn
-from difflang.driver.engine import Engine
-from difflang.driver.entry import Argument, Entry, elaborated
-from difflang.driver.guard import NUMBERS
-from difflang.driver.pipeline import finished
-from difflang.driver.program import Checked
-from difflang.driver.specs import open_arguments, sizes_of
+from difflang.driver import check_and_run
+from difflang.driver.check_and_run import Checked
+from difflang.driver.elaborate_call import Argument, Entry, elaborated
+from difflang.driver.type_specs import open_arguments, sizes_of
 from difflang.elaborate.context import Session
-from difflang.ir.evaluate import Endless, evaluate, evaluate_within
+from difflang.execution.check_failures import NUMBERS
+from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph, inner_first
-from difflang.ir.types import Tensor
+from difflang.ir.interpreter import Endless, evaluate, evaluate_within
+from difflang.ir.tensor_types import Tensor
+from difflang.lower.lowering_pipeline import finished
 from difflang.syntax import tree
+from difflang.tools.check_grad import chosen_entry, found_arrays
+from difflang.tools.derive.derive import Asked, Options, derive_of
+from difflang.tools.random_arguments import drawings, drawn
+from difflang.types.function_code import FnCode
+from difflang.types.language_types import ClosureType, leaf_types
+from difflang.types.module_scope import Module
 from support.given import KINDS, closed
 
 SIZES = ((3, 4, 5), (5, 4, 3), (4, 4), (7, 1, 2), (4, 2), (2, 4), (6, 1))
@@ -47,15 +47,15 @@ class Held:
 
 def checked_file(path: Path) -> Checked:
     """A file, its top-level values at hand."""
-    checked = program.check(Source(str(path), path.read_text(encoding="utf-8")), "f64", path)
-    program.loaded(checked, path, Engine("interpret"))
+    checked = check_and_run.check(Source(str(path), path.read_text(encoding="utf-8")), "f64", path)
+    check_and_run.loaded(checked, path, Engine("interpret"))
     return checked
 
 
 def checked_text(text: str, name: str = "derived.dfl") -> Checked:
-    checked = program.check(Source(name, text))
+    checked = check_and_run.check(Source(name, text))
     assert not checked.errors, (checked.errors[0].message, text)
-    program.loaded(checked, None, Engine("interpret"))
+    check_and_run.loaded(checked, None, Engine("interpret"))
     return checked
 
 

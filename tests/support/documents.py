@@ -24,9 +24,9 @@ from click.testing import CliRunner
 from difflang.base.diagnostics import DifflangError, render
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.driver import program
-from difflang.driver.digits import same_text
-from difflang.driver.engine import Engine
+from difflang.driver import check_and_run
+from difflang.execution.engine import Engine
+from difflang.tools.testing.digits import same_text
 
 ROOT = Path(__file__).parents[2]
 RUNNABLE = ("dfl", "python", "sh")
@@ -124,16 +124,16 @@ def run_dfl(block: Block, folder: Path | None = None) -> str:
 def run_program(text: str, name: str = "example.dfl", engine: str = "xla", folder: Path | None = None) -> str:
     """Everything that running a program shows: reports of the check, its output, the failure that ended it."""
     shown = io.StringIO()
-    checked = program.check(Source(name, text), path=folder / name if folder is not None else None)
+    checked = check_and_run.check(Source(name, text), path=folder / name if folder is not None else None)
     if checked.diagnostics:
         print(render(checked.diagnostics), file=shown)
     if checked.errors:
         return shown.getvalue()
     with tempfile.TemporaryDirectory() as folder:  # what it writes is written there, beside the data of the examples
         (Path(folder) / "data").symlink_to(ROOT / "examples" / "data")
-        access = program.access_to(Path(folder) / name, (ROOT / "examples",))
+        access = check_and_run.access_to(Path(folder) / name, (ROOT / "examples",))
         try:
-            program.run(checked, Engine(engine), access, 0, lambda line: print(line, file=shown))  # type: ignore[arg-type]
+            check_and_run.run(checked, Engine(engine), access, 0, lambda line: print(line, file=shown))  # type: ignore[arg-type]
         except DifflangError as error:
             print(render(error.diagnostics), file=shown)
     return shown.getvalue()

@@ -8,7 +8,8 @@ from typing import Any
 
 import mpmath as mp
 
-from difflang.ops import digamma_left, gamma, gelu, special
+from difflang.numerics import digamma_negative
+from difflang.ops.elementwise import error_functions, gamma_functions, gelu
 from support.known import below, density, psi
 
 Exact = Callable[[Any], Any]
@@ -102,18 +103,18 @@ def cotangent_rest(v: Any) -> Any:
 
 
 PAIRS = [
-    Fit("log", digamma_left.LOG_QUOTIENT, log_quotient, "0", "0.0295"),
-    Fit("digamma far out, halfway", digamma_left.HALFWAY_TAIL, halfway_tail, "0", "0.0178"),
-    Fit("cotangent", digamma_left.COTANGENT_REST, cotangent_rest, "0", "0.25"),
+    Fit("log", digamma_negative.LOG_QUOTIENT, log_quotient, "0", "0.0295"),
+    Fit("digamma far out, halfway", digamma_negative.HALFWAY_TAIL, halfway_tail, "0", "0.0178"),
+    Fit("cotangent", digamma_negative.COTANGENT_REST, cotangent_rest, "0", "0.25"),
 ]
 FITS = [
-    Fit("digamma near its root", gamma.ROOT_QUOTIENT, digamma_quotient),
-    Fit("digamma far out", gamma.PSI_TAIL, digamma_tail, "0", "0.16"),
-    Fit("lgamma near its roots", gamma.BETWEEN_ZEROS, lgamma_between, "-1", "0.5"),
-    Fit("lgamma far out", gamma.STIRLING_TAIL, stirling_tail, "0", "0.16"),
+    Fit("digamma near its root", gamma_functions.ROOT_QUOTIENT, digamma_quotient),
+    Fit("digamma far out", gamma_functions.PSI_TAIL, digamma_tail, "0", "0.16"),
+    Fit("lgamma near its roots", gamma_functions.BETWEEN_ZEROS, lgamma_between, "-1", "0.5"),
+    Fit("lgamma far out", gamma_functions.STIRLING_TAIL, stirling_tail, "0", "0.16"),
     Fit("gelu's slope near its root", gelu.ROOT_QUOTIENT, gelu_quotient),
     Fit("beyond x, over the bell curve", gelu.TAIL, gelu_tail, "-1", "0.78"),
     Fit("gelu's slope near its root, to f32", gelu.SHORT_ROOT_QUOTIENT, gelu_quotient),
     Fit("beyond x, over the bell curve, to f32", gelu.SHORT_TAIL, lambda s: gelu_tail(s, 4), "-1", "0.58"),
-    Fit("erfc below 1", special.SCALED_COMPLEMENT, scaled_complement),
+    Fit("erfc below 1", error_functions.SCALED_COMPLEMENT, scaled_complement),
 ]

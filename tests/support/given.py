@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.base.source import Source
-from difflang.check.closures import FnCode
-from difflang.check.modules import Module
-from difflang.check.types import ClosureType, FnType, LangType, TupleType, declared_type
-from difflang.driver.entry import Argument, elaborated
+from difflang.driver.elaborate_call import Argument, elaborated
 from difflang.elaborate.context import Session
-from difflang.ir.types import Tensor
+from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
+from difflang.types.function_code import FnCode
+from difflang.types.language_types import ClosureType, FnType, LangType, TupleType, declared_type
+from difflang.types.module_scope import Module
 
 KINDS = {
     "a contraction": "0.4 * sin({0}) + 0.2",

@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 
 from difflang.base.source import Source
-from difflang.pygments import words
-from difflang.syntax.concrete import Leaf, concrete
-from difflang.syntax.strings import Hole, pieces
-from difflang.syntax.tables import END, tables
-from difflang.syntax.tokens import Lexer, tokenize
+from difflang.pygments import keyword_lists
+from difflang.syntax.formatter.concrete_tree import Leaf, concrete
+from difflang.syntax.lexer import Lexer, tokenize
+from difflang.syntax.parser_tables import END, tables
+from difflang.syntax.string_literals import Hole, pieces
 
 ROOT = Path(__file__).resolve().parents[2]
 # One file of all that is hard, and every program that is in the repository to be read.
@@ -23,8 +23,12 @@ PROGRAMS = [
 ]
 PLAIN, HOLE = "", "hole"
 BRACKETS = frozenset("()[]{},.:")
-DTYPES, TYPES, CONSTANTS = frozenset(words.DTYPES), frozenset(words.TYPES), frozenset(words.CONSTANTS)
-FUNCTIONS, TRANSFORMS = frozenset(words.FUNCTIONS), frozenset(words.TRANSFORMS)
+DTYPES, TYPES, CONSTANTS = (
+    frozenset(keyword_lists.DTYPES),
+    frozenset(keyword_lists.TYPES),
+    frozenset(keyword_lists.CONSTANTS),
+)
+FUNCTIONS, TRANSFORMS = frozenset(keyword_lists.FUNCTIONS), frozenset(keyword_lists.TRANSFORMS)
 SIGNS = {"UPDATE", "_LOLLI"}  # the contextual terminals that are operators
 DECLARED = {"signature", "record", "enum", "rule", "extern"}  # their first name is the one declared
 ESCAPE = re.compile(r"\\u\{[0-9a-fA-F]+\}|\\.|\{\{|\}\}")

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ad.differentiate import differentiate
+from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.driver.engine import Engine, Program
-from difflang.driver.files import Access
-from difflang.driver.guard import guarded
-from difflang.driver.pipeline import finished
-from difflang.driver.program import Checked, check, run
-from difflang.driver.room import LITTLE, Room, with_room
-from difflang.driver.values import HostValue
-from difflang.ir.evaluate import Says, evaluate, nobody
+from difflang.driver.check_and_run import Checked, check, run
+from difflang.execution.check_failures import guarded
+from difflang.execution.engine import Engine, Program
+from difflang.host.data.file_access import Access
+from difflang.host.values import HostValue
 from difflang.ir.graph import Graph
+from difflang.ir.interpreter import Says, evaluate, nobody
 from difflang.ir.verify import verify
-from difflang.ops.say import printing
+from difflang.lower.capacity import LITTLE, Room, with_room
+from difflang.lower.lowering_pipeline import finished
+from difflang.ops.control.print_effect import printing
 
 HERE = Path(__file__).resolve().parent
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from difflang.driver.engine import Engine
+from difflang.execution.engine import Engine
 from support.language import ran
 
 Array = Any

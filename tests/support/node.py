@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from difflang.base.resources import cache_folder
+from difflang.base.package_data import cache_folder
 
 
 def missing(reason: str) -> None:

@@ -13,13 +13,13 @@ import numpy as np
 from msgspec import Struct
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
-from difflang.ad.differentiate import differentiate
+from difflang.ad.expand_derivatives import differentiate
 from difflang.ir.builder import region
-from difflang.ir.evaluate import evaluate, numpy_dtype, results_of
 from difflang.ir.graph import Graph
+from difflang.ir.interpreter import evaluate, numpy_dtype, results_of
 from difflang.ir.op import OPS, Op, result_types
-from difflang.ir.types import BF16, BOOL, C64, C128, DTYPES, F16, F32, F64, I8, I32, U32, DType, Tensor, Type
-from difflang.ops.families import Example, Fixed, Graded, Uniform
+from difflang.ir.tensor_types import BF16, BOOL, C64, C128, DTYPES, F16, F32, F64, I8, I32, U32, DType, Tensor, Type
+from difflang.ops.op_factories import Example, Fixed, Graded, Uniform
 
 Array = Any
 Mask = tuple[bool, ...]

@@ -16,9 +16,9 @@ import numpy as np
 import scipy.special as sp
 
 from difflang.base.source import Source
-from difflang.elaborate.names import nodes
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
+from difflang.syntax.tree_queries import nodes
 from support.reference_enums import constructors, fitting, variants_of
 
 Value = Any

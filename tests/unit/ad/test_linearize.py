@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from derivatives import FLOAT, INT, called, choose, literal, mapped, matvec, op, repeat, scan, total, wide
-from difflang.ad.context import Context
+from difflang.ad.derivative_cache import Context
 from difflang.base.diagnostics import InternalError
 from difflang.base.source import Source, Span
 from difflang.ir.builder import Builder, region
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
-from difflang.ir.types import F64, Tensor
-from difflang.ops.regions import Linearized
+from difflang.ir.tensor_types import F64, Tensor
+from difflang.ops.ad_interface import Linearized
 
 VECTOR, MATRIX = Tensor(F64, (3,)), Tensor(F64, (3, 3))
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from derivatives import FLOAT, literal, mapped, op, scan, total, wide
-from difflang.ad.context import Context
+from difflang.ad.derivative_cache import Context
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import region
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
+from difflang.ir.interpreter import evaluate
 from difflang.ir.op import Op
-from difflang.ir.types import F64, Tensor
-from difflang.ops.regions import Mask, Transposed
+from difflang.ir.tensor_types import F64, Tensor
+from difflang.ops.ad_interface import Mask, Transposed
 
 VECTOR = Tensor(F64, (3,))
 

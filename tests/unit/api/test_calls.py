@@ -280,11 +280,11 @@ def test_random_functions_draw_anew_unless_a_key_is_given(m: Any) -> None:
 
 
 def test_the_same_arguments_are_elaborated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from difflang.api import loaded
+    from difflang.api import loaded_program
 
     made: list[str] = []
-    original = loaded.elaborated
-    monkeypatch.setattr(loaded, "elaborated", lambda *args: made.append(args[2]) or original(*args))
+    original = loaded_program.elaborated
+    monkeypatch.setattr(loaded_program, "elaborated", lambda *args: made.append(args[2]) or original(*args))
     m = difflang.loads(PROGRAM)
     for i in range(50):
         m.square(jnp.float32(i))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import difflang
-from difflang.audit.report import Report
+from difflang.gradcheck.report import Report
 
 BODY = "float f64\nfn cube(x: f64) -> f64 = x * x * x\n"
 AROUND = ["cube(x)", "sin(cube(x))", "sum([for i in 0..3 => cube(x + f64(i))])", "if x > 0 { cube(x) } else { x }"]

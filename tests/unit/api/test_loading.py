@@ -141,11 +141,11 @@ def test_importing_the_package_is_light() -> None:
 
 
 def test_a_program_is_lowered_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    from difflang.api import loaded
+    from difflang.api import loaded_program
 
     made: list[str] = []
-    original = loaded.elaborated
-    monkeypatch.setattr(loaded, "elaborated", lambda *args: made.append(args[2]) or original(*args))
+    original = loaded_program.elaborated
+    monkeypatch.setattr(loaded_program, "elaborated", lambda *args: made.append(args[2]) or original(*args))
     m = difflang.loads("fn f(x: f32[n], y: f32 = 2.0) -> f32 = y * sum(sin(x))")
     for _ in range(3):
         text = m.f.lower("f32[3]").as_text()

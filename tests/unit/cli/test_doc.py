@@ -9,12 +9,12 @@ from urllib.parse import unquote
 import pytest
 from click.testing import CliRunner, Result
 
-from difflang.base.resources import stdlib_files
+from difflang.base.package_data import stdlib_files
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.cli.documenting import page_of
-from difflang.driver.program import check
-from difflang.syntax.pages import as_list, as_markdown
+from difflang.cli.commands.doc import page_of
+from difflang.driver.check_and_run import check
+from difflang.syntax.doc_pages import as_list, as_markdown
 from support.documents import ROOT
 
 PROGRAM = """# How cells grow, and die.

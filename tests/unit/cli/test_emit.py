@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.cli import main
-from difflang.cli.shared import split_entry
-from difflang.ir.json import from_json
-from difflang.ir.parse import from_text
+from difflang.cli.options_and_reports import split_entry
+from difflang.ir.json_codec import from_json
+from difflang.ir.text_parser import from_text
 
 PROGRAM = """
 record P[d] { w: f32[d], b: f32 }

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import difflang
 import difflang.runtime
 from difflang.cli import main
-from difflang.driver import extras
+from difflang.host import optional_packages
 
 PROGRAM = """
 let scale = [2.0, 3.0]
@@ -86,7 +86,7 @@ def test_without_flatbuffers(file: Path, tmp_path: Path, monkeypatch: pytest.Mon
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(extras.importlib, "import_module", absent)
+    monkeypatch.setattr(optional_packages.importlib, "import_module", absent)
     result = export(file, ":g", "-o", tmp_path / "g.dflx")
     assert result.exit_code == 1 and "pip install 'difflang[export]'" in result.output
     assert export(file, ":g", "-o", tmp_path / "g.dflx", "--platform", "none").exit_code == 0

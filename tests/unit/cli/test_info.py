@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.driver.emit import Wanted, graph_of
-from difflang.driver.info import Formula, primes_near, terms
-from difflang.driver.pipeline import finished
-from difflang.driver.program import check
+from difflang.driver.check_and_run import check
+from difflang.lower.lowering_pipeline import finished
 from difflang.runtime.compile import compile
+from difflang.tools.emit import Wanted, graph_of
+from difflang.tools.function_info import Formula, primes_near, terms
 
 PROGRAM = """
 fn layers(w: f32[n, m], x: f32[b, n], k: i32) -> f32 {

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import difflang
-from difflang.base.amounts import amount, human
+from difflang.base.byte_sizes import amount, human
 from difflang.cli import main
 from support.documents import ROOT
 

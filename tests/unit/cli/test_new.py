@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from difflang.cli import checkup, main
-from difflang.driver.extras import EXTRAS
+from difflang.cli import main
+from difflang.cli.commands import doctor
+from difflang.host.optional_packages import EXTRAS
 
 
 def call(*arguments: str) -> Result:
@@ -63,14 +64,14 @@ def test_the_doctor_finds_what_is_here() -> None:
 
 @pytest.mark.parametrize("package", EXTRAS)
 def test_the_doctor_says_how_an_extra_is_had(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "find_spec", lambda name: None if name == package else find_spec(name))
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == package else find_spec(name))
     result = call("doctor")
     assert f"missing: `pip install 'difflang[{EXTRAS[package]}]'`" in result.stdout
     assert result.exit_code == 0
 
 
 def test_the_doctor_finds_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "PACKAGES", ("jax", "no-such-package"))
+    monkeypatch.setattr(doctor, "PACKAGES", ("jax", "no-such-package"))
     result = call("doctor")
     assert result.exit_code == 1
     assert "! no-such-package" in result.stdout

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.cli import main
-from difflang.driver.profile import Profile, span_of
+from difflang.execution.line_profiler import Profile, span_of
 
 PROGRAM = """
 fn heavy(w: f32[n, n], x: f32[n]) -> f32[n] {
@@ -122,19 +122,19 @@ print(all(y < 9.0))
 
 def test_a_call_of_many_steps_is_traced_in_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trace of the whole call would be of some 400,000 steps: 50 MB as XLA writes it, near a GB as it is held."""
-    from difflang.runtime import samples, traces
+    from difflang.runtime import profiler_traces, trace_sampling
 
     written: list[int] = []
-    end = samples.Sampling.end
+    end = trace_sampling.Sampling.end
 
-    def noted(self: samples.Sampling, begin: float, until: float) -> int:
+    def noted(self: trace_sampling.Sampling, begin: float, until: float) -> int:
         written.append(end(self, begin, until))
         return written[-1]
 
-    monkeypatch.setattr(samples.Sampling, "end", noted)
-    monkeypatch.setattr(samples, "SHORT", 0.001)
-    monkeypatch.setattr(samples, "LARGE", 1 << 17)
-    monkeypatch.setattr(traces, "MOST", 1 << 19)
+    monkeypatch.setattr(trace_sampling.Sampling, "end", noted)
+    monkeypatch.setattr(trace_sampling, "SHORT", 0.001)
+    monkeypatch.setattr(trace_sampling, "LARGE", 1 << 17)
+    monkeypatch.setattr(profiler_traces, "MOST", 1 << 19)
     path, out = tmp_path / "many.dfl", tmp_path / "many.json"
     path.write_text(MANY)
     result = run("--profile", "--profile-out", out, path)
@@ -148,10 +148,10 @@ def test_a_call_of_many_steps_is_traced_in_samples(tmp_path: Path, monkeypatch: 
 
 
 def test_time_that_no_trace_divides_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from difflang.runtime import traces
+    from difflang.runtime import profiler_traces
 
     nothing: tuple[dict[str, float], float] = {}, 0.0
-    monkeypatch.setattr(traces, "seconds_of", lambda *_: nothing)
+    monkeypatch.setattr(profiler_traces, "seconds_of", lambda *_: nothing)
     result = run("--profile", file)
     assert result.stdout == "500.0\n" * 4
     assert (
@@ -161,7 +161,7 @@ def test_time_that_no_trace_divides_is_told(file: Path, monkeypatch: pytest.Monk
 
 def test_moments_are_divided_among_those_at_work() -> None:
     """A loop on one thread gets what its body, there and on another, leaves of it."""
-    from difflang.runtime.traces import wall_time
+    from difflang.runtime.profiler_traces import wall_time
 
     threads = [
         [(0.0, 100.0, "while.1"), (10.0, 30.0, "dot.2"), (40.0, 60.0, "fusion.3")],
@@ -208,7 +208,7 @@ ENTRY %main (x: f64[3]) -> f64[3] {
 
 def test_operations_know_their_lines() -> None:
     """A fusion has those of all that it holds; frames that are not the program's lead out to one that is."""
-    from difflang.runtime.traces import lines_of, module_of
+    from difflang.runtime.profiler_traces import lines_of, module_of
 
     third, fifth = ("odd name.dfl", 3), ("odd name.dfl", 5)
     found = lines_of(HLO)

@@ -18,14 +18,15 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from difflang.base.source import Source
-from difflang.cli import main, repl_terminal
-from difflang.cli.repl_commands import COMMANDS, edited
-from difflang.cli.repl_session import Loading, Talk
-from difflang.cli.repl_terminal import Proposing, colored, converse
-from difflang.driver.completion import Names, complete
-from difflang.syntax.inputs import inputs, is_complete, typed
+from difflang.cli import main
+from difflang.cli.repl import terminal
+from difflang.cli.repl.meta_commands import COMMANDS, edited
+from difflang.cli.repl.session import Loading, Talk
+from difflang.cli.repl.terminal import Proposing, colored, converse
+from difflang.syntax.lexer import tokenize
 from difflang.syntax.parse import parse
-from difflang.syntax.tokens import tokenize
+from difflang.syntax.repl_input import inputs, is_complete, typed
+from difflang.tools.completion_candidates import Names, complete
 from support.trees import shape
 
 ROOT = Path(__file__).parents[3]
@@ -82,7 +83,7 @@ def test_the_exit_code_is_that_of_the_first_failure() -> None:
 
 def test_a_fault_of_ours_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("difflang.driver.session.Interactive.type_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("difflang.driver.interactive_session.Interactive.type_of", lambda *_: 1 / 0)
     result = repl("let x = 1", ":t x", "x + 1")
     assert (result.exit_code, result.stdout) == (70, "2  : i32\n")
     assert "Traceback" not in result.output and str(tmp_path) in result.stderr
@@ -283,7 +284,7 @@ def test_a_session_through_a_pipe_input(typing: Any, capsys: pytest.CaptureFixtu
     typing.send_text("fn f(x: f32) -> f32 {\rx * 2\r}\rf(4.0)\rlet zed = 5\rzed\x03zed + 1\r:quit\r")
     converse(talking(), ["1 + 1"], typing, DummyOutput())
     shown = capsys.readouterr().out
-    assert shown.splitlines() == [repl_terminal.GREETING, "2  : i32", "8.0  : f32", "6  : i32"]
+    assert shown.splitlines() == [terminal.GREETING, "2  : i32", "8.0  : f32", "6  : i32"]
     assert "+f(4.0)" in (tmp_path / "difflang" / "history").read_text()
 
 
@@ -294,7 +295,7 @@ def test_an_interrupt_right_after_enter_is_meant_for_what_was_entered(
     typing.send_text("1 + 1\r\x03\x032 + 2\r3 + 3\x03:quit\r")
     converse(talking(), [], typing, DummyOutput())
     shown = capsys.readouterr()
-    assert shown.out.splitlines() == [repl_terminal.GREETING, "4  : i32"] and shown.err == "interrupted\n"
+    assert shown.out.splitlines() == [terminal.GREETING, "4  : i32"] and shown.err == "interrupted\n"
 
 
 def test_names_of_the_session_are_proposed() -> None:

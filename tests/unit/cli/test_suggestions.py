@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from difflang.cli import main
-from difflang.cli.shared import OneOf
+from difflang.cli.options_and_reports import OneOf
 
 COMMANDS = sorted(main.commands)
 PROGRAM = "fn parabola(x: f32[rows]) -> f32 = sum(x^2)\nfn straight(x: f32) -> f32 = x\n"

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.cli import main
-from difflang.cli.testing import seconds
-from difflang.driver.engine import Engine
-from difflang.driver.junit import write_junit
-from difflang.driver.testing import Case, Options, Outcome
-from difflang.driver.worker import options_to
-from difflang.driver.workers import BEGIN, Pool, Task
+from difflang.cli.commands.tests_and_benchmarks import seconds
+from difflang.execution.engine import Engine
+from difflang.tools.testing.junit import write_junit
+from difflang.tools.testing.suite import Case, Options, Outcome
+from difflang.tools.testing.worker_pool import BEGIN, Pool, Task
+from difflang.tools.testing.worker_process import options_to
 
 GOOD = """fn twice(x: f32) -> f32 = 2 * x
 test "doubles" { assert twice(2.0) == 4.0 }
@@ -232,7 +232,10 @@ def test_a_process_that_dies_ends_one_case(folder: Path, monkeypatch: pytest.Mon
         "os.kill(os.getpid(), 9) if '\"number\": 0' in line else None; "
         "sys.path[:] = sys.argv[1:]; sys.stdin = chain([line], sys.stdin); "
     )
-    monkeypatch.setattr("difflang.driver.workers.BEGIN", begin + "from difflang.driver.worker import main; main()")
+    monkeypatch.setattr(
+        "difflang.tools.testing.worker_pool.BEGIN",
+        begin + "from difflang.tools.testing.worker_process import main; main()",
+    )
     tasks = [Task(Case("good.dfl", n + 2, "test", name), n) for n, name in enumerate(("doubles", "zero"))]
     found = {o.case.name: o for o in Pool(tasks, Options(Engine("interpret")), 1).outcomes()}
     assert found["doubles"].crashed and "by signal 9" in found["doubles"].report

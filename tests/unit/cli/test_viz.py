@@ -13,13 +13,14 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from difflang.cli import main, picturing
-from difflang.driver.counterparts import shared
-from difflang.driver.layers import Item, Placed, crossings, join, placed, uncross
-from difflang.driver.picture import FEW, Box, Picture, Wire, picture
+from difflang.cli import main
+from difflang.cli.commands.viz import PASSES as SHOWN_PASSES
 from difflang.ir.graph import inner_first
-from difflang.ir.parse import from_text
-from difflang.passes.optimize import PASSES
+from difflang.ir.text_parser import from_text
+from difflang.passes.pipelines import PASSES
+from difflang.tools.viz.diagram import FEW, Box, Picture, Wire, picture
+from difflang.tools.viz.graph_diff import shared
+from difflang.tools.viz.layered_layout import Item, Placed, crossings, join, placed, uncross
 
 PROGRAM = """
 record Net[n, k] { w: f32[k, n], v: f32[k] }
@@ -105,7 +106,7 @@ def test_what_a_pass_changes(file: Path) -> None:
 
 
 def test_the_passes_are_those_of_the_compiler() -> None:
-    assert picturing.PASSES == PASSES
+    assert SHOWN_PASSES == PASSES
 
 
 def test_every_stage(file: Path) -> None:
@@ -141,7 +142,7 @@ def test_control_characters_are_shown_as_such(form: str, tmp_path: Path) -> None
 
 
 def test_text_of_the_user_is_text_in_dot_and_mermaid(tmp_path: Path) -> None:
-    from difflang.driver.dot import plain, quoted
+    from difflang.tools.viz.dot_and_mermaid import plain, quoted
 
     assert quoted('a"b\\c\nd') == '"a\\"b\\\\c\\nd"'
     assert plain('<b>"x";') == "#60;b#62;#34;x#34;#59;"

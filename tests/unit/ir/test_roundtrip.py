@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Source, Span
 from difflang.ir.builder import Builder, region
-from difflang.ir.dims import FloorDiv, atom, name
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.json import from_json, to_json
+from difflang.ir.interpreter import evaluate
+from difflang.ir.json_codec import from_json, to_json
 from difflang.ir.op import OPS, Op
-from difflang.ir.parse import from_text
-from difflang.ir.same import same
-from difflang.ir.text import to_text
-from difflang.ir.types import C64, F32, I32, History, Tensor
+from difflang.ir.structural_equality import same
+from difflang.ir.symbolic_dims import FloorDiv, atom, name
+from difflang.ir.tensor_types import C64, F32, I32, History, Tensor
+from difflang.ir.text_parser import from_text
+from difflang.ir.text_printer import to_text
 from difflang.ir.verify import verify
 from support.graphs import arguments, bits, random_graph
 from support.work import work

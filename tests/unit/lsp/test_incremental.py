@@ -10,13 +10,13 @@ import pytest
 
 from difflang.base.diagnostics import Diagnostic, to_json
 from difflang.base.source import Source
-from difflang.driver import program
-from difflang.lsp import changes, outline, proposals, telling
-from difflang.lsp.analysis import Interrupted
-from difflang.lsp.colours import colours
-from difflang.lsp.parts import cut
-from difflang.lsp.places import UNITS, Places
-from difflang.lsp.targets import found_at, references, target
+from difflang.driver import check_and_run
+from difflang.lsp import completion_items, hover_and_hints, quick_fixes, symbols_and_folding
+from difflang.lsp.incremental_check import Interrupted
+from difflang.lsp.incremental_parse import cut
+from difflang.lsp.name_resolution import found_at, references, target
+from difflang.lsp.positions import UNITS, Places
+from difflang.lsp.semantic_tokens import colours
 from difflang.lsp.workspace import Document, Workspace, place
 from support.seeds import SEED
 
@@ -94,7 +94,7 @@ def test_a_file_in_parts_is_told_the_same_as_by_the_command_line(name: str, wron
     path = ROOT / name
     text = path.read_text(encoding="utf-8").replace("mean(", f"{wrong}mean(") + wrong
     _, document = opened(path, text)
-    whole = program.check(Source(path.name, text), None, path, examples=True)
+    whole = check_and_run.check(Source(path.name, text), None, path, examples=True)
     assert said(document) == sorted(map(spelled, whole.diagnostics))
     assert bool(said(document)) == bool(wrong)
 
@@ -196,8 +196,8 @@ def test_a_program_typed_key_by_key_is_never_too_much() -> None:
         document.put(text[: i + 1])
         workspace.check(document, nothing, nothing)
         places = Places(Source("typed.dfl", document.text))
-        proposals.proposals(document, i + 1, places)
-        telling.call_help(document, i + 1)
+        completion_items.proposals(document, i + 1, places)
+        hover_and_hints.call_help(document, i + 1)
         if i % 7 == 0:
             ask_everything(document, places, i)
     assert said(document) == []
@@ -230,9 +230,9 @@ def test_a_strange_text_is_no_fault_of_ours() -> None:
         places = Places(Source("typed.dfl", text))
         for offset in {0, len(text) // 2, len(text)}:
             ask_everything(document, places, offset)
-            proposals.proposals(document, offset, places)
-            telling.call_help(document, offset)
-            telling.expression(document, offset)
+            completion_items.proposals(document, offset, places)
+            hover_and_hints.call_help(document, offset)
+            hover_and_hints.expression(document, offset)
         assert said(document) == said(opened(Path("/typed.dfl"), text)[1])
 
 
@@ -249,14 +249,14 @@ def ask_everything(document: Document, places: Places, offset: int) -> None:
     document.analysis.diagnostics()
     found = found_at(document, offset)
     if found is not None:
-        telling.told(found)
+        hover_and_hints.told(found)
         goal = target(found)
         assert goal is None or goal.binding is None or list(references(goal, [document]))
-    list(telling.hints(document, 0, len(document.text), places))
-    outline.symbols(document, places)
-    list(outline.folds(document))
+    list(hover_and_hints.hints(document, 0, len(document.text), places))
+    symbols_and_folding.symbols(document, places)
+    list(symbols_and_folding.folds(document))
     assert len(colours(document, places)) % 5 == 0
-    changes.laid_out(places.source)
+    quick_fixes.laid_out(places.source)
 
 
 def test_what_is_known_of_a_part_outlasts_its_mistakes() -> None:
@@ -265,5 +265,5 @@ def test_what_is_known_of_a_part_outlasts_its_mistakes() -> None:
     document.put(text.replace("\n  there\n", "\n  the"))
     workspace.check(document, nothing, nothing)
     places = Places(Source("main.dfl", document.text))
-    found = proposals.proposals(document, document.text.index("\n  the") + 6, places)
+    found = completion_items.proposals(document, document.text.index("\n  the") + 6, places)
     assert [(p.label, p.detail) for p in found][:1] == [("there", "f32[n]")]

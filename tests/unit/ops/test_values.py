@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from difflang.ir.op import OPS, Op, TypeMismatch, result_types
-from difflang.ir.types import BOOL, F32, F64, FLOATS, I8, I32, U8, U32, DType, Tensor
+from difflang.ir.tensor_types import BOOL, F32, F64, FLOATS, I8, I32, U8, U32, DType, Tensor
 from support.op_calls import Call, calls_of, compiled
 
 
@@ -141,7 +141,7 @@ KEY = np.array([1, 2], np.uint32)
 
 def test_the_cipher_has_its_published_values() -> None:
     """The known answers of Threefry-2x32-20 that come with Random123."""
-    from difflang.ops.random import NumPyWords, threefry
+    from difflang.ops.arrays.threefry_random import NumPyWords, threefry
 
     answers = [
         ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),

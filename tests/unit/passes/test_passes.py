@@ -11,21 +11,21 @@ import pytest
 import difflang
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder, region
-from difflang.ir.evaluate import evaluate
 from difflang.ir.graph import Graph, Value
+from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
-from difflang.ir.parse import from_text
-from difflang.ir.text import to_text
-from difflang.ir.types import F64, I32, Tensor
+from difflang.ir.tensor_types import F64, I32, Tensor
+from difflang.ir.text_parser import from_text
+from difflang.ir.text_printer import to_text
 from difflang.ir.verify import verified, verify
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
+from difflang.passes.dead_selects import unseen
 from difflang.passes.fuse import fuse
 from difflang.passes.hoist import hoist, hoist_surely_done
 from difflang.passes.inline import inline
-from difflang.passes.optimize import ROUND, optimize
+from difflang.passes.pipelines import ROUND, optimize
 from difflang.passes.simplify import simplify
-from difflang.passes.unseen import unseen
 from support.golden import accept
 from support.work import work
 

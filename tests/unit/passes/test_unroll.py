@@ -11,7 +11,7 @@ import difflang
 from difflang.ir.builder import region
 from difflang.ir.graph import Graph
 from difflang.ir.op import OPS
-from difflang.ir.types import F64, I32, Tensor
+from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.passes import unroll as unrolling
 from difflang.passes.unroll import DEEP, HEAVY, LARGE, LAYERS, MOST, unroll
 

@@ -14,7 +14,7 @@ import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills 
 from difflang.base.diagnostics import DifflangError
 from difflang.ir.builder import Builder, region
 from difflang.ir.op import OPS
-from difflang.ir.types import F32, F64, I32, DType, Tensor
+from difflang.ir.tensor_types import F32, F64, I32, DType, Tensor
 from difflang.runtime import compile as module
 from difflang.runtime.compile import Executable, compile
 

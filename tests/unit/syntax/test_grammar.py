@@ -9,11 +9,11 @@ import pytest
 from lark import Lark, Token
 from lark.exceptions import GrammarError, UnexpectedInput
 
-from difflang.base import resources
+from difflang.base import package_data
 from difflang.base.source import Source
+from difflang.syntax.lexer import CLOSES, ENDS, OPENS
 from difflang.syntax.parse import parse, parse_expression
-from difflang.syntax.tables import tables
-from difflang.syntax.tokens import CLOSES, ENDS, OPENS
+from difflang.syntax.parser_tables import tables
 from support.programs import programs
 from support.snippets import CONTEXTUAL, REFUSED, SAME, STATEMENTS, forms, snippets
 from support.trees import shape
@@ -44,7 +44,7 @@ class Newlines:
 @cache
 def lark() -> Lark:
     """Lark's own parser of the grammar; strict mode refuses conflicts and terminals that overlap."""
-    return Lark(resources.grammar(), parser="lalr", strict=True, postlex=Newlines(), start=["start", "expr"])
+    return Lark(package_data.grammar(), parser="lalr", strict=True, postlex=Newlines(), start=["start", "expr"])
 
 
 def lark_takes(text: str) -> bool:
@@ -115,13 +115,13 @@ LATER = {
 @pytest.mark.parametrize("name", LATER)
 def test_there_is_room_for_what_may_come(name: str) -> None:
     old, new, more = LATER[name]
-    grammar = resources.grammar()
+    grammar = package_data.grammar()
     assert old in grammar
     grammar = grammar.replace(old, new, 1) + more
     Lark(grammar, parser="lalr", strict=True, postlex=Newlines(), start=["start", "expr"])
 
 
 def test_a_conflict_would_be_noticed() -> None:
-    ambiguous = resources.grammar().replace("?sum: product |", "?sum: product | sum PERCENT sum |", 1)
+    ambiguous = package_data.grammar().replace("?sum: product |", "?sum: product | sum PERCENT sum |", 1)
     with pytest.raises(GrammarError):
         Lark(ambiguous, parser="lalr", strict=True, postlex=Newlines(), start=["start", "expr"])

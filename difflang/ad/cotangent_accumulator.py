@@ -1,0 +1,118 @@
+"""The cotangents that have arrived at values while a graph is turned round.
+
+Slices of one array give back pieces of its cotangent: they are put side by side when it is needed, where padding each
+with zeros and adding would go through the whole array once a slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS, MaybeValue
+from difflang.ir.tensor_types import Tensor, Type
+from difflang.ops.ad_interface import add, either, truths, zeros
+
+Window = tuple[int, int]  # from where to before where along an axis
+
+
+class Cotangents:
+    """What has arrived at each value, and which of it is zero by a choice."""
+
+    def __init__(self, builder: Builder, choices: Mapping[Value, Value] | None = None) -> None:
+        self.builder = builder
+        self.whole: dict[Value, Value] = {}
+        self.pieces: dict[Value, dict[int, dict[Window, Value]]] = {}
+        self.choices: dict[Value, Value] = dict(choices or {})  # cotangents that are zero but where this holds
+        self.others: dict[Value, Value] = {}
+
+    def add(self, value: Value, ct: Value) -> None:
+        """One more cotangent of a value."""
+        self.whole[value] = self.sum(self.whole.get(value), ct)
+
+    def put(self, value: Value, axis: int, window: Window, ct: Value) -> None:
+        """One more cotangent of a part of a value."""
+        part = self.pieces.setdefault(value, {}).setdefault(axis, {})
+        part[window] = self.sum(part.get(window), ct)
+
+    def take(self, value: Value) -> MaybeValue:
+        """The sum of all that has arrived, `None` for nothing."""
+        total = self.whole.pop(value, None)
+        for axis, parts in self.pieces.pop(value, {}).items():
+            for row in rows(parts.items()):
+                total = self.sum(total, self.in_place(row, axis, value))
+        return total
+
+    def sum(self, before: MaybeValue, ct: Value) -> Value:
+        """The sum of two cotangents. If both are zero by choices it is so where neither fell on them."""
+        total = add(before, ct)
+        assert total is not None
+        first, second = None if before is None else self.choices.get(before), self.choices.get(ct)
+        if first is not None and second is not None:
+            self.choices[total] = first if first is second else either(first, second)
+        return total
+
+    def in_place(self, row: list[tuple[Window, Value]], axis: int, like: Value) -> Value:
+        """Pieces side by side. Where some are zero by choices so is the whole, which may be anything in the others."""
+        whole = side_by_side(self.builder, row, axis, like.type)
+        choices = [self.choices.get(piece) for _, piece in row]
+        if any(c is not None for c in choices):
+            assert isinstance(like.type, Tensor)
+            kept = [
+                (window, self.builder.const(True, truths(piece.type)) if c is None else c)
+                for (window, piece), c in zip(row, choices, strict=True)
+            ]
+            self.choices[whole] = side_by_side(self.builder, kept, axis, truths(like.type))
+        return whole
+
+    def choose(self, ct: Value, *choices: MaybeValue) -> Value:
+        """The cotangent, noted to be zero but where all of these hold."""
+        kept = [c for c in choices if c is not None]
+        self.choices[ct] = kept[0] if len(kept) == 1 else OPS["logical_and"].one(*kept)
+        return ct
+
+    def side(self, truth: Value, number: int) -> Value:
+        """Where a truth chooses operand 1 or operand 2: one value, however often it is asked for."""
+        if number == 1:
+            return truth
+        if truth not in self.others:
+            self.others[truth] = OPS["logical_not"].one(truth)
+        return self.others[truth]
+
+
+def rows(pieces: Iterable[tuple[Window, Value]]) -> list[list[tuple[Window, Value]]]:
+    """The pieces in order, in as few rows as keep them from overlapping. Cost: n log n."""
+    made: list[list[tuple[Window, Value]]] = []
+    ends: list[tuple[int, int]] = []  # where each row ends, and its number
+    for (start, stop), piece in sorted(pieces, key=lambda item: item[0]):
+        if ends and ends[0][0] <= start:
+            number = heappop(ends)[1]
+        else:
+            number = len(made)
+            made.append([])
+        made[number].append(((start, stop), piece))
+        heappush(ends, (stop, number))
+    return made
+
+
+def side_by_side(builder: Builder, row: list[tuple[Window, Value]], axis: int, type: Type) -> Value:
+    """Pieces that do not overlap in one array, zeros between."""
+    assert isinstance(type, Tensor)
+    size = type.shape[axis]
+    assert isinstance(size, int)
+    if len(row) == 1:
+        ((start, stop), piece) = row[0]
+        nothing = (0,) * type.rank
+        low, high = ((*nothing[:axis], n, *nothing[axis + 1 :]) for n in (start, size - stop))
+        return builder.one("pad", piece, zeros(builder, type.reshaped()), low=low, high=high, interior=nothing)
+    parts: list[Value] = []
+    end = 0
+    for (start, stop), piece in [*row, ((size, size), None)]:
+        if start > end:
+            parts.append(zeros(builder, type.resized(axis, start - end)))
+        if piece is not None:
+            parts.append(builder.own(piece))
+        end = stop
+    return parts[0] if len(parts) == 1 else OPS["concat"].one(*parts, axis=axis)

@@ -1,0 +1,83 @@
+"""Linear maps as values: a function split at a point into what is computed once and a graph that is linear.
+
+The linear graph takes residuals, which are arrays, and a tangent. Histories of loops cannot be kept as values: what
+makes them is computed again in the linear graph, from arrays.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from difflang.ad.derivative_cache import Context
+from difflang.ad.expand_derivatives import Expansion
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.tensor_types import History
+from difflang.ops.ad_interface import Linearized, Mask
+from difflang.ops.control.print_effect import silent
+from difflang.passes.dce import dce
+from difflang.passes.pipelines import tidied
+from difflang.recursion.drop_step_limit_in_loops import endless_where_repeated
+
+
+class Split(Struct, frozen=True):
+    """A graph at a point. `primal` gives the graph's results, then the residuals that `tangent` takes first."""
+
+    primal: Graph  # params -> results ++ residuals
+    tangent: Graph  # residuals ++ tangents of the active params -> a tangent of every result that has one
+
+
+def split(graph: Graph, active: Mask) -> Split:
+    """A graph split into its primal and its tangent in the `active` params, with nothing but arrays between the two.
+
+    Cost: linear. Derivative equations in the graph are expanded first.
+    """
+    ad = Expansion(often=True)
+    plain = dce(ad.graph(tidied(endless_where_repeated(graph))))
+    wanted = tuple([r.type.tangent is not None for r in plain.results])
+    lin = ad.ad.linearize(plain, active, wanted)
+    tangent, residuals = with_makers(lin)
+    results = (*lin.primal.results[: len(lin.active)], *residuals)
+    whole = dce(Graph(lin.primal.params, lin.primal.eqns, results, graph.name))
+    return Split(whole, tidied(tangent))
+
+
+def with_makers(lin: Linearized) -> tuple[Graph, list[Value]]:
+    """The tangent graph with the makers of its histories in it, and the arrays that it reads of the primal graph."""
+    makers = makers_of([r for r in lin.residuals if isinstance(r.type, History)], silent(lin.primal))
+    made = {r for e in makers for r in e.results}
+    read = dict.fromkeys(v for v in (*lin.residuals, *(v for e in makers for v in e.operands)) if v not in made)
+    builder = Builder()
+    env = {v: builder.param(v.type, v.hint) for v in read}
+    tangents = [builder.param(p.type, p.hint) for p in lin.tangent_params]
+    for eqn in makers:
+        env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
+    results = builder.inline(lin.tangent, *[env[r] for r in lin.residuals], *tangents)
+    return builder.finish(results, name=lin.tangent.name), list(read)
+
+
+def makers_of(histories: list[Value], primal: Graph) -> list[Eqn]:
+    """The equations that make histories, and what these read without operands, such as a limit, in order."""
+    needed = set(histories)
+    if not needed:
+        return []
+    kept: list[Eqn] = []
+    constants: set[Value] = set()
+    for eqn in reversed(primal.eqns):
+        if not needed.isdisjoint(eqn.results):
+            needed.update([v for v in eqn.operands if isinstance(v.type, History)])
+            constants.update([v for v in eqn.operands if not isinstance(v.type, History)])
+            kept.append(eqn)
+        elif not eqn.operands and not eqn.regions and not constants.isdisjoint(eqn.results):
+            kept.append(eqn)
+    return kept[::-1]
+
+
+def turned(graph: Graph, tangents: int) -> Graph:
+    """A linear graph turned round: residuals ++ cotangents of the results -> cotangents of its last `tangents` params.
+
+    What is linear in `graph` beyond its residuals are its last params.
+    """
+    linear = tuple([i >= len(graph.params) - tangents for i in range(len(graph.params))])
+    every = (True,) * len(graph.results)
+    return tidied(Context().transpose(graph, linear, every, linear).cotangents)

@@ -1,0 +1,386 @@
+"""Truncated power series: the Taylor coefficients of a graph along a curve, from the `jvp` rules of its ops.
+
+A rule says y' = R(x', y, x), and R is a graph of further ops. So coefficient n of y is coefficient n - 1 of R, by n,
+and R is computed in the same ring of series, one coefficient when it is asked for. `exp` asks for its own lower
+coefficients, `sin` and `cos` for those of each other: a use of an op is one series wherever rules make it again. What
+is linear acts on each coefficient, products convolve, ops with regions take and give all coefficients of what varies.
+See `docs/decisions/0014-series-by-the-jvp-rules.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+from difflang.ad.linearize import jvp_terms, linear_terms, place
+from difflang.ad.series_composition import Powers
+from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import OPS, MaybeValue, Op
+from difflang.ir.region_dataflow import Layout
+from difflang.ir.tensor_types import Type
+from difflang.ops.ad_interface import Mask, Tangents, add, or_zeros
+from difflang.ops.op_factories import like, tensor
+
+Coefficient = Callable[[int], MaybeValue]
+Present = tuple[Mask, ...]  # of each value, which of its coefficients there are, from the first on; () for a constant
+RuleKey = tuple[Op, tuple[object, ...], Mask, tuple[tuple[str, object], ...]]
+
+
+class Series:
+    """A value that varies: its head, and further coefficients, each computed when it is first asked for."""
+
+    __slots__ = ("coefficient", "line", "terms")
+
+    def __init__(self, head: Value, coefficient: Coefficient | None = None, *, line: bool = False) -> None:
+        self.terms: list[MaybeValue] = [head]
+        self.coefficient = coefficient
+        self.line = line  # known to have no coefficient beyond the first
+
+    @property
+    def head(self) -> Value:
+        head = self.terms[0]
+        assert head is not None
+        return head
+
+    @property
+    def constant(self) -> bool:
+        return self.coefficient is None
+
+    def __getitem__(self, n: int) -> MaybeValue:
+        if self.coefficient is None:
+            return self.terms[n] if n == 0 else None
+        while len(self.terms) <= n:
+            self.terms.append(self.coefficient(len(self.terms)))
+        return self.terms[n]
+
+
+class Jets:
+    """Series to one order, and what was found out about graphs and rules on the way."""
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+        self.graphs: dict[tuple[Graph, Present, Present], tuple[Graph, Present]] = {}
+        self.rules: dict[RuleKey, Graph] = {}
+
+    def graph(self, graph: Graph, given: Present, wanted: Present = ()) -> tuple[Graph, Present]:
+        """A graph on the coefficients that are `given` of its params: to those of its results, at least the `wanted`.
+
+        A result that varies has every coefficient that does not vanish; one that does not has its head alone.
+        """
+        key = graph, given, wanted
+        if key not in self.graphs:
+            builder = Builder()
+            xs: list[Series] = []
+            for param, present in zip(graph.params, given, strict=True):
+                head = builder.param(param.type, param.hint)
+                rest = [builder.param(param.type, param.hint) if p else None for p in present]
+                xs.append(given_series([head, *rest]))
+            ys = Tower(self, builder).graph(graph, xs)
+            least = wanted or ((),) * len(ys)
+            found = tuple([self.present(y, w) for y, w in zip(ys, least, strict=True)])
+            results: list[Value] = []
+            for y, present in zip(ys, found, strict=True):
+                results += coefficients(builder, y, present)
+            self.graphs[key] = builder.finish(results, name=graph.name), found
+        return self.graphs[key]
+
+    def present(self, y: Series, least: Mask) -> Mask:
+        """Which coefficients of a series there are, the `least` ones counted as such."""
+        own = () if y.constant else tuple([y[n] is not None for n in range(1, self.order + 1)])
+        return either(own, least)
+
+    def rule(self, eqn: Eqn, active: Mask) -> Graph:
+        """The `jvp` rule of a use of an op as a graph: the tangents present, the results, the operands -> tangents."""
+        key = eqn.op, tuple([v.type for v in eqn.operands]), active, tuple(eqn.attrs.items())
+        if key not in self.rules:
+            builder = Builder(span=eqn.span)
+            pairs = zip(eqn.operands, active, strict=True)
+            dxs = [builder.param(v.type.tangent or v.type) if a else None for v, a in pairs]
+            ys = tuple([builder.param(r.type) for r in eqn.results])
+            xs = tuple([builder.param(v.type) for v in eqn.operands])
+            dys = jvp_terms(eqn, ys, xs, dxs)
+            self.rules[key] = builder.finish([or_zeros(builder, d, y.type) for d, y in zip(dys, ys, strict=True)])
+        return self.rules[key]
+
+    def parted(self, eqn: Eqn) -> Graph:
+        """A use of an op as an equal product."""
+        assert eqn.op.parted is not None
+        builder = Builder(span=eqn.span)
+        xs = [builder.param(v.type) for v in eqn.operands]
+        return builder.finish([eqn.op.parted(*xs, **eqn.attrs)])
+
+
+def no_series(eqn: Eqn) -> DifflangError:
+    name = eqn.op.declared(eqn) if eqn.op.declared is not None else eqn.op
+    way = ("nest `jvp` or `f'`, whose derivatives of it are there to any order",)
+    if eqn.op.declared is not None and not eqn.regions:  # Python gave it: whether it has one derivative is not said
+        way = (f"write `{name}` in the language, or its rule and nest `f'`",)
+    return DifflangError(Diagnostic("DL0412", f"`jet` knows no series of `{name}`", (Label(eqn.span),), way))
+
+
+def given_series(terms: list[MaybeValue], *, line: bool = False) -> Series:
+    head = terms[0]
+    assert head is not None
+    return Series(head, terms.__getitem__, line=line) if len(terms) > 1 else Series(head)
+
+
+def coefficients(builder: Builder, y: Series, present: Mask) -> list[Value]:
+    """The head and the coefficients that are present, zero where they vanish."""
+    type = y.head.type
+    return [y.head, *[or_zeros(builder, y[n], type) for n, p in enumerate(present, 1) if p]]
+
+
+def either(a: Mask, b: Mask) -> Mask:
+    return tuple([p or q for p, q in zip(a, b, strict=True)]) if a and b else a or b
+
+
+class Tower:
+    """The series of the values of one graph, in one builder."""
+
+    def __init__(self, jets: Jets, builder: Builder) -> None:
+        self.jets, self.builder, self.order = jets, builder, jets.order
+        self.made: dict[object, list[Series]] = {}
+        self.powers: dict[Series, Powers] = {}
+
+    def graph(self, graph: Graph, xs: Sequence[Series]) -> list[Series]:
+        """The series of a graph's results. Each equation's are computed before the next: nothing recurses far."""
+        return self.run(graph, xs, self.order)
+
+    def run(self, graph: Graph, xs: Sequence[Series], ahead: int) -> list[Series]:
+        env = dict(zip(graph.params, xs, strict=True))
+        for eqn in graph.eqns:
+            self.builder.span = eqn.span
+            ys = self.equation(eqn, [env[v] for v in eqn.operands])
+            env.update(zip(eqn.results, ys, strict=True))
+            for y in ys if ahead else ():
+                y[ahead]
+        return [env[r] for r in graph.results]
+
+    def equation(self, eqn: Eqn, xs: list[Series]) -> list[Series]:
+        """A use of an op; what was made of the same series before is not made again."""
+        key = eqn.op, tuple(map(id, xs)), tuple(eqn.attrs.items()), eqn.regions
+        if eqn.op.effect or key not in self.made:
+            self.made[key] = self.new_equation(eqn, xs)
+        return self.made[key]
+
+    def new_equation(self, eqn: Eqn, xs: list[Series]) -> list[Series]:
+        op = eqn.op
+        if op.expand is not None:
+            raise InternalError(f"{op} must be expanded before it is differentiated")
+        varying = not op.inactive and not all([x.constant for x in xs])
+        if varying and op.layout is not None:
+            return self.regions(eqn, op.layout(eqn), xs)
+        if varying and op.declared is not None:  # its rule calls the function itself, without end
+            raise no_series(eqn)
+        heads = self.builder.copy(eqn, tuple([x.head for x in xs]))
+        if not varying or all(h.type.tangent is None for h in heads):
+            return list(map(Series, heads))
+        if op.directional and not xs[0].constant:  # a derivative is the op with one operand more, without end
+            raise no_series(eqn)
+        if op.term_by_term:
+            return [Series(heads[0], lambda n: self.convolved(eqn, xs, n))]
+        linear = [place(op.transpose or (), i) is not None for i in range(len(xs))]
+        if op.transpose and all([x.constant or by for x, by in zip(xs, linear, strict=True)]):
+            straight = all([x.constant or x.line for x in xs])
+            return self.together(heads, lambda n: self.linear(eqn, heads, xs, n), line=straight)
+        if op.elementwise and sum(linear) == 1 and xs[linear.index(True)] is not self.one(heads[0].type):
+            return self.times(eqn, heads[0], xs, linear.index(True))
+        varies = [i for i, x in enumerate(xs) if not x.constant]
+        if op.parted is not None and len(varies) > 1:
+            return self.parted(eqn, heads[0], xs)
+        if op.elementwise and len(varies) == 1 and not xs[varies[0]].line and self.endless(eqn, xs):
+            return self.composed(eqn, heads[0], xs, varies[0])
+        return self.by_rule(eqn, heads, xs)
+
+    def one(self, type: Type) -> Series:
+        """The number 1, the same series each time."""
+        attrs = {"value": 1.0, "type": type}
+        return self.equation(Eqn(OPS["const"], (), (Value(type, self.builder),), attrs), [])[0]
+
+    def times(self, eqn: Eqn, head: Value, xs: list[Series], i: int) -> list[Series]:
+        """An elementwise op that is linear in one operand is that operand times what the op makes of 1.
+
+        Its rule would ask for the op of that operand's rate, and that for the rate of the rate, without an end.
+        """
+        one = self.one(head.type)
+        (factor,) = self.equation(eqn, [one if k == i else x for k, x in enumerate(xs)])
+        product = Eqn(OPS["mul"], (head, head), (head,), {}, (), eqn.span)
+        return [Series(head, lambda n: self.convolved(product, [xs[i], factor], n))]
+
+    def endless(self, eqn: Eqn, xs: list[Series]) -> bool:
+        """Whether the rule leads on, to the op with other attributes, and not back."""
+        rule = self.jets.rule(eqn, tuple([not x.constant for x in xs]))
+        return any(e.op is eqn.op and e.attrs != eqn.attrs for e in rule.eqns)
+
+    def composed(self, eqn: Eqn, head: Value, xs: list[Series], i: int) -> list[Series]:
+        """The op along a line, and the powers of the operand: its rule would add a series for every order."""
+        x = xs[i]
+        if x not in self.powers:
+            self.powers[x] = Powers(self.builder, x.__getitem__, tensor(x.head), self.order)
+        powers, straight = self.powers[x], self.straight(x)
+        (f,) = self.equation(eqn, [straight if k == i else other for k, other in enumerate(xs)])
+        return [Series(head, lambda n: powers.weighted(n, f.__getitem__))]
+
+    def parted(self, eqn: Eqn, head: Value, xs: list[Series]) -> list[Series]:
+        """The op as an equal product; its own value is not rounded a second time."""
+        (product,) = self.run(self.jets.parted(eqn), xs, 0)
+        return [Series(head, product.__getitem__)]
+
+    def straight(self, x: Series) -> Series:
+        """The line through a head in the direction 1."""
+        key = ("line", id(x))
+        if key not in self.made:
+            self.made[key] = [Series(x.head, lambda n: like(x.head, 1.0) if n == 1 else None, line=True)]
+        return self.made[key][0]
+
+    def together(self, heads: Values, all_of: Callable[[int], list[MaybeValue]], *, line: bool = False) -> list[Series]:
+        """Series whose coefficients come several at a time."""
+        found: dict[int, list[MaybeValue]] = {}
+
+        def coefficient(i: int) -> Coefficient:
+            def at(n: int) -> MaybeValue:
+                if n not in found:
+                    found[n] = all_of(n)
+                return found[n][i]
+
+            return at
+
+        return [Series(h, coefficient(i), line=line) for i, h in enumerate(heads)]
+
+    def linear(self, eqn: Eqn, heads: Values, xs: list[Series], n: int) -> list[MaybeValue]:
+        """What is linear acts on each coefficient by itself."""
+        terms = tuple([x[n] for x in xs])
+        if all(t is None for t in terms):
+            return [None] * len(heads)
+        operands = tuple([x.head for x in xs])
+        if eqn.op.jvp is not None:
+            return jvp_terms(eqn, heads, operands, terms)
+        return linear_terms(eqn, operands, Tangents(self.builder, terms))
+
+    def convolved(self, eqn: Eqn, xs: list[Series], n: int) -> MaybeValue:
+        """A product: over all ways to share n among the factors that vary; of a square, each pair but once."""
+        square = eqn.op.elementwise and len(xs) == 2 and xs[0] is xs[1]
+        total, twice = None, None
+        for shares in sharings(n, [0 if x.constant else n for x in xs]):
+            terms = [x[i] for x, i in zip(xs, shares, strict=True)]
+            present = [t for t in terms if t is not None]
+            if len(present) < len(terms) or (square and shares[0] > shares[1]):
+                continue
+            (term,) = self.builder.append(eqn.op, tuple(present), (eqn.results[0].type,), **eqn.attrs)
+            if square and shares[0] < shares[1]:
+                twice = add(twice, term)
+            else:
+                total = add(total, term)
+        return total if twice is None else add(twice * 2.0, total)
+
+    def by_rule(self, eqn: Eqn, heads: Values, xs: list[Series]) -> list[Series]:
+        """Coefficient n of y is coefficient n - 1 of its rate R(x', y, x), by n."""
+        rates: list[Series] = []
+
+        def all_of(n: int) -> list[MaybeValue]:
+            if not rates:
+                active = tuple([not x.constant for x in xs])
+                given = [*[self.rate(x) for x in xs if not x.constant], *ys, *xs]
+                rates.extend(self.run(self.jets.rule(eqn, active), given, 0))
+            self.builder.span = eqn.span
+            found = [r[n - 1] for r in rates]
+            return [f if f is None or n == 1 else f / float(n) for f in found]
+
+        ys = self.together(heads, all_of)  # the rule's graph reads them
+        return ys
+
+    def rate(self, x: Series) -> Series:
+        """The series of the derivative: coefficient n is n + 1 times the next."""
+        key = ("rate", id(x))
+        if key not in self.made:
+            head = or_zeros(self.builder, x[1], x.head.type)
+
+            def coefficient(n: int) -> MaybeValue:
+                term = x[n + 1] if n < self.order else None
+                return None if term is None else term * float(n + 1)
+
+            self.made[key] = [Series(head, coefficient)]
+        return self.made[key][0]
+
+    # ---- Ops with regions
+
+    def regions(self, eqn: Eqn, layout: Layout, xs: list[Series]) -> list[Series]:
+        """The same op; where a value varies, its coefficients stand in its place, in and out of the regions."""
+        ins: dict[int, Mask] = {i: self.jets.present(x, ()) for i, x in enumerate(xs)}
+        while True:
+            graphs, outs = self.inside(eqn, layout, ins)
+            grown = {
+                s.operand: either(ins[s.operand], outs[s.result])
+                for s in layout.slots
+                if s.operand is not None and s.result is not None
+            }
+            if all(ins[i] == p for i, p in grown.items()):
+                break
+            ins |= grown
+        operands: list[Value] = []
+        for i, x in enumerate(xs):
+            operands += coefficients(self.builder, x, ins[i])
+        attrs = dict(eqn.attrs)
+        for slot in layout.slots:
+            if slot.counted and slot.operand is not None:
+                attrs[slot.counted] = attrs[slot.counted] + sum(ins[slot.operand])
+            elif slot.counted and slot.result is not None:
+                attrs[slot.counted] = attrs[slot.counted] + sum(outs[slot.result])
+        results = iter(self.builder.emit(eqn.op, operands, graphs, **attrs))
+        return [self.taken(results, outs.get(j, ())) for j in range(len(eqn.results))]
+
+    def inside(self, eqn: Eqn, layout: Layout, ins: dict[int, Mask]) -> tuple[tuple[Graph, ...], dict[int, Mask]]:
+        """The regions on coefficients, and which of them the results have: those that any region gives."""
+        given = [self.given(k, g, layout, ins) for k, g in enumerate(eqn.regions)]
+        returned: list[dict[int, int]] = []
+        for k in range(len(eqn.regions)):
+            places = [(s.returns[k], s.result) for s in layout.slots if s.returns and s.result is not None]
+            returned.append({r: j for r, j in places if r is not None})
+        outs = {s.result: ins[s.operand] if s.operand is not None else () for s in layout.slots if s.result is not None}
+        for g, present, back in zip(eqn.regions, given, returned, strict=True):
+            _, found = self.jets.graph(g, present)
+            for r, j in back.items():
+                outs[j] = either(outs[j], found[r])
+        wanted = [tuple([outs[b[r]] if r in b else () for r in range(len(g.results))])
+                  for g, b in zip(eqn.regions, returned, strict=True)]  # fmt: skip
+        triples = zip(eqn.regions, given, wanted, strict=True)
+        return tuple([self.jets.graph(g, present, least)[0] for g, present, least in triples]), outs
+
+    def given(self, k: int, region: Graph, layout: Layout, ins: dict[int, Mask]) -> Present:
+        """Which coefficients of its params region k is given."""
+        found: dict[int, Mask] = {}
+        for s in layout.slots:
+            place = s.params[k] if s.params else None
+            if s.operand is not None and place is not None:
+                found[place] = ins[s.operand]
+        return tuple([found.get(p, ()) for p in range(len(region.params))])
+
+    def taken(self, results: Iterator[Value], present: Mask) -> Series:
+        """The next value with its coefficients."""
+        return given_series([next(results), *[next(results) if p else None for p in present]])
+
+
+def sharings(n: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All ways to write n as a sum with bounded terms, one of them for each bound."""
+    for parts in product(*[range(m + 1) for m in most[:-1]]):
+        last = n - sum(parts)
+        if 0 <= last <= most[-1]:
+            yield (*parts, last)
+
+
+def jet(graph: Graph, builder: Builder, xs: Sequence[Value], dxs: Sequence[MaybeValue], order: int) -> list[Series]:
+    """Emit a graph along the curve `xs + t dxs`: the series of its results to an order.
+
+    Cost: quadratic in the order where rules lead back to themselves, as those of elementary functions do.
+    Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 13.
+    """
+    tower = Tower(Jets(order), builder)
+    curves = [
+        Series(builder.own(x))
+        if d is None
+        else given_series([builder.own(x), builder.own(d), *[None] * order], line=True)
+        for x, d in zip(xs, dxs, strict=True)
+    ]
+    return tower.graph(graph, curves)

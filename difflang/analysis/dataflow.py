@@ -1,0 +1,104 @@
+"""What reaches the results of a graph from its params, along equations and through regions.
+
+A summary says it for one graph, in terms of its own params, and stands for the graph wherever it is a region: each
+graph is walked once, whatever it is called with. What is asked, and what an equation does to it, a subclass says.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.region_dataflow import Slot
+
+Fact = TypeVar("Fact")
+
+
+class Flow(ABC, Generic[Fact]):
+    """One question about a graph and the graphs in it.
+
+    Cost: one walk over each; a loop is looked at again while what is known of the values that it carries grows.
+    """
+
+    nothing: Fact  # of a value that no param reaches
+
+    @abstractmethod
+    def entering(self, graph: Graph, place: int) -> Fact:
+        """What is known of a param."""
+
+    @abstractmethod
+    def after(self, eqn: Eqn, facts: Sequence[Fact]) -> Sequence[Fact]:
+        """What is known of an equation's results; regions without a layout are its own affair."""
+
+    @abstractmethod
+    def joined(self, facts: Sequence[Fact]) -> Fact:
+        """What is known of a value that may be any of these."""
+
+    @abstractmethod
+    def outside(self, eqn: Eqn, fact: Fact, param: Callable[[int], Fact]) -> Fact:
+        """What is known inside a region of an equation, said of the values that its params are."""
+
+    @abstractmethod
+    def governed(self, fact: Fact, by: Sequence[Fact]) -> Fact:
+        """What is known of a result, where these decide which region runs, or how often."""
+
+    def results(self, graph: Graph) -> tuple[Fact, ...]:
+        """What is known of the results, in terms of the params."""
+        known: dict[Graph, tuple[Fact, ...]] = {}
+        for inner in inner_first(graph)[0]:
+            known[inner] = self.summary(inner, known)
+        return known[graph]
+
+    def summary(self, graph: Graph, known: dict[Graph, tuple[Fact, ...]]) -> tuple[Fact, ...]:
+        at: dict[Value, Fact] = {p: self.entering(graph, i) for i, p in enumerate(graph.params)}
+        nothing = self.nothing
+        for eqn in graph.eqns:
+            if at.keys().isdisjoint(eqn.operands):
+                continue
+            facts = [at.get(v, nothing) for v in eqn.operands]
+            inside = eqn.regions and eqn.op.layout is not None
+            found = self.through_regions(eqn, facts, known) if inside else self.after(eqn, facts)
+            for result, fact in zip(eqn.results, found, strict=True):
+                if fact is not nothing:
+                    at[result] = fact
+        return tuple([at.get(r, nothing) for r in graph.results])
+
+    def through_regions(self, eqn: Eqn, facts: Sequence[Fact], known: dict[Graph, tuple[Fact, ...]]) -> Sequence[Fact]:
+        assert eqn.op.layout is not None
+        slots = eqn.op.layout(eqn).slots
+        held = [self.nothing if s.operand is None else facts[s.operand] for s in slots]
+        inside = [known[region] for region in eqn.regions]
+        holds = [{s.params[k]: i for i, s in enumerate(slots) if s.params} for k in range(len(inside))]
+
+        def found(region: int, place: int) -> Fact:
+            def param(i: int) -> Fact:
+                return held[holds[region][i]] if i in holds[region] else self.nothing
+
+            return self.outside(eqn, inside[region][place], param)
+
+        while True:
+            again = [self.joined([h, *[found(k, p) for k, p in returned(s)]]) for s, h in zip(slots, held, strict=True)]
+            settled = again == held or not any(s.params and s.returns for s in slots)
+            held = again
+            if settled:
+                break
+        read, given = {s.operand for s in slots}, {place for s in slots for place in returned(s)}
+        by = [fact for i, fact in enumerate(facts) if i not in read]
+        by += [found(k, p) for k, region in enumerate(inside) for p in range(len(region)) if (k, p) not in given]
+        outer = {s.result: fact for s, fact in zip(slots, held, strict=True)}
+        return [self.governed(outer.get(i, self.nothing), by) for i in range(len(eqn.results))]
+
+
+def returned(slot: Slot) -> Iterator[tuple[int, int]]:
+    """Where the regions give what a slot holds: a region, and which of its results."""
+    return ((k, place) for k, place in enumerate(slot.returns) if place is not None)
+
+
+def members(mask: int) -> Iterator[int]:
+    """The places of a mask's bits."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

@@ -1,0 +1,118 @@
+"""Whether the complex derivative of a function exists: nothing on the way from its params takes a conjugate.
+
+Linearization gives the derivative over the reals, which every op has. It is multiplication by one complex number where
+each step is; the few ops that are linear over the reals only say so (`Op.conjugates`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.analysis.zero_derivatives import Step
+from difflang.ir.graph import Eqn, Graph, Value
+
+Path = Step | bool | None  # where it was lost, None before this region; or whether a holomorphic path leads here
+Key = tuple[Graph, tuple[Path, ...]]
+
+
+def losses(graph: Graph, inside: Sequence[bool]) -> list[Step | None]:
+    """For each result, the step after which it is no holomorphic function of the params `inside`, if there is one.
+
+    A value that nothing in the graph defines, as while a definition is checked, depends on none of them.
+    Cost: one walk; a loop's step is looked at again while what it carries changes, a shared region once.
+    """
+    found = Walk().results(graph, tuple(inside))
+    return [path if isinstance(path, Step) else None for path in found]
+
+
+def joined(paths: Sequence[Path]) -> Path:
+    """The path of what is made of several: lost where one of them is."""
+    return next((p for p in paths if not isinstance(p, bool)), any(paths))
+
+
+class Walk:
+    """One question, with the answers to the same question about regions."""
+
+    def __init__(self) -> None:
+        self.known: dict[Key, tuple[Path, ...]] = {}
+
+    def results(self, graph: Graph, inside: tuple[Path, ...]) -> tuple[Path, ...]:
+        key = graph, inside
+        if key not in self.known:
+            at: dict[Value, Path] = dict(zip(graph.params, inside, strict=True))
+            for eqn in graph.eqns:
+                paths = [at.get(v, False) for v in eqn.operands]
+                at.update(zip(eqn.results, self.after(eqn, paths), strict=True))
+            self.known[key] = tuple([at.get(r, False) for r in graph.results])
+        return self.known[key]
+
+    def after(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+        """The paths to an equation's results."""
+        path = joined(paths)
+        if path is False or eqn.op.inactive:
+            return [False] * len(eqn.results)
+        if eqn.regions and not eqn.op.conjugates:
+            found = self.through_regions(eqn, paths)
+        else:
+            found = [Step(eqn) if eqn.op.conjugates and path is True else path] * len(eqn.results)
+        return [p if r.type.tangent is not None else False for p, r in zip(found, eqn.results, strict=True)]
+
+    def inside(self, eqn: Eqn, region: Graph, paths: Sequence[Path]) -> list[Path]:
+        """The paths to a region's results. All that was lost before is one thing inside, to ask few questions."""
+        before = joined(paths)
+        found = self.results(region, tuple([None if isinstance(p, Step) else p for p in paths]))
+        return [before if p is None else Step(eqn, inner=p) if isinstance(p, Step) else p for p in found]
+
+    def through_regions(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+        if eqn.op.layout is None:
+            return self.through_function(eqn, paths)
+        slots = eqn.op.layout(eqn).slots
+        entering = [paths[s.operand] if s.operand is not None else False for s in slots]
+        while True:
+            inside: list[list[Path]] = [[False] * len(region.params) for region in eqn.regions]
+            for slot, path in zip(slots, entering, strict=True):
+                for params, place in zip(inside, slot.params, strict=False):
+                    if place is not None:
+                        params[place] = path
+            found = [self.inside(eqn, r, p) for r, p in zip(eqn.regions, inside, strict=True)]
+            leaving = [
+                joined([path, *[f[place] for f, place in zip(found, slot.returns, strict=False) if place is not None]])
+                for slot, path in zip(slots, entering, strict=True)
+            ]
+            if leaving == entering or not any(slot.params and slot.returns for slot in slots):
+                outside = {slot.result: path for slot, path in zip(slots, leaving, strict=True)}
+                return [outside.get(i, False) for i in range(len(eqn.results))]
+            entering = leaving  # what a loop carries comes in again
+
+    def through_function(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+        """An equation that says something of the functions in its regions; of one unknown here nothing is known."""
+        match eqn.op.name:
+            case "jvp" | "jet":
+                return self.through_derivative(eqn, paths)
+            case "ruled":
+                return self.through_rule(eqn, paths)
+            case "solved":
+                return self.through_solution(eqn, paths)
+            case _:
+                return [Step(eqn)] * len(eqn.results)
+
+    def through_derivative(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+        """A `jvp`: the function's operands, then their tangents; its results, then theirs, of a `jet` some more."""
+        (function,), wrt = eqn.regions, eqn.attrs["wrt"]
+        values, tangents = paths[: len(function.params)], iter(paths[len(function.params) :])
+        inside = tuple([joined([p, next(tangents)]) if w else p for p, w in zip(values, wrt, strict=True)])
+        found = self.inside(eqn, function, inside)
+        moving = [p for p, r in zip(found, function.results, strict=True) if r.type.tangent is not None]
+        return [*found, *moving * eqn.attrs.get("order", 1)]
+
+    def through_rule(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+        """What the rule says counts, not how the value is computed."""
+        given = [p for p, w in zip(paths, eqn.attrs["wrt"], strict=True) if w]
+        tangents = iter(self.inside(eqn, eqn.regions[1], (*paths, *given))[len(eqn.results) :])
+        return [next(tangents) if r.type.tangent is not None else False for r in eqn.results]
+
+    def through_solution(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+        """The x with A x = b is as holomorphic as A x is in x and in what A is made of."""
+        consts = eqn.attrs["consts"]
+        found = self.inside(eqn, eqn.regions[2], (*paths[:consts], *[joined(paths)] * (len(paths) - consts)))
+        return [joined([*paths, *found])] * len(eqn.results)

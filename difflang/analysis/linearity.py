@@ -1,0 +1,194 @@
+"""Whether a graph is linear in some of its params: a proof, equation by equation, or the first one that is not.
+
+A value is zero, fixed (it does not depend on those params), linear in them, or open where nothing is known of how it
+was made, in graphs that are only checked. Nothing else is let through, so a graph that passes is linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.region_dataflow import Slot
+from difflang.ir.tensor_types import History
+
+
+class Status(Enum):
+    """How a value depends on the linear params."""
+
+    ZERO = "zero"
+    FIXED = "fixed"
+    LINEAR = "linear"
+    OPEN = "open"
+
+
+class Fault(Enum):
+    """Why a step is not linear."""
+
+    FUNCTION = "function"  # the op is not linear in what it is given
+    PRODUCT = "product"  # of two values that are linear
+    OFFSET = "offset"  # a value that does not depend on the params is added, or stands beside
+    CONDITION = "condition"  # a bool or an integer made of a linear value
+    CHOICE = "choice"  # a branch is linear, the other is not; or a variable of a loop is so at one end only
+    RESULT = "result"  # a result that does not depend on the params and is not zero
+
+
+class NotLinear(Exception):
+    """A graph is not linear. `eqn` is the step, `operand` which operand it is about, `outer` the step around it."""
+
+    def __init__(self, fault: Fault, eqn: Eqn | None, operand: int | None = None) -> None:
+        super().__init__(fault.value)
+        self.fault, self.eqn, self.operand = fault, eqn, operand
+        self.outer = eqn
+
+
+Statuses = tuple[Status, ...]
+
+
+def prove(graph: Graph, linear: Sequence[bool]) -> None:
+    """The graph is linear in those params together, in every result that has a tangent. Errors: NotLinear."""
+    given = tuple([Status.LINEAR if is_linear else Status.FIXED for is_linear in linear])
+    for status, result in zip(Proof().graph(graph, given), graph.results, strict=True):
+        if status is Status.FIXED and result.type.tangent is not None:
+            raise NotLinear(Fault.RESULT, next((e for e in graph.eqns if result in e.results), None))
+
+
+class Proof:
+    """Goes through a graph and its regions, each once for what its params are."""
+
+    def __init__(self) -> None:
+        self.done: dict[tuple[Graph, Statuses], Statuses] = {}
+
+    def graph(self, graph: Graph, given: Statuses) -> Statuses:
+        key = graph, given
+        if key not in self.done:
+            status: dict[Value, Status] = dict(zip(graph.params, given, strict=True))
+            for eqn in graph.eqns:
+                operands = tuple([status.get(v, Status.OPEN) for v in eqn.operands])
+                status.update(zip(eqn.results, self.results(eqn, operands), strict=True))
+            self.done[key] = tuple([status.get(r, Status.OPEN) for r in graph.results])
+        return self.done[key]
+
+    def results(self, eqn: Eqn, given: Statuses) -> Sequence[Status]:
+        if not eqn.results and not eqn.regions:  # what is only said
+            return []
+        if eqn.regions and eqn.op.layout is not None:
+            try:
+                return self.through_regions(eqn, given)
+            except NotLinear as fault:
+                fault.outer = eqn
+                raise
+        if eqn.op.linear_in is not None:
+            return [of_linear(eqn, given, eqn.op.linear_in(eqn))] * len(eqn.results)
+        if eqn.regions:
+            return [of_region(eqn, given)] * len(eqn.results)
+        return [of_op(eqn, given)] * len(eqn.results)
+
+    def through_regions(self, eqn: Eqn, given: Statuses) -> Sequence[Status]:
+        """Regions whose values flow as the layout says; what a loop carries is asked for until nothing changes."""
+        assert eqn.op.layout is not None
+        slots = eqn.op.layout(eqn).slots
+        inside = {s.operand for s in slots}
+        for i, status in enumerate(given):
+            if i not in inside and status is Status.LINEAR:
+                raise NotLinear(Fault.CONDITION, eqn, i)
+        held = [Status.FIXED if s.operand is None else given[s.operand] for s in slots]
+        while True:
+            found = self.once(eqn, slots, held)
+            again = [f if carried(s) else h for f, h, s in zip(found, held, slots, strict=True)]
+            if again == held:
+                break
+            held = again
+        results = [Status.FIXED] * len(eqn.results)
+        for slot, status in zip(slots, found, strict=True):
+            if slot.result is not None:
+                results[slot.result] = status
+        return results
+
+    def once(self, eqn: Eqn, slots: Sequence[Slot], held: Sequence[Status]) -> list[Status]:
+        """What the slots hold after the regions ran once: what they give, or still what they were."""
+        made: list[list[Status]] = [[h] if carried(s) else [] for s, h in zip(slots, held, strict=True)]
+        for number, region in enumerate(eqn.regions):
+            params = [Status.FIXED] * len(region.params)
+            for slot, status in zip(slots, held, strict=True):
+                if slot.params and (place := slot.params[number]) is not None:
+                    params[place] = status
+            results = self.graph(region, tuple(params))
+            for slot, statuses in zip(slots, made, strict=True):
+                if slot.returns and (place := slot.returns[number]) is not None:
+                    statuses.append(results[place])
+        return [joined(eqn, m) if m else h for m, h in zip(made, held, strict=True)]
+
+
+def carried(slot: Slot) -> bool:
+    """Whether what comes out of it goes in again."""
+    return slot.operand is not None and slot.result is not None
+
+
+def joined(eqn: Eqn, statuses: Sequence[Status]) -> Status:
+    """What a value is that is one of these, as the run decides."""
+    kinds = set(statuses) - {Status.ZERO}
+    if Status.OPEN in kinds:
+        return Status.OPEN
+    if len(kinds) > 1:
+        raise NotLinear(Fault.CHOICE, eqn)
+    return kinds.pop() if kinds else Status.ZERO
+
+
+def of_region(eqn: Eqn, given: Statuses) -> Status:
+    """An equation whose regions say nothing of how values flow: a derivative, in what is only checked; a rule."""
+    if Status.LINEAR not in given:
+        return Status.OPEN if Status.OPEN in given else Status.FIXED
+    if eqn.op.expand is not None:
+        return Status.OPEN
+    raise NotLinear(Fault.FUNCTION, eqn, given.index(Status.LINEAR))
+
+
+def of_op(eqn: Eqn, given: Statuses) -> Status:
+    if not eqn.operands:
+        return Status.ZERO if is_zero(eqn) else Status.FIXED
+    rules = eqn.op.transpose
+    if rules is None:
+        if Status.LINEAR in given:
+            kind = Fault.CONDITION if all(r.type.tangent is None for r in eqn.results) else Fault.FUNCTION
+            raise NotLinear(kind, eqn, given.index(Status.LINEAR))
+        return Status.OPEN if Status.OPEN in given else Status.FIXED
+    return of_linear(eqn, given, tuple([rules[min(i, len(rules) - 1)] is not None for i in range(len(given))]))
+
+
+def of_linear(eqn: Eqn, given: Statuses, linear: Sequence[bool]) -> Status:
+    """An equation that is linear in some operands: in each by itself if the op is multilinear, else together."""
+    for i, (status, here) in enumerate(zip(given, linear, strict=True)):
+        if status is Status.LINEAR and not here:
+            raise NotLinear(Fault.FUNCTION, eqn, i)
+    inside = [s for s, here in zip(given, linear, strict=True) if here]
+    if eqn.op.term_by_term:
+        return of_product(eqn, inside, given)
+    if all(s is Status.ZERO for s in inside):
+        return Status.ZERO
+    if Status.OPEN in inside:
+        return Status.OPEN
+    if Status.LINEAR in inside and Status.FIXED in inside:
+        at = next(i for i, (s, here) in enumerate(zip(given, linear, strict=True)) if here and s is Status.FIXED)
+        raise NotLinear(Fault.OFFSET, eqn, at)
+    return Status.LINEAR if Status.LINEAR in inside else Status.FIXED
+
+
+def of_product(eqn: Eqn, inside: Sequence[Status], given: Statuses) -> Status:
+    if Status.ZERO in inside:
+        return Status.ZERO
+    if inside.count(Status.LINEAR) > 1:
+        raise NotLinear(Fault.PRODUCT, eqn, given.index(Status.LINEAR))
+    if Status.OPEN in given:
+        return Status.OPEN
+    return Status.LINEAR if Status.LINEAR in inside else Status.FIXED
+
+
+def is_zero(eqn: Eqn) -> bool:
+    """Whether an equation without operands gives zeros only."""
+    if "value" in eqn.attrs:
+        return bool(eqn.attrs["value"] == 0)
+    data: Any = eqn.attrs.get("data")
+    return all(x == 0 for x in data) if isinstance(data, tuple) else isinstance(eqn.results[0].type, History)

@@ -1,0 +1,399 @@
+"""What is given in Python, read by the declared types: every leaf is found, typed and named by its path.
+
+Nothing is traced or converted here. What does not fit is refused with the declared and the given type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+
+from difflang.api import enum_classes
+from difflang.api.record_classes import declaration, is_text
+from difflang.api.size_provenance import Earlier, fields_before, first_with
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.driver.type_specs import parsed_type
+from difflang.ir.tensor_types import BOOL, C128, COMPLEXES, DTYPES, DType, Tensor
+from difflang.runtime import argument_conversion, pytrees
+from difflang.runtime.pytrees import Slot
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import free_names
+from difflang.types.annotations import Annotations
+from difflang.types.dtype_variables import DTypeVar, literal_dtype, pruned
+from difflang.types.language_types import (
+    KEY,
+    UNIT,
+    ClosureType,
+    KeyType,
+    LangType,
+    RecordType,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    leaf_types,
+    show_type,
+)
+from difflang.types.module_scope import Module
+from difflang.types.type_errors import mistake
+from difflang.types.unify import Unifier
+
+# Where a type is written: in which module, beside which generic names, in a record applied to what.
+Place = tuple[Module, dict[str, "str | None"], dict[str, Any]]
+
+
+class Reader:
+    """Reads arguments into types. `order` collects the places of their leaves, in the order of the types' leaves.
+
+    With `specs`, a string may stand for an array of the type it spells.
+    """
+
+    def __init__(self, module: Module, specs: bool = False) -> None:
+        self.module, self.specs = module, specs
+        self.order: list[int] = []
+        self.keys: list[int] = []  # which of these are random keys
+        self.span: Span | None = None  # where the parameter in question is declared
+        self.generics: dict[str, str | None] = {}
+        self.bound: dict[str, int] = {}  # the sizes that names were bound to before
+        self.whole: dict[str, tuple[tree.TypeExpr, Place]] = {}  # what a record in hand is applied to, and where
+
+    # ---- by a written type
+
+    def written(self, value: Any, written: tree.TypeExpr | None, path: str) -> LangType:
+        """The type of a value for which this type is written. Errors: DL12."""
+        if self.specs and isinstance(value, Slot) and isinstance(value.value, str) and not is_text(written):
+            return self.spelled(value, written, path)
+        match written:
+            case None:
+                return self.plain(value, path)
+            case tree.TypeTuple(items=(only,)):
+                return self.written(value, only, path)
+            case tree.TypeTuple(items=items):
+                parts = self.parts(value, len(items), written.span.text, path)
+                return TupleType(
+                    tuple(self.written(v, w, f"{path}[{i}]") for i, (v, w) in enumerate(zip(parts, items, strict=True)))
+                )
+            case tree.TypeCall(path=("D",), args=(inner,)):
+                return self.tangent(value, inner, path)
+            case tree.TypeFn():
+                return self.function(value, written.span.text, path)
+            case tree.TypeName(path=(name,)) if name in self.whole:
+                argument, place = self.whole[name]
+                with self.declaring(*place):
+                    return self.written(value, argument, path)
+            case tree.TypeName(path=names) | tree.TypeApply(path=names):
+                return self.named(value, ".".join(names), written, path)
+            case _:
+                return self.plain(value, path)
+
+    def spelled(self, value: Slot, written: tree.TypeExpr | None, path: str) -> LangType:
+        """The type that a spec spells."""
+        type = parsed_type(value.value, self.module)
+        self.order += [value.index] * len(leaf_types(type))
+        want = DTYPES.get(written.path[0]) if isinstance(written, (tree.TypeName, tree.TypeApply)) else None
+        if written is not None and want is not None and isinstance(type, Tensor) and type.dtype is not want:
+            declared = " ".join(written.span.text.split())
+            raise self.error("DL1201", f"`{path}` is declared {declared}, and {show_type(type)} was given")
+        return type
+
+    def named(self, value: Any, name: str, written: tree.TypeExpr, path: str) -> LangType:
+        record = self.module.records.get(name)
+        if record is not None and name not in self.generics:
+            if isinstance(record, tree.Enum):
+                return enum_classes.read(self, value, record, path)
+            return self.record(value, record, path, written)
+        if name == "str":
+            if isinstance(value, Slot) and isinstance(value.value, str):
+                return TextType(value.value)
+            raise self.refused(path, "str", value)
+        if name == "key":
+            return self.key(value, path)
+        if isinstance(written, tree.TypeApply) or name in DTYPES:
+            return self.tensor(value, DTYPES.get(name), written.span.text, path)
+        return self.plain(value, path)
+
+    def record(self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None) -> RecordType:
+        """A record from anything that has its fields by name."""
+        given = self.fields(value, decl.name, [f.name for f in decl.fields], path)
+        home = self.module.home(decl)
+        annotations = Annotations(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
+        types: list[LangType] = []
+        with self.declaring(home, annotations.generics, self.applied(decl, written)):
+            for field in decl.fields:
+                here = f"{path}.{field.name}"
+                type = self.written(given[field.name], field.type, here)
+                if not annotations.match(field.type, type):
+                    earlier = fields_before(decl.fields, field, path)
+                    raise self.misfit(here, field.type, type, annotations, field.type.span, earlier)
+                types.append(type)
+        args = tuple(annotations.bound.get(g.name) for g in decl.generics)
+        return RecordType(decl, tuple(given), tuple(types), args)
+
+    def applied(self, decl: tree.Record, written: tree.TypeExpr | None) -> dict[str, tuple[tree.TypeExpr, Place]]:
+        """The vectors that a written type `R[V]` puts for the names of a record, and where that is written."""
+        if not isinstance(written, tree.TypeApply) or len(written.args) != len(decl.generics):
+            return {}
+        place = (self.module, self.generics, self.whole)
+        pairs = zip(decl.generics, written.args, strict=True)
+        return {g.name: (a, place) for g, a in pairs if g.bound == "vec" and not isinstance(a, tree.AnyShape)}
+
+    @contextmanager
+    def declaring(
+        self,
+        module: Module,
+        generics: dict[str, str | None],
+        whole: dict[str, tuple[tree.TypeExpr, Place]] | None = None,
+    ) -> Generator[None]:
+        """Inside, types are read as a declaration of that module writes them."""
+        outer = self.module, self.generics, self.whole
+        self.module, self.generics, self.whole = module, generics, whole or {}
+        try:
+            yield
+        finally:
+            self.module, self.generics, self.whole = outer
+
+    def tangent(self, value: Any, inner: tree.TypeExpr, path: str) -> LangType:
+        """A value of a written `D(…)`."""
+        match inner:
+            case tree.TypeTuple(items=items) if len(items) != 1:
+                parts = self.parts(value, len(items), f"D({inner.span.text})", path)
+                return TupleType(
+                    tuple(self.tangent(v, w, f"{path}[{i}]") for i, (v, w) in enumerate(zip(parts, items, strict=True)))
+                )
+            case tree.TypeTuple(items=(only,)):
+                return self.tangent(value, only, path)
+            case tree.TypeName(path=names) | tree.TypeApply(path=names) if ".".join(names) in self.module.records:
+                decl = self.module.records[".".join(names)]
+                if isinstance(decl, tree.Enum):
+                    return enum_classes.read(self, value, decl, path, tangent=True)
+                return self.changed(value, decl, path, inner)
+            case _:
+                return self.written(value, inner, path) if has_tangent(inner, self.module) else UNIT
+
+    def changed(self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None) -> RecordType:
+        """A change of a record, from anything that has those of its fields by name."""
+        home = self.module.home(decl)
+        fields = [f for f in decl.fields if has_tangent(f.type, home)]
+        given = self.fields(value, f"D({decl.name})", [f.name for f in fields], path, [f.name for f in decl.fields])
+        with self.declaring(home, {g.name: g.bound for g in decl.generics}, self.applied(decl, written)):
+            types = tuple(self.tangent(given[f.name], f.type, f"{path}.{f.name}") for f in fields)
+        return RecordType(decl, tuple(given), types, (), tangent=True)
+
+    # ---- by a type that is known
+
+    def typed(self, value: Any, type: LangType, path: str) -> LangType:
+        """A value that must be of this very type: a tangent, a cotangent."""
+        match type:
+            case Tensor():
+                found = self.tensor(value, pruned(type.dtype), show_type(type), path)
+                if found.shape != type.shape:
+                    raise self.refused(path, show_type(type), value)
+                return type
+            case TupleType(items=items):
+                parts = self.parts(value, len(items), show_type(type), path)
+                return TupleType(
+                    tuple(self.typed(v, t, f"{path}[{i}]") for i, (v, t) in enumerate(zip(parts, items, strict=True)))
+                )
+            case RecordType():
+                names = [f.name for f in type.decl.fields] or list(type.names)
+                given = self.fields(value, str(type), list(type.names), path, names)
+                for name, part in zip(type.names, type.fields, strict=True):
+                    self.typed(given[name], part, f"{path}.{name}")
+                return type
+            case VariantType() | SumType():
+                return enum_classes.typed(self, value, type, path)
+            case KeyType():
+                return self.key(value, path)
+            case _:
+                return self.plain(value, path)
+
+    # ---- by itself
+
+    def plain(self, value: Any, path: str) -> LangType:
+        """A value whose type only the value says: arrays, numbers, tuples, functions and records of this module."""
+        found = declaration(value)
+        if found is not None and found[0] is not None:
+            decl, tangent = found[0], found[1]
+            return self.changed(value, decl, path) if tangent else self.record(value, decl, path)
+        if enum_classes.is_enum(value):
+            return enum_classes.read(self, value, None, path)
+        if isinstance(getattr(value, "function_type", None), ClosureType):
+            return self.function(value, "", path)
+        if isinstance(value, tuple):
+            return TupleType(tuple(self.plain(v, f"{path}[{i}]") for i, v in enumerate(value)))
+        if isinstance(value, Slot) and isinstance(value.value, str) and not self.specs:
+            return TextType(value.value)
+        return self.tensor(value, None, "", path)
+
+    # ---- parts
+
+    def has_tangent(self, written: tree.TypeExpr) -> bool:
+        return has_tangent(written, self.module)
+
+    def parts(self, value: Any, count: int, shown: str, path: str) -> Sequence[Any]:
+        if isinstance(value, (tuple, list)) and len(value) == count:
+            return value
+        way = f"it has {count} parts, and {len(value)} are given" if isinstance(value, (tuple, list)) else ""
+        raise self.refused(path, shown, value, way)
+
+    def fields(self, value: Any, shown: str, names: list[str], path: str, also: Sequence[str] = ()) -> dict[str, Any]:
+        """The fields of a dict, a NamedTuple or a dataclass; `also` are names that may be there."""
+        if isinstance(value, dict):
+            given = value
+        elif isinstance(value, Slot) or (listed := field_names(value)) is None:
+            some = ", ".join([f"{n}=…" for n in names[:4]] + ["…"] * (len(names) > 4))
+            raise self.refused(
+                path, shown, value, f"give its fields by name, `dict({some})`, or a record of the module"
+            )
+        else:
+            given = {n: getattr(value, n) for n in listed}
+        missing = [n for n in names if n not in given]
+        extra = [n for n in given if n not in names and n not in also]
+        if missing or extra:
+            what = f"has no field `{extra[0]}`" if extra else f"needs the field `{missing[0]}` too"
+            raise self.error("DL1207", f"`{path}`: {shown} {what}", f"its fields are {', '.join(names)}")
+        return {n: as_slot(given[n]) for n in names}
+
+    def function(self, value: Any, shown: str, path: str) -> LangType:
+        type = getattr(value, "function_type", None)
+        if not isinstance(type, ClosureType):
+            raise self.refused(
+                path, shown or "a function", value, "functions of a loaded module are taken, and what they return"
+            )
+        if getattr(value, "sizes", ()):
+            way = "sizes are bound for calls from Python: give the function that has them open"
+            raise self.error("DL1206", f"`{path}` is a function whose sizes are bound", way)
+        self.order += [leaf.index for leaf in value.captured]
+        return type
+
+    def key(self, value: Any, path: str) -> LangType:
+        if not isinstance(value, Slot):
+            raise self.refused(path, "key", value)
+        self.keys.append(len(self.order))
+        self.order.append(value.index)
+        return KEY
+
+    def tensor(self, value: Any, want: DType | None, shown: str, path: str) -> Tensor:
+        """An array or a number, of the element type that is declared if one is."""
+        if not isinstance(value, Slot):
+            raise self.refused(path, shown or "an array", value)
+        self.order.append(value.index)
+        given = value.value
+        if argument_conversion.is_python_number(given):
+            return self.number(given, want, path)
+        self.told(argument_conversion.refuse_masked, given, path)
+        found = pytrees.array_type(given)
+        if found is None:
+            raise self.refused(path, shown or "an array", value)
+        dtype, shape = found
+        if dtype is None:
+            raise self.error("DL1201", f"`{path}`: an array of {given.dtype} has no counterpart in the language")
+        return self.fitting(dtype, shape, want, given, shown, path)
+
+    def number(self, given: complex, want: DType | None, path: str) -> Tensor:
+        """A Python number takes the declared element type, or the one that the other arguments decide."""
+        if want is not None:
+            self.told(argument_conversion.number, given, Tensor(want), path)
+            return Tensor(want)
+        if isinstance(given, bool):
+            return Tensor(BOOL)
+        if isinstance(given, complex):
+            return Tensor(DTypeVar(COMPLEXES, C128))
+        return Tensor(literal_dtype(given, self.module.default_float))
+
+    def fitting(
+        self, dtype: DType, shape: tuple[Any, ...], want: DType | None, given: Any, shown: str, path: str
+    ) -> Tensor:
+        if want is None or dtype is want:
+            return Tensor(dtype, shape)
+        if argument_conversion.is_weak(given) and argument_conversion.fits_kind(dtype, want):
+            return Tensor(want, shape)
+        message = f"`{path}` is declared {shown}, and {show_type(Tensor(dtype, shape))} was given"
+        raise self.error("DL1201", message, argument_conversion.line_to_write(given, dtype, want, path))
+
+    # ---- refusals
+
+    def told(self, check: Callable[..., object], *args: Any) -> None:
+        """A check of the runtime, whose refusal then shows where the parameter is declared."""
+        try:
+            check(*args)
+        except DifflangError as error:
+            (found,) = error.diagnostics
+            raise self.error(found.code, found.message, "".join(found.helps)) from None
+
+    def error(self, code: str, message: str, help: str = "") -> DifflangError:
+        labels = [(self.span, "declared here")] if self.span is not None else []
+        return mistake(code, message, *labels, help=help)
+
+    def refused(self, path: str, shown: str, value: Any, help: str = "") -> DifflangError:
+        found = described(value)
+        if isinstance(value, (list, tuple)) and not help and shown.endswith("]"):
+            help = argument_conversion.array_to_write(path, shown)
+        code = "DL1202" if isinstance(value, Slot) and pytrees.array_type(value.value) is not None else "DL1206"
+        return self.error(code, f"`{path}` is declared {shown}, and {found} was given", help)
+
+    def misfit(
+        self,
+        path: str,
+        written: tree.TypeExpr,
+        type: LangType,
+        annotations: Annotations,
+        span: Span,
+        earlier: Earlier,
+    ) -> DifflangError:
+        """A value whose type does not fit what is written, and what the names in it stand for by those before it."""
+        names = sorted(n for n in free_names(written) if n in annotations.bound)
+        sources = {n: first for n in names if (first := first_with(n, earlier)) is not None and n not in self.bound}
+        told = ", ".join(f"{n} is {annotations.bound[n]} by `{sources[n]}`" for n in names if n in sources)
+        bound = ", ".join(f"{n} is bound to {self.bound[n]}" for n in names if n in self.bound)
+        text = ", and ".join(["declared here", *filter(None, (told, bound))])
+        return mistake(
+            "DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text)
+        )
+
+
+def field_names(value: Any) -> Sequence[str] | None:
+    """The fields of a dataclass or a NamedTuple."""
+    if dataclasses.is_dataclass(value):
+        return [f.name for f in dataclasses.fields(value)]
+    return getattr(value, "_fields", None) if isinstance(value, tuple) else None
+
+
+def has_tangent(written: tree.TypeExpr, module: Module) -> bool:
+    """Whether values of a written type have a tangent."""
+    match written:
+        case tree.TypeName(path=names) | tree.TypeApply(path=names):
+            name = ".".join(names)
+            if (decl := module.records.get(name)) is not None:
+                parts = decl.variants if isinstance(decl, tree.Enum) else (decl,)
+                return any(has_tangent(f.type, module.home(decl)) for part in parts for f in part.fields)
+            return name not in ("str", "key", "dim") and (name not in DTYPES or DTYPES[name].differentiable)
+        case tree.TypeTuple(items=items):
+            return any(has_tangent(w, module) for w in items)
+        case _:
+            return not isinstance(written, tree.TypeFn)
+
+
+def as_slot(value: Any) -> Any:
+    """A static field of a record is no leaf of JAX's: its value stands for itself."""
+    return Slot(-1, value) if isinstance(value, str) else value
+
+
+def described(value: Any) -> str:
+    """What was given, for a message."""
+    given = value.value if isinstance(value, Slot) else value
+    if isinstance(given, FunctionType):
+        return "a function of Python"
+    if not isinstance(value, Slot):
+        kind = "function" if hasattr(value, "function_type") else type(value).__name__
+        return f"a {kind}" if value is not None else "None"
+    found = pytrees.array_type(given)
+    if found is not None and found[0] is not None:
+        return show_type(Tensor(found[0], found[1]))
+    if argument_conversion.is_python_number(given):
+        return f"the {given.__class__.__name__} {given}"
+    return f"a {type(given).__name__}"

@@ -1,0 +1,92 @@
+"""`checked(f)`: a failure beside the result, for programs of JAX, where nothing can be raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from difflang.api.function import Function
+from difflang.api.loaded_program import Loaded, doorway
+from difflang.base.diagnostics import DifflangError
+from difflang.base.errors import classified
+from difflang.execution.check_failures import error_of
+from difflang.runtime import pytrees
+from difflang.types.type_errors import mistake
+
+
+@dataclass(frozen=True, eq=False)
+class Failure:
+    """Which check of a program failed, if one did: a structure of three integers that JAX carries along.
+
+    `number` is zero where all went well, else that of a check; the others are what it was about. Under `jax.vmap` there
+    is one of each for every lane.
+    """
+
+    loaded: Loaded
+    number: Any
+    first: Any
+    second: Any
+
+    @property
+    def happened(self) -> Any:
+        """Whether a check failed, as an array of truths."""
+        return self.number != 0
+
+    def __bool__(self) -> bool:
+        return bool(np.any(np.asarray(self.number)))
+
+    def __repr__(self) -> str:
+        if pytrees.traced([self.number]):
+            return "<failure of a run that is not over>"
+        return f"<failure: {self.error()}>" if self else "<no failure>"
+
+    def error(self) -> DifflangError | None:
+        """The error that it is, of the first lane that failed; nothing where all went well.
+
+        Errors: ArgumentError inside a JAX transformation, where nobody knows yet.
+        """
+        if pytrees.traced([self.number]):
+            message = "inside a JAX transformation nobody knows yet whether a check failed"
+            raise classified(mistake("DL1206", message, help="give the failure back, and ask it outside"))
+        lanes = [np.asarray(x).reshape(-1) for x in (self.number, self.first, self.second)]
+        for number, first, second in zip(*lanes, strict=True):
+            if number:
+                sites = self.loaded.checked.session.sites
+                return classified(error_of(sites[int(number) - 1], int(first), int(second)))
+        return None
+
+    def throw(self) -> None:
+        """Raise the error that it is, if a check failed."""
+        error = self.error()
+        if error is not None:
+            raise error
+
+
+def checked(f: object) -> Callable[..., tuple[Failure, Any]]:
+    """The function that gives a failure and the result of `f`, and never raises for a check that fails.
+
+    So a failure can be told under `jax.jit`, `jax.vmap` and the rest; where there is one, the result means nothing.
+    """
+    if not isinstance(f, Function):
+        raise classified(
+            mistake("DL1207", "`checked` takes a function of the language", help="`difflang.checked(m.f)`")
+        )
+
+    def call(*args: Any, **kwargs: Any) -> tuple[Failure, Any]:
+        with doorway():
+            word, value = f.run_checked(args, kwargs)
+            return Failure(f.loaded, *word), value
+
+    call.__name__ = call.__qualname__ = f.__name__
+    call.__doc__ = f.__doc__
+    return call
+
+
+def taken_apart(failure: Failure) -> tuple[tuple[Any, ...], Loaded]:
+    return (failure.number, failure.first, failure.second), failure.loaded
+
+
+pytrees.register_node(Failure, taken_apart, lambda loaded, numbers: Failure(loaded, *numbers))

@@ -1,0 +1,71 @@
+"""One function from a text: `compile`, and `@define` for a text that stands in a Python file."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+from difflang.api import Externs, Function, Module, loads
+from difflang.api.externs import is_foreign
+from difflang.api.loaded_program import doorway
+from difflang.types.type_errors import mistake
+
+QUOTES = re.compile(r"[a-zA-Z]*(?:\"{3}|'{3}|\"|')")
+
+
+def compile(source: str, entry: str | None = None, *, externs: Externs | None = None) -> Function:
+    """A function of a text: its only one, or `entry`. `externs` are as for `load`.
+
+    Errors: ParseError, CheckError; ArgumentError where there is no such function, or several and none is named.
+    """
+    return function_of(loads(source, externs=externs), entry)
+
+
+def function_of(module: Module, entry: str | None) -> Function:
+    functions = [name for name in module if isinstance(f := module[name], Function) and not is_foreign(f.function_type)]
+    if entry is None and len(functions) == 1:
+        (entry,) = functions
+    with doorway():
+        if entry not in functions:
+            has = f"it has {', '.join(functions)}" if functions else "it has none"
+            message = f"there is no function `{entry}` in this text" if entry else "which function is meant is not said"
+            raise mistake("DL1207", message, help=has)
+    found = module[entry]
+    assert isinstance(found, Function)
+    return found
+
+
+def define(function: Callable[..., Any]) -> Function:
+    """A decorator: the function of the same name in the docstring, which is a program. Reports point into the .py file.
+
+    The Python function itself is never called; its parameters are for readers and editors.
+
+    Errors: those of `compile`; ArgumentError for what has no docstring.
+    """
+    text = getattr(function, "__doc__", None)
+    if (not inspect.isroutine(function) and not hasattr(function, "__wrapped__")) or not text:
+        with doorway():
+            raise mistake("DL1207", "`define` takes a function with a program in its docstring",
+                          help="`difflang.compile(text)` takes a program by itself")  # fmt: skip
+    return function_of(loads(*placed(function, text)), function.__name__)
+
+
+def placed(function: Callable[..., Any], text: str) -> tuple[str, str, tuple[str, int] | None]:
+    """A docstring, indented as it stands in its file; the function's name; the file, and the line where it begins."""
+    name, function = function.__qualname__, inspect.unwrap(function)
+    try:
+        lines, first = inspect.getsourcelines(function)
+        indent = len(lines[0]) - len(lines[0].lstrip())
+        (parsed,) = ast.parse("".join(line[indent:] for line in lines)).body
+    except (OSError, TypeError, ValueError, SyntaxError):  # typed in a session, or made by a program
+        return text, name, None
+    if not isinstance(parsed, (ast.FunctionDef, ast.AsyncFunctionDef)) or ast.get_docstring(parsed) is None:
+        return text, name, None  # a docstring that was put there later
+    statement = parsed.body[0]
+    quotes = QUOTES.match(lines[statement.lineno - 1], indent + statement.col_offset)
+    column = quotes.end() if quotes else 0
+    file = inspect.getsourcefile(function) or "<string>"
+    return " " * column + text, name, (file, first + statement.lineno - 1)

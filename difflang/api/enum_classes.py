@@ -1,0 +1,109 @@
+"""Enums in Python: a class for each variant, under one for the enum; and values that only a running program chooses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from difflang.api.size_provenance import fields_before
+from difflang.ir.tensor_types import I32, Tensor
+from difflang.runtime.record_classes import Choice, Shape, Variant, variant_class
+from difflang.syntax import tree
+from difflang.types.annotations import Annotations
+from difflang.types.language_types import LangType, SumType, VariantType, show_type
+from difflang.types.unify import Unifier
+
+if TYPE_CHECKING:
+    from difflang.api.argument_types import Reader
+
+MARK = "_difflang_variant_"
+
+
+class Enums:
+    """The classes of a module's enums and of their tangents."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.known: dict[Any, type] = {}
+        self.bases: dict[tree.Enum, type] = {}
+
+    def of(self, type: VariantType) -> type:
+        """The class for values of this type. Tangents have the fields that have a tangent."""
+        return self.find(type.decl, type.index, type.names, type.tangent)
+
+    def declared(self, decl: tree.Enum, index: int) -> type:
+        return self.find(decl, index, tuple(f.name for f in decl.variants[index].fields), False)
+
+    def base(self, decl: tree.Enum) -> type:
+        """The class that the variants of an enum are of."""
+        if decl not in self.bases:
+            self.bases[decl] = type(decl.name, (), {"__doc__": decl.doc, "__module__": self.name})
+        return self.bases[decl]
+
+    def find(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
+        variant = decl.variants[index]
+        tangent = tangent and names != tuple(f.name for f in variant.fields)
+        key = (decl, index, names, tangent)
+        if key not in self.known:
+            self.known.setdefault(key, self.make(decl, index, names, tangent))
+        return self.known[key]
+
+    def make(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
+        from difflang.api.record_classes import is_text
+
+        variant = decl.variants[index]
+        written = {f.name: f for f in variant.fields}
+        shown = f"D_{variant.name}" if tangent else variant.name
+        space = {MARK: (decl, index, tangent)}
+        static = tuple([n for n in names if is_text(written[n].type)])
+        shape = Shape(self.name, shown, names, static)
+        return variant_class(Variant(decl.name, index, shape), space, None if tangent else self.base(decl))
+
+
+# ---- Reading
+
+
+def is_enum(value: Any) -> bool:
+    return getattr(type(value), MARK, None) is not None or isinstance(value, Choice)
+
+
+def read(reader: Reader, value: Any, decl: tree.Enum | None, path: str, *, tangent: bool = False) -> LangType:
+    """The type of an enum's value, of any enum or of one. Errors: DL12."""
+    if isinstance(value, Choice):
+        reader.tensor(value.tag, I32, "i32", f"{path}.tag")
+        shape = getattr(value.tag.value, "shape", ())
+        options = tuple([read(reader, option, decl, path, tangent=tangent) for option in value.options])
+        return SumType(options, Tensor(I32, tuple(shape)))
+    mark = getattr(type(value), MARK, None)
+    if mark is None or (decl is not None and mark[0] is not decl):
+        assert decl is not None
+        names = ", ".join(v.name for v in decl.variants)
+        raise reader.refused(path, decl.name, value, f"give one of its variants, {names}")
+    found, index, of_tangent = mark
+    return variant(reader, value, found, index, path, tangent=tangent or of_tangent)
+
+
+def variant(reader: Reader, value: Any, decl: tree.Enum, index: int, path: str, *, tangent: bool) -> LangType:
+    """The type of a value of a known variant, or of the tangent of one."""
+    declared, home = decl.variants[index], reader.module.home(decl)
+    annotations = Annotations(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
+    types: list[LangType] = []
+    with reader.declaring(home, annotations.generics):
+        fields = [f for f in declared.fields if not tangent or reader.has_tangent(f.type)]
+        given = reader.fields(value, declared.name, [f.name for f in fields], path, [f.name for f in declared.fields])
+        for field in fields:
+            here = f"{path}.{field.name}"
+            type = (reader.tangent if tangent else reader.written)(given[field.name], field.type, here)
+            if not tangent and not annotations.match(field.type, type):
+                earlier = fields_before(fields, field, path)
+                raise reader.misfit(here, field.type, type, annotations, field.type.span, earlier)
+            types.append(type)
+    args = tuple(annotations.bound.get(g.name) for g in decl.generics)
+    return VariantType(decl, index, tuple(f.name for f in fields), tuple(types), args, tangent, home.records.get)
+
+
+def typed(reader: Reader, value: Any, type: VariantType | SumType, path: str) -> LangType:
+    """A value that must be of an enum as it is known: a tangent, a cotangent."""
+    variants = type.variants if isinstance(type, SumType) else (type,)
+    if not variants:
+        raise reader.refused(path, show_type(type), value)
+    return read(reader, value, variants[0].decl, path, tangent=variants[0].tangent)

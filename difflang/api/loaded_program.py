@@ -1,0 +1,260 @@
+"""A loaded file behind its functions: what was checked, and the specializations made so far.
+
+A call finds its specialization by a cheap key and runs it; here one is made, once, from declared types to a graph.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.api.argument_types import Reader
+from difflang.api.record_classes import Records
+from difflang.api.signature import Parameter, Signature
+from difflang.api.vmap_axes import Lanes
+from difflang.base.errors import doorway as doorway
+from difflang.base.gc_pause import paused
+from difflang.driver.check_and_run import Checked, loaded
+from difflang.driver.elaborate_call import Argument, Entry, elaborated
+from difflang.elaborate.context import Session
+from difflang.execution.callable_graph import Surroundings
+from difflang.execution.random_keys import draws_from
+from difflang.lower.capacity import Room, numbers_of
+from difflang.passes.substitute_dims import Numbers, sized, told
+from difflang.runtime import pytrees
+from difflang.syntax import tree
+from difflang.tools.emit import effects_of
+from difflang.tools.export.export_function import Made
+from difflang.types.annotations import Annotations
+from difflang.types.function_code import FnCode, MapCode
+from difflang.types.language_types import (
+    UNIT,
+    ClosureType,
+    LangType,
+    RecordType,
+    SumType,
+    TupleType,
+    VariantType,
+    mapped,
+    settled_type,
+    tangent_type,
+)
+from difflang.types.module_scope import Global
+from difflang.types.type_errors import mistake
+from difflang.types.unify import Unifier
+
+Dims = tuple[tuple[str, int], ...]
+
+
+class Given(Struct, frozen=True, eq=False):
+    """The arguments of one call: their names, their sizes (`dim`s), and the leaves of the rest."""
+
+    names: tuple[str, ...]
+    dims: Dims
+    leaves: list[Any]
+    structure: Any
+    expected: LangType | None = None  # what a linear map takes
+    sizes: Dims = ()  # that names in its types are bound to
+
+    @property
+    def key(self) -> Hashable:
+        return (self.structure, self.names, self.dims, tuple([pytrees.key(x) for x in self.leaves]))
+
+
+class Typed(Struct, frozen=True, eq=False):
+    """A call whose arguments were read: which leaves the program takes, and what each argument is."""
+
+    order: tuple[int, ...]
+    arguments: tuple[Argument, ...]
+    keys: tuple[int, ...]  # which of the leaves taken are random keys
+
+
+class Values(Protocol):
+    """Top-level values that functions read."""
+
+    def leaves(self, name: Global) -> tuple[Any, ...]: ...
+
+
+class Loaded:
+    """A checked file and everything made from it. If no `values` are given they are evaluated when they are needed.
+
+    `records` are the classes of its records where some were made before, for functions of Python that it calls.
+    """
+
+    def __init__(
+        self,
+        checked: Checked,
+        name: str,
+        path: Path | None,
+        seed: int,
+        values: Any = None,
+        records: Records | None = None,
+    ) -> None:
+        self.checked, self.name = checked, name
+        self.module = checked.module
+        self.captured = values or loaded(checked, path, seed=seed)
+        self.records = records or Records(checked.module, name)
+        self.lock = threading.RLock()
+        self.tables: dict[Any, Any] = {}
+        self.around = Surroundings(checked.session, self.lock, {})
+        self.draws = draws_from(seed)
+        self.given: dict[tuple[ClosureType, Room], ClosureType] = {}
+        self.effects: dict[tree.Fn, tuple[str, ...]] = {}
+
+    def effects_of(self, type: ClosureType) -> tuple[str, ...]:
+        """The effects of a declared function, as `difflang info` names them."""
+        if not isinstance(type.code, FnCode):
+            return ()
+        decl = type.code.decl
+        if decl not in self.effects:
+            self.effects[decl] = tuple(sorted(effects_of(self.checked, decl)))
+        return self.effects[decl]
+
+    def in_room(self, type: ClosureType, room: Room) -> ClosureType:
+        """The type of a function that a program with such room has given: what it holds is as large as that room."""
+        with self.lock:
+            if (type, room) not in self.given:
+                self.given[type, room] = held_in(type, numbers_of(room))
+            return self.given[type, room]
+
+    def follow(self, before: Loaded) -> None:
+        """Go on where another one is: draws come after its draws, and records that both declare have one class."""
+        self.draws = before.draws
+        self.records.join(before.records)
+
+    def next_key(self) -> np.ndarray:
+        """The key of the next random call of this session."""
+        with self.lock:
+            return self.draws.next()
+
+    def typed(self, name: str, signature: Signature, given: Given, *, specs: bool = False) -> Typed:
+        """Read the arguments by the declared types. Errors: DL12."""
+        reader = Reader(signature.module or self.module, specs)
+        captured, values = pytrees.slots(given.leaves, given.structure)
+        reader.order += [slot.index for slot in captured]
+        reader.generics = dict(signature.generics)
+        types = Matching(self, name, signature, reader).types(given, values)
+        sizes = dict(given.dims)
+        gap = False
+        arguments: list[Argument] = []
+        for parameter in signature.parameters if signature.fixed else [Parameter(n) for n in given.names]:
+            if parameter.name not in types:
+                gap = True
+                continue
+            arguments.append(Argument(parameter.name, types[parameter.name], sizes.get(parameter.name), gap))
+        return Typed(tuple(reader.order), tuple(arguments), tuple(reader.keys))
+
+    def entry(
+        self, name: str, type: ClosureType, arguments: Sequence[Argument], session: Session | None = None
+    ) -> Entry:
+        """The graph of a call, and what it needs of the file's values."""
+        with self.lock, paused():
+            return elaborated(session or self.checked.session, self.module, name, type, arguments)
+
+    def made(self, function: Any, entry: Entry, arguments: Sequence[Argument], session: Session) -> Made:
+        """A function that was elaborated in a `session` of its own, for a file."""
+        name: str = function.__name__
+        declared = {p.name: (p.shown, p.span) for p in function.signature.parameters}
+        constants = [np.asarray(c) for c in self.constants(entry)]
+        about = name, function.__doc__ or "", self.name
+        return Made(*about, entry, arguments, declared, session, self.checked.session.in_order, constants)
+
+    def constants(self, entry: Entry) -> tuple[Any, ...]:
+        """The file's own values that a graph reads."""
+        return tuple(pytrees.on_device(leaf) for name in entry.globals for leaf in self.captured.leaves(name))
+
+
+class Matching:
+    """The types of arguments, one after the other, and the names of the signature that they bind."""
+
+    def __init__(self, loaded: Loaded, name: str, signature: Signature, reader: Reader) -> None:
+        self.loaded, self.name, self.signature, self.reader = loaded, name, signature, reader
+        module = reader.module
+        self.annotations = Annotations(Unifier(), module.records.get, {}, dict(signature.generics))
+        self.lanes = Lanes(name)
+        self.lane: dict[str, LangType] = {}  # of each argument that is mapped, or is not, the type in one lane
+
+    def types(self, given: Given, values: Sequence[Any]) -> dict[str, LangType]:
+        parameters = {p.name: p for p in self.signature.parameters}
+        types: dict[str, LangType] = {}
+        rest = iter(values)
+        sizes = dict(given.dims)
+        self.annotations.bound |= dict(given.sizes)
+        self.reader.bound = dict(given.sizes)
+        for name in given.names:
+            parameter = parameters.get(name, Parameter(name))
+            self.reader.span = parameter.span
+            if name in sizes:
+                self.annotations.bound[name] = sizes[name]
+                types[name] = UNIT
+                continue
+            value, keys = self.lanes.one(next(rest), parameter, self.reader), len(self.reader.keys)
+            with self.lanes.explained(parameter):
+                self.lane[name] = self.typed(value, parameter, given)
+            if len(self.reader.keys) > keys:
+                self.lanes.refuse_key(parameter, self.reader)
+            types[name] = self.lanes.whole(self.lane[name], parameter.axes)
+        return {n: settled_type(t) for n, t in types.items()}
+
+    def typed(self, value: Any, parameter: Parameter, given: Given) -> LangType:
+        """The type of an argument, in one lane."""
+        if parameter.tangent_of is not None:
+            return self.reader.typed(value, self.tangent(parameter), parameter.name)
+        if given.expected is not None:
+            return self.reader.typed(value, given.expected, parameter.name)
+        return self.match(parameter, value)
+
+    def match(self, parameter: Parameter, value: Any) -> LangType:
+        type = self.reader.written(value, parameter.written, parameter.name)
+        if parameter.written is not None and not self.annotations.match(parameter.written, type):
+            assert parameter.span is not None
+            others = self.signature.parameters
+            earlier = [(p.name, p.written) for p in others[: others.index(parameter)]]
+            written, span = parameter.written, parameter.span
+            raise self.reader.misfit(parameter.name, written, type, self.annotations, span, earlier)
+        return type
+
+    def tangent(self, parameter: Parameter) -> LangType:
+        """What a tangent must be, by the argument that it belongs to."""
+        assert parameter.tangent_of is not None
+        position, path = parameter.tangent_of
+        base, depth = self.signature.parameters[position], len(parameter.axes)
+        type = self.lanes.whole(self.lane[base.name], base.axes[depth:], depth)
+        return tangent_at(type, path)
+
+
+def held_in(type: ClosureType, number: Numbers) -> ClosureType:
+    """A function value with numbers for the names of sizes in what it holds, and in linear maps that it is made of."""
+
+    def held(part: LangType) -> LangType:
+        match part:
+            case ClosureType():
+                return held_in(part, number)
+            case TupleType(items=items):
+                return replace(part, items=tuple(map(held, items)))
+            case RecordType(fields=fields) | VariantType(fields=fields):
+                return replace(part, fields=tuple(map(held, fields)))
+            case SumType(options=options):
+                return replace(part, options=tuple(map(held, options)))
+            case _:
+                return mapped(part, lambda t: told(t, number))
+
+    code = type.code
+    if isinstance(code, MapCode):
+        code = replace(code, graph=sized(code.graph, number), back=code.back and sized(code.back, number))
+    return ClosureType(code, tuple(map(held, type.captures)))
+
+
+def tangent_at(type: LangType, path: Sequence[str]) -> LangType:
+    """The type of the tangent of a part of a value. Errors: DL0403."""
+    for field in path:
+        if not isinstance(type, RecordType) or field not in type.names:
+            raise mistake("DL0403", f"there is no field `{field}` to differentiate in")
+        type = type.fields[type.names.index(field)]
+    return tangent_type(settled_type(type))

@@ -1,0 +1,63 @@
+"""Records in Python: a frozen dataclass for each declaration, which JAX knows as a structure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difflang.api.enum_classes import Enums
+from difflang.runtime.record_classes import Shape, record_class
+from difflang.syntax import tree
+from difflang.types.language_types import RecordType
+from difflang.types.module_scope import Module
+
+MARK = "_difflang_"
+
+
+class Records:
+    """The classes of a module's records and of their tangents."""
+
+    def __init__(self, module: Module, name: str) -> None:
+        self.module, self.name = module, name
+        self.known: dict[Any, type] = {}
+        self.enums = Enums(name)
+
+    def join(self, other: Records) -> None:
+        """Have the classes of another one: declarations that both know stand for the same class."""
+        self.known, self.enums = other.known, other.enums
+
+    def of(self, type: RecordType) -> type:
+        """The class for values of this type. Tangents have the fields that have a tangent."""
+        decl = type.decl if type.decl in self.module.records.homes else None
+        return self.find(decl, type.decl.name, type.names, type.tangent)
+
+    def declared(self, decl: tree.Record) -> type:
+        return self.find(decl, decl.name, tuple(f.name for f in decl.fields), False)
+
+    def find(self, decl: tree.Record | None, name: str, names: tuple[str, ...], tangent: bool) -> type:
+        if tangent and decl is not None and names == tuple(f.name for f in decl.fields):
+            tangent = False  # every field has a tangent: a change is held as a value is, as optimizers expect
+        key = (decl, name, names, tangent)
+        if key not in self.known:
+            self.known.setdefault(key, self.make(decl, name, names, tangent))
+        return self.known[key]
+
+    def make(self, decl: tree.Record | None, name: str, names: tuple[str, ...], tangent: bool) -> type:
+        shown = f"D_{name}" if tangent and decl is not None else name
+        written = {f.name: f for f in decl.fields} if decl is not None else {}
+        space: dict[str, Any] = {
+            "__doc__": decl.doc if decl is not None and not tangent else None,
+            MARK: (decl, tangent),
+        }
+        if tangent and decl is not None:
+            space["__doc__"] = f"How a small change of `{name}` is given: the fields that have a tangent."
+        static = tuple([n for n in names if n in written and is_text(written[n].type)])
+        return record_class(Shape(self.name, shown, names, static), space)
+
+
+def is_text(written: tree.TypeExpr | None) -> bool:
+    return isinstance(written, tree.TypeName) and written.path == ("str",)
+
+
+def declaration(value: Any) -> tuple[tree.Record | None, bool] | None:
+    """The record that a value of one of these classes is of, and whether it is a tangent."""
+    return getattr(type(value), MARK, None)

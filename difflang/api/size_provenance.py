@@ -1,0 +1,19 @@
+"""What the values before another say of the names in its type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import free_names
+
+Earlier = Sequence[tuple[str, "tree.TypeExpr | None"]]  # the values before another, and what is written of each
+
+
+def fields_before(fields: Sequence[tree.Field], field: tree.Field, path: str) -> Earlier:
+    return [(f"{path}.{f.name}", f.type) for f in fields[: fields.index(field)]]
+
+
+def first_with(name: str, earlier: Earlier) -> str | None:
+    """The first of some values that tells what a name in the types stands for."""
+    return next((n for n, w in earlier if n == name or (w is not None and name in free_names(w))), None)

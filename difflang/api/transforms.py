@@ -1,0 +1,185 @@
+"""Functions made of a function of a loaded file: its derivatives, itself lane by lane, itself with sizes bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from difflang.api.loaded_program import Dims, Loaded, doorway
+from difflang.api.option_values import article, order_of, size_of
+from difflang.api.signature import Signature
+from difflang.api.vmap_axes import Axes, in_axes_of, out_axes_of
+from difflang.base.error_codes import nearest
+from difflang.base.unpicklable import Part
+from difflang.driver.type_specs import MOST
+from difflang.types.function_code import DerivativeCode, VmapCode, Wrt
+from difflang.types.language_types import ClosureType
+from difflang.types.type_errors import mistake
+
+if TYPE_CHECKING:
+    from difflang.api.function import Function
+
+WrtGiven = int | str | Sequence[int | str]
+
+
+class Derivable(Part):
+    """What gives further functions. `sizes` are those that are bound; `whole` has the parameters that they are, too."""
+
+    __name__: str
+    loaded: Loaded
+    function_type: ClosureType
+    captured: tuple[Any, ...]
+    signature: Signature
+    whole: Signature
+    sizes: Dims
+
+    # ---- derivatives
+
+    def grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """The gradient in a parameter: by position, by name, or by a path of fields such as `"m.w"`.
+
+        Several give a record with those names. The function's result must be one real number.
+        """
+        return self._derivative("grad", wrt, more)
+
+    def value_and_grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """The value, and the gradient as `grad` gives it."""
+        return self._derivative("value_and_grad", wrt, more)
+
+    def jvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments, then a tangent for each `wrt`: the value, and its change along them."""
+        return self._derivative("jvp", wrt, more)
+
+    def vjp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
+        return self._derivative("vjp", wrt, more)
+
+    def linearize(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments: the value, and the derivative there, a function of a tangent."""
+        return self._derivative("linearize", wrt, more)
+
+    def hvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
+        return self._derivative("hvp", wrt, more)
+
+    def hessian(self, wrt: int | str = 0) -> Function:
+        """All second derivatives in an array, `[..argument, ..argument]`."""
+        return self._derivative("hessian", wrt, ())
+
+    def jacobian(self, wrt: int | str = 0) -> Function:
+        """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
+        return self._derivative("jacobian", wrt, ())
+
+    def jacfwd(self, wrt: int | str = 0) -> Function:
+        """The same in forward mode."""
+        return self._derivative("jacfwd", wrt, ())
+
+    def jacrev(self, wrt: int | str = 0) -> Function:
+        """The same in reverse mode."""
+        return self._derivative("jacrev", wrt, ())
+
+    def deriv(self, wrt: int | str = 0) -> Function:
+        """The derivative of a function of one number."""
+        return self._derivative("deriv", wrt, ())
+
+    def jet(self, order: int, wrt: int | str = 0) -> Function:
+        """The Taylor coefficients to an order, 0 to 64, in a parameter that is one number, along a new first axis.
+
+        Errors: DL0405 for what is no such order.
+        """
+        with doorway():
+            known = order_of(order)
+        return self._derivative("jet", wrt, (), known)
+
+    def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Function:
+        with doorway():
+            places = tuple(self._place(w) for w in (*listed(wrt), *more))
+            if not places:
+                help = f"`{self.__name__}.{operator}()` takes it in the first"
+                raise mistake("DL0403", "a derivative is in one parameter at least", help=help)
+            return self._made(ClosureType(DerivativeCode(operator, places, order), (self.function_type,)))
+
+    def _made(self, type: ClosureType, sizes: Dims | None = None) -> Function:
+        from difflang.api.function import Function
+
+        return Function(self.loaded, type, self.captured, self.sizes if sizes is None else sizes)
+
+    def _place(self, wrt: object) -> Wrt:
+        """A parameter, and a path of fields in it. Errors: DL0403."""
+        names = self.signature.names
+        if not isinstance(wrt, (int, str)) or isinstance(wrt, bool):
+            help = f"the derivative is a function of the arguments: `{self.__name__}.grad()(…)`"
+            raise mistake("DL0403", f"a parameter is named by a text or a number, not by {article(wrt)}", help=help)
+        if isinstance(wrt, int):
+            if self.signature.fixed and not -len(names) <= wrt < len(names):
+                raise mistake(
+                    "DL0403", f"`{self.__name__}` has no parameter {wrt}", help=f"it has {', '.join(names) or 'none'}"
+                )
+            if self.sizes:
+                return (names[wrt],)
+            return (wrt % len(names) if self.signature.fixed else wrt,)
+        first, *path = wrt.split(".")
+        if first not in names:
+            near = nearest(first, names)
+            help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
+            if "," in wrt:
+                help = f"several are a text each: {', '.join([repr(w.strip()) for w in wrt.split(',') if w.strip()])}"
+            raise mistake("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
+        return (first, *path)
+
+    def _spelled(self, place: Wrt) -> str:
+        """A parameter, or a field of it, as its values are called."""
+        first, *path = place
+        return ".".join([self.signature.names[first] if isinstance(first, int) else first, *map(str, path)])
+
+    # ---- lane by lane, and with sizes
+
+    def vmap(self, in_axes: Axes = 0, out_axes: int | Sequence[int] = 0) -> Function:
+        """The function for many arguments at once, each lane by itself, as `vmap` and comprehensions of the language.
+
+        `in_axes` is along which axis the lanes of each argument lie: one number for all of them, one for each in their
+        order, or by name; None, or no name, is for what all lanes share, as sizes, texts and functions always are. Of a
+        record the axis is that of each array in it. `out_axes` is where the lanes come in the result: a number, or one
+        for each item of a tuple.
+
+        A lane that is not there, as behind a condition, prints nothing, fails nothing and keeps no loop going; where a
+        check fails the call raises, for the first lane that failed. What lanes draw differs between them.
+
+        Errors: ArgumentError for axes that do not fit, here or at the call; CheckError for a result that is a function.
+        """
+        with doorway():
+            axes = dict(zip(self.signature.names, in_axes_of(self.__name__, self.signature, in_axes), strict=True))
+            code = VmapCode(tuple([axes.get(n) for n in self.whole.names]), out_axes_of(out_axes))
+            return self._made(ClosureType(code, (self.function_type,)))
+
+    def bind(self, **dims: int) -> Function:
+        """The function for these sizes: `dim`s that it takes, and names of sizes in the types of what it takes.
+
+        A `dim` that is bound is no parameter any more; arguments of other sizes are refused. What is bound need not
+        be told to `ir`, `lower`, `memory`, `cost` and `export`: with every size bound they take no specs, but of what
+        is mapped, whose lanes only arguments count.
+
+        Errors: ArgumentError for what is no size of it, or none that is free, and for what is no number that fits.
+        """
+        with doorway():
+            free, bound = self.signature.dims, dict(self.sizes)
+            for name in dims:
+                if name in bound:
+                    way = "bind the function that it was made of"
+                    raise mistake("DL1207", f"the size `{name}` is bound to {bound[name]} already", help=way)
+                if name not in free:
+                    near = nearest(name, free)
+                    has = f"its sizes are {', '.join(free)}" if free else "it has none that is free"
+                    way = f"did you mean `{near}`?" if near else has
+                    raise mistake("DL1207", f"`{self.__name__}` has no size `{name}`", help=way)
+            declared = {p.name: p.span for p in self.signature.parameters if p.is_dim}
+            given = {
+                name: size_of(name, size, declared.get(name), least=-MOST if name in declared else 0)
+                for name, size in dims.items()
+            }
+            return self._made(self.function_type, tuple(sorted([*self.sizes, *given.items()])))
+
+
+def listed(wrt: WrtGiven) -> list[object]:
+    """What is asked for, one after the other."""
+    return list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]

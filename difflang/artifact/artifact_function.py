@@ -1,0 +1,208 @@
+"""Functions out of artifacts, in Python: called, differentiated, mapped, interpreted, and parts of JAX's programs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from difflang.artifact import graph_derivatives, jacobians
+from difflang.artifact.artifact_program import Body, Program, Surface
+from difflang.artifact.graph_derivatives import Place, located
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.error_codes import nearest
+from difflang.base.errors import doorway
+from difflang.base.unpicklable import Part
+from difflang.driver.python_parameters import Text, kind_of
+from difflang.driver.python_warnings import warn
+from difflang.runtime import pytrees
+from difflang.runtime.value_layouts import Fields, Fixed
+
+WrtGiven = int | str | Sequence[int | str]
+
+
+class Function(Part):
+    """A function out of an artifact, for arguments of the types that it was exported for.
+
+    Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays; records are given as their dataclass, or as
+    a dict, NamedTuple or dataclass with the same fields. It is a part of any program of JAX, whose
+    transformations go through it by the compiler's own rules.
+    """
+
+    def __init__(self, surface: Surface, body: Body, held: Sequence[Any] | None = None) -> None:
+        self._surface, self._body = surface, body
+        self._held = surface.constants if held is None else held
+        self._begun: Program | None = None
+        self.__name__ = self.__qualname__ = body.name
+        self.__module__ = surface.contents.module
+        self.__doc__ = surface.contents.doc if body.name == surface.contents.name else None
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        body, optional = self._body, True
+        kind, empty = kind_of([p.name for p in body.params]), inspect.Parameter.empty
+        params: list[inspect.Parameter] = []
+        for p in reversed(body.params):
+            optional = optional and isinstance(p.layout, Fixed)
+            default = p.layout.value if optional and isinstance(p.layout, Fixed) else empty
+            params.insert(0, inspect.Parameter(p.name, kind, default=default, annotation=Text(p.layout)))
+        if body.random:
+            params.append(inspect.Parameter("key", inspect.Parameter.KEYWORD_ONLY, annotation=Text("key")))
+        return inspect.Signature(params, return_annotation=Text(body.result))
+
+    def __repr__(self) -> str:
+        return f"<difflang function {self.__name__}{self.__signature__} out of an artifact>"
+
+    @property
+    def classes(self) -> dict[str, type]:
+        """The classes of the records and variants that it takes or gives, by name."""
+        layouts = [*[p.layout for p in self._body.params], self._body.result]
+        found: dict[str, type] = {}
+        while layouts:
+            layout = layouts.pop()
+            layouts += getattr(layout, "parts", ())
+            if isinstance(layout, Fields):
+                found[layout.shape.name] = self._surface.class_of(layout)
+        return found
+
+    # ---- calls
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Its value. Errors: ArgumentError before anything runs; IndexFailure, AssertionFailure afterwards."""
+        with doorway():
+            self._program.keep_up()
+            return self._program.called(self._arrays(args, kwargs))
+
+    def interpret(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Its value by the interpreter: NumPy arrays in the same structure."""
+        with doorway():
+            return self._program.interpreted(self._arrays(args, kwargs))
+
+    @property
+    def _program(self) -> Program:
+        if self._begun is None:
+            with self._surface.around.lock:  # one for all that is made of the file
+                if self._begun is None:
+                    surface = self._surface
+                    begun = Program(surface, self._body, lambda body, held: Function(surface, body, held))
+                    warn(begun.unlimited.made.executable.notes)
+                    self._begun = begun
+        return self._begun
+
+    def _arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        names = [p.name for p in self._body.params]
+        key = kwargs.pop("key", None) if "key" not in names else None
+        return self._program.arrays(self._given(names, args, kwargs), key, self._held)
+
+    def _given(self, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments in the order of the parameters; what is fixed may be left out. Errors: DL1207."""
+        if len(args) > len(names):
+            raise self._wrong(f"takes {len(names)} argument{'s' * (len(names) != 1)}, not {len(args)}")
+        named = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names:
+                near = nearest(name, names)
+                raise self._wrong(f"has no parameter `{name}`", f"did you mean `{near}`?" if near else "")
+            if name in named:
+                raise self._wrong(f"is given `{name}` twice")
+            named[name] = value
+        named = {p.name: p.layout.value for p in self._body.params if isinstance(p.layout, Fixed)} | named
+        missing = [f"`{n}`" for n in names if n not in named]
+        if missing:
+            raise self._wrong(f"needs {', '.join(missing)} too")
+        return [named[n] for n in names]
+
+    def _wrong(self, what: str, help: str = "") -> DifflangError:
+        shown = f"it is {self.__name__}{self.__signature__}"
+        helps = (f"{help}\n{shown}" if help else shown,)
+        return DifflangError(Diagnostic("DL1207", f"`{self.__name__}` {what}", helps=helps))
+
+    # ---- derivatives
+
+    def grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """The gradient in a parameter: by position, by name, or by a path of fields such as `"m.w"`.
+
+        Several give a record with those names. The function's result must be one real number.
+        """
+        return self._derived(graph_derivatives.gradient, wrt, more)
+
+    def value_and_grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """The value, and the gradient as `grad` gives it."""
+        return self._derived(graph_derivatives.value_and_gradient, wrt, more)
+
+    def jvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments, then a tangent for each `wrt`: the value, and its change along them."""
+        return self._derived(graph_derivatives.pushed, wrt, more)
+
+    def vjp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
+        return self._derived(graph_derivatives.pullback, wrt, more)
+
+    def linearize(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments: the value, and the derivative there, a function of a tangent."""
+        return self._derived(graph_derivatives.linearized, wrt, more)
+
+    def hvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+        """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
+        return self._derived(graph_derivatives.hessian_product, wrt, more)
+
+    def deriv(self, wrt: int | str = 0) -> Function:
+        """The derivative of a function of one real number."""
+        return self._derived(graph_derivatives.slope, wrt, ())
+
+    def hessian(self, wrt: int | str = 0) -> Function:
+        """All second derivatives in an array, `[..argument, ..argument]`."""
+        return self._derived(jacobians.hessian, wrt, ())
+
+    def jacobian(self, wrt: int | str = 0) -> Function:
+        """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
+        return self._derived(jacobians.cheaper, wrt, ())
+
+    def jacfwd(self, wrt: int | str = 0) -> Function:
+        """The same in forward mode."""
+        return self._derived(jacobians.by_columns, wrt, ())
+
+    def jacrev(self, wrt: int | str = 0) -> Function:
+        """The same in reverse mode."""
+        return self._derived(jacobians.by_rows, wrt, ())
+
+    def _derived(
+        self, make: Callable[[Body, Sequence[Place]], Body], wrt: WrtGiven, more: tuple[int | str, ...]
+    ) -> Function:
+        wanted: list[int | str] = [*wrt] if isinstance(wrt, (list, tuple)) else [wrt]  # type: ignore[list-item]
+        with doorway(), self._surface.around.lock:
+            return Function(self._surface, make(self._body, located(self._body, [*wanted, *more])), self._held)
+
+    # ---- the levels below
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """For which platforms the file holds StableHLO."""
+        return tuple(self._surface.contents.exported)
+
+    def exported(self, platform: str) -> Any:
+        """The function itself as a `jax.export.Exported`, as the file holds it for a platform.
+
+        It takes the leaves of the arguments, a key if it is random, and the arrays that the file holds; it gives the
+        leaves of the result and, if a check can fail, its number. Errors: DL0601, DL0709.
+        """
+        from difflang.runtime.jax_export import loaded
+
+        with doorway():
+            contents = self._surface.contents
+            if platform not in contents.exported:
+                way = f"it has {', '.join(contents.exported) or 'none'}"
+                raise DifflangError(Diagnostic("DL0601", f"this artifact has no `{platform}`", helps=(way,)))
+            return loaded(contents.exported[platform])
+
+
+def taken_apart(f: Function) -> tuple[tuple[Any, ...], Any]:
+    return tuple(f._held), (f._surface, f._body)  # pyright: ignore[reportPrivateUsage]
+
+
+def put_together(rest: Any, held: Any) -> Function:
+    surface, body = rest
+    return Function(surface, body, held)
+
+
+pytrees.register_node(Function, taken_apart, put_together)

@@ -1,0 +1,52 @@
+"""What is kept of a fault of ours: a file with all that helps to find it, and a paragraph for the person in front."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from difflang.base.package_data import cache_folder
+
+PACKAGES = ("difflang", "jax", "jaxlib", "numpy", "lark")
+
+
+def crashed(error: BaseException) -> str:
+    """Write the report of a fault; what to tell about it."""
+    place = written(report_of(error))
+    reason = "".join(traceback.format_exception_only(error)).strip().split("\n")[0]
+    kept = f" A report is in {place}: send it to us, with the program if you can." if place else ""
+    return (
+        f"error: difflang met a fault of its own ({reason[:200]}). Your program may be right.{kept} "
+        "`--full-traceback` shows where it happened."
+    )
+
+
+def report_of(error: BaseException) -> str:
+    """Versions, the command, and the traceback; an internal error brings the graph around the equation itself."""
+    from importlib import metadata
+
+    lines = [f"python {platform.python_version()} on {platform.platform()}"]
+    for name in PACKAGES:
+        try:
+            lines.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            lines.append(f"{name} is not installed")
+    lines.append("command: " + " ".join(sys.argv))
+    return "\n".join([*lines, "", *traceback.format_exception(error)])
+
+
+def written(text: str) -> Path | None:
+    """The file it was written to: in the user's cache folder, else in the system's folder for such things."""
+    name = time.strftime("crash-%Y%m%d-%H%M%S.txt")
+    for folder in (cache_folder() / "crashes", Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError:
+            continue
+        return folder / name
+    return None

@@ -1,0 +1,97 @@
+"""A program's text from where it stands, and back to there, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.process_termination import BEGINNING, HALF_WRITTEN
+from difflang.base.source import Source
+
+MOST_BYTES = 64 * 2**20
+
+
+def read(path: Path, name: str) -> Source:
+    """The text of a program. Errors: DL0701 where it cannot be read, DL0102 where it is no text."""
+    try:
+        if path.is_dir():
+            raise unreadable(name, "this is a directory", "name a file in it")
+        data = path.read_bytes()
+    except OSError as error:
+        raise unreadable(name, (error.strerror or "it cannot be read").lower()) from None
+    return decoded(data, name)
+
+
+def decoded(data: bytes, name: str) -> Source:
+    """A program's text from its bytes. Errors: DL0102 where it is no text, DL1004 where it is too much."""
+    if len(data) > MOST_BYTES:
+        raise DifflangError(
+            Diagnostic(
+                "DL1004",
+                f"{name}: a program of {len(data) >> 20} MiB is too large",
+                (),
+                (f"at most {MOST_BYTES >> 20} MiB are read",),
+            )
+        )
+    try:
+        return Source(name, data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DifflangError(
+            Diagnostic(
+                "DL0102", f"{name}: this is not a text file", (), (f"byte {error.start} (line {line}) is not UTF-8",)
+            )
+        ) from None
+
+
+def unreadable(name: str, why: str, help: str = "") -> DifflangError:
+    return DifflangError(Diagnostic("DL0701", f"cannot read {name}: {why}", (), (help,) if help else ()))
+
+
+def unwritable(name: str, error: OSError) -> DifflangError:
+    """What is said of a file that cannot be written: DL0710."""
+    return DifflangError(Diagnostic("DL0710", f"cannot write `{name}`: {why_not(error)}"))
+
+
+def why_not(error: OSError) -> str:
+    return (error.strerror or "it cannot be written").lower()
+
+
+def followed(path: Path) -> Path:
+    """Where a path leads. Errors: OSError for links in a circle, for a folder, and for what is no path."""
+    try:
+        found = path.resolve()
+    except RuntimeError:  # Python before 3.13 says so of links in a circle
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
+    if found.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return found
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file as a whole, beside the old one first, then in its place, with its rights; a reader finds either.
+
+    Errors: OSError where that is not possible; an old file is then as it was, and there is no new one.
+    """
+    path = followed(path)  # a link goes on leading to its file
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with BEGINNING:
+            HALF_WRITTEN.add(str(beside))
+            begun = beside.open("xb")
+        with begun as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+        HALF_WRITTEN.discard(str(beside))

@@ -1,0 +1,144 @@
+"""`difflang check`: what is wrong with programs, and what can be mended of it without asking."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.source import Source
+from difflang.base.source_files import replace, unwritable
+from difflang.cli.commands.fmt import named
+from difflang.cli.diagnostic_formats import output_format, written
+from difflang.cli.options_and_reports import (
+    FILE,
+    FLOATS,
+    full_traceback,
+    report,
+    say_mendable,
+    search_path,
+    source_of,
+    split_entry,
+)
+
+if TYPE_CHECKING:
+    from difflang.driver.check_and_run import Checked
+    from difflang.tools.verify_fixes import Again, Mended
+
+SHOWN = ("human", "json", "sarif")  # the forms that have fixes
+BOM = b"\xef\xbb\xbf"
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option("--fix", is_flag=True, help="Mend what has one sure repair, then report the rest.")
+@click.option("--data", multiple=True, type=FILE, help="Whether this data fits, by its headers alone.")
+@output_format
+@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
+@full_traceback
+def check(
+    files: tuple[str, ...], fix: bool, data: tuple[Path, ...], form: str, default_float: str | None,
+    folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Check FILES without running them, of folders all programs below. Reports for people go to stderr, those for
+    programs to stdout.
+
+    A report may name a fix: it was tried, and with it the error is gone and no other one comes. `--fix` makes these, of
+    `-` to standard output.
+
+    `--data train.npz` proves that a file fits where the program reads it, or `MODEL.dfl:loss` where it has the names of
+    the function's parameters.
+    """
+    from difflang.driver import check_and_run
+    from difflang.tools import verify_fixes
+
+    if fix and form != "human" and "-" in files:
+        raise click.UsageError("`--fix -` writes the program to standard output: leave --output-format out")
+    found: list[Diagnostic] = []
+    for file in files_in(files, found):
+        entry = None
+        if data:
+            file, entry = split_entry(file)
+        try:
+            source, path = source_of(file)
+
+            if data:
+                reports = not_fitting(check_and_run.check(source, default_float, path, folders), path, entry, data)
+                found += reports
+                if not reports and form == "human":
+                    click.echo(f"{', '.join(map(str, data))}: fits {file}", err=True)
+                continue
+
+            def again(text: Source, path: Path | None = path) -> Sequence[Diagnostic]:
+                return check_and_run.check(text, default_float, path, folders, examples=True).diagnostics
+
+            if fix:
+                found += mend(file, path, source, again)
+            else:
+                reports = again(source)
+                found += verify_fixes.judged(source, reports, again) if form in SHOWN else reports
+        except DifflangError as error:
+            found += error.diagnostics
+    tell(found, form)
+    if any(d.severity == "error" for d in found):
+        sys.exit(1)
+
+
+def files_in(files: Sequence[str], found: list[Diagnostic]) -> Iterator[str]:
+    """The files that are named, and those in folders. Reports are `found`: DL0701 for a folder without programs."""
+    for file in files:
+        inside = list(named((file,)))
+        if not inside:
+            found.append(Diagnostic("DL0701", f"there is no program in `{file}`", (), ("its name ends with `.dfl`",)))
+        yield from inside
+
+
+def not_fitting(checked: Checked, path: Path | None, entry: str | None, data: Sequence[Path]) -> Sequence[Diagnostic]:
+    """What is wrong with a program; of one that is right, what does not fit of the data."""
+    from difflang.tools.check_data import fits
+
+    if checked.errors:
+        return checked.diagnostics
+    found = [error for each in data for error in fits(checked, path, entry, each, str(each))]
+    return [*checked.diagnostics, *[d for error in found for d in error.diagnostics]]
+
+
+def tell(found: Sequence[Diagnostic], form: str) -> None:
+    """Reports, and how many of them can be mended."""
+    if form != "human":
+        if text := written(found, form):
+            click.echo(text)
+        return
+    report(list(found))
+    say_mendable(found)
+
+
+def mend(file: str, path: Path | None, source: Source, again: Again) -> Sequence[Diagnostic]:
+    """Make the certain fixes of a file, and say what was done; what is left to report. Errors: DL0710."""
+    from difflang.tools.verify_fixes import mended
+
+    done = mended(source, again)
+    if path is None:
+        click.echo(done.source.text, nl=False)
+    elif done.made:
+        write(file, path, done)
+    for line, fix in done.made:
+        click.echo(f"{source.name}:{line}: {fix.text}", err=True)
+    if done.made:
+        click.echo(f"{source.name}: {len(done.made)} mended", err=True)
+    return done.left
+
+
+def write(file: str, path: Path, done: Mended) -> None:
+    """The mended text in place of the old one, with the byte order mark that this had. Errors: DL0710."""
+    try:
+        with path.open("rb") as old:
+            mark = BOM if old.read(len(BOM)) == BOM else b""
+        replace(path, mark + done.source.text.encode())
+    except OSError as error:
+        raise unwritable(file, error) from None

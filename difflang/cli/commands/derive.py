@@ -1,0 +1,55 @@
+"""`difflang derive`: a derivative as a program of the same language, or as a formula."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difflang.cli.options_and_reports import (
+    FLOATS,
+    OneOf,
+    checked_program,
+    full_traceback,
+    pairs_of,
+    report,
+    reported,
+    search_path,
+)
+
+MODES = OneOf(["grad", "jvp", "vjp", "hvp"])
+
+
+@click.command()
+@click.argument("program", metavar="FILE[:ENTRY]")
+@click.option("--wrt", help="In which parameter, `w`, `m.w` or `w,v`; the first one without it.")
+@click.option("--mode", type=MODES, default="grad", show_default=True, help="Gradient, tangent, pullback, or a "
+              "product with the Hessian.")  # fmt: skip
+@click.option("--order", type=int, default=1, show_default=True, help="How often, with `--mode grad` and a number.")
+@click.option(
+    "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
+)
+@click.option("--symbolic", is_flag=True, help="One formula, for a function of numbers without loops and branches.")
+@click.option("--latex", is_flag=True, help="The same as LaTeX.")
+@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
+@full_traceback
+def derive(
+    program: str, wrt: str | None, mode: Any, order: int, told: tuple[str, ...], symbolic: bool, latex: bool,
+    default_float: str | None, folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Print the derivative of ENTRY as a program: it checks, runs, and can be derived again.
+
+    `difflang derive model.dfl:loss --wrt w > d_loss.dfl`
+    """
+    from difflang.tools.derive import derive as deriving
+
+    with reported(usage=deriving.USAGE):
+        options = deriving.Options(wrt, mode, order, pairs_of(told, "--arg", "TYPE"))
+        checked, path, entry = checked_program(program, default_float, folders)
+        if symbolic or latex:
+            text = deriving.formulas(checked, path, entry, options, latex=latex)
+        else:
+            text = deriving.derive(checked, path, entry, options, lambda warning: report([warning]))
+        click.echo(text, nl=False)

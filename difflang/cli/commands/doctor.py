@@ -1,0 +1,84 @@
+"""`difflang doctor`: what is installed, what is here, what is missing and how it is had."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from difflang.base.byte_sizes import human
+from difflang.base.package_data import cache_folder, error_page, folder, state_folder
+
+PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "lark", "prompt_toolkit")
+
+
+@click.command()
+def doctor() -> None:
+    """Show versions, devices, folders, and which optional packages are missing.
+
+    Exit code 1 where something that every program needs is not there.
+    """
+    lines = [*versions(), *devices(), *folders(), *extras()]
+    width = max(len(name) for name, _, _ in lines)
+    for name, text, well in lines:
+        click.echo(f"{'  ' if well else '! '}{name:<{width}}  {text}")
+    sys.exit(int(any(not well for _, _, well in lines)))
+
+
+Row = tuple[str, str, bool]  # a name, what there is to say, and whether all is well
+
+
+def versions() -> Iterator[Row]:
+    yield "difflang", metadata.version("difflang"), True
+    yield "python", f"{platform.python_version()} on {platform.platform()}", True
+    for package in PACKAGES:
+        try:
+            yield package, metadata.version(package), True
+        except metadata.PackageNotFoundError:
+            yield package, f"not installed: `pip install {package}`", False
+
+
+def devices() -> Iterator[Row]:
+    """What programs can run on. JAX is started for it."""
+    try:
+        from difflang.runtime.devices import here
+
+        for name, kind in here():
+            yield "device", f"{name}: {kind}", True
+    except (ImportError, RuntimeError) as error:
+        yield "device", f"JAX does not start: {str(error).splitlines()[0]}", False
+
+
+def folders() -> Iterator[Row]:
+    try:
+        error_page("DL0101")
+        yield "grammar", str(folder("grammar")), True
+        yield "stdlib", str(folder("stdlib")), True
+    except OSError as error:
+        yield "files", f"the installation is broken: {error}", False
+    yield "cache", place(cache_folder()), True
+    yield "history", place(state_folder()), True
+
+
+def place(path: Path) -> str:
+    """A folder of the user's: how much is in it, and whether it can be written to."""
+    if not path.is_dir():
+        return f"{path}, not there yet"
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return f"{path}, {human(size)}" + ("" if os.access(path, os.W_OK) else ", which cannot be written to")
+
+
+def extras() -> Iterator[Row]:
+    """Packages that only some programs need: without them all is well."""
+    from difflang.host.optional_packages import EXTRAS
+
+    for package, extra in EXTRAS.items():
+        there = find_spec(package) is not None
+        text = "installed" if there else f"missing: `pip install 'difflang[{extra}]'`"
+        yield package, f"optional, {text}", True

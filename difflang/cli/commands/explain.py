@@ -1,0 +1,34 @@
+"""`difflang explain`: the page of a code, or the list of all."""
+
+from __future__ import annotations
+
+import click
+
+from difflang.base.error_codes import CODES, FAMILIES, nearest
+from difflang.base.package_data import error_page
+
+
+@click.command()
+@click.argument("code", required=False)
+def explain(code: str | None) -> None:
+    """What CODE of a report means: its cause, a wrong example and a right one. Without a code, all are listed."""
+    click.echo(contents() if code is None else page(code))
+
+
+def contents() -> str:
+    """Every code with its title, by chapter."""
+    chapters: list[str] = []
+    for number, family in FAMILIES.items():
+        codes = [f"  {code}  {title}" for code, title in CODES.items() if code[2:4] == number]
+        chapters.append("\n".join([f"DL{number}  {family}", *codes]))
+    return "\n\n".join(chapters)
+
+
+def page(asked: str) -> str:
+    """The page of a code, however it is spelled: DL0310, dl0310, 310. Errors: UsageError for one that is not there."""
+    wanted = asked.upper() if asked.upper().startswith("DL") else f"DL{asked:0>4}"
+    if wanted not in CODES:
+        near = nearest(wanted, CODES)
+        way = f"Did you mean '{near}'?" if near else "`difflang explain` lists them."
+        raise click.UsageError(f"there is no code '{asked}'. {way}")
+    return error_page(wanted).rstrip()

@@ -1,0 +1,64 @@
+"""`difflang export`: a function for other programs, in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from difflang.cli.options_and_reports import (
+    FLOATS,
+    OneOf,
+    checked_program,
+    full_traceback,
+    pairs_of,
+    reported,
+    search_path,
+)
+from difflang.tools.export.artifact_file import PLATFORMS
+
+
+@click.command()
+@click.argument("program", metavar="FILE[:ENTRY]")
+@click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
+@click.option(
+    "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
+)
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to; ENTRY.dflx without it.")
+@click.option("--wrt", help="The gradient in this parameter, `w`, `m.w` or `w,v`, in place of the function.")
+@click.option(
+    "--platform", "platforms", multiple=True, type=OneOf([*PLATFORMS, "none"]),
+    help="For which StableHLO is written: cpu, cuda and tpu without it; `none` for none.",
+)  # fmt: skip
+@click.option(
+    "--stablehlo", type=OneOf(PLATFORMS), help="StableHLO alone, for this platform: text to a `.mlir`, else bytecode."
+)
+@click.option("--no-source", is_flag=True, help="Leave the text of the program out; reports have lines without it.")
+@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
+@full_traceback
+def export(
+    program: str, words: tuple[str, ...], told: tuple[str, ...], out: Path | None, wrt: str | None,
+    platforms: tuple[str, ...], stablehlo: str | None, no_source: bool, default_float: str | None,
+    folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Write ENTRY to a file that `difflang.runtime.load` reads without the program and the checker.
+
+    `difflang export model.dfl:loss --arg n=32 -o loss.dflx`
+    """
+    from difflang.tools.export import exporting
+
+    if stablehlo is not None and (out is None or platforms or no_source):
+        raise click.UsageError("--stablehlo takes -o FILE.mlir or -o FILE.mlirbc, and no --platform or --no-source")
+    if "none" in platforms and len(platforms) > 1:
+        raise click.UsageError("--platform none stands alone")
+    with reported(usage=exporting.USAGE):
+        chosen = () if platforms == ("none",) else platforms or exporting.PLATFORMS
+        pairs = pairs_of(told, "--arg", "TYPE")
+        options = exporting.Options(pairs, wrt, chosen, stablehlo, not no_source, words)
+        checked, path, entry = checked_program(program, default_float, folders)
+        made = exporting.made_of(checked, path, entry, options)
+        target = out or Path(f"{made.name}.dflx")
+        exporting.export(made, target, options)
+        what = "StableHLO alone" if stablehlo else f"with StableHLO for {', '.join(chosen) or 'no platform'}"
+        click.echo(f"{target}: {made.name}, {what}", err=True)

@@ -1,0 +1,82 @@
+"""`difflang fmt`: programs laid out anew. Nothing here needs more than the parser."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.source import Source
+from difflang.base.source_files import replace, unwritable
+from difflang.cli.options_and_reports import report, source_of
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; name what would change, with exit code 1.")
+@click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
+def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> None:
+    """Lay out FILES anew; of folders, all programs below. `-` lays out standard input, to standard output.
+
+    The layout is one and the same for everybody: there are no settings. What a program means and all its comments stay.
+    """
+    from difflang.syntax.formatter.format_program import format
+
+    problems: list[Diagnostic] = []
+    changed = total = 0
+    for file in named(files):
+        total += 1
+        try:
+            source, path = source_of(file)
+            text = format(source)
+            if diff:
+                click.echo(difference(source, text), nl=False)
+            elif path is None and not only_check:
+                click.echo(text, nl=False)
+            elif text != original(source, path):
+                changed += 1
+                settle(file, path, text, only_check)
+        except DifflangError as error:
+            problems += error.diagnostics
+    report(problems)
+    if changed and not diff:
+        click.echo(f"{changed} of {total} {'would change' if only_check else 'changed'}", err=True)
+    if problems or (only_check and changed):
+        sys.exit(1)
+
+
+def named(files: tuple[str, ...]) -> Iterator[str]:
+    """The programs that are meant: of a folder all below it, but for hidden ones."""
+    for file in files:
+        folder = Path(file)
+        if file == "-" or not folder.is_dir():
+            yield file
+            continue
+        for path in sorted(folder.rglob("*.dfl")):
+            if not any(part.startswith(".") for part in path.relative_to(folder).parts):
+                yield str(path)
+
+
+def original(source: Source, path: Path | None) -> str:
+    """What stands in the file, a byte order mark and returns included."""
+    return source.text if path is None else path.read_bytes().decode("utf-8")
+
+
+def settle(file: str, path: Path | None, text: str, only_check: bool) -> None:
+    """Say which file changes, and change it. Errors: DL0710."""
+    if path is not None and not only_check:
+        try:
+            replace(path, text.encode())
+        except OSError as error:
+            raise unwritable(file, error) from None
+    click.echo(file)
+
+
+def difference(source: Source, text: str) -> str:
+    """What the layout changes, as patches show it."""
+    before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
+    return "".join(difflib.unified_diff(before, after, source.name, source.name))

@@ -1,0 +1,62 @@
+"""`difflang kernel`: a kernel for Jupyter, and what tells Jupyter of it."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+NAME = "difflang"
+
+
+@click.group(invoke_without_command=True)
+@click.option("-f", "--connection-file", type=click.Path(dir_okay=False), help="Where Jupyter says how to reach it.")
+@click.pass_context
+def kernel(ctx: click.Context, connection_file: str | None) -> None:
+    """A kernel for Jupyter. `difflang kernel install` tells Jupyter of it, which then starts it by itself.
+
+    Needs the extra `kernel`.
+    """
+    if find_spec("ipykernel") is None:
+        click.echo("the kernel needs ipykernel, which is not installed: `pip install 'difflang[kernel]'`", err=True)
+        sys.exit(2)
+    if ctx.invoked_subcommand is not None:
+        return
+    if connection_file is None:
+        raise click.UsageError("Jupyter starts the kernel, with -f FILE; `difflang kernel install` tells it how", ctx)
+    if not Path(connection_file).is_file():
+        raise click.BadParameter(f"there is no file '{connection_file}'", ctx, param_hint="-f")
+    from difflang.cli.jupyter_kernel import serve
+
+    serve(connection_file)
+
+
+@kernel.command()
+@click.option("--prefix", type=click.Path(file_okay=False), help="Below this folder; else for Python's own.")
+@click.option("--user", is_flag=True, help="For this person alone.")
+def install(prefix: str | None, user: bool) -> None:
+    """Tell Jupyter of the kernel: for this Python, unless --user or --prefix says where."""
+    import json
+    import tempfile
+
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    if prefix is not None and user:
+        raise click.UsageError("--user and --prefix are two places")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "kernel.json").write_text(json.dumps(spec(), indent=1) + "\n", encoding="utf-8")
+        try:
+            place = KernelSpecManager().install_kernel_spec(
+                folder, NAME, user=user, prefix=None if user else prefix or sys.prefix
+            )
+        except OSError as error:
+            raise click.UsageError(f"cannot install the kernel: {error.strerror or error}; try --user") from None
+    click.echo(place)
+
+
+def spec() -> dict[str, object]:
+    """How Jupyter starts the kernel: with the Python that runs here."""
+    argv = [sys.executable, "-m", "difflang", "kernel", "-f", "{connection_file}"]
+    return {"argv": argv, "display_name": "difflang", "language": "difflang", "interrupt_mode": "signal"}

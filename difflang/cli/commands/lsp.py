@@ -1,0 +1,87 @@
+"""`difflang lsp`: the language server, and what an editor is told to find it."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+
+import click
+
+from difflang.cli.options_and_reports import OneOf
+
+NEOVIM = """\
+vim.lsp.config("difflang", {
+  cmd = { "difflang", "lsp" },
+  filetypes = { "difflang" },
+  root_markers = { "pyproject.toml", ".git" },
+})
+vim.lsp.enable("difflang")
+"""
+VIM = """\
+" Vim has no client of its own: this is for the plugin vim-lsp.
+autocmd User lsp_setup call lsp#register_server({
+      \\ 'name': 'difflang',
+      \\ 'cmd': {info -> ['difflang', 'lsp']},
+      \\ 'allowlist': ['difflang'],
+      \\ })
+"""
+EMACS = """\
+(with-eval-after-load 'eglot
+  (add-to-list 'eglot-server-programs '(difflang-mode . ("difflang" "lsp"))))
+"""
+HELIX = """\
+[language-server.difflang]
+command = "difflang"
+args = ["lsp"]
+
+[[language]]
+name = "difflang"
+scope = "source.difflang"
+file-types = ["dfl"]
+comment-token = "#"
+indent = { tab-width = 2, unit = "  " }
+language-servers = ["difflang"]
+"""
+SUBLIME = """\
+{
+  "clients": {
+    "difflang": {
+      "enabled": true,
+      "command": ["difflang", "lsp"],
+      "selector": "source.difflang"
+    }
+  }
+}
+"""
+VSCODE = """\
+{
+  "difflang.languageServer": true,
+  "difflang.command": ["difflang"]
+}
+"""
+EDITORS = {"vscode": VSCODE, "neovim": NEOVIM, "vim": VIM, "emacs": EMACS, "helix": HELIX, "sublime": SUBLIME}
+
+
+@click.command()
+@click.option("--print-config", "editor", type=OneOf(list(EDITORS)), help="Show what tells an editor of the server.")
+@click.option("--check", "only_check", is_flag=True, help="Say whether it can be started, and start nothing.")
+@click.option("--stdio", is_flag=True, help="Talk over standard input and output. It does so anyhow.")
+def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:
+    """Serve editors: reports as they are typed, types, definitions, completion. It runs no program.
+
+    Editors start it themselves, with `--print-config EDITOR` they learn how. Needs the extra `lsp`.
+    """
+    if editor is not None:
+        click.echo(EDITORS[editor], nl=False)
+        return
+    try:
+        from difflang.lsp.request_handlers import server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        click.echo("the language server needs pygls, which is not installed: `pip install 'difflang[lsp]'`", err=True)
+        sys.exit(2)
+    if only_check:
+        click.echo(f"the language server of difflang {metadata.version('difflang')} can be started")
+    else:
+        server.start_io()

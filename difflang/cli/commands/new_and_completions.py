@@ -1,0 +1,98 @@
+"""`difflang new`: a project to begin with. `difflang completions`: what a shell needs to complete commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from difflang.cli.options_and_reports import OneOf
+
+PROGRAM = """\
+# A line through points, by gradient descent.
+
+record Line { slope: f32, start: f32 }
+
+fn at(line: Line, x: f32[n]) -> f32[n] = line.slope * x + line.start
+
+## The mean squared distance of a line from points.
+## > loss(Line(slope = 2.0, start = 1.0), [0.0, 1.0], [1.0, 5.0])
+## 2.0
+fn loss(line: Line, x: f32[n], y: f32[n]) -> f32 = mean((at(line, x) - y)^2)
+
+fn fit(x: f32[n], y: f32[n], steps: i32, rate: f32) -> Line {
+  var line = Line(slope = 0.0, start = 0.0)
+  for _ in 0..steps {
+    line += -rate * grad[line](loss)(line, x, y)
+  }
+  line
+}
+
+let x = [0.0, 1.0, 2.0, 3.0]
+let y = [1.1, 2.9, 5.2, 6.8]
+let line = fit(x, y, 500, 0.1)
+print("slope {line.slope:.2f}, start {line.start:.2f}, loss {loss(line, x, y):.4f}")
+
+test "points on a line are met" {
+  let found = fit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 500, 0.1)
+  assert abs(found.slope - 2.0) < 1e-3
+  assert abs(found.start - 1.0) < 1e-3
+}
+"""
+
+STEPS = {
+    "run {name}.dfl": "run it",
+    "test": "its tests and examples",
+    "fmt .": "lay it out",
+    "repl {name}.dfl": "try things",
+}
+
+
+def readme(name: str) -> str:
+    """The page of a project: what one does with it, one comment below the other."""
+    steps = {f"difflang {step.format(name=name)}": what for step, what in STEPS.items()}
+    width = max(map(len, steps))
+    return f"# {name}\n\n" + "".join(f"    {step:{width}}  # {what}\n" for step, what in steps.items())
+
+
+@click.command()
+@click.argument("name")
+def new(name: str) -> None:
+    """Begin a project NAME: a folder with a program, its tests, and a README.
+
+    It is made below the current folder; nothing that is there is touched.
+    """
+    folder = Path(name)
+    title = folder.name
+    if title in ("", ".."):
+        raise click.UsageError(
+            f"'{name}' is a folder already, and a new one is made: say its name, `difflang new my-model`"
+        )
+    if not title.replace("-", "_").isidentifier():
+        raise click.BadParameter(f"'{title}' is no name: letters, digits, `_` and `-`", param_hint="NAME")
+    program = title.replace("-", "_")
+    try:
+        folder.mkdir(parents=True)
+        (folder / f"{program}.dfl").write_text(PROGRAM, encoding="utf-8")
+        (folder / "README.md").write_text(readme(program), encoding="utf-8")
+    except FileExistsError:
+        raise click.UsageError(f"'{name}' is there already") from None
+    except OSError as error:
+        raise click.UsageError(f"cannot make '{name}': {(error.strerror or 'it failed').lower()}") from None
+    click.echo(str(folder / f"{program}.dfl"))
+    click.echo(f"next: difflang run {folder / program}.dfl", err=True)
+
+
+@click.command()
+@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
+def completions(shell: str) -> None:
+    """What SHELL needs to complete commands and options.
+
+    For bash: `eval "$(difflang completions bash)"` in ~/.bashrc.
+    """
+    root = click.get_current_context().find_root()
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows these shells"
+    completer = kind(root.command, {}, "difflang", "_DIFFLANG_COMPLETE")
+    click.echo(completer.source_template % completer.source_vars())

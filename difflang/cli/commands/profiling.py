@@ -1,0 +1,35 @@
+"""`run --profile`: the clock of a run, and the table that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from difflang.cli.diagnostic_formats import data_text
+from difflang.cli.options_and_reports import save
+
+if TYPE_CHECKING:
+    from difflang.execution.line_profiler import Profile
+
+
+@contextmanager
+def profiled(shown: bool, kept: Path | None) -> Generator[Profile | None, None, None]:
+    """A clock if one is asked for; what it says is told afterwards, also of a run that failed. Errors: DL0710."""
+    if not shown and kept is None:
+        yield None
+        return
+    from difflang.execution.line_profiler import Profile
+
+    clock = Profile()
+    try:
+        yield clock
+    finally:
+        clock.turn(clock.here)
+        if shown:
+            click.echo(f"\n{clock}", err=True)
+        if kept is not None:
+            save(kept, data_text(clock.to_json()) + "\n")

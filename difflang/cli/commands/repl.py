@@ -1,0 +1,56 @@
+"""`difflang repl`: a session, at a terminal or from what is piped in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difflang.base.process_termination import leave_interrupts
+from difflang.cli.options_and_reports import ENGINES, FLOATS, full_traceback, no_cache, search_path
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+@click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy, slow and exact.")
+@click.option("--device", help="Where functions run: cpu, gpu, tpu.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
+@click.option("--float", "default_float", type=FLOATS, default="f32", help="What a float literal is by itself.")
+@no_cache
+@search_path
+@full_traceback
+def repl(
+    file: str | None, engine: Any, device: str | None, seed: int, default_float: str, folders: tuple[Path, ...]
+) -> None:
+    """Type a program and see what each line gives. FILE is run first.
+
+    `:help` lists what else can be asked. What is piped in is run input by input, without colours, and the exit code is
+    that of the first failure.
+    """
+    from difflang.cli.repl.session import Loading, Talk
+    from difflang.syntax.repl_input import inputs
+
+    leave_interrupts()
+    loading = Loading(engine, device, seed, default_float, folders)
+    first = [f":load {file}"] if file is not None else []
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from difflang.cli.repl.terminal import converse
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what a script starts in its background ignores it
+        talk = Talk(loading, colored="NO_COLOR" not in os.environ)
+        converse(talk, first)
+        code = 0
+    else:
+        talk = Talk(loading)
+        for text in (*first, *inputs(sys.stdin)):
+            if not talk.handle(text):
+                break
+        code = talk.code
+    if talk.interrupted:  # what still runs in XLA would be waited for
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,64 @@
+"""`difflang stubs`: `.pyi` files for Python's type checkers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from difflang.base.source_files import read, replace, unwritable
+from difflang.cli.commands.fmt import named
+from difflang.cli.options_and_reports import report, reported, search_path
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write them here, not beside each file.")
+@search_path
+def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -> None:
+    """Write `model.pyi` for each `model.dfl`: its records and functions, for Python's type checkers.
+
+    Folders are searched for programs. None is written where one of the programs is wrong; a stub that somebody else
+    wrote is left alone.
+    """
+    from difflang.driver.check_and_run import check
+    from difflang.tools.type_stubs import MARK
+    from difflang.tools.type_stubs import stubs as stubs_of
+
+    with reported():
+        texts: dict[Path, str] = {}
+        wrong = False
+        for file in map(Path, named(files)):
+            place = (out or file.parent) / f"{file.stem}.pyi"
+            if place in texts:
+                raise click.UsageError(f"two stubs would be called `{place.name}`: write them in two folders")
+            if not file.stem.isidentifier():
+                raise click.UsageError(f"no Python module is called `{file.stem}`, so {file} has no stub")
+            checked = check(read(file, str(file)), path=file, paths=folders)
+            report(checked.errors)
+            wrong = wrong or bool(checked.errors)
+            texts[place] = stubs_of(checked, file.name)
+        if wrong:
+            sys.exit(1)
+        for place in texts:
+            if beginning(place, len(MARK)) not in (None, MARK.encode()):
+                raise click.UsageError(f"{place} was not written by `difflang stubs`: move it away first")
+        for place, text in texts.items():
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                replace(place, text.encode())
+            except OSError as error:
+                raise unwritable(str(place), error) from None
+            click.echo(f"{place}", err=True)
+
+
+def beginning(place: Path, length: int) -> bytes | None:
+    """The first bytes of what stands there, None where nothing does. Errors: DL0710 for what is no file."""
+    try:
+        with place.open("rb") as file:
+            return file.read(length)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unwritable(str(place), error) from None

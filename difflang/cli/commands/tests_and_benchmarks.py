@@ -1,0 +1,347 @@
+"""`difflang test` and `difflang bench`. What they find goes to stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.error_codes import nearest
+from difflang.cli.diagnostic_formats import Finding, finding, findings, output_format
+from difflang.cli.options_and_reports import ENGINES, FLOATS, full_traceback, no_cache, report, search_path
+
+if TYPE_CHECKING:
+    from difflang.tools.testing.bench import Benchmarks, Measured, Timing
+    from difflang.tools.testing.suite import Case, Options, Outcome, Suite
+    from difflang.tools.testing.worker_pool import Task
+
+NOTHING = 5  # the exit code where there was nothing to run, as pytest has it
+FEW = 20  # cases that are not worth another process
+SEEDS = click.IntRange(0, 2**64 - 1)
+PATHS = click.argument("paths", nargs=-1, metavar="[PATH]...")
+ENGINE = click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy.")
+DEVICE = click.option("--device", help="Where functions run: cpu, gpu, tpu.")
+SEED = click.option("--seed", type=SEEDS, default=0, help="Where random numbers start, anew for each.")
+FLOAT = click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+ALLOW = click.option("--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read.")
+LIST = click.option("--list", "only_list", is_flag=True, help="Show the names, and run nothing.")
+FILTER = click.option(
+    "-k", "--filter", "words", multiple=True, metavar="WORD", help="Only those with WORD in the name."
+)
+
+
+def options_of(
+    engine: Any,
+    device: str | None,
+    seed: int,
+    default_float: str | None,
+    allow: Sequence[Path],
+    folders: Sequence[Path],
+) -> Options:
+    from difflang.execution.engine import Engine
+    from difflang.tools.testing.suite import Options
+
+    return Options(Engine(engine, device), seed, default_float, tuple(allow), tuple(folders))
+
+
+@click.command()
+@PATHS
+@FILTER
+@LIST
+@click.option("-j", "--jobs", type=click.IntRange(1), help="Processes; as many as pay off, if not said.")
+@click.option("-x", "--fail-fast", is_flag=True, help="Stop at the first failure.")
+@click.option("-q", "--quiet", is_flag=True, help="Show failures and the last line only.")
+@click.option("--json", "as_json", is_flag=True, help="How each went, as data: `--output-format json`.")
+@output_format
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write JUnit XML to this file too.")
+@ENGINE
+@DEVICE
+@SEED
+@FLOAT
+@ALLOW
+@no_cache
+@search_path
+@full_traceback
+def test(
+    paths: tuple[str, ...], words: tuple[str, ...], only_list: bool, jobs: int | None, fail_fast: bool, quiet: bool,
+    as_json: bool, form: str, junit: Path | None, engine: str, device: str | None, seed: int, default_float: str | None,
+    allow: tuple[Path, ...], folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Run the `test` blocks, doc-comment examples and rules of files, or of all `*.dfl` files in folders.
+
+    Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 5 there was nothing to run.
+    """
+    from difflang.cli.commands.folders import programs
+    from difflang.tools.testing.suite import opened
+
+    if junit is not None and not os.access(junit.absolute().parent, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"'{junit.parent}' is no folder that can be written to", param_hint="--junit")
+    options = options_of(engine, device, seed, default_float, allow, folders)
+    began = time.perf_counter()
+    suites = [opened(file, options) for file in programs(paths or (".",))]
+    numbers = [[n for n, case in enumerate(s.cases) if wanted(case, words)] for s in suites]
+    if not any(numbers):
+        nothing(paths, words, [case.name for s in suites for case in s.cases], "no test, example or rule")
+    if only_list:
+        for suite, chosen in zip(suites, numbers, strict=True):
+            for n in chosen:
+                click.echo(f"{suite.cases[n].place}  {suite.cases[n].title}")
+        return
+    warnings = [d for suite in suites for d in suite.checked.diagnostics if d.severity == "warning"]
+    if as_json or form in ("human", "json"):
+        report(warnings)
+    total = sum(map(len, numbers))
+    if as_json or form == "json":
+        shown = Silent(total, quiet)
+    else:
+        shown = Shown(total, quiet) if form == "human" else Written(total, form, warnings)
+    with closing(outcomes(suites, numbers, options, jobs)) as running:
+        for outcome in running:
+            shown.one(outcome)
+            if fail_fast and outcome.result == "failed":
+                break
+    shown.end(time.perf_counter() - began)
+    if junit is not None:
+        from difflang.tools.testing.junit import write_junit
+
+        write_junit(junit, shown.outcomes)
+    sys.exit(70 if any(o.crashed for o in shown.outcomes) else int(any(o.result == "failed" for o in shown.outcomes)))
+
+
+def wanted(case: Case, words: Sequence[str]) -> bool:
+    """Whether a name is asked for. A file that does not check is never left out: nobody knows what is in it."""
+    return not words or case.kind == "check" or any(w.casefold() in case.title.casefold() for w in words)
+
+
+def nothing(paths: Sequence[str], words: Sequence[str], names: Sequence[str], what: str) -> None:
+    """Nothing was found: say so and end."""
+    where = ", ".join(paths) or "this folder"
+    if words and names:
+        near = nearest(words[0], names)
+        hint = f" Did you mean '{near}'?" if near else ""
+        click.echo(f"nothing in {where} has '{words[0]}' in its name.{hint}", err=True)
+    else:
+        click.echo(f"there is nothing to run in {where}: {what}", err=True)
+    sys.exit(NOTHING)
+
+
+def outcomes(
+    suites: Sequence[Suite], numbers: Sequence[Sequence[int]], options: Options, jobs: int | None
+) -> Generator[Outcome, None, None]:
+    """Every case's outcome: here, or from several processes."""
+    count = sum(map(len, numbers))
+    jobs = min(jobs or min(processors(), count // FEW), count)
+    if jobs > 1:
+        from difflang.tools.testing.worker_pool import Pool, Task
+
+        tasks: list[Task] = [Task(s.cases[n], n) for s, c in zip(suites, numbers, strict=True) for n in c]
+        yield from Pool(tasks, options, jobs).outcomes()
+        return
+    for suite, chosen in zip(suites, numbers, strict=True):
+        for n in chosen:
+            yield suite.run(n)
+
+
+def processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+WORDS = {"passed": ("ok", "green"), "failed": ("FAILED", "red"), "skipped": ("skipped", "yellow")}
+
+
+class Shown:
+    """Outcomes on stdout: a line for each, then reports of those that failed, then how many."""
+
+    def __init__(self, total: int, quiet: bool) -> None:
+        self.total, self.quiet = total, quiet
+        self.outcomes: list[Outcome] = []
+        self.color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def painted(self, text: str, color: str) -> str:
+        return click.style(text, fg=color, bold=True) if self.color else text
+
+    def one(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self.progress("")
+        if not self.quiet or outcome.result == "failed":
+            word, color = WORDS[outcome.result]
+            case = outcome.case
+            line = f"{self.painted(f'{word:<8}', color)} {case.place}  {case.title}  ({seconds(outcome.seconds)})"
+            click.echo(line + (f": {outcome.report}" if outcome.result == "skipped" else ""))
+        if len(self.outcomes) < self.total:
+            self.progress(f"{len(self.outcomes)} of {self.total}")
+
+    def progress(self, text: str) -> None:
+        """How far it has come: one line of a terminal, written over by what comes next."""
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            sys.stdout.flush()
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+
+    def end(self, took: float) -> None:
+        self.progress("")
+        self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
+        for outcome in self.outcomes:
+            if outcome.result == "failed":
+                click.echo(f"\n{self.painted(f'{outcome.case.place}  {outcome.case.title}', 'red')}")
+                click.echo(outcome.report)
+                if outcome.output:
+                    click.echo(f"it printed:\n{outcome.output}")
+        counts = [(r, sum(o.result == r for o in self.outcomes)) for r in ("failed", "passed", "skipped")]
+        parts = [self.painted(f"{n} {r}", WORDS[r][1]) for r, n in counts if n]
+        left = self.total - len(self.outcomes)
+        parts += [f"{left} not run"] if left else []
+        click.echo(f"{', '.join(parts)} in {seconds(took)}")
+
+
+class Silent(Shown):
+    """Outcomes as data, all at the end."""
+
+    def one(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def end(self, took: float) -> None:
+        self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
+        tests, left = [o.to_json() for o in self.outcomes], self.total - len(self.outcomes)
+        click.echo(json.dumps({"format": 1, "seconds": took, "not_run": left, "tests": tests}, indent=2))
+
+
+class Written(Silent):
+    """What failed, and the warnings, in a form for other programs, all at the end."""
+
+    def __init__(self, total: int, form: str, warnings: Sequence[Diagnostic]) -> None:
+        super().__init__(total, quiet=True)
+        self.form, self.warnings = form, warnings
+
+    def end(self, took: float) -> None:
+        self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
+        found = [*map(finding, self.warnings), *[failure(o) for o in self.outcomes if o.result == "failed"]]
+        if text := findings(found, self.form):
+            click.echo(text)
+
+
+def failure(outcome: Outcome) -> Finding:
+    """A test that failed, at the line where it begins."""
+    case = outcome.case
+    said = re.sub(r"^error\[DL\d+\]: ", "", outcome.report.partition("\n")[0])
+    place = (case.line, 1)
+    return Finding("error", (*outcome.codes, "failed")[0], f"{case.title}: {said}", case.file, place, place)
+
+
+def seconds(took: float) -> str:
+    """A time with three digits and its unit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if took >= 0.9995 * scale:
+            return f"{took / scale:.3g} {unit}" if took < 999.5 * scale else f"{took / scale:.0f} {unit}"
+    return f"{took / 1e-9:.3g} ns"
+
+
+# ---- Benchmarks
+
+
+@click.command()
+@PATHS
+@FILTER
+@LIST
+@click.option("--time", "budget", type=click.FloatRange(0.0), default=1.0, help="Seconds for each, about.")
+@click.option("--json", "as_json", is_flag=True, help="The times as data, in seconds.")
+@click.option("--compare", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="An earlier --json.")
+@ENGINE
+@DEVICE
+@SEED
+@FLOAT
+@ALLOW
+@search_path
+@full_traceback
+def bench(
+    paths: tuple[str, ...], words: tuple[str, ...], only_list: bool, budget: float, as_json: bool, compare: Path | None,
+    engine: str, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...],
+    folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Time the `bench` blocks of files, or of all `*.dfl` files in folders: the first run, and those after it.
+
+    Exit codes: 0 all ran, 1 a file or a benchmark failed, 2 wrong usage, 5 there was nothing to run.
+    """
+    from difflang.cli.commands.folders import programs
+
+    earlier = earlier_times(compare) if compare is not None else {}
+    options = options_of(engine, device, seed, default_float, allow, folders)
+    files = benchmarks(programs(paths or (".",)), options)
+    all_of = [(file, n, item) for file in files if file for n, (_, item) in enumerate(file.found)]
+    chosen = [one for one in all_of if not words or any(w.casefold() in one[2].name.casefold() for w in words)]
+    if not chosen and all(files):
+        nothing(paths, words, [item.name for _, _, item in all_of], "no `bench` block")
+    if only_list:
+        for file, _, item in chosen:
+            click.echo(f"{file.file}:{item.span.position[0]}  bench {item.name_span.text}")
+        return
+    width = max([len(item.name_span.text) for _, _, item in chosen], default=0)
+    found: list[Measured] = []
+    failed = not all(files)
+    for file, n, item in chosen:
+        try:
+            found.append(file.measured(n, budget))
+        except DifflangError as error:
+            click.echo(f"{file.file}:{item.span.position[0]}  bench {item.name_span.text} failed", err=True)
+            report(error.diagnostics)
+            failed = True
+            continue
+        if not as_json:
+            head = [f"{'':<{width}}  {HEADER}"] if len(found) == 1 else []
+            click.echo("\n".join([*head, f"{item.name_span.text:<{width}}  {row(found[-1], earlier)}"]))
+    if as_json:
+        click.echo(json.dumps({"format": 1, "benchmarks": [m.to_json() for m in found]}, indent=2))
+    sys.exit(int(failed))
+
+
+HEADER = f"{'first':>9} {'median':>9} {'spread':>8} {'fastest':>9} {'runs':>7}"
+
+
+def row(measured: Measured, earlier: Mapping[tuple[str, str], Timing]) -> str:
+    """The times of a benchmark, and beside them how they compare."""
+    from difflang.tools.testing.bench import change
+
+    t = measured.timing
+    text = f"{seconds(t.first):>9} {seconds(t.median):>9} {f'± {t.spread:.1%}':>8} {seconds(t.fastest):>9}"
+    text += f" {t.samples * t.loops:>7}"
+    before = earlier.get((Path(measured.file).name, measured.name))
+    if before is None:
+        return text + "  new" * bool(earlier)
+    times = change(t, before)
+    return f"{text}  {'no change' if times is None else f'{times:.2f} times as long'}, before {seconds(before.median)}"
+
+
+def benchmarks(files: Sequence[str], options: Options) -> list[Benchmarks | None]:
+    """The benchmarks of each file; None, and a report, of one that is wrong."""
+    from difflang.tools.testing.bench import Benchmarks
+
+    found: list[Benchmarks | None] = []
+    for file in files:
+        try:
+            found.append(Benchmarks(file, options))
+        except DifflangError as error:
+            report(error.diagnostics)
+            found.append(None)
+    return found
+
+
+def earlier_times(path: Path) -> dict[tuple[str, str], Timing]:
+    """The times in a file that `--json` wrote, by the names of file and benchmark."""
+    from difflang.tools.testing.bench import Timing
+
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        names = Timing.__struct_fields__
+        return {(Path(m["file"]).name, m["name"]): Timing(*[m[n] for n in names]) for m in told["benchmarks"]}
+    except (ValueError, KeyError, TypeError):
+        raise click.BadParameter(
+            f"'{path}' was not written by `difflang bench --json`", param_hint="--compare"
+        ) from None

@@ -1,0 +1,41 @@
+"""`difflang trace`: an evaluation row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from difflang.cli.diagnostic_formats import data_text
+from difflang.cli.options_and_reports import FLOATS, OneOf, checked_program, full_traceback, reported, search_path
+
+FORMATS = OneOf(["table", "latex", "html", "json"])
+
+
+@click.command()
+@click.argument("program", metavar="FILE[:ENTRY]")
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--wrt", help="A column of tangents for this parameter, `w` or `m.w`.")
+@click.option("--rows", type=click.IntRange(2), default=100, show_default=True, help="The most rows of a table.")
+@click.option("--format", "form", type=FORMATS, default="table", show_default=True, help="How it is printed.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
+@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
+@full_traceback
+def trace(
+    program: str, values: tuple[str, ...], wrt: str | None, rows: int, form: str, seed: int,
+    default_float: str | None, folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Evaluate ENTRY at these values, row by row, with the derivative of each row in the arguments (tangents), and of
+    the result in each row (adjoints), as textbooks print it: `difflang trace model.dfl:f x=2 y=5`."""
+    from difflang.tools import trace_call as tracing
+
+    pairs = [v.partition("=") for v in values]
+    if wrong := [v for v, (name, _, value) in zip(values, pairs, strict=True) if not name or not value]:
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint="VALUES")
+    with reported(usage=tracing.USAGE):
+        options = tracing.Options({n: v for n, _, v in pairs}, wrt, rows, seed)
+        checked, path, entry = checked_program(program, default_float, folders)
+        found = tracing.trace(checked, path, entry, options)
+        text = {"latex": found.to_latex, "html": found.to_html}.get(form)
+        click.echo(data_text(found.to_json()) if form == "json" else text() if text else str(found))

@@ -1,0 +1,134 @@
+"""`difflang viz`: a function as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from difflang.cli.diagnostic_formats import data_text
+from difflang.cli.options_and_reports import (
+    FILE,
+    FLOATS,
+    OneOf,
+    checked_program,
+    full_traceback,
+    pairs_of,
+    reported,
+    save,
+    search_path,
+)
+
+if TYPE_CHECKING:
+    from difflang.tools.viz.visualize import Drawn
+
+FORMATS = ("dot", "mermaid", "svg", "html", "json")
+STAGES = ("ir", "derived", "optimized")
+PASSES = ("widen", "inline", "simplify", "window_sums", "contract", "unbatch", "unseen", "dce", "defer", "cse",
+          "fuse", "hoist")  # fmt: skip
+words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
+
+
+@click.command()
+@click.argument("program", metavar="FILE[:ENTRY]")
+@words_of_program
+@click.option("--wrt", help="Beside it the gradient in this parameter, `w`, `m.w` or `w,v`.")
+@click.option("--format", "form", type=OneOf(FORMATS), help="What is written; the suffix of `--out` says it too, and "
+              "without both it is svg.")  # fmt: skip
+@click.option("--out", type=FILE, help="A file; else it goes to stdout.")
+@click.option("--stage", type=OneOf(STAGES), help="How far the program has come.  [default: optimized]")
+@click.option("--diff", "change", type=OneOf(PASSES), metavar="PASS", help="What this pass changes: "
+              f"{', '.join(PASSES)}.")  # fmt: skip
+@click.option("--all", "everything", is_flag=True, help="Every equation; else neighbours are folded beyond 300.")
+@click.option(
+    "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
+)
+@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@search_path
+@full_traceback
+def viz(
+    program: str, words: tuple[str, ...], wrt: str | None, form: str | None, out: Path | None, stage: str | None,
+    change: str | None, everything: bool, told: tuple[str, ...], default_float: str | None, folders: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Draw ENTRY: its operations, the types of what passes between them, and the lines that they come from.
+
+    `difflang viz model.dfl:loss --wrt w --out loss.html`
+    """
+    from difflang.tools.viz import visualize as drawing
+
+    if change is not None and stage is not None:
+        raise click.UsageError("--diff shows the graph before a pass and after it: leave --stage out")
+    form = form or format_of(out)
+    with reported(usage=drawing.USAGE):
+        options = drawing.Options(stage or "optimized", wrt, pairs_of(told, "--arg", "TYPE"), words, change, everything)
+        checked, path, entry = checked_program(program, default_float, folders)
+        found = drawing.viz(checked, path, entry, options)
+        text = written(found, form)
+        for note in found.notes:
+            click.echo(note, err=True)
+        if out is None:
+            click.echo(text, nl=False)
+        else:
+            save(out, text)
+
+
+def format_of(out: Path | None) -> str:
+    """What the name of a file says of its format; svg without one."""
+    if out is None:
+        return "svg"
+    suffix = {"mmd": "mermaid", "gv": "dot", "htm": "html"}.get(out.suffix[1:].lower(), out.suffix[1:].lower())
+    if suffix not in FORMATS:
+        raise click.BadParameter(
+            f"`{out.suffix}` says no format: write --format {'|'.join(FORMATS)}", param_hint="--out"
+        )
+    return suffix
+
+
+def written(found: Drawn, form: str) -> str:
+    """The pictures in a format."""
+    from difflang.tools.viz import dot_and_mermaid
+    from difflang.tools.viz.svg import svg
+
+    match form:
+        case "dot":
+            return dot_and_mermaid.dot(found.pictures)
+        case "mermaid":
+            return dot_and_mermaid.mermaid(found.pictures)
+        case "json":
+            return data_text(dot_and_mermaid.data(found.pictures)) + "\n"
+        case "html":
+            return page(found)
+        case _:
+            return svg(found.pictures)
+
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 0; height: 100vh; display: grid; grid-template-rows: auto 1fr;
+  grid-template-columns: minmax(16rem, 32%) 1fr; }
+h1 { font-size: 1.1rem; margin: .7rem 1rem; grid-column: 1 / 3; } h1 code { font-size: 1.1rem; }
+.picture, pre { overflow: auto; margin: 0; border-top: 1px solid #8884; } .picture { border-left: 1px solid #8884; }
+.picture svg { display: block; margin: auto; }
+pre { font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; padding: .6rem 0; }
+pre span { display: block; padding: 0 .8rem; width: max-content; min-width: 100%; box-sizing: border-box; }
+pre i { opacity: .45; font-style: normal; user-select: none; } pre span:target { background: #fb8f4455; }
+@media (max-width: 50rem) { body { display: block; } }
+"""
+
+
+def page(found: Drawn) -> str:
+    """The program beside its picture. A box leads to its line; there is no script, and nothing is loaded."""
+    from difflang.tools.viz.svg import escape, svg
+
+    source = found.decl.span.source
+    lines = [source.line(n) for n in range(1, source.position(len(source.text.rstrip()))[0] + 1)]
+    width = len(str(len(lines)))
+    listing = "".join(f'<span id="L{n}"><i>{n:>{width}}</i>  {escape(line)}</span>' for n, line in enumerate(lines, 1))
+    title = escape(f"{source.name}:{found.decl.name}")
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
+        f'<meta name="viewport" content="width=device-width">\n<style>{STYLE}</style>\n</head>\n<body>\n'
+        f"<h1><code>{title}</code></h1>\n"
+        f'<pre>{listing}</pre>\n<div class="picture">\n{svg(found.pictures, source)}</div>\n</body>\n</html>\n'
+    )

@@ -1,0 +1,127 @@
+"""The Jupyter kernel: a session behind Jupyter's messages. Imported by `difflang kernel`, which needs ipykernel."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from typing import Any
+
+from ipykernel.kernelapp import IPKernelApp
+from ipykernel.kernelbase import Kernel
+
+from difflang.base.crash_report import crashed
+from difflang.base.diagnostics import DifflangError
+from difflang.base.errors import classified
+from difflang.cli.repl.cell_session import Bundle, Cells
+from difflang.cli.repl.session import Loading
+from difflang.syntax.repl_input import indentation, is_command, is_complete, typed
+from difflang.tools.completion_candidates import complete
+
+Reply = dict[str, Any]
+DONE: Reply = {"status": "ok", "payload": [], "user_expressions": {}}
+
+
+class KernelCells(Cells, eq=False, kw_only=True):
+    """The session of a kernel. The value of a cell is its result."""
+
+    kernel: DifflangKernel
+
+    def result(self, text: str) -> None:
+        data = {"text/plain": text}
+        self.kernel.tell("execute_result", execution_count=self.kernel.execution_count, data=data, metadata={})
+
+
+class DifflangKernel(Kernel):
+    """Answers a front end: cells, completion, what a name stands for."""
+
+    implementation = "difflang"
+    implementation_version = version("difflang")
+    banner = "difflang: `:help` lists what can be asked."
+    language_info = {  # noqa: RUF012 - a trait of the class it derives from
+        "name": "difflang",
+        "version": implementation_version,
+        "mimetype": "text/x-difflang",
+        "file_extension": ".dfl",
+        "pygments_lexer": "difflang",
+    }
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.cells = KernelCells(
+            loading=Loading("xla", None, 0, "f32", (), self.echo), publish=self.display, kernel=self
+        )
+        self.silent = False
+        self.cells.loading.begin()
+
+    def tell(self, kind: str, **content: Any) -> None:
+        """Send something to whoever shows it."""
+        if not self.silent:
+            self.send_response(self.iopub_socket, kind, content)
+
+    def echo(self, text: str, *, err: bool = False) -> None:
+        self.tell("stream", name="stderr" if err else "stdout", text=f"{text}\n")
+
+    def display(self, data: Bundle) -> None:
+        self.tell("display_data", data=data, metadata={})
+
+    async def do_execute(self, code: str, silent: bool, *_: Any, **__: Any) -> Reply:
+        """Carry out a cell; what goes wrong is told and leaves the session as it is."""
+        self.silent = silent
+        count = {"execution_count": self.execution_count}
+        try:
+            if self.cells.carry_out(typed(code), f"In[{self.execution_count}]"):
+                return DONE | count
+            return DONE | count | {"payload": [{"source": "ask_exit", "keepkernel": False}]}
+        except DifflangError as error:
+            self.cells.last_code = error.diagnostics[0].code
+            found = classified(error)
+            said = type(found).__name__, error.diagnostics[0].message, error.render(True)
+        except KeyboardInterrupt:
+            self.cells.interrupted = True
+            said = "KeyboardInterrupt", "interrupted", "interrupted"
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the session
+            said = type(error).__name__, str(error), crashed(error)
+        name, message, shown = said
+        told = {"ename": name, "evalue": message, "traceback": shown.split("\n")}
+        self.tell("error", **told)
+        return {"status": "error", **told, **count}
+
+    async def do_complete(self, code: str, cursor_pos: int) -> Reply:
+        """Names and fields for the word before the cursor, with their types."""
+        found = complete(code[:cursor_pos], self.cells.names())
+        start = found[0].start if found else cursor_pos
+        types = [{"start": c.start, "end": cursor_pos, "text": c.word, "type": c.beside} for c in found]
+        return {
+            "status": "ok",
+            "matches": [c.word for c in found],
+            "cursor_start": start,
+            "cursor_end": cursor_pos,
+            "metadata": {"_jupyter_types_experimental": types},
+        }
+
+    async def do_is_complete(self, code: str) -> Reply:
+        if is_command(code) or is_complete(typed(code)):
+            return {"status": "complete"}
+        return {"status": "incomplete", "indent": indentation(code.rsplit("\n", 1)[-1])}
+
+    async def do_inspect(self, code: str, cursor_pos: int, *_: Any, **__: Any) -> Reply:
+        """What the name at the cursor stands for."""
+        from difflang.tools.session_queries import described
+
+        name = name_at(code, cursor_pos)
+        found = described(self.cells.session, name) if name else None
+        data = {"text/plain": found} if found is not None else {}
+        return {"status": "ok", "found": found is not None, "data": data, "metadata": {}}
+
+
+def name_at(code: str, place: int) -> str:
+    """The name, or one of a module, that a place is in or at the end of; in a call, what is called."""
+    words = [m for m in re.finditer(r"\w+(?:\.\w+)*", code) if m.start() <= place]
+    at = [m[0] for m in words if m.end() >= place]
+    before = code[:place].rstrip("( ")
+    return at[-1] if at else next((m[0] for m in reversed(words) if m.end() == len(before)), "")
+
+
+def serve(connection_file: str) -> None:
+    """Answer until the front end ends it."""
+    IPKernelApp.launch_instance(argv=["-f", connection_file], kernel_class=DifflangKernel)

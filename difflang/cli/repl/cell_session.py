@@ -1,0 +1,89 @@
+"""A session told cell by cell, for front ends that show more than text: HTML, pictures. It knows no front end."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import field
+
+from difflang.base.session_interrupts import interruptible
+from difflang.cli.repl.meta_commands import command
+from difflang.cli.repl.session import Loading, Talk
+from difflang.syntax.repl_input import inputs, is_command
+
+Bundle = dict[str, str]  # one thing in several forms, by their MIME types
+PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
+
+
+class Cells(Talk, eq=False, kw_only=True):
+    """A session under way. `publish` shows something that has several forms."""
+
+    loading: Loading = field(default_factory=lambda: Loading("xla", None, 0, "f32", (), echo))
+    terminal: bool = False
+    publish: Callable[[Bundle], None] = print
+
+    def carry_out(self, text: str, name: str, line: int = 1) -> bool:
+        """Carry out a cell that begins on that line of what reports call `name`; False where it ends the session.
+
+        A cell with commands is told input by input, else as a whole. Errors: DifflangError.
+        """
+        try:
+            with interruptible():
+                return self.carried_out(text, name, line)
+        finally:
+            self.show_pictures()
+
+    def carried_out(self, text: str, name: str, line: int) -> bool:
+        for part, number in parts(text):
+            if is_command(part):
+                if not command(self, part.strip()):
+                    return False
+            elif part.strip():
+                self.run("\n" * (line + number - 1) + part, name)
+        return True
+
+    def show(self, found: object) -> None:
+        """A report, as a table where one can be shown."""
+        as_html = getattr(found, "_repr_html_", None)
+        if as_html is None:
+            self.say(str(found))
+        else:
+            self.publish({"text/plain": str(found), "text/html": as_html()})
+
+    def show_pictures(self) -> None:
+        """What was drawn since the last time, each file as it is now."""
+        if self.made is not None:
+            drawn = self.made.runner.pictures
+            for path in dict.fromkeys(drawn):
+                self.publish(picture(path))
+            drawn.clear()
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """A line where front ends look for it: they put streams of their own in the place of Python's."""
+    print(text, file=sys.stderr if err else sys.stdout)
+
+
+def parts(text: str) -> Iterator[tuple[str, int]]:
+    """The inputs of a cell, each with the number of lines above it: one, unless there are commands among its lines."""
+    if not any(map(is_command, text.split("\n"))):
+        yield text, 0
+        return
+    end = 0
+    for each in inputs(text.split("\n")):
+        start = text.index(each, end)
+        end = start + len(each)
+        yield each, text.count("\n", 0, start)
+
+
+def picture(path: Path) -> Bundle:
+    """A picture as front ends take it, beside its name."""
+    kind, plain = PICTURES[path.suffix], {"text/plain": f"<{path.name}>"}
+    try:
+        data = path.read_bytes()
+    except OSError:  # it is gone by now
+        return plain
+    return {kind: data.decode() if path.suffix == ".svg" else base64.b64encode(data).decode(), **plain}

@@ -1,0 +1,185 @@
+"""What a session answers: an input is carried out, a command looked up. Nothing here knows of terminals."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from difflang.base.crash_report import crashed
+from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.base.session_interrupts import interruptible
+from difflang.syntax.repl_input import inputs, is_command, typed
+from difflang.tools.completion_candidates import Names
+
+if TYPE_CHECKING:
+    from difflang.driver.interactive_session import Interactive
+    from difflang.host.values import HostValue
+
+
+LEAVING = {"exit": ":quit", "quit": ":quit", "help": ":help"}  # as in other sessions, unless a name is taken
+
+
+class Loading:
+    """The compiler, and JAX after it, read in the background while a person types."""
+
+    def __init__(
+        self,
+        engine: Any,
+        device: str | None,
+        seed: int,
+        default_float: str,
+        folders: tuple[Path, ...],
+        echo: Callable[..., None] = click.echo,
+    ) -> None:
+        self.options = (engine, device, seed, default_float, folders)
+        self.echo = echo  # a line to stdout, or with `err` to stderr
+        self.thread: threading.Thread | None = None
+        self.ready = threading.Event()  # the compiler is read; JAX may not be yet
+
+    def begin(self) -> None:
+        """Read in the background. What goes wrong there goes wrong again, and is told, where it is needed."""
+        if self.thread is None:
+            self.thread = threading.Thread(target=self.read, daemon=True)
+            self.thread.start()
+
+    @property
+    def reading(self) -> bool:
+        """Whether the compiler is still being read."""
+        return self.thread is not None and not self.ready.is_set()
+
+    def read(self) -> None:
+        try:
+            import_module("difflang.tools.session_queries")
+        finally:
+            self.ready.set()
+        if self.options[0] == "xla":
+            import_module("difflang.runtime.compile")
+
+    def session(self) -> Interactive:
+        if self.thread is not None:
+            self.ready.wait()  # two threads that read modules at once may each wait for the other
+        from difflang.driver.check_and_run import access_to
+        from difflang.driver.interactive_session import Interactive
+        from difflang.execution.engine import Engine
+
+        engine, device, seed, default_float, folders = self.options
+        made = Engine(engine, device)
+        return Interactive(made, access_to(None, folders), seed, self.echo, self.warn, default_float, folders)
+
+    def warn(self, diagnostics: list[Diagnostic]) -> None:
+        if diagnostics:
+            self.echo(render(diagnostics, sys.stderr.isatty()), err=True)
+
+
+class Talk(Struct, eq=False):
+    """A session under way: what it was told last, and the exit code that its first failure stands for."""
+
+    loading: Loading
+    colored: bool = False
+    code: int = 0
+    last_code: str = ""  # of the last report
+    loaded: str = ""  # the file that was loaded last
+    interrupted: bool = False  # ever
+    terminal: bool = True  # whether other programs can talk to the person
+    made: Interactive | None = None
+
+    @property
+    def session(self) -> Interactive:
+        if self.made is None:
+            self.made = self.loading.session()
+        return self.made
+
+    def handle(self, text: str) -> bool:
+        """Carry out one input, or those of a transcript, and show what each gives; False where the session ends."""
+        told = typed(text)
+        if told != text:
+            return all([self.answer(each) for each in inputs(told.split("\n"))])
+        return self.answer(text.strip())
+
+    def answer(self, text: str) -> bool:
+        """The same for one input."""
+        from difflang.cli.repl.meta_commands import command
+
+        try:
+            if (meant := text.removesuffix("()")) in LEAVING and not self.knows(meant):
+                text = LEAVING[meant]
+            with interruptible():
+                if is_command(text):
+                    return command(self, text)
+                if text:
+                    self.run(text)
+        except DifflangError as error:
+            self.report(error)
+        except KeyboardInterrupt:
+            self.code, self.interrupted = self.code or 130, True
+            click.echo("interrupted", err=True)
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost what was typed
+            self.code = self.code or 70
+            click.echo(crashed(error), err=True)
+        return True
+
+    def knows(self, name: str) -> bool:
+        """Whether something of the session has this name."""
+        return self.made is not None and name in self.made.module.declared
+
+    def names(self) -> Names:
+        """What can be proposed: before the compiler is read, the words of the language."""
+        if self.loading.reading:
+            return Names({}, lambda name: {}, lambda name: ())
+        from difflang.tools import session_queries
+
+        def plain(found: dict[str, session_queries.Known]) -> dict[str, tuple[str, str]]:
+            return {name: (known.kind, known.text) for name, known in found.items()}
+
+        made = self.session
+        return Names(
+            plain(session_queries.names(made)),
+            lambda name: plain(session_queries.fields(made, name)),
+            lambda name: session_queries.parameter_types(made, name),
+        )
+
+    def run(self, text: str, name: str = "") -> None:
+        """Carry out a text; with `;` at its end nothing is shown."""
+        text = text.rstrip()
+        quiet = text.endswith(";")
+        value = self.session.feed(text.rstrip("; \t"), name)
+        if value is not None and not quiet:
+            self.result(self.shown(value))
+
+    def result(self, text: str) -> None:
+        """Show the value of an input."""
+        self.say(text)
+
+    def show(self, found: object) -> None:
+        """Show a report: what a command has found."""
+        self.say(str(found))
+
+    def shown(self, value: HostValue) -> str:
+        """A value and its type."""
+        from difflang.host.values import show
+        from difflang.types.language_types import ClosureType, show_type
+
+        kind = show_type(value.type)
+        if isinstance(value.type, ClosureType):
+            return kind
+        return f"{show(value)}{self.dim(f'  : {kind}')}"
+
+    def dim(self, text: str) -> str:
+        return f"\x1b[2m{text}\x1b[0m" if self.colored else text
+
+    def say(self, text: str) -> None:
+        self.loading.echo(text)
+
+    def report(self, error: DifflangError) -> None:
+        """What went wrong, on stderr; the first time it decides the exit code."""
+        codes = [d.code for d in error.diagnostics]
+        self.last_code = codes[0]
+        self.code = self.code or (3 if all(code.startswith("DL09") for code in codes) else 1)
+        click.echo(error.render(self.colored), err=True)

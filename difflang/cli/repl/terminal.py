@@ -1,0 +1,161 @@
+"""A session at a terminal: a line editor that knows when an input is whole, with colours, history and completion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import dropwhile
+
+import click
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.styles import Style
+
+from difflang.base.package_data import state_folder
+from difflang.base.source import Source
+from difflang.cli.repl.session import Talk
+from difflang.syntax.lexer import tokenize
+from difflang.syntax.parser_tables import tables
+from difflang.syntax.repl_input import MORE, PROMPT, indentation, is_command, is_complete, typed
+from difflang.tools.completion_candidates import complete
+
+COLORS = {
+    "word": "ansiblue bold",
+    "number": "ansicyan",
+    "string": "ansigreen",
+    "comment": "ansibrightblack italic",
+    "prompt": "ansibrightblack",
+}
+CLASSES = {"INT": "number", "FLOAT": "number", "STRING": "string", "COMMENT": "comment"}
+GREETING = "difflang: `:help` lists what can be asked, Ctrl-D ends."
+
+
+def converse(talk: Talk, first: Sequence[str], input: Input | None = None, output: Output | None = None) -> None:
+    """Read inputs and answer them until the end is asked for. `first` are carried out before any is read."""
+    click.echo(GREETING)
+    reader = session(talk, input, output)
+    waiting = list(first)
+    while True:
+        try:
+            text = waiting.pop(0) if waiting else entered(reader)
+            if not talk.handle(text):
+                return
+        except KeyboardInterrupt:  # what is typed is dropped; what is carried out hears of it itself
+            continue
+        except EOFError:
+            return
+
+
+def entered(reader: PromptSession[str]) -> str:
+    """The next input. Errors: KeyboardInterrupt, EOFError.
+
+    While the editor gives the terminal back Ctrl-C is still a key to it, put by for the next input: it was meant for
+    this one.
+    """
+    text = reader.prompt(handle_sigint=False)
+    keys = get_typeahead(reader.app.input)
+    later = list(dropwhile(lambda each: each.key == Keys.ControlC, keys))
+    store_typeahead(reader.app.input, later)
+    if len(later) < len(keys):
+        click.echo("interrupted", err=True)
+        raise KeyboardInterrupt
+    return text
+
+
+def session(talk: Talk, input: Input | None = None, output: Output | None = None) -> PromptSession[str]:
+    """The line editor. What it does not need before it can be seen is read afterwards."""
+    reader: PromptSession[str] = PromptSession(
+        message=[("class:prompt", PROMPT)],
+        prompt_continuation=[("class:prompt", MORE)],
+        multiline=True,
+        key_bindings=keys(),
+        lexer=Highlighting() if talk.colored else None,
+        style=Style.from_dict(COLORS),
+        color_depth=None if talk.colored else ColorDepth.DEPTH_1_BIT,
+        completer=Proposing(talk),
+        complete_while_typing=False,
+        history=history(),
+        input=input,
+        output=output,
+    )
+    reader.app.after_render += lambda _: talk.loading.begin()
+    return reader
+
+
+def history() -> History:
+    """What was typed in earlier sessions; of this one alone where no file can be written."""
+    path = state_folder() / "history"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
+
+def keys() -> KeyBindings:
+    """Enter carries out what is whole and else begins a line; Alt-Enter always begins one."""
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        text = typed(buffer.text)
+        if is_command(text) or is_complete(text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n" + indentation(buffer.document.current_line_before_cursor))
+
+    @bindings.add("escape", "enter")
+    def more(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return bindings
+
+
+class Highlighting(Lexer):
+    """Colours by the kinds of tokens."""
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        lines = list(colored(document.text))
+        return lambda number: lines[number] if number < len(lines) else []
+
+
+def colored(text: str) -> Iterator[StyleAndTextTuples]:
+    """The lines of a text in pieces, each with the class of its colour."""
+    words = set(tables().lexis.words.values())
+    line: StyleAndTextTuples = []
+    at = 0
+    for token in [] if is_command(text) else tokenize(Source("<input>", text)):
+        kind = CLASSES.get(token.kind, "word" if token.kind in words else "")
+        for style, piece in (("", text[at : token.start]), (f"class:{kind}" if kind else "", token.text)):
+            head, *others = piece.split("\n")
+            line.append((style, head))
+            for other in others:
+                yield line
+                line = [(style, other)]
+        at = token.end
+    head, *others = text[at:].split("\n")
+    yield [*line, ("", head)]
+    for other in others:
+        yield [("", other)]
+
+
+class Proposing(Completer):
+    """Names and fields of the session; before the compiler is read, the words of the language."""
+
+    def __init__(self, talk: Talk) -> None:
+        self.talk = talk
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        text = document.text_before_cursor
+        for found in complete(text, self.talk.names()):
+            yield Completion(found.word, found.start - len(text), display_meta=found.beside)

@@ -1,0 +1,140 @@
+"""Examples in doc comments: what stands after `>` is a program of a line each, and what it prints stands below it.
+
+Examples stand in the `##` comment above a declaration or a field, or at the head of a file. The lines of one comment
+share their names. What a line prints goes on to a blank line of the comment, the next `>`, or the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from msgspec import Struct
+
+from difflang.base.diagnostics import Diagnostic, Label
+from difflang.base.source import Source, Span
+from difflang.host.statement_walk import DECLARATIONS
+from difflang.syntax import tree
+from difflang.syntax.parse import parse_within
+
+DOC = re.compile(r"[ \t]*## ?(.*?)[ \t]*\r?$")
+MARK = "> "
+DOCUMENTED = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Let, tree.Import)
+WITH_FIELDS = (tree.Record, tree.Enum)
+
+
+class Line(Struct, frozen=True, eq=False):
+    """What stands after one `>`, and the text below it."""
+
+    span: Span
+    stmts: tuple[tree.Stmt, ...]
+    expected: str
+    expected_span: Span | None
+
+
+class Examples(Struct, frozen=True, eq=False):
+    """The examples of one comment, named for what it documents; `diagnostics` are mistakes in their syntax."""
+
+    name: str
+    span: Span
+    lines: tuple[Line, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def block(self) -> tree.Block:
+        """All of them, as the block that is run."""
+        whole = self.lines[0].span.to(self.lines[-1].span)
+        return tree.Block(whole, tuple(s for line in self.lines for s in line.stmts))
+
+
+class DocLine(Struct, frozen=True):
+    """A line of a doc comment: its text without the `##`, and where that stands."""
+
+    number: int
+    start: int
+    text: str
+
+
+def examples_in(source: Source, items: Sequence[tree.Item]) -> tuple[Examples, ...]:
+    """Every comment with examples, in order. What is wrong with their syntax is reported in each."""
+    found: list[Examples] = []
+    rest = iter(items)
+    item = next(rest, None)
+    first = item.span.start if item is not None else len(source.text)
+    for comment in comments(source):
+        start = comment[0].start
+        while item is not None and item.span.end <= start:
+            item = next(rest, None)
+        inside = item is not None and item.span.start < start
+        above = item is not None and item.span.position[0] == comment[-1].number + 1
+        if start < first and not above:
+            found.append(read(source, comment, PurePath(source.name).stem))
+        elif item is not None and isinstance(item, WITH_FIELDS if inside else DOCUMENTED):
+            found.append(read(source, comment, title(item)))
+    return tuple(found)
+
+
+def comments(source: Source) -> Iterator[list[DocLine]]:
+    """Doc comments that hold an example, line by line. No string reaches over a line: `##` there begins a comment."""
+    lines: list[DocLine] = []
+    first, _ = source.position(0)
+    for i in range(len(source.starts) + 1):
+        doc = DOC.match(source.line(first + i)) if i < len(source.starts) else None
+        if doc is not None:
+            lines.append(DocLine(first + i, source.starts[i] + doc.start(1), doc[1]))
+            continue
+        if any(line.text.startswith(MARK) for line in lines):
+            yield lines
+        lines = []
+
+
+def title(item: tree.Item) -> str:
+    """What examples are called: the name that the comment documents."""
+    match item:
+        case tree.Let(pattern=tree.NamePattern(name=name)):
+            return name
+        case tree.Let(pattern=pattern):
+            return pattern.span.text
+        case tree.Import(module=module):
+            return module
+        case _:
+            return getattr(item, "name", "")
+
+
+def read(source: Source, comment: Sequence[DocLine], name: str) -> Examples:
+    lines: list[Line] = []
+    reports: list[Diagnostic] = []
+    for i, line in enumerate(comment):
+        if not line.text.startswith(MARK):
+            continue
+        start = line.start + len(MARK)
+        span = Span(source, start, line.start + len(line.text))
+        parsed = parse_within(span)
+        reports += parsed.diagnostics
+        for item in parsed.module.items:
+            if isinstance(item, DECLARATIONS):
+                way = "declare it in the file, and use it here"
+                reports.append(Diagnostic("DL0101", "an example declares nothing", (Label(item.span),), (way,)))
+        below = list(shown_below(comment[i + 1 :]))
+        place = Span(source, below[0].start, below[-1].start + len(below[-1].text)) if below else None
+        stmts = tuple(item for item in parsed.module.items if not isinstance(item, DECLARATIONS))
+        lines.append(Line(span, stmts, "\n".join(b.text for b in below), place))
+    return Examples(name, lines[0].span, tuple(lines), tuple(reports))
+
+
+def mismatch(line: Line, shown: str) -> Diagnostic:
+    """What is said where an example gives something else than is shown below it."""
+    labels = [Label(line.span, "" if "\n" in shown else f"this gives {shown}" if shown else "this prints nothing")]
+    if line.expected_span is not None:
+        labels.append(Label(line.expected_span, "and this is shown"))
+    ways = (f"it gives\n{shown}",) if "\n" in shown else ()
+    what = "something else than is shown" if line.expected else "a value, and none is shown"
+    return Diagnostic("DL0907", f"this example gives {what}", tuple(labels), ways)
+
+
+def shown_below(lines: Sequence[DocLine]) -> Iterator[DocLine]:
+    for line in lines:
+        if not line.text or line.text.startswith(MARK):
+            return
+        yield line

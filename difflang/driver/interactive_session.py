@@ -1,0 +1,291 @@
+"""A program that grows input by input: each is checked with what stands already, then carried out.
+
+What is declared again replaces what had its name, also for the functions that use it. An input that is wrong, or fails,
+leaves the rest as it was. How inputs come by and what is shown of them is for the doors to say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.session_interrupts import atomic
+from difflang.base.source import Source
+from difflang.driver.check_and_run import Checked
+from difflang.elaborate.context import Reported, Session
+from difflang.elaborate.module_declarations import enter, names_once, prelude
+from difflang.elaborate.module_imports import File, Search, follow
+from difflang.execution.check_failures import Program
+from difflang.execution.engine import Engine
+from difflang.host.call_frames import Frame
+from difflang.host.check_statements import UNKNOWN, Checker
+from difflang.host.data.file_access import Access
+from difflang.host.lazy_globals import capture
+from difflang.host.run_statements import Runner
+from difflang.host.statement_walk import Host
+from difflang.host.values import HostValue
+from difflang.ir.tensor_types import DTYPES
+from difflang.syntax import tree
+from difflang.syntax.parse import parse
+from difflang.syntax.tree_queries import bound_names
+from difflang.types.language_types import UNIT
+from difflang.types.module_scope import Global, Module
+
+STRETCH = 0.1  # seconds between two looks at whether Ctrl-C was pressed, where joining a thread is not woken by it
+LAST = "_"  # the name of the last value
+DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule)
+TABLES = (
+    "fns", "records", "variants", "rules", "later", "host", "used", "yielded", "arguments", "needs", "declared",
+    "modules", "imported",
+)  # fmt: skip
+
+
+class State(Struct, frozen=True, eq=False):
+    """All that inputs have made, for going back to it."""
+
+    tables: dict[str, dict[Any, Any]]
+    values: dict[str, HostValue]
+    drawn: int
+    inputs: tuple[str, ...]
+
+
+class Kept(Struct, frozen=True, eq=False):
+    """What inputs had made at some time, for functions that are called from elsewhere: later inputs leave it alone."""
+
+    checked: Checked
+    runner: Runner
+
+    def leaves(self, name: Global) -> tuple[Any, ...]:
+        """The arrays of a top-level value."""
+        return self.runner.read(name).leaves or ()
+
+
+class Interactive:
+    """The module that inputs make, and the host that carries them out."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        access: Access,
+        seed: int,
+        write: Callable[[str], None],
+        warn: Callable[[list[Diagnostic]], None],
+        default_float: str = "f32",
+        paths: tuple[Path, ...] = (),
+    ) -> None:
+        self.module = Module(Source("<session>", ""), DTYPES[default_float], prelude=prelude())
+        self.search = Search(access.folder, paths)
+        self.file = File(self.module, (), None, access.folder)
+        self.files: dict[Path | None, File] = {None: self.file}
+        self.warn = warn
+        self.checkers: dict[Module, Host] = {}
+        self.runner = Runner(Session(), self.module, engine, access, seed, write, warn)
+        if engine.name == "xla":
+            self.runner.units.call = aside
+        self.checked = Session()
+        self.inputs: tuple[str, ...] = ()
+        self.past: list[State] = []
+        self.count = 0
+
+    # ---- Inputs
+
+    def feed(self, text: str, name: str = "") -> HostValue | None:
+        """Check a text, then carry it out; the value of an expression that it ends with.
+
+        Errors: DifflangError. What is wrong changes nothing; what fails keeps what stood above it.
+        """
+        items = self.parsed(text, name)
+        before = self.state()
+        try:
+            self.check(items)
+            self.past.append(before)
+            self.inputs += (text.lstrip("\n"),)
+        except BaseException:
+            self.restore(before)
+            raise
+        self.runner.session.warned |= self.checked.warned  # that was said
+        try:
+            return self.carry_out(items)
+        except BaseException:
+            self.renew()
+            raise
+
+    def parsed(self, text: str, name: str = "") -> tuple[tree.Item, ...]:
+        """Errors: DL01."""
+        self.count += 1
+        found = parse(Source(name or f"<input {self.count}>", text))
+        if found.diagnostics:
+            raise DifflangError(*found.diagnostics)
+        return found.module.items
+
+    def type_of(self, text: str) -> HostValue:
+        """What a text would give, by its type alone: nothing is carried out, nothing stays. Errors: DifflangError."""
+        before = self.state()
+        try:
+            return self.check(self.parsed(text))
+        finally:
+            self.restore(before)
+
+    def check(self, items: tuple[tree.Item, ...]) -> HostValue:
+        """Declare and check items; what the last one gives. Errors: DifflangError."""
+        session = self.checked = Session()
+        self.forget(items)
+        for item in items:
+            enter(self.module, item, session)
+        names_once(items, session)
+        self.checkers[self.module] = checker = Checker(session, self.module, self.checkers)
+        self.link([item for item in items if isinstance(item, tree.Import)], session)
+        for host in self.checkers.values():
+            host.session = session
+        checker.values = {n: HostValue(v.type, None, v.static) for n, v in self.runner.values.items()}
+        known = dict(self.module.host)
+        value = checker.check(items, shown=True)
+        self.module.host.clear()
+        self.module.host.update(known)
+        if session.errors or value is UNKNOWN:
+            raise DifflangError(*session.diagnostics)
+        self.warn(session.diagnostics)
+        return value
+
+    def carry_out(self, items: tuple[tree.Item, ...]) -> HostValue | None:
+        value: HostValue | None = None
+        session = self.runner.session
+        said = len(session.diagnostics)
+        try:
+            for item in items:
+                value = self.runner.statement(item, last=True)
+                if value.type != UNIT:
+                    self.runner.bind_name(LAST, value, False, item.span)
+        except Reported:
+            raise DifflangError(*session.diagnostics[said:]) from None
+        return value if value is not None and value.type != UNIT else None
+
+    # ---- Names
+
+    def forget(self, items: tuple[tree.Item, ...]) -> None:
+        """Let go of what has the names that items are about to take."""
+        module = self.module
+        names = [n for item in items if isinstance(item, (tree.Let, tree.Var)) for n in bound_names(item.pattern)]
+        declared = [item for item in items if isinstance(item, DECLARATIONS)]
+        for name in [item.name for item in declared if not isinstance(item, tree.Rule)]:
+            module.host.pop(name, None)
+            self.runner.values.pop(name, None)
+            module.rules.pop(name, None)
+            names.append(name)
+        for rule in [item for item in declared if isinstance(item, tree.Rule)]:
+            module.rules.pop(rule.name, None)
+        taken = (module.fns, module.records, module.variants, module.host, module.used)
+        again = any(name in table for name in names for table in taken)
+        for name in names:
+            old = module.records.get(name)
+            for variant in [v for v, (enum, _) in module.variants.items() if enum is old or v == name]:
+                del module.variants[variant]
+            for table in (module.fns, module.records, module.later, module.declared, module.used, module.imported):
+                table.pop(name, None)  # type: ignore[call-overload]
+            module.modules.pop(name, None)
+        if again or declared:
+            self.renew()
+
+    def link(self, imports: list[tree.Import], session: Session) -> None:
+        """Read the modules that imports name, and let them have their values. Mistakes are reported to the session."""
+        if not imports:
+            return
+        first = replace_items(self.file, tuple(imports))
+        *new, _ = follow(first, self.search, session, None, self.files)
+        for file in new:
+            Checker(session, file.module, self.checkers).imported(file)
+        for file in new:
+            file.module.host.clear()
+        capture(tuple(new), self.runner)
+
+    @atomic
+    def renew(self) -> None:
+        """Elaborate everything anew from here on: functions may mean something else."""
+        session = Session()
+        self.runner.units.session = session
+        self.runner.units.known.clear()
+        for host in self.runner.hosts.values():
+            host.session = session
+        self.runner.frames[:] = [Frame(None)]
+        self.runner.shadowed.clear()
+        self.runner.blocks.clear()
+        self.runner.depth = 0
+
+    # ---- Going back
+
+    def state(self) -> State:
+        tables = {name: dict(getattr(self.module, name)) for name in TABLES}
+        return State(tables, dict(self.runner.values), self.runner.draws.made, self.inputs)
+
+    @atomic
+    def restore(self, state: State) -> None:
+        for name, kept in state.tables.items():
+            table = getattr(self.module, name)
+            table.clear()
+            table.update(kept)
+        self.runner.values.clear()
+        self.runner.values.update(state.values)
+        self.runner.draws.made = state.drawn
+        self.inputs = state.inputs
+        del self.past[len(self.inputs) :]
+        self.renew()
+
+    def undo(self) -> str | None:
+        """Go back to before the last input that was carried out; its text."""
+        if not self.past:
+            return None
+        text = self.inputs[-1]
+        self.restore(self.past[-1])
+        return text
+
+    @property
+    def program(self) -> Checked:
+        """What there is, as what looks at programs takes it."""
+        return Checked(self.module, (), self.checked)
+
+    def kept(self) -> Kept:
+        """All that stands now."""
+        module, session, host = self.module.copied(), Session(), self.runner
+        session.warned |= host.session.warned
+        engine = host.units.engine
+        runner = Runner(session, module, engine, host.access, 0, host.write, self.warn, hosts=dict(host.hosts))
+        runner.values.update(host.values)
+        return Kept(Checked(module, (), session), runner)
+
+
+def replace_items(file: File, items: tuple[tree.Item, ...]) -> File:
+    """The same module with other imports to follow."""
+    return replace(file, items=items, done=False)
+
+
+def aside(program: Program, arrays: Sequence[Any]) -> list[Any]:
+    """Call a compiled program in a thread of its own, and wait where Ctrl-C is heard.
+
+    Nobody can stop XLA: a program that is given up computes on, and nobody asks for what it finds. It shares nothing
+    with what comes after it.
+    """
+    found: list[list[Any]] = []
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results = list(program(*arrays))
+            for result in results:
+                getattr(result, "block_until_ready", int)()
+            found.append(results)
+        except BaseException as error:  # noqa: BLE001 - raised again by who waits
+            failures.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(STRETCH)
+    if failures:
+        raise failures[0]
+    return found[0]

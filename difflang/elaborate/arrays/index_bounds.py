@@ -1,0 +1,90 @@
+"""What is known of an index that is computed: that it is a loop's index plus a size, or below which size it stays.
+
+A number that is known to be in `0 .. below - 1` needs no check where it indexes an axis of that size. Here are the
+bounds of what is computed of such numbers, wherever sizes are numbers, so in everything that is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from difflang.elaborate.terms import Array
+from difflang.ir.tensor_types import I32
+from difflang.types.dtype_variables import pruned
+
+WRAPS = 2**31  # what an i32 is below
+
+
+def known_index(name: str, arrays: Sequence[Array], result: Array) -> Array:
+    """The result of an elementwise operation, with what is known of it as an index."""
+    if name in ("add", "sub"):
+        result = shifted(name, arrays, result)
+    if result.below is not None or name not in RULES or pruned(result.tensor.dtype) is not I32:
+        return result
+    most = RULES[name](*arrays)
+    return replace(result, below=most + 1) if most is not None and 0 <= most < WRAPS else result
+
+
+def shifted(name: str, arrays: Sequence[Array], result: Array) -> Array:
+    """The index of a loop plus or minus a size is still known by the loop's index."""
+    a, b = arrays
+    if name == "add" and a.lane is None:
+        a, b = b, a
+    if a.lane is None or isinstance(b.static, (bool, float)) or b.static is None:
+        return result
+    offset = a.offset + b.static if name == "add" else a.offset - b.static
+    below = a.lane.length + offset if isinstance(offset, int) and offset >= 0 else None
+    return Array(result.value, below=below, lane=a.lane, offset=offset)
+
+
+def most(x: Array) -> int | None:
+    """The greatest that a number can be which is known not to be negative. None if that is not known."""
+    if isinstance(x.static, int) and not isinstance(x.static, bool):
+        return x.static if x.static >= 0 else None
+    return x.below - 1 if isinstance(x.below, int) and x.below > 0 else None
+
+
+def of_all(combine: Callable[..., int]) -> Callable[..., int | None]:
+    """The greatest of an operation that grows with each operand."""
+
+    def rule(*arrays: Array) -> int | None:
+        each = [most(x) for x in arrays]
+        numbers = [n for n in each if n is not None]
+        return combine(*numbers) if len(numbers) == len(each) else None
+
+    return rule
+
+
+def difference(x: Array, y: Array) -> int | None:
+    """A number from which no greater one is taken."""
+    taken = most(y)
+    return x.static if isinstance(x.static, int) and taken is not None and taken <= x.static else None
+
+
+def remainder(_: Array, y: Array) -> int | None:
+    return y.static - 1 if isinstance(y.static, int) and y.static > 0 else None
+
+
+def quotient(x: Array, y: Array) -> int | None:
+    whole = most(x)
+    return whole // y.static if whole is not None and isinstance(y.static, int) and y.static > 0 else None
+
+
+def clamped(low: Array, _: Array, high: Array) -> int | None:
+    ends = low.static, high.static
+    return ends[1] if isinstance(ends[0], int) and isinstance(ends[1], int) and 0 <= ends[0] <= ends[1] else None
+
+
+RULES: dict[str, Callable[..., int | None]] = {
+    "add": of_all(lambda x, y: x + y),
+    "mul": of_all(lambda x, y: x * y),
+    "min": of_all(min),
+    "max": of_all(max),
+    "select": lambda _, x, y: of_all(max)(x, y),
+    "sub": difference,
+    "rem": remainder,
+    "floor_div": quotient,
+    "clamp": clamped,
+}

@@ -1,0 +1,230 @@
+"""Elements in other places: `roll`, `split`, `repeat`, `tile`, `gather`, diagonals and triangles, as in NumPy."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from difflang.base.source import Span
+from difflang.elaborate.arrays.creation_and_shape import product, shape_of
+from difflang.elaborate.calls.builtin_functions import Taken, builtin
+from difflang.elaborate.context import Context
+from difflang.elaborate.expressions.operators import array, elementwise
+from difflang.elaborate.runtime_checks import check_index
+from difflang.elaborate.terms import Array, Term, Tuple
+from difflang.ir.graph import Value
+from difflang.ir.symbolic_dims import Dim, floor_div
+from difflang.ir.tensor_types import I32, INTEGERS, Tensor
+from difflang.types.dtype_variables import pruned
+from difflang.types.language_types import Spread, show_type
+from difflang.types.type_errors import Undecided
+
+if TYPE_CHECKING:
+    from difflang.elaborate.calls.arguments import Args
+
+
+def taken_array(took: Taken, name: str = "x") -> Array:
+    """An array with a known number of axes. Errors: Undecided."""
+    x = took.array(name)
+    if any(isinstance(size, Spread) for size in x.tensor.shape):
+        raise Undecided
+    return x
+
+
+def one_axis(took: Taken, x: Array, otherwise: int | None) -> int | None:
+    """The axis asked for. Errors: DL0335 where the array has none of that number, or several are named."""
+    axes = took.axes(x.tensor.rank)
+    if axes is None and (otherwise is None or otherwise < x.tensor.rank):
+        return otherwise
+    if axes is None or len(axes) != 1:
+        shown = f"this is {show_type(x.tensor)}"
+        raise took.cx.error("DL0335", f"`{took.name}` goes along one axis", took.span("axis"), shown)
+    return axes[0]
+
+
+def one_number(took: Taken, name: str) -> Array:
+    """An argument that is no array. Errors: DL0313."""
+    number = took.array(name)
+    if number.tensor.shape:
+        shown = f"this is {show_type(number.tensor)}"
+        raise took.cx.error("DL0313", f"`{name}` of `{took.name}` is one number", took.span(name), shown)
+    return number
+
+
+def flat(cx: Context, x: Array, span: Span) -> Array:
+    return Array(cx.emit("reshape", span, x.value, shape=(product(x.tensor.shape),)))
+
+
+def counted(cx: Context, size: Dim, span: Span) -> Array:
+    """0, 1, … before a size."""
+    return Array(cx.emit("iota", span, type=Tensor(I32, (size,)), axis=0))
+
+
+def along(cx: Context, x: Array, where: Array, axis: int, span: Span) -> Array:
+    """The items of an axis at these positions, whose axes stand in its place."""
+    found = cx.emit("gather", span, x.value, where.value, axes=(axis,))
+    lead, rank = where.tensor.rank, x.tensor.rank - 1 + where.tensor.rank
+    if axis == 0 or lead == 0:
+        return Array(found)
+    order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, rank))
+    return Array(cx.emit("transpose", span, found, perm=order))
+
+
+def cut(cx: Context, x: Array, axis: int, start: Dim, stop: Dim, span: Span) -> Array:
+    """A part of an array along an axis."""
+    shape = x.tensor.shape
+    starts, stops = (0,) * len(shape), shape
+    starts, stops = (*starts[:axis], start, *starts[axis + 1 :]), (*stops[:axis], stop, *stops[axis + 1 :])
+    return Array(cx.emit("slice", span, x.value, starts=starts, stops=stops, steps=(1,) * len(shape)))
+
+
+@builtin("roll")
+def roll(cx: Context, args: Args, name: str) -> Term:
+    """`roll(x, shift, axis = …)`: what leaves at one end comes in at the other; without an axis of the whole array."""
+    took = Taken(cx, args, name, "x shift axis?")
+    x, shift, span = taken_array(took), one_number(took, "shift"), args.span
+    axis = one_axis(took, x, None)
+    if axis is None:
+        turned = rolled(cx, flat(cx, x, span), shift, 0, span)
+        return Array(cx.emit("reshape", span, turned.value, shape=x.tensor.shape))
+    return rolled(cx, x, shift, axis, span)
+
+
+def rolled(cx: Context, x: Array, shift: Array, axis: int, span: Span) -> Array:
+    """Two parts that change places where the shift is known, else a gather."""
+    size = x.tensor.shape[axis]
+    if isinstance(size, int) and isinstance(shift.static, int):
+        if not size or not shift.static % size:
+            return x
+        middle = size - shift.static % size
+        parts = cut(cx, x, axis, middle, size, span), cut(cx, x, axis, 0, middle, span)
+        return Array(cx.emit("concat", span, *[p.value for p in parts], axis=axis))
+    back = elementwise(cx, "sub", span, (counted(cx, size, span), shift))
+    where = array(cx, elementwise(cx, "rem", span, (back, cx.integer(size, span))), span)
+    return along(cx, x, where, axis, span)
+
+
+@builtin("split")
+def split(cx: Context, args: Args, name: str) -> Term:
+    """`split(x, 3, axis = 0)`: a tuple of that many equal parts; `split(x, [2, 5])`: cut before these places."""
+    took = Taken(cx, args, name, "x parts axis?")
+    x, parts, span = taken_array(took), took.array("parts"), args.span
+    axis = one_axis(took, x, 0)
+    assert axis is not None
+    size = x.tensor.shape[axis]
+    if parts.tensor.shape:
+        places = [0, *shape_of(cx, [took.found["parts"]]), size]
+    else:
+        count = took.integer("parts", 1)
+        each = floor_div(size, count) if count > 0 else size
+        if count < 1 or each * count != size:
+            if count > 0 and not isinstance(size, int):
+                raise Undecided
+            shown = f"this axis has {size} places"
+            way = "say where to cut: `split(x, [2, 5])`"
+            raise cx.error("DL0310", f"an axis is not split in {count} equal parts", took.span("parts"), shown, way)
+        places = [each * i for i in range(count + 1)]
+    for start, stop in pairwise(places):
+        beyond = stop - start
+        if isinstance(beyond, int) and beyond < 0:
+            shown = f"this axis has {size} places"
+            raise cx.error("DL0326", "the places to cut at rise, within the axis", took.span("parts"), shown)
+    return Tuple(tuple([cut(cx, x, axis, a, b, span) for a, b in pairwise(places)]))
+
+
+@builtin("repeat")
+def repeat(cx: Context, args: Args, name: str) -> Term:
+    """`repeat(x, 3, axis = …)`: every item so many times in a row; without an axis every element, in one vector."""
+    took = Taken(cx, args, name, "x times axis?")
+    x, span = taken_array(took), args.span
+    one_number(took, "times")
+    (times,) = shape_of(cx, [took.found["times"]])
+    axis = one_axis(took, x, None)
+    if axis is None:
+        x, axis = flat(cx, x, span), 0
+    shape = x.tensor.shape
+    wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
+    kept = tuple([i for i in range(len(wide)) if i != axis + 1])
+    spread = cx.emit("broadcast", span, x.value, shape=wide, axes=kept)
+    return Array(cx.emit("reshape", span, spread, shape=(*shape[:axis], shape[axis] * times, *shape[axis + 1 :])))
+
+
+@builtin("tile")
+def tile(cx: Context, args: Args, name: str) -> Term:
+    """`tile(x, 3)`, `tile(x, [2, 3])`: copies side by side along the last axes, or along new first ones."""
+    took = Taken(cx, args, name, "x times")
+    x, span = taken_array(took), args.span
+    times = shape_of(cx, [took.found["times"]])
+    rank = max(len(times), x.tensor.rank)
+    shape = (*(1,) * (rank - x.tensor.rank), *x.tensor.shape)
+    times = (*(1,) * (rank - len(times)), *times)
+    wide = tuple([n for pair in zip(times, shape, strict=True) for n in pair])
+    whole = cx.emit("reshape", span, x.value, shape=shape)
+    spread = cx.emit("broadcast", span, whole, shape=wide, axes=tuple(range(1, 2 * rank, 2)))
+    return Array(cx.emit("reshape", span, spread, shape=tuple([a * b for a, b in zip(times, shape, strict=True)])))
+
+
+@builtin("gather")
+def gather(cx: Context, args: Args, name: str) -> Term:
+    """`gather(x, places, axis = 0)`: the items of an axis at these places, each checked."""
+    took = Taken(cx, args, name, "x places axis?")
+    x, places = taken_array(took), taken_array(took, "places")
+    axis = one_axis(took, x, 0)
+    assert axis is not None
+    at = took.span("places")
+    if not cx.unifier.same(Tensor(places.tensor.dtype), Tensor(I32)) and pruned(places.tensor.dtype) not in INTEGERS:
+        raise cx.error("DL0313", "an index is an integer", at, f"this is {show_type(places.tensor)}")
+    return along(cx, x, check_index(cx, places, x.tensor.shape[axis], at), axis, args.span)
+
+
+@builtin("diag")
+def diag(cx: Context, args: Args, name: str) -> Term:
+    """`diag(x, k = 0)`: the matrix with a vector on its diagonal, or the diagonal of a matrix; `k` above it."""
+    took = Taken(cx, args, name, "x k?")
+    x, k, span = taken_array(took), took.integer("k", 0), args.span
+    rows, columns = max(-k, 0), max(k, 0)
+    if x.tensor.rank == 1:
+        n = x.tensor.shape[0] + abs(k)
+        line = cx.emit("pad", span, x.value, zero(cx, x, span), low=(columns,), high=(rows,), interior=(0,))
+        wide = Array(cx.emit("broadcast", span, line, shape=(n, n), axes=(1,)))
+        return chosen(cx, "eq", wide, k, span)
+    if x.tensor.rank != 2:
+        message = "`diag` takes a vector or a matrix"
+        raise cx.error("DL0313", message, took.span("x"), f"this is {show_type(x.tensor)}")
+    size = shorter(x.tensor.shape[0] - rows, x.tensor.shape[1] - columns)
+    at = counted(cx, size, span)
+    places = [array(cx, elementwise(cx, "add", span, (at, cx.integer(n, span))), span) for n in (rows, columns)]
+    return Array(cx.emit("gather", span, x.value, *[p.value for p in places], axes=(0, 1)))
+
+
+def shorter(a: Dim, b: Dim) -> Dim:
+    """The smaller of two sizes, 0 where one is less. Errors: Undecided where it is open which that is."""
+    if a == b and not isinstance(a, int):
+        return a
+    if not isinstance(a, int) or not isinstance(b, int):
+        raise Undecided
+    return max(min(a, b), 0)
+
+
+@builtin("tril", "triu")
+def triangle(cx: Context, args: Args, name: str) -> Term:
+    """`tril(x, k = 0)`: matrices with zeros above the k-th diagonal above the main one; `triu`: below it."""
+    took = Taken(cx, args, name, "x k?")
+    x, k = taken_array(took), took.integer("k", 0)
+    if x.tensor.rank < 2:
+        message = f"`{name}` takes a matrix, or a stack of them"
+        raise cx.error("DL0313", message, took.span("x"), f"this is {show_type(x.tensor)}")
+    return chosen(cx, "ge" if name == "tril" else "le", x, k, args.span)
+
+
+def chosen(cx: Context, kept: str, x: Array, k: int, span: Span) -> Array:
+    """The elements where `row + k` compares so with `column`; zeros elsewhere, whatever is there."""
+    type = Tensor(I32, x.tensor.shape)
+    row, column = (cx.emit("iota", span, type=type, axis=type.rank - axis) for axis in (2, 1))
+    moved = cx.emit("add", span, row, cx.emit("const", span, value=k, type=type))
+    nothing = cx.emit("const", span, value=0, type=x.tensor)
+    return Array(cx.emit("select", span, cx.emit(kept, span, moved, column), x.value, nothing))
+
+
+def zero(cx: Context, x: Array, span: Span) -> Value:
+    return cx.emit("const", span, value=0, type=Tensor(x.tensor.dtype))

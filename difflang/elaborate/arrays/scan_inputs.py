@@ -1,0 +1,69 @@
+"""Arrays that a loop indexes by its own index are gone through, item by item."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from difflang.base.source import Span
+from difflang.elaborate.terms import Array
+from difflang.ir.graph import Value
+from difflang.ir.tensor_types import Tensor
+
+if TYPE_CHECKING:
+    from difflang.elaborate.arrays.indexing import Part, Subscripts
+
+
+def by_lanes(subs: Subscripts) -> Subscripts:
+    """Where an array from outside a loop is indexed by the loop's index, what is left to index of its item there.
+
+    So a loop that reads `x[i]` goes through x, and its derivative writes each item once instead of adding up arrays.
+    """
+    while True:
+        places = [(i, axis) for axis, i in enumerate(i for i, p in enumerate(subs.parts) if not p.new)]
+        found = [
+            (p.start.lane.builder.depth, i, axis)
+            for i, axis in places
+            if (p := subs.parts[i]).start is not None and p.start.lane is not None and goes_through(subs, p, axis)
+        ]
+        if not found:
+            return subs
+        _, i, axis = min(found)
+        index = subs.parts[i].start
+        assert index is not None
+        item = item_of_lane(subs.base.value, axis, index, subs.span)
+        subs = replace(subs, base=Array(item), parts=(*subs.parts[:i], *subs.parts[i + 1 :]))
+
+
+def goes_through(subs: Subscripts, part: Part, axis: int) -> bool:
+    """Whether a loop's index is a point of this axis, in range at every step, of an array that the loop only reads."""
+    index, size = part.start, subs.base.tensor.shape[axis]
+    if index is None or index.lane is None or part.size is not None:
+        return False
+    first, length = index.offset, index.lane.length
+    if not isinstance(first, int) or not isinstance(length, int) or not isinstance(size, int):
+        return False
+    return first >= 0 and first + length <= size and subs.base.value.home.depth < index.lane.builder.depth
+
+
+def item_of_lane(array: Value, axis: int, index: Array, span: Span) -> Value:
+    """The param of a loop's body that holds the item of an array at the loop's index."""
+    lane, array_type = index.lane, array.type
+    assert lane is not None and isinstance(array_type, Tensor)
+    key = (array, axis, index.offset)
+    if key not in lane.rows:
+        around = lane.builder.outer
+        assert around is not None
+        around.span = span
+        rank, shape = array_type.rank, array_type.shape
+        if lane.length != shape[axis]:
+            starts = tuple(index.offset if a == axis else 0 for a in range(rank))
+            stops = tuple(index.offset + lane.length if a == axis else d for a, d in enumerate(shape))
+            array = around.one("slice", array, starts=starts, stops=stops, steps=(1,) * rank)
+        if axis:
+            array = around.one("transpose", array, perm=(axis, *[a for a in range(rank) if a != axis]))
+        lane.arrays.append(around.own(array))
+        row = Tensor(array_type.dtype, tuple(d for a, d in enumerate(shape) if a != axis))
+        lane.rows[key] = lane.builder.param(row, array.hint)
+    return lane.rows[key]

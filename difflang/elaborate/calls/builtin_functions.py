@@ -1,0 +1,353 @@
+"""The functions of the language itself, by name. Those that an op computes elementwise are found in the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
+from difflang.base.diagnostics import DifflangError
+from difflang.base.fixes import meant
+from difflang.base.source import Span
+from difflang.elaborate.context import Context, Reported
+from difflang.elaborate.expressions.operators import array, elementwise
+from difflang.elaborate.reports.op_messages import NO_REAL_NUMBER, quoted
+from difflang.elaborate.terms import (
+    Array,
+    Poison,
+    Term,
+    Tuple,
+    Zip,
+    leaves,
+    rebuild,
+    type_of,
+)
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.symbolic_dims import Dim, Poly
+from difflang.ir.tensor_types import BOOL, DType, Tensor
+from difflang.types.dtype_variables import DTypeVar, pruned
+from difflang.types.language_types import show_type
+from difflang.types.type_errors import Undecided
+from difflang.types.unify import unified
+
+if TYPE_CHECKING:
+    from difflang.elaborate.calls.arguments import Args
+
+TRANSFORMS = (
+    "grad",
+    "value_and_grad",
+    "jvp",
+    "vjp",
+    "deriv",
+    "vmap",
+    "linearize",
+    "jacobian",
+    "jacfwd",
+    "jacrev",
+    "hvp",
+    "hessian",
+    "jet",
+)
+
+# Elementwise functions whose name in the language is that of the op; how many arrays each takes.
+ELEMENTWISE = {
+    **dict.fromkeys(
+        [
+            "abs",
+            "sign",
+            "floor",
+            "ceil",
+            "round",
+            "trunc",
+            "sqrt",
+            "cbrt",
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "sigmoid",
+            "relu",
+            "softplus",
+            "gelu",
+            "erf",
+            "erfc",
+            "erfinv",
+            "gamma",
+            "lgamma",
+            "isnan",
+            "isinf",
+            "isfinite",
+            "bit_not",
+            "popcount",
+            "real",
+            "imag",
+            "conj",
+        ],
+        1,
+    ),
+    **dict.fromkeys(["atan2", "hypot", "xlogy", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"], 2),
+}
+
+Builtin = Callable[[Context, "Args"], Walk[Term]]
+BUILTINS: dict[str, Builtin] = {}
+
+
+def builtin(*names: str) -> Callable[[Callable[..., Term]], Callable[..., Term]]:
+    """Registers a function that gives its term at once."""
+
+    def register(function: Callable[..., Term]) -> Callable[..., Term]:
+        for name in names:
+            BUILTINS[name] = immediate(function, name)
+        return function
+
+    return register
+
+
+def immediate(function: Callable[..., Term], name: str) -> Builtin:
+    def walk(cx: Context, args: Args) -> Walk[Term]:
+        return function(cx, args, name)
+        yield
+
+    return walk
+
+
+class Taken:
+    """Reads the arguments of a built-in function by position or name, and says what is wrong with them."""
+
+    def __init__(self, cx: Context, args: Args, name: str, params: str) -> None:
+        self.cx, self.args, self.name = cx, args, name
+        self.params = params.split()
+        names = [p.rstrip("?") for p in self.params]
+        self.found = dict(zip(names, args.items, strict=False))
+        needed = [p for p in self.params if not p.endswith("?")]
+        unknown = [n for n in args.named if n not in names]
+        twice = [n for n in args.named if n in self.found]
+        self.found |= args.named
+        if len(args.items) > len(names) or unknown or twice or any(n not in self.found for n in needed):
+            signature = ", ".join(p if not p.endswith("?") else f"{p[:-1]} = …" for p in self.params)
+            way = f"it is called as `{name}({signature})`"
+            if unknown:
+                place = args.name_spans.get(unknown[0], args.span)
+                said, fixes = meant(unknown[0], names, place)
+                raise cx.error("DL0319", f"`{name}` has no `{unknown[0]}`", place, said, way, fixes)
+            wanted = next((n for n in needed if n not in self.found), None)
+            what = f"`{name}` needs `{wanted}` too" if wanted else f"`{name}` is given too much"
+            place = args.items[len(names)][1] if len(args.items) > len(names) else args.span
+            raise cx.error("DL0319", what, place, "", way)
+
+    def term(self, name: str) -> Term:
+        term = self.found[name][0]
+        if isinstance(term, Poison):
+            raise Reported
+        return term
+
+    def array(self, name: str) -> Array:
+        return array(self.cx, *self.found[name])
+
+    def span(self, name: str) -> Span:
+        return self.found[name][1] if name in self.found else self.args.span
+
+    def has(self, name: str) -> bool:
+        return name in self.found
+
+    def static(self, name: str, default: Dim) -> Dim:
+        if name not in self.found:
+            return default
+        term, span = self.found[name]
+        return self.cx.static(term, span, f"`{name}`")
+
+    def integer(self, name: str, default: int) -> int:
+        value = self.static(name, default)
+        if not isinstance(value, int):
+            raise Undecided
+        return value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        if name not in self.found:
+            return default
+        term, span = self.found[name]
+        if not isinstance(term, Array) or not isinstance(term.static, bool):
+            raise self.cx.error("DL0305", f"`{name}` is `true` or `false` as written", span)
+        return term.static
+
+    def axes(self, rank: int, name: str = "axis") -> tuple[int, ...] | None:
+        """The axes asked for, counted from the front; None where none are."""
+        if name not in self.found:
+            return None
+        term, span = self.found[name]
+        items = term.items if isinstance(term, Tuple) else (term,)
+        if not all(isinstance(t, Poison) or (isinstance(t, Array) and may_be_whole(t)) for t in items):
+            raise self.no_axis(name, term, span)
+        numbers = [self.cx.static(t, span, f"`{name}`") for t in items]
+        axes = tuple(n + rank if isinstance(n, int) and n < 0 else n for n in numbers)
+        if any(not isinstance(a, int) or not 0 <= a < rank for a in axes) or len(set(axes)) != len(axes):
+            raise self.cx.error(
+                "DL0335", f"there is no such axis: the array has {rank}", span, f"axes are 0 to {rank - 1}"
+            )
+        return tuple(sorted(a for a in axes if isinstance(a, int)))
+
+    def no_axis(self, name: str, term: Term, span: Span) -> DifflangError:
+        """A float where an axis stands, as someone writes who means several numbers."""
+        message = f"`{name}` of `{self.name}` is the number of an axis"
+        several = ", ".join(place.text for _, place in self.args.items)
+        way = f"of several numbers it is `{self.name}([{several}])`" if len(self.args.items) > 1 else ""
+        return self.cx.error("DL0313", message, span, f"this is {show_type(type_of(term))}", way)
+
+
+def may_be_whole(x: Array) -> bool:
+    dtype = pruned(x.tensor.dtype)
+    return any(c.is_integer for c in (dtype.candidates if isinstance(dtype, DTypeVar) else (dtype,)))
+
+
+# ---- Elementwise
+
+
+def _elementwise(cx: Context, args: Args, name: str) -> Term:
+    count = ELEMENTWISE[name]
+    if len(args.items) != count or args.named:
+        raise cx.error("DL0319", f"`{name}` takes {count} argument{'s' if count > 1 else ''}", args.span)
+    return elementwise(cx, name, args.span, [t for t, _ in args.items], [s for _, s in args.items])
+
+
+for _name in ELEMENTWISE:
+    BUILTINS[_name] = immediate(_elementwise, _name)
+
+
+@builtin("where")
+def where(cx: Context, args: Args, name: str) -> Term:
+    took = Taken(cx, args, name, "condition x y")
+    spans = [took.span(n) for n in ("condition", "x", "y")]
+    x, y = took.term("x"), took.term("y")
+    if (
+        isinstance(x, Array)
+        and isinstance(y, Array)
+        and not cx.unifier.same(Tensor(x.tensor.dtype), Tensor(y.tensor.dtype))
+    ):
+        raise cx.error(
+            "DL0311",
+            "the two sides of `where` have different element types",
+            spans[2],
+            f"{show_type(x.tensor)} and {show_type(y.tensor)}",
+        )
+    return elementwise(cx, "select", args.span, [took.term("condition"), x, y], spans)
+
+
+@builtin("clamp")
+def clamp(cx: Context, args: Args, name: str) -> Term:
+    took = Taken(cx, args, name, "x low high")
+    order = ("low", "x", "high")
+    return elementwise(cx, "clamp", args.span, [took.term(n) for n in order], [took.span(n) for n in order])
+
+
+@builtin("stop")
+def stop(cx: Context, args: Args, name: str) -> Term:
+    term = Taken(cx, args, name, "x").term("x")
+    return rebuild(type_of(term), [cx.emit("stop", args.span, leaf) for leaf in leaves(term)])
+
+
+def converted(cx: Context, dtype: DType, args: Args) -> Walk[Term]:
+    """`f64(x)`: to another element type; floats to integers toward zero."""
+    took = Taken(cx, args, dtype.name, "x")
+    x = took.array("x")
+    if x.static is not None and not x.tensor.shape:
+        return converted_static(cx, dtype, x, args.span)
+    if pruned(x.tensor.dtype) is dtype:
+        return x
+    if x.tensor.dtype.is_complex and not dtype.is_complex:
+        at, shown = took.span("x"), show_type(x.tensor)
+        way = NO_REAL_NUMBER.format(quoted(at))
+        raise cx.error("DL0311", f"`{dtype}` takes a real number, not {shown}", at, f"this is {shown}", way)
+    name = "convert" if all(d.differentiable for d in getattr(dtype, "candidates", (dtype,))) else "truncate"
+    return Array(cx.emit(name, args.span, x.value, dtype=dtype), below=x.below)
+    yield
+
+
+def converted_static(cx: Context, dtype: DType, x: Array, span: Span) -> Array:
+    """A number known already, of the type asked for."""
+    value: Any = x.static
+    if x.literal and isinstance(value, int) and not isinstance(value, bool):
+        unified(x.tensor.dtype, dtype)  # the number as written is of this type from the start
+    if isinstance(value, float) and dtype.is_integer:
+        value = int(value)
+    if dtype is BOOL and not isinstance(value, Poly):
+        value = bool(value)
+    if isinstance(value, bool) and dtype is not BOOL:
+        value = int(value)
+    const = cx.emit("const", span, value=value, type=Tensor(dtype))
+    return Array(const, value if dtype.is_integer or dtype is BOOL else None)
+
+
+@builtin("zip")
+def zip_(cx: Context, args: Args, name: str) -> Term:
+    return Zip(tuple(t for t, _ in args.items))
+
+
+@builtin("enumerate")
+def enumerate_(cx: Context, args: Args, name: str) -> Term:
+    return Zip((Taken(cx, args, name, "xs").term("xs"),), counted=True)
+
+
+def map_(cx: Context, args: Args) -> Walk[Term]:
+    """`map(f, xs)`: f on each item."""
+    from difflang.elaborate.calls.arguments import Args as Arguments
+    from difflang.elaborate.calls.vmap import vmapped
+
+    took = Taken(cx, args, "map", "f xs")
+    return (yield vmapped(cx, took.term("f"), Arguments(args.span, [took.found["xs"]]), name="map"))
+
+
+BUILTINS["map"] = map_
+
+
+def say(cx: Context, args: Args) -> Walk[Term]:
+    from difflang.elaborate.statements.printing import print_
+
+    return print_(cx, args)
+    yield
+
+
+BUILTINS["print"] = say
+
+
+# They register their functions here.
+from difflang.elaborate.arrays import (  # noqa: E402
+    complex_numbers,
+    convolution_pooling,
+    creation_and_shape,
+    cumulative_and_sort,
+    fft,
+    linear_algebra,
+    random_draws,
+    rearrange,
+    reductions,
+)
+
+__all__ = [
+    "BUILTINS",
+    "TRANSFORMS",
+    "Taken",
+    "builtin",
+    "complex_numbers",
+    "converted",
+    "convolution_pooling",
+    "creation_and_shape",
+    "cumulative_and_sort",
+    "fft",
+    "linear_algebra",
+    "random_draws",
+    "rearrange",
+    "reductions",
+]

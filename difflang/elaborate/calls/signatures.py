@@ -1,0 +1,320 @@
+"""Arguments against signatures: which goes to which parameter, and what the names of the signature stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import DifflangError, Fix, Label
+from difflang.base.fixes import meant
+from difflang.base.source import Span
+from difflang.elaborate.context import Context, walk
+from difflang.elaborate.derivatives.wrt import parameter_names
+from difflang.elaborate.patterns.enum_ascription import told
+from difflang.elaborate.reports.linearity_errors import of_matrix, plain_function
+from difflang.elaborate.scope import Scope
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    Opaque,
+    Record,
+    Sum,
+    Term,
+    Tuple,
+    Variant,
+    type_of,
+)
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import DTYPES, Tensor
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import free_names, nodes
+from difflang.types.annotations import Annotations
+from difflang.types.dtype_variables import DTypeVar, pruned
+from difflang.types.function_code import AscribedCode, FnCode, LambdaCode
+from difflang.types.join_types import unknown
+from difflang.types.language_types import FnType, is_linear_type, leaf_types, show_type
+from difflang.types.suggested_fixes import as_declared
+from difflang.types.type_errors import Undecided, mistake, written_type
+
+if TYPE_CHECKING:
+    from difflang.elaborate.calls.arguments import Args
+
+
+def matched_arguments(
+    cx: Context, args: Args, what: str, names: Sequence[str], defaults: dict[str, Any], declared: Span
+) -> dict[str, tuple[Term, Span]]:
+    """Arguments by parameter name; those left out are missing from the result if they have a default."""
+    if len(args.items) > len(names):
+        raise mistake(
+            "DL0319",
+            f"`{what}` takes {counted(len(names))}, not {len(args.items)}",
+            (args.items[len(names)][1], "one too many"),
+            (declared, f"it takes {', '.join(names) or 'none'}"),
+        )
+    given = dict(zip(names, args.items, strict=False))
+    for name, (term, span) in args.named.items():
+        if name not in names:
+            place = args.name_spans.get(name, span)
+            way, fixes = meant(name, names, place)
+            labels = ((place, ""), (declared, f"it takes {', '.join(names)}"))
+            raise mistake("DL0319", f"`{what}` has no `{name}`", *labels, help=way, fixes=fixes)
+        if name in given:
+            raise mistake("DL0319", f"`{name}` is given twice", (span, "again"), (given[name][1], "by position"))
+        given[name] = (term, span)
+    missing = [n for n in names if n not in given and n not in defaults]
+    if missing:
+        some = ", ".join(f"`{m}`" for m in missing)
+        labels = ((args.span, ""), (declared, f"it takes {', '.join(names)}"))
+        raise mistake("DL0319", f"`{what}` needs {some} too", *labels)
+    return given
+
+
+def counted(count: int) -> str:
+    return f"{count} argument{'s' * (count != 1)}"
+
+
+def known_sizes(annotations: Annotations, captures: tuple[Term, ...], terms: Mapping[str, Term]) -> bool:
+    """Whether a call has numbers for all its sizes: then it can be proved before anything runs."""
+    given = (*captures, *terms.values())
+    types = [leaf for t in given for leaf in leaf_types(type_of(t))]
+    bound = [size for size in annotations.bound.values() if isinstance(size, Dim)]
+    return all(isinstance(d, int) for d in (*bound, *[d for t in types for d in t.shape])) and not any(
+        map(hidden, given)
+    )
+
+
+def hidden(term: Term) -> bool:
+    """Whether there is a function in a value of which only the type is known."""
+    match term:
+        case Opaque():
+            return True
+        case (
+            Tuple(items=parts)
+            | Record(fields=parts)
+            | Variant(fields=parts)
+            | Sum(parts=parts)
+            | Closure(captures=parts)
+        ):
+            return any(map(hidden, parts))
+        case _:
+            return False
+
+
+def captured_sizes(code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> dict[str, Any]:
+    pairs = zip(code.names, captures, strict=True)
+    found: dict[str, Any] = {n: t.static for n, t in pairs if isinstance(t, Array) and isinstance(t.static, Dim)}
+    found |= {known.name: known.value for known in code.known if isinstance(known.value, Dim)}
+    return {name: size for name, size in found.items() if not isinstance(size, bool)}
+
+
+def names_around(cx: Context, code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> Annotations:
+    """What the names in a function's signature are before it is given anything: its own, and those from around it."""
+    own = code.decl.generics if isinstance(code, FnCode) else ()
+    bound = {**captured_sizes(code, captures), **{t.name: t.type for t in code.types if t.type is not None}}
+    generics = {t.name: t.bound for t in code.types} | {g.name: g.bound for g in own}
+    return Annotations(cx.unifier, code.module.records.get, bound, generics)
+
+
+def has_open_names(decl: tree.Fn) -> bool:
+    """Whether the declared result may hold what only the body says: functions, or no annotation on a parameter."""
+    return any(p.type is None for p in decl.params)
+
+
+def match_parameters(
+    cx: Context, decl: tree.Fn, given: dict[str, tuple[Term, Span]], annotations: Annotations
+) -> dict[str, Term]:
+    """Bind the signature's names from the arguments. Errors: DL0304 with both places, DL0305."""
+    terms: dict[str, Term] = {}
+    stories: dict[str, tuple[Span, str]] = {}
+    for param in sorted(decl.params, key=lambda p: told_by_others(p, annotations)):
+        term, span = given[param.name]
+        known = set(annotations.bound)
+        if is_dim(param.type):
+            size = annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
+            if isinstance(size, int) and size < 0:
+                labels = (span, f"this is {size}"), (param.span, "declared here")
+                raise mistake("DL0303", f"`{param.name}` of `{decl.name}` is a size: it is not negative", *labels)
+            continue
+        if isinstance(param.type, tree.TypeFn) and param.type.linear and not is_linear_type(type_of(term)):
+            raise not_declared_linear(decl, param, term, span)
+        if param.type is not None and not annotations.match(param.type, type_of(term)):
+            raise wrong_argument(decl, param, term, span, annotations, stories)
+        for name in annotations.bound.keys() - known:
+            stories[name] = (span, f"{name} is {shown(annotations.bound[name])}: this is {show_type(type_of(term))}")
+        terms[param.name] = term
+    for param in decl.params:
+        if isinstance(param.type, tree.TypeFn):  # now that every size in it is known
+            terms[param.name] = ascribed(param, *given[param.name], annotations)
+        elif param.type is not None and param.name in terms:
+            terms[param.name] = told(annotations, param.type, terms[param.name])
+            note_untold(annotations, param, terms[param.name], given[param.name][1])
+    return {p.name: terms[p.name] for p in decl.params if p.name in terms}
+
+
+def note_untold(annotations: Annotations, param: tree.Param, term: Term, span: Span) -> None:
+    """Remember which names of a parameter's type the variants of a value leave open: a function may not need them."""
+    if param.type is None or not unknown(type_of(term)):
+        return
+    for name in free_names(param.type):
+        if name not in annotations.bound and name not in DTYPES and annotations.records(name) is None:
+            annotations.untold[name] = span, param.span
+
+
+def not_declared_linear(decl: tree.Fn, param: tree.Param, term: Term, span: Span) -> DifflangError:
+    """A plain function, or no function, where a parameter asks for a linear one."""
+    found = plain_function(term, span, f"`{param.name}` of `{decl.name}` is a linear function")
+    (diagnostic,) = found.diagnostics
+    declared = Label(param.span, f"declared {param.span.text}")
+    return DifflangError(replace(diagnostic, labels=(*diagnostic.labels, declared)))
+
+
+def told_by_others(param: tree.Param, annotations: Annotations) -> int:
+    """When to match a parameter: sizes given as numbers first, then formulas of several sizes and changes of others."""
+    if param.type is None or is_dim(param.type):
+        return 0
+    todo, several = [param.type], False
+    while todo:
+        part = todo.pop()
+        if isinstance(part, tree.TypeApply):
+            todo += [a for a in part.args if not isinstance(a, tree.AnyShape)]
+        if isinstance(part, tree.TypeCall) and not annotations.generics.keys().isdisjoint(free_names(part)):
+            return 3
+        several = several or (isinstance(part, tree.DimBinary) and len(free_names(part) - annotations.bound.keys()) > 1)
+    return 2 if several else 1
+
+
+def is_dim(written: tree.TypeExpr | None) -> bool:
+    return isinstance(written, tree.TypeName) and written.path == ("dim",)
+
+
+def wrong_argument(
+    decl: tree.Fn,
+    param: tree.Param,
+    term: Term,
+    span: Span,
+    annotations: Annotations,
+    stories: Mapping[str, tuple[Span, str]],
+) -> DifflangError:
+    """An argument that does not fit: what it is, what was declared, and what the names stand for by now."""
+    assert param.type is not None
+    found = show_type(type_of(term))
+    names = {*free_names(param.type), *(part.name for part in nodes(param.type) if isinstance(part, tree.AnyShape))}
+    labels = [(span, f"this is {found}"), (param.span, declared(param.type, annotations, names))]
+    told = [n for n in sorted(names & stories.keys()) if n != str(annotations.bound[n])]
+    labels += [stories[n] for n in told or sorted(names & stories.keys())]
+    if isinstance(term, Array) and term.origin is not None:
+        labels.append((term.origin, "it comes from here"))
+    way, fixes = not_a_vector(decl, param) or another_kind(param.type, term, span), tuple[Fix, ...]()
+    if (
+        isinstance(term, Array)
+        and not isinstance(pruned(term.tensor.dtype), DTypeVar)
+        and isinstance(param.type, (tree.TypeName, tree.TypeApply))
+        and param.type.path[0] in ("f16", "f32", "f64", "bf16", "i32", "i64")
+    ):
+        fixes = as_declared(param.type, term.tensor.dtype, span)
+        wanted = param.type.path[0]
+        if wanted != pruned(term.tensor.dtype).name:
+            way = fixes[0].text if fixes else f"write `{wanted}({span.text})`"
+            way = f"there is no implicit conversion: {way}"
+    message = f"the argument `{param.name}` of `{decl.name}` does not fit"
+    return mistake("DL0304", message, *labels, help=way, fixes=fixes)
+
+
+def another_kind(written: tree.TypeExpr, term: Term, span: Span) -> str:
+    """How an array becomes what was meant by it, where a function or a tuple is taken."""
+    if isinstance(written, tree.TypeTuple) and isinstance(term, Array) and len(written.items) > 1:
+        return "a tuple is written in parentheses: `(a, b)`"
+    return of_matrix(term, span, linear=written.linear) if isinstance(written, tree.TypeFn) else ""
+
+
+def declared(written: tree.TypeExpr, annotations: Annotations, names: set[str]) -> str:
+    """A type as it is written, and what that comes to: with `D(P)` in it the whole type, else what its names are."""
+    story = f"declared {written_type(written)}"
+    if any(isinstance(part, tree.TypeCall) for part in nodes(written)):
+        try:
+            return f"{story}, which is {show_type(annotations.type(written))} here"
+        except (DifflangError, Undecided):
+            pass  # it names sizes that only the body binds
+    bound = [f"{n} is {shown(d)}" for n, d in annotations.bound.items() if n in names and n != str(d)]
+    return story + (f", and {', '.join(bound)} here" if bound else "")
+
+
+def shown(binding: Any) -> str:
+    """What a name of a signature stands for."""
+    if isinstance(binding, tuple):
+        return f"[{', '.join(map(str, cast('tuple[Any, ...]', binding)))}]"
+    return show_type(binding) if isinstance(binding, Tensor) else str(binding)
+
+
+def not_a_vector(decl: tree.Fn, param: tree.Param) -> str:
+    """What fits a parameter of a type `V: vec`."""
+    vectors = [g.name for g in decl.generics if g.bound == "vec"]
+    if not isinstance(param.type, tree.TypeName) or param.type.path[0] not in vectors:
+        return ""
+    of_floats = "a float or an array of floats, a tuple of such"
+    return f"`{param.type.path[0]}: vec` is {of_floats}, or a change of a record or an enum"
+
+
+def both_size_and_value(param: tree.Param) -> DifflangError:
+    """One name for a size of the signature and for a parameter that is none."""
+    return mistake(
+        "DL0210",
+        f"`{param.name}` is a parameter and a size of another one",
+        (param.span, "a value here"),
+        help=f"give one of them another name, or write `{param.name}: dim`",
+    )
+
+
+def ascribed(param: tree.Param, term: Term, span: Span, annotations: Annotations) -> Term:
+    """A function given for a parameter of a written function type."""
+    assert isinstance(param.type, tree.TypeFn)
+    return held_to(param.type, term, span, annotations, param.name)
+
+
+def held_to(written: tree.TypeFn, term: Term, span: Span, annotations: Annotations, name: str) -> Term:
+    """A function of a written type: it is held to that type wherever it is applied."""
+    try:
+        type = annotations.type(written)
+    except (DifflangError, Undecided):
+        return term  # it names sizes that only the body binds
+    if not isinstance(term, (Closure, Sum)) or not isinstance(type, FnType):
+        return term
+    if isinstance(term, Closure) and isinstance(term.code, AscribedCode) and term.code.type == type:
+        return term
+    names = parameter_names(term)
+    if names and len(names) != len(type.params):
+        count = f"it takes {len(names)} argument{'s' * (len(names) != 1)}"
+        raise mistake(
+            "DL0304",
+            f"the function given for `{name}` takes another number of arguments",
+            (span, count),
+            (written.span, f"declared {written.span.text}"),
+        )
+    return Closure(AscribedCode(type, name, span, written.span), (term,))
+
+
+def held_alike(old: Term, new: Term, span: Span) -> Term:
+    """What takes the place of a function that is held to a type is held to it too."""
+    if not isinstance(old, Closure) or not isinstance(old.code, AscribedCode) or not isinstance(new, Closure):
+        return new
+    same = isinstance(new.code, AscribedCode) and new.code.type == old.code.type
+    return new if same else Closure(replace(old.code, given=span), (new,))
+
+
+def default_value(cx: Context, code: FnCode, default: tree.Expr) -> Walk[Term]:
+    """What a parameter is that no argument is given for. Errors: DL1003 where that calls its own function like that."""
+    under_way = cx.session.defaults
+    if default in under_way:
+        message, way = "a default calls its own function, which takes the default again", "give that call an argument"
+        raise mistake("DL1003", message, (default.span, "this is never settled"), help=way)
+    outer, module = cx.scope, cx.module
+    cx.scope, cx.module = Scope(), code.module
+    under_way.append(default)
+    try:
+        return (yield walk(cx, default))
+    finally:
+        under_way.pop()
+        cx.scope, cx.module = outer, module

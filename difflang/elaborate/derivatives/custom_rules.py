@@ -1,0 +1,359 @@
+"""Rules: what stands in for a function's derivative. Written out, or told by what the function solves.
+
+A rule is elaborated once for each instance of its function, to a graph from arguments and tangents to the value and its
+tangent, which is proved to be linear in the tangents. A call is then an equation that holds both graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.elaborate.calls.apply import apply
+from difflang.elaborate.calls.arguments import Args
+from difflang.elaborate.calls.signatures import is_dim
+from difflang.elaborate.context import FAILURE, Context, Reported, Session, walk
+from difflang.elaborate.derivatives import implicit_differentiation, inverse_rules, linear_solve_rules
+from difflang.elaborate.derivatives.tangents import is_number, tags_of, tangent_of
+from difflang.elaborate.dtype_resolution import settle
+from difflang.elaborate.elaborated_graphs import Instance, Rule
+from difflang.elaborate.expressions.structural_arithmetic import changes_along
+from difflang.elaborate.patterns.sum_types import held_as
+from difflang.elaborate.specialization import called, function_context, instantiate, operands_of, parameter_terms
+from difflang.elaborate.statements.desugar_jumps import without_jumps
+from difflang.elaborate.statements.printing import given, heard
+from difflang.elaborate.terms import Closure, Poison, Term, Tuple, leaf_hints, leaves, rebuild, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.symbolic_dims import Dim
+from difflang.ops.ad_interface import unread, zeros
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import tail
+from difflang.types.annotations import Annotations
+from difflang.types.dtype_variables import settled
+from difflang.types.function_code import FnCode, LambdaCode, is_linear
+from difflang.types.join_types import joint
+from difflang.types.language_types import (
+    KEY_DATA,
+    UNIT,
+    FnType,
+    LangType,
+    leaf_types,
+    pruned_type,
+    show_type,
+    tangent_type,
+)
+from difflang.types.module_scope import Global, Module
+from difflang.types.type_errors import Undecided, mistake, not_this_type
+from difflang.types.unify import Unifier
+
+KINDS = ("implicit", "linear_solve", "inverse")
+
+
+class Ruled(Struct, frozen=True, eq=False):
+    """The two graphs of a function with a rule, and the top-level names that they take after the arguments."""
+
+    primal: Graph
+    pushed: Graph
+    wrt: tuple[bool, ...]
+    globals: tuple[Global, ...]
+    fails: bool
+
+
+def declared(code: FnCode) -> tree.Rule | None:
+    """The rule of a function, if it has one."""
+    if code.names or code.module.fns.get(code.decl.name) is not code.decl:
+        return None
+    return code.module.rules.get(code.decl.name)
+
+
+# ---- Calls
+
+
+def call(
+    cx: Context, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: Annotations, span: Span
+) -> Walk[Term]:
+    """A call of a function with a rule; inside its rule, the function itself."""
+    for leaf in [leaf for t in terms.values() for leaf in leaf_types(type_of(t))]:
+        settled(leaf.dtype)
+    if rule.by == "linear_solve":
+        return (yield linear_solve_rules.call(cx, code, rule, terms, annotations, span))
+    if rule.by == "inverse":
+        return (yield inverse_rules.call(cx, code, rule, terms, annotations, span))
+    instance: Instance = yield instantiate(cx, code, (), terms, annotations, span)
+    if cx.root.rule is not None and cx.root.rule.instance is instance:
+        return again(cx, code, cx.root.rule, list(terms.values()), span)
+    if instance.graph in cx.session.ruling:
+        raise mistake(
+            "DL1105",
+            f"the rule of `{code}` leads back to `{code}` through another function",
+            (span, "called here"),
+            (rule.name_span, "while its rule is being worked out"),
+            help=f"call `{code}` in the rule itself, and pass on what it gives",
+        )
+    ruled: Ruled = yield ruled_instance(cx.session, code, rule, instance, terms, annotations)
+    operands = [*operands_of(cx, instance, list(terms.values()), span)]
+    operands += more_globals(cx, instance, ruled.globals)
+    types = tuple(r.type for r in ruled.primal.results)
+    graphs = (heard(cx, ruled.primal), ruled.pushed)
+    results = cx.builder.append(OPS["ruled"], tuple(operands), types, graphs, name=code.decl.name, wrt=ruled.wrt)
+    return called(cx, instance, results, ruled.fails, span)
+
+
+def more_globals(cx: Context, instance: Instance, names: Sequence[Global]) -> list[Value]:
+    """The top-level values that a rule reads and its function does not."""
+    terms = [cx.global_term(name) for name in names[len(instance.globals) :]]
+    return [cx.builder.own(v) for t in terms for v in leaves(t)]
+
+
+def again(cx: Context, code: FnCode, rule: Rule, terms: list[Term], span: Span) -> Term:
+    """The function itself, in its rule; it draws what it drew when it was called."""
+    if cx.root.deriving:
+        message = f"the rule of `{code}` takes a derivative of `{code}`"
+        raise mistake("DL1105", message, (span, "here"), help="the rule is that derivative: write it out")
+    key = cx.root.key if cx.root.key is cx.root.called_with else None
+    operands = [*operands_of(cx, rule.instance, terms, span, key)]
+    operands += more_globals(cx, rule.instance, rule.globals)
+    types = tuple(r.type for r in rule.instance.graph.results)
+    types += tuple(v.type for v in leaves(cx.no_failure())) if rule.fails and not rule.instance.fails else ()
+    results = cx.builder.append(OPS["again"], tuple(operands), types, name=code.decl.name, results=types)
+    return called(cx, rule.instance, results, rule.fails, span)
+
+
+# ---- The rule of an instance
+
+
+def ruled_instance(
+    session: Session,
+    code: FnCode,
+    rule: tree.Rule,
+    instance: Instance,
+    terms: dict[str, Term],
+    annotations: Annotations,
+) -> Walk[Ruled]:
+    """The graphs of an instance and its rule, made once. What the rule reads besides is known after it was walked."""
+    if instance.graph in session.ruled:
+        return session.ruled[instance.graph]
+    asked = Rule(instance, tuple(n for n, _ in instance.globals), instance.fails)
+    session.ruling.append(instance.graph)
+    try:
+        while True:
+            ruled: Ruled = yield elaborated(session, code, rule, asked, terms, annotations)
+            found = Rule(instance, ruled.globals, ruled.fails)
+            if found == asked:
+                break
+            asked = found
+    finally:
+        session.ruling.pop()
+    session.ruled[instance.graph] = ruled
+    return ruled
+
+
+def elaborated(
+    session: Session, code: FnCode, rule: tree.Rule, asked: Rule, terms: dict[str, Term], annotations: Annotations
+) -> Walk[Ruled]:
+    cx = function_context(session, code.module, annotations, definition=False)
+    cx.root.rule = asked
+    types = {name: pruned_type(type_of(term)) for name, term in terms.items()}
+    params: list[Value] = []
+    for name, type in types.items():
+        params += [cx.builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
+    rest = iter(params)
+    arguments = {name: rebuild(type, [next(rest) for _ in leaf_types(type)]) for name, type in types.items()}
+    for name in asked.globals:
+        cx.global_term(name)
+    if asked.instance.random:
+        cx.root.key = cx.root.called_with = cx.builder.param(KEY_DATA, "key")
+    key = [] if cx.root.key is None else [cx.root.key]
+    told = [] if not asked.instance.told or (before := given(cx)) is None else [before]
+    cx.root.quiet += 1  # it is a derivative: what its function says, that says once
+    errors, fresh = session.errors, cx.word.term
+    value, changes, tangents = yield parts(cx, code, rule, arguments, asked.instance.type)
+    if session.errors > errors:
+        raise Reported
+    if cx.root.key is not None and not key:
+        message = f"the rule of `{code}` draws, and `{code}` does not"
+        way = "draw outside, and pass on what was drawn"
+        raise mistake("DL1104", message, (rule.name_span, ""), (code.decl.name_span, ""), help=way)
+    names = tuple(cx.root.globals)
+    fails = asked.fails or cx.word.term is not fresh
+    theirs = len(asked.instance.globals)
+    read, more = ([v for n in part for v in leaves(cx.root.globals[n])] for part in (names[:theirs], names[theirs:]))
+    read = [*read, *key, *told, *more]
+    word = leaves(cx.failure) if fails else []
+    pushed = cx.builder.finish(
+        [*leaves(value), *word, *changes], params=[*params, *read, *tangents], name=f"{code}.rule"
+    )
+    settle(pushed, cx.session.settled)
+    wrt = (*[p.type.tangent is not None for p in params], *[False] * len(read))
+    return Ruled(widened(asked.instance, len(params) + len(read), read, fails), pushed, wrt, names, fails)
+
+
+def widened(instance: Instance, count: int, read: Sequence[Value], fails: bool) -> Graph:
+    """The function's graph with the params that only its rule reads, and a failure if only its rule can fail."""
+    graph = instance.graph
+    more = unread(read[len(read) - (count - len(graph.params)) :]) if count > len(graph.params) else []
+    if not more and fails == instance.fails:
+        return graph
+    builder = Builder()
+    params = [builder.param(p.type, p.hint) for p in (*graph.params, *more)]
+    results = builder.inline(graph, *params[: len(graph.params)])
+    word = [] if fails == instance.fails else [zeros(builder, t) for t in FAILURE]
+    return builder.finish([*results, *word], name=graph.name)
+
+
+# ---- What a rule says
+
+
+def parts(
+    cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], result: LangType | None
+) -> Walk[tuple[Term, list[Value], list[Value]]]:
+    """The value, the numbers of its tangent, and the params for those of the arguments' tangents, in their order."""
+    bind_parameters(cx, code, rule, arguments)
+    tangents: list[Term] = []
+    params: list[Value] = []
+    for name, term in arguments.items():
+        type = tangent_type(type_of(term))
+        hints = zip(leaf_types(type), leaf_hints(type, name), strict=True)
+        made = [cx.builder.param(t, f"d_{h}") for t, h in hints if is_number(t)]
+        tangents.append(tangent_of(type, tags_of(term), made))
+        params += made
+    if rule.by == "implicit":
+        value, change = yield implicit_differentiation.solved(cx, code, rule, arguments, tangents)
+    else:
+        value, change = yield written(cx, code, rule, arguments, tangents)
+    if result is not None and joint(cx.unifier, result, type_of(value)) != result:
+        place = tail(rule.body).span
+        found = f"the rule gives {show_type(type_of(value))}"
+        message = f"`{code}` gives {show_type(result)}, its rule something else"
+        raise mistake("DL1104", message, (place, found), (code.decl.name_span, ""))
+    value = value if result is None else held_as(cx.builder, value, result)
+    wanted = tangent_type(type_of(value))
+    if joint(cx.unifier, wanted, type_of(change)) != wanted:
+        message = f"the linear part gives the change of the value, {show_type(wanted)}"
+        raise mistake("DL1104", message, (tail(rule.body).span, f"this gives {show_type(type_of(change))}"))
+    numbers = changes_along(cx, value, held_as(cx.builder, change, wanted), tail(rule.body).span)
+    return value, numbers, params
+
+
+def same_parameters(code: FnCode, rule: tree.Rule) -> None:
+    """A rule has the parameters of its function: as many, and under the same names. Errors: DL1104.
+
+    One by inverse may have none. A name that stands there twice is a mistake of its own, which was reported, and so is
+    a rule of another kind.
+    """
+    if rule.by is not None and rule.by not in KINDS:
+        raise Reported
+    if rule.by == "inverse" and not rule.params:
+        return
+    names = [p.name for p in code.decl.params]
+    way = f"write `rule {code}({', '.join(names)})`"
+    if len(rule.params) != len(names):
+        raise mistake(
+            "DL1104",
+            f"the rule of `{code}` has as many parameters as `{code}`",
+            (rule.name_span, f"{len(rule.params)} here"),
+            (code.decl.name_span, f"it takes {', '.join(names) or 'none'}"),
+            help=way,
+        )
+    if len({p.name for p in rule.params}) < len(names):
+        raise Reported
+    for mine, theirs in zip(rule.params, code.decl.params, strict=True):
+        if mine.name != theirs.name:
+            raise mistake(
+                "DL1104",
+                f"the parameters of a rule are called as those of `{code}`",
+                (mine.span, f"`{code}` calls this one `{theirs.name}`"),
+                (theirs.span, ""),
+                help=way,
+            )
+
+
+def bind_parameters(cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> None:
+    """The function's parameters as the rule names them. Errors: DL1104 if they are not the same."""
+    same_parameters(code, rule)
+    for mine, theirs in zip(rule.params, code.decl.params, strict=bool(rule.params)):
+        size = cx.annotations.bound.get(theirs.name)
+        term = size if is_dim(theirs.type) and isinstance(size, Dim) else arguments.get(theirs.name)
+        assert term is not None
+        if mine.type is not None and not isinstance(term, Dim) and not cx.annotations.match(mine.type, type_of(term)):
+            raise not_this_type(mine.type, type_of(term), mine.span, f"the parameter `{mine.name}`")
+        cx.scope.bind(mine.name, term, span=mine.span)
+    for name, size in cx.annotations.bound.items():
+        if isinstance(size, Dim) and cx.scope.find(name) is None:
+            cx.scope.bind(name, size)
+
+
+def written(
+    cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], tangents: Sequence[Term]
+) -> Walk[tuple[Term, Term]]:
+    """`(value, linear |dx| …)`: the linear part takes a tangent for each parameter that has one, in their order."""
+    result: Term = yield walk(cx, without_jumps(rule.body))
+    if isinstance(result, Poison):
+        raise Reported
+    place = tail(rule.body).span
+    match result:
+        case Tuple(items=(value, Closure(code=how) as change)) if is_linear(how):
+            pass
+        case _:
+            found = f"this is {show_type(type_of(result))}"
+            raise mistake("DL1104", "a rule gives a value and a linear function", (place, found), help=SHAPE)
+    moving = [
+        (name, t)
+        for (name, term), t in zip(arguments.items(), tangents, strict=True)
+        if type_of(t) != UNIT or isinstance(term, Closure) or isinstance(type_of(term), FnType)
+    ]
+    count = len(how.decl.params) if isinstance(how, LambdaCode) else len(moving)
+    if count != len(moving):
+        names = ", ".join(f"d{n}" for n, _ in moving) or "nothing"
+        message = f"the linear part takes a tangent for each parameter of `{code}` that has one: {names}"
+        raise mistake("DL1104", message, (place, f"this takes {count}"), (code.decl.name_span, ""))
+    return value, (yield apply(cx, change, Args(place, [(t, place) for _, t in moving])))
+
+
+SHAPE = "end with `(value, linear |dx| …)`"
+
+
+# ---- Definitions
+
+
+def check_rule(session: Session, module: Module, rule: tree.Rule) -> Walk[None]:
+    """Check a rule by itself: its function is there, its shape is right, its linear part is linear."""
+    try:
+        yield checked(session, module, rule)
+    except Undecided:
+        pass
+    except DifflangError as error:
+        session.report(error)
+    except Reported:
+        pass
+
+
+def checked(session: Session, module: Module, rule: tree.Rule) -> Walk[None]:
+    decl = module.fns.get(rule.name)
+    if decl is None or decl.host:
+        way = "a rule stands in the file of its function"
+        raise mistake("DL1104", f"there is no function `{rule.name}` in this file", (rule.name_span, ""), help=way)
+    if rule.by is not None and rule.by not in KINDS:
+        message = f"there is no rule by `{rule.by}`"
+        raise mistake("DL1104", message, (rule.name_span, ""), help=f"there are rules by {' and '.join(KINDS)}")
+    if session.checked.get(decl) is False:
+        raise Reported
+    annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True)
+    cx = function_context(session, module, annotations, definition=True)
+    code = FnCode(decl, module)
+    same_parameters(code, rule)
+    if rule.by == "linear_solve":
+        linear_solve_rules.roles_of(code, rule)
+    arguments = parameter_terms(cx, decl)
+    if rule.by == "linear_solve":
+        bind_parameters(cx, code, rule, arguments)
+        return
+    result = cx.annotations.type(decl.result) if decl.result is not None else None
+    how = inverse_rules.check if rule.by == "inverse" else parts
+    yield how(cx, code, rule, arguments, result)

@@ -1,0 +1,118 @@
+"""In what a derivative is taken: parameters by name or position, and paths of fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.base.source import Span
+from difflang.elaborate.calls.arguments import Args
+from difflang.elaborate.context import Context
+from difflang.elaborate.terms import (
+    Closure,
+    Sum,
+    Term,
+)
+from difflang.elaborate.trampoline import Walk
+from difflang.syntax import tree
+from difflang.types.function_code import AscribedCode, DerivativeCode, FnCode, LambdaCode, VmapCode, Wrt
+from difflang.types.module_scope import Module
+
+Place = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
+
+
+def by_position(cx: Context, f: Term, args: Args, needed: int = 0) -> Walk[Args]:
+    """The arguments by position, the first `needed` of them at least: what is left out stands at its default."""
+    from difflang.elaborate.calls.signatures import default_value
+
+    names, (code, defaults) = parameter_names(f), defaults_of(f)
+    items = list(args.items)
+    last = max([needed, *[names.index(name) + 1 for name in args.named if name in names]])
+    by_name = 0
+    for name in names[len(items) : last]:
+        if name in args.named:
+            items.append(args.named[name])
+            by_name += 1
+        elif code is not None and name in defaults:
+            items.append(((yield default_value(cx, code, defaults[name])), defaults[name].span))
+        else:
+            break
+    if by_name != len(args.named):
+        raise cx.error(
+            "DL0319", "these arguments by name do not fit the function", args.span, f"it takes {', '.join(names)}"
+        )
+    return Args(args.span, items)
+
+
+def defaults_of(f: Term) -> tuple[FnCode | None, dict[str, tree.Expr]]:
+    """The defaults of a function's parameters, or of those of the function that it is a derivative of."""
+    while isinstance(f, Closure) and isinstance(f.code, DerivativeCode) and f.code.operator not in ("jvp", "hvp"):
+        (f,) = f.captures
+    if not isinstance(f, Closure) or not isinstance(f.code, FnCode):
+        return None, {}
+    return f.code, {p.name: p.default for p in f.code.decl.params if p.default is not None}
+
+
+def parameter_names(f: Term) -> list[str]:
+    """What a function calls its parameters."""
+    match f:
+        case Closure(code=FnCode(decl=decl)):
+            return [p.name for p in decl.params]
+        case Closure(code=LambdaCode(decl=decl)):
+            return [p.pattern.name if isinstance(p.pattern, tree.NamePattern) else "" for p in decl.params]
+        case Closure(code=DerivativeCode() | AscribedCode() | VmapCode(), captures=(inner,)):
+            return parameter_names(inner)
+        case Sum(parts=parts):
+            every = [parameter_names(part) for part in parts]
+            return every[0] if all(names == every[0] for names in every) else []
+        case _:
+            return []
+
+
+def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> Place:
+    """A parameter's position, and the path of fields in it."""
+    first, *path = wrt
+    if isinstance(first, int):
+        return first, tuple(map(str, path))
+    names = parameter_names(f)
+    if first not in names:
+        inside = inside_parameters(f, first)
+        raise cx.error(
+            "DL0403",
+            f"the function has no parameter `{first}`",
+            span,
+            "",
+            f"for the field of that name write {inside}" if inside else f"it has {', '.join(names) or 'none by name'}",
+        )
+    return names.index(first), tuple(map(str, path))
+
+
+def inside_parameters(f: Term, name: str) -> str:
+    """The fields of that name in what a function takes, as `fields_called`."""
+    if isinstance(f, Closure) and isinstance(f.code, FnCode):
+        return fields_called(f.code.decl, name, f.code.module)
+    return ""
+
+
+def fields_called(decl: tree.Fn, name: str, module: Module) -> str:
+    """The fields of that name in the records that a function takes: `o.mass` or `p.mass`; nothing where none is."""
+    found: list[str] = []
+    for param in decl.params:
+        if isinstance(param.type, (tree.TypeName, tree.TypeApply)):
+            record = module.records.get(".".join(param.type.path))
+            if isinstance(record, tree.Record) and any(field.name == name for field in record.fields):
+                found.append(f"`{param.name}.{name}`")
+    return " or ".join(found)
+
+
+def apart(cx: Context, asked: Sequence[Wrt], places: Sequence[Place], span: Span) -> None:
+    """No parameter is differentiated in twice, and each derivative has a name of its own."""
+    for i, (position, path) in enumerate(places):
+        for j, (other, longer) in enumerate(places[:i]):
+            short = min(len(path), len(longer))
+            if position == other and path[:short] == longer[:short]:
+                raise cx.error(
+                    "DL0403", "a derivative is asked for twice in one place", span, "", "name each part once"
+                )
+            if asked[i][-1] == asked[j][-1]:
+                message = f"two derivatives would both be called `{asked[i][-1]}`"
+                raise cx.error("DL0403", message, span, "", "take them in the whole records, or one at a time")

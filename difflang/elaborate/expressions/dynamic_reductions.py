@@ -1,0 +1,119 @@
+"""`sum(for i in 0..k => …)` where only the run knows `k`: a loop that carries the total.
+
+So are `prod`, `any` and `all`. Of the greatest and the least the derivative is shared by all that tie, which no running
+value can know: for these there is the loop that a person writes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from difflang.elaborate.context import Context, walk, walks
+from difflang.elaborate.expressions.operators import array, elementwise
+from difflang.elaborate.statements.basic_statements import forgetting
+from difflang.elaborate.terms import UNIT_TERM, Array, Range, Term
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import BOOL, Tensor
+from difflang.syntax import tree
+from difflang.types.dtype_variables import literal_dtype
+from difflang.types.language_types import show_type
+from difflang.types.type_errors import mistake
+
+TOTAL = " total"  # a name that no program has
+
+# How each reduction goes on, and what it begins with.
+STEPS: dict[str, tuple[str, float]] = {
+    "sum": ("add", 0),
+    "prod": ("mul", 1),
+    "any": ("logical_or", False),
+    "all": ("logical_and", True),
+}
+
+
+class Gather(tree.Assign, frozen=True, eq=False):
+    """The total becomes that with one value more."""
+
+    name: str
+
+
+class Inferred(tree.Int, frozen=True, eq=False):
+    """How far an index goes of which the comprehension says nothing but where it stands."""
+
+    iterator: tree.Iterator
+    comprehension: tree.Comprehension
+
+
+class OtherShape(Exception):
+    """The values that are reduced are of this shape, and not of the one that the total began with."""
+
+    def __init__(self, shape: tuple[Dim, ...]) -> None:
+        super().__init__(shape)
+        self.shape = shape
+
+
+def total(cx: Context, e: tree.Comprehension, name: str) -> Walk[Array]:
+    """The reduction of a comprehension, step by step."""
+    from difflang.elaborate.statements.loops import loop_expression
+
+    op, start = STEPS[name]
+    shape: tuple[Dim, ...] = ()
+    draws, word = cx.root.draws, cx.word.term
+    while True:
+        dtype = BOOL if op.startswith("logical") else literal_dtype(0, cx.module.default_float)
+        first = Array(cx.emit("const", e.span, value=start, type=Tensor(dtype, shape)))
+        try:
+            with cx.block() as scope:
+                scope.bind(TOTAL, first, mutable=True)
+                yield loop_expression(cx, as_loops(e, name))
+                found = scope.names[TOTAL].term
+        except OtherShape as other:
+            shape, cx.root.draws, cx.word.term = other.shape, draws, word
+            continue
+        assert isinstance(found, Array)
+        return found
+
+
+@lru_cache(maxsize=4096)
+def as_loops(e: tree.Comprehension, name: str) -> tree.For:
+    """A loop for each iterator, one in another, around what is gathered."""
+    body = tree.Block(e.body.span, (Gather(e.body.span, tree.Name(e.body.span, TOTAL), e.body, name),))
+    if e.condition is not None:
+        body = tree.Block(e.span, (tree.If(e.span, e.condition, body, None),))
+    loop: tree.For | None = None
+    for iterator in reversed(e.iterators):
+        if loop is not None:
+            body = tree.Block(e.span, (loop,))
+        over = iterator.source or Inferred(iterator.span, 0, iterator, e)
+        loop = tree.For(e.span, iterator.pattern, over, body, ())
+    assert loop is not None
+    return loop
+
+
+@walks(Gather)
+def gather(cx: Context, e: Gather) -> Walk[Term]:
+    cx.loops.append(None)
+    try:
+        with cx.block() as scope:
+            scope.wall = True
+            value = array(cx, (yield walk(cx, e.value)), e.value.span, "what is reduced")
+    finally:
+        cx.loops.pop()
+    binding = cx.scope.find(TOTAL)
+    assert binding is not None and isinstance(binding.term, Array)
+    op, _ = STEPS[e.name]
+    if op.startswith("logical") and not cx.unifier.same(Tensor(value.tensor.dtype), Tensor(BOOL)):
+        found = f"this is {show_type(value.tensor)}"
+        raise mistake("DL0311", f"`{e.name}` takes bool", (e.value.span, found), help="compare it")
+    if value.tensor.shape != binding.term.tensor.shape:
+        raise OtherShape(value.tensor.shape)
+    binding.term = forgetting(elementwise(cx, op, e.span, (binding.term, value)))
+    return UNIT_TERM
+
+
+@walks(Inferred)
+def inferred(cx: Context, e: Inferred) -> Walk[Term]:
+    from difflang.elaborate.expressions.comprehensions import extent
+
+    over = yield extent(cx, e.comprehension, e.iterator)
+    return Range(cx.integer(0, e.span), over.limit, None)

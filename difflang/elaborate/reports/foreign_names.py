@@ -1,0 +1,56 @@
+"""Names that mean nothing inside a function, and what is written in their place."""
+
+from __future__ import annotations
+
+from difflang.base.package_data import stdlib_names
+
+HOST_ONLY = {
+    **dict.fromkeys(
+        ("load", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
+        "read at the top level, and pass the array as an argument",
+    ),
+    **dict.fromkeys(
+        ("save", "write_csv", "write_npy", "write_npz", "write_safetensors", "write_json"),
+        "give the value back, and write it from host statements",
+    ),
+    **dict.fromkeys(("plot", "scatter", "histogram", "image"), "give the numbers back, and draw from host statements"),
+    "arg": "ask at the top level, and pass the value; the angle of a complex number is `angle(z)`",
+    "clock": "time the call in host statements",
+    "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
+}
+PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
+ELSEWHERE = {
+    "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
+    "range": "a range is written `0..n`",
+    **dict.fromkeys(("None", "null", "nil"), "a function without a result gives `()`"),
+    "str": 'a text shows values: `"{x}"`',
+    **dict.fromkeys(("list", "array", "tensor"), "an array is written `[1.0, 2.0]` or `zeros(n)`"),
+    "input": 'values come from the command line, `difflang run FILE:f --arg x=2.0`, or from files: `read_csv("a.csv")`',
+    "True": "it is written `true`",
+    "False": "it is written `false`",
+    "D": "a change is not written out: it comes from a derivative, or is `zeros_like(x)`",
+    "arange": "write `iota(n)`",
+    "append": "an array keeps its size: `concat(x, [y])` makes a longer one, and `yield` in a loop one of its items",
+    **dict.fromkeys(("randn", "randint", "gauss"), "draw with `normal(n)`, `uniform(n)` or `permutation(n)`"),
+    **dict.fromkeys(("rand", "random"), "draw with `uniform(n)`"),
+    **dict.fromkeys(("ln", "logn"), "write `log(x)`"),
+    "einsum": "write a comprehension: `[for i, k => sum(for j => a[i, j] * b[j, k])]`",
+    "type": "`difflang check` reports types where they do not fit; a declared one is checked: `let x: f32[n] = e`",
+    "matmul": "write `x @ y`",
+    "power": "write `x ^ y`",
+    "pow": "write `x ^ y`",
+    "maximum": "write `max(x, y)`",
+    "minimum": "write `min(x, y)`",
+    "clip": "write `clamp(x, low, high)`",
+    "concatenate": "write `concat(x, y)`",
+    "float": "convert with the type's name: `f32(x)`",
+    "int": "convert with the type's name: `i32(x)`",
+    **dict.fromkeys(("re", "Re"), "the real part is `real(z)`"),
+    **dict.fromkeys(("im", "Im"), "the imaginary part is `imag(z)`; the imaginary unit is written `1j`"),
+}
+
+
+def instead(name: str) -> str | None:
+    """What is written in place of a name that there is not, or where it is to be imported from."""
+    module = stdlib_names().get(name)
+    return f"import it: `import {module} ({name})`" if module is not None else ELSEWHERE.get(name)

@@ -1,0 +1,82 @@
+"""How messages call ops, and the way out where an op refuses what it is given."""
+
+from __future__ import annotations
+
+from difflang.base.source import Span
+from difflang.ir.tensor_types import DType
+
+# Ops that a person does not write by their own name.
+SPELLED = {
+    "add": "+",
+    "sub": "-",
+    "neg": "-",
+    "mul": "*",
+    "div": "/",
+    "floor_div": "//",
+    "rem": "%",
+    "pow": "^",
+    "integer_pow": "^",
+    "dot_general": "@",
+    "logical_and": "and",
+    "logical_or": "or",
+    "logical_not": "not",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "select": "where",
+    **{f"reduce_{name}": name for name in ("sum", "prod", "max", "min", "all", "any")},
+}
+
+SQUARE = "it takes a square matrix, [n, n], or a stack of them; any matrix has `qr` and `svd`"
+EQUATIONS = "`a` is [n, n] and `b` [n] or [n, m], a row for each of `a`; `qr` helps with more equations than unknowns"
+KERNEL = "a kernel is [axes of space, channels in, channels out]; with `groups`, as many times fewer channels in"
+# What an op takes whose operands do not fit together in size.
+EXPECTED = {
+    **dict.fromkeys(("det", "slogdet", "inv", "cholesky", "lu", "eigh", "expm"), SQUARE),
+    **dict.fromkeys(("solve", "solve_triangular"), EQUATIONS),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), KERNEL),
+    "concat": "all sizes but that of the axis agree: choose another, `axis = 1`, or give one part another shape",
+}
+
+DIVIDED = "div"
+NO_REAL_NUMBER = "take a real number of it: `real({0})`, `abs({0})`"
+
+
+def spelled(name: str) -> str:
+    """What the language calls an op."""
+    return SPELLED.get(name, name)
+
+
+def quoted(span: Span, otherwise: str = "x") -> str:
+    """The source of a short expression, to be repeated in advice."""
+    text = span.text
+    return text if 0 < len(text) <= 24 and "\n" not in text else otherwise
+
+
+def wants_float(refused: str) -> bool:
+    return "takes a float" in refused or "takes f32" in refused
+
+
+def way_out(name: str, refused: str, span: Span, float: DType) -> str:
+    """What to write instead where an op takes other element types; where sizes do not fit, what would.
+
+    `float` is what a float is in this file.
+    """
+    text = quoted(span)
+    if "takes a bool" in refused:
+        return f"compare it: `{text} != 0`" if text.isidentifier() else f"compare it: `({text}) != 0`"
+    if refused.endswith(("not c64", "not c128", "not complex")):
+        return NO_REAL_NUMBER.format(text)
+    if "takes a complex number" in refused:
+        wide = "f64" in refused.split("not ")[-1] or float.name == "f64"
+        return f"convert it: `{'c128' if wide else 'c64'}({text})`"
+    if name == DIVIDED and wants_float(refused):
+        return f"whole numbers are divided by `//`; for a fraction convert both: `{float}({text})`"
+    if wants_float(refused):
+        return f"convert it: `{float}({text})`"
+    if "takes an integer" in refused or "not bool" in refused:
+        return f"convert it: `i32({text})`"
+    return EXPECTED.get(name, "")

@@ -1,0 +1,97 @@
+"""`checkpoint { … }`: a block that reverse mode computes again, and `save x`, what it keeps of it all the same."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import Diagnostic, Label
+from difflang.elaborate.context import Context, walk, walks
+from difflang.elaborate.patterns.sum_types import held_as
+from difflang.elaborate.statements.branches import Branch, again, branch, carried, closed
+from difflang.elaborate.statements.yield_histories import Yielded, add
+from difflang.elaborate.terms import Array, Term, Tuple, leaves, rebuilt, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS
+from difflang.syntax import tree
+
+
+class Saved(Struct, frozen=True):
+    """What a block saves. `depth` is that of its own statements: loops and branches in it are deeper."""
+
+    depth: int
+    values: list[Value] = field(default_factory=list[Value])
+
+
+@walks(tree.Checkpoint)
+def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
+    """The block as an equation of its own: it takes what it reads, and gives its value and the variables it changed.
+
+    What the loop around yields in it is given too.
+    """
+    variables = carried(cx, e.body)
+    around, cx.saved = cx.saved, Saved(cx.depth + 1)
+    try:
+        side: Branch = yield branch(cx, lambda: walk(cx, e.body), variables, e.span)
+        saved = cx.saved.values
+    finally:
+        cx.saved = around
+    changed = [(b, new) for b, new in zip(variables, side.variables, strict=True) if new is not b.term]
+    terms = [side.value, *[new for _, new in changed], *[written for _, written in side.writes]]
+    terms += [part for found in side.yields for part in (found.value, *([found.here] if found.here else []))]
+    types = [type_of(t) for t in terms]
+    values = [v for t, type in zip(terms, types, strict=True) for v in leaves(held_as(side.builder, t, type))]
+    consts, (graph,) = closed([side.builder], [[*values, *saved]], [[]], [0])
+    cx.builder.span = e.span
+    results = iter(cx.builder.emit(OPS["checkpoint"], consts, (graph,), results=len(values), again=False))
+    value, *others = [rebuilt(t, results) for t in types]
+    for (binding, _), new in zip(changed, others, strict=False):
+        binding.term = again(binding.term, new)
+    for (log, _), written in zip(side.writes, others[len(changed) :], strict=False):
+        log.add(written)
+    if side.yields:
+        yielded, *here = others[len(changed) + len(side.writes) :]
+        add(cx, Yielded(yielded, here_of(here)), e.span)
+    return known_as(side.value, value)
+
+
+def here_of(here: list[Term]) -> Array | None:
+    """Whether a step came to its `yield`, where not every one does."""
+    found = here[0] if here else None
+    assert found is None or isinstance(found, Array)
+    return found
+
+
+def known_as(inside: Term, outside: Term) -> Term:
+    """The block's value, of which as much is known beforehand as inside."""
+    match inside, outside:
+        case Array(), Array():
+            return replace(inside, value=outside.value)
+        case Tuple(), Tuple():
+            return Tuple(tuple(map(known_as, inside.items, outside.items)), outside.of)
+        case _:
+            return outside
+
+
+@walks(tree.Save)
+def save(cx: Context, e: tree.Save) -> Walk[Term]:
+    """Keep what a name stands for now.
+
+    Errors: DL0510 outside a block, DL0512 deeper in one. Warning DL0511 for what is kept anyway.
+    """
+    term: Term = yield walk(cx, tree.Name(e.span, e.name))
+    if cx.saved is None:
+        way = "write `checkpoint { … }` around what is to be computed again; elsewhere the compiler chooses"
+        raise cx.error("DL0510", "`save` stands outside a `checkpoint` block", e.span, "", way)
+    if cx.depth != cx.saved.depth:
+        way = "put a `checkpoint` block around that part, inside the loop or branch"
+        raise cx.error("DL0512", "`save` stands in a loop or branch of its `checkpoint` block", e.span, "", way)
+    made = [v for v in leaves(term) if v.home is cx.builder]
+    if not made:
+        text = f"`{e.name}` comes from outside the block"
+        label = Label(e.span, text)
+        help = "a block keeps all that it takes: save what it computes, or leave this away"
+        cx.session.warn(Diagnostic("DL0511", "this `save` keeps nothing", (label,), (help,), severity="warning"))
+    cx.saved.values.extend(made)
+    return term

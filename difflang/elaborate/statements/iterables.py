@@ -1,0 +1,172 @@
+"""What loops go through: ranges, arrays, what is zipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.base.source import Span
+from difflang.elaborate.context import Context, Reported, walk, walks
+from difflang.elaborate.expressions.operators import array, elementwise
+from difflang.elaborate.reports.op_messages import quoted
+from difflang.elaborate.statements.yield_histories import history_source
+from difflang.elaborate.terms import (
+    Array,
+    Past,
+    Poison,
+    Range,
+    Steps,
+    Sum,
+    Term,
+    Tuple,
+    Zip,
+    leaves,
+    rebuild,
+    type_of,
+)
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.graph import Value
+from difflang.ir.symbolic_dims import Dim, Poly, floor_div
+from difflang.ir.tensor_types import I32, Tensor
+from difflang.syntax import tree
+from difflang.types.language_types import LangType, RecordType, mapped, show_type
+
+INDEX = Tensor(I32)
+
+
+class Source(Struct, frozen=True):
+    """What a loop goes through: its length if it is a size, else how many steps; the arrays it reads; its items.
+
+    Of histories the `steps` that made them are gone through, perhaps `backwards`. Of what only the run knows the length
+    there may be `room` for so many items.
+    """
+
+    length: Dim | None
+    limit: Array
+    arrays: list[Value]
+    item: Callable[[Array, list[Value]], Term]
+    steps: Steps | None = None
+    backwards: bool = False
+    room: Dim | None = None
+
+    @property
+    def rows(self) -> Dim | None:
+        """How many items the arrays have, those that a loop reads and those that it makes."""
+        return self.steps.room if self.steps is not None else self.room if self.length is None else self.length
+
+
+@walks(tree.Range)
+def range_(cx: Context, e: tree.Range) -> Walk[Term]:
+    start = array(cx, (yield walk(cx, e.start)), e.start.span, "the start of a range")
+    stop = array(cx, (yield walk(cx, e.stop)), e.stop.span, "the end of a range")
+    step = array(cx, (yield walk(cx, e.step)), e.step.span, "the step of a range") if e.step else None
+    for end, part in ((start, e.start), (stop, e.stop), *(((step, e.step),) if step and e.step else ())):
+        if not cx.unifier.same(end.tensor, INDEX):
+            raise cx.error("DL0313", "the ends of a range are i32", part.span, f"this is {show_type(end.tensor)}")
+    if step is not None and not (isinstance(step.static, int) and step.static > 0):
+        raise cx.error(
+            "DL0328",
+            "the step of a range is a positive number known before the run",
+            e.step.span if e.step else e.span,
+            f"this is {show_type(step.tensor)}" if step.static is None else f"this is {step.static}",
+        )
+    return Range(start, stop, None if step is None or step.static == 1 else step)
+
+
+def range_length(start: Dim, stop: Dim, step: int) -> Dim:
+    """How many numbers there are from `start` below `stop`."""
+    length = floor_div(stop - start + (step - 1), step)
+    return max(length, 0) if isinstance(length, int) else length
+
+
+def source(cx: Context, term: Term, span: Span) -> Source:
+    """How to go through a term. Errors: DL0329 if nothing can."""
+    match term:
+        case Range():
+            return range_source(cx, term, span)
+        case Array() if term.tensor.shape:
+            length = term.tensor.shape[0]
+            return Source(length, cx.integer(length, span), [term.value], lambda _, items: Array(items[0]))
+        case Sum(type=type) if type.tag.shape:
+            length, item = type.tag.shape[0], mapped(type, lambda t: Tensor(t.dtype, t.shape[1:]))
+            return Source(length, cx.integer(length, span), leaves(term), lambda _, rows: rebuild(item, rows))
+        case Zip():
+            return zip_source(cx, term, span)
+        case Past():
+            return history_source(term)
+        case Poison():
+            raise Reported
+        case _:
+            found, way = f"this is {show_type(type_of(term))}", way_through(term, span)
+            raise cx.error("DL0329", "a loop goes through a range or an array", span, found, way)
+
+
+def way_through(term: Term, span: Span) -> str:
+    """How to go through what is neither a range nor an array."""
+    if isinstance(term, Array) and term.tensor.dtype.is_integer:
+        return f"a range is written `0..{quoted(span, 'n')}`"
+    if isinstance(term, Tuple) and len(term.items) > 1:
+        return "take the tuple apart and go through its parts side by side: `for (a, b) in zip(a, b)`"
+    return fields_way(type_of(term))
+
+
+def fields_way(type: LangType) -> str:
+    """How to go through a record of arrays."""
+    if not isinstance(type, RecordType) or len(type.names) < 2:
+        return ""
+    (a, b, *_) = type.names
+    return f"go through its fields: `for ({a}, {b}) in zip(r.{a}, r.{b})`"
+
+
+def range_source(cx: Context, term: Range, span: Span) -> Source:
+    step = term.step.static if term.step is not None else 1
+    assert isinstance(step, int)
+    start, stop = term.start.static, term.stop.static
+
+    def item(index: Array, _: list[Value]) -> Term:
+        if step != 1:
+            scaled = elementwise(cx, "mul", span, (index, cx.integer(step, span)))
+            index = Array(scaled.value) if isinstance(scaled, Array) else index
+        elif start == 0:
+            return index
+        moved = elementwise(cx, "add", span, (index, term.start))
+        below = stop if isinstance(start, int) and start >= 0 and isinstance(stop, (int, Poly)) else None
+        return replace(moved, below=below) if isinstance(moved, Array) else moved
+
+    if isinstance(start, (int, Poly)) and isinstance(stop, (int, Poly)):
+        length = range_length(start, stop, step)
+        return Source(length, cx.integer(length, span), [], item)
+    distance = elementwise(cx, "sub", span, (term.stop, term.start))
+    if step != 1:
+        distance = elementwise(cx, "add", span, (distance, cx.integer(step - 1, span)))
+        distance = elementwise(cx, "floor_div", span, (distance, cx.integer(step, span)))
+    limit = elementwise(cx, "max", span, (distance, cx.integer(0, span)))
+    assert isinstance(limit, Array)
+    return Source(None, limit, [], item)
+
+
+def as_long(cx: Context, a: Source, b: Source) -> bool:
+    """Whether two sources surely have as many items: sizes that are equal, or the same steps of a loop."""
+    if a.length is None or b.length is None:
+        return a.steps is not None and a.steps is b.steps and a.backwards == b.backwards
+    return cx.unifier.equal(a.length, b.length)
+
+
+def zip_source(cx: Context, term: Zip, span: Span) -> Source:
+    parts = [source(cx, item, span) for item in term.items]
+    first = parts[0]
+    for part in parts[1:]:
+        if not as_long(cx, first, part):
+            lengths = ["one that only the run knows" if p.length is None else str(p.length) for p in (first, part)]
+            raise cx.error("DL0330", "what is zipped has one length", span, " and ".join(lengths))
+
+    def item(index: Array, items: list[Value]) -> Term:
+        found: list[Term] = [index] if term.counted else []
+        rest = iter(items)
+        for part in parts:
+            found.append(part.item(index, [next(rest) for _ in part.arrays]))
+        return Tuple(tuple(found))
+
+    return replace(first, arrays=[a for p in parts for a in p.arrays], item=item)

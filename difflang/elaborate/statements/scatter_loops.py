@@ -1,0 +1,126 @@
+"""Loops whose body only writes into arrays, `for i in 0..n { h[bin[i]] += w[i] }`: all at once instead of in turn.
+
+Every step is a lane of a map, which gives the positions and what goes there, and one scatter writes it, in the order of
+the steps. Loops inside the body that do only the same are part of it. Where all steps together would take much more
+room than what they are made of, the loop stays a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from difflang.base.source import Span
+from difflang.elaborate.arrays.indexed_assignment import SCATTERS, combined, written
+from difflang.elaborate.arrays.indexing import Part, Subscripts, read, whole
+from difflang.elaborate.calls.apply import bind_pattern
+from difflang.elaborate.context import Context, walk
+from difflang.elaborate.expressions.comprehensions import mapping
+from difflang.elaborate.scope import Binding
+from difflang.elaborate.statements.iterables import Source
+from difflang.elaborate.statements.loop_writes import InTurn, Log, simple, together, writers
+from difflang.elaborate.terms import UNIT_TERM, Array, Term, Tuple
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.graph import Graph, Value
+from difflang.ir.tensor_types import COMPLEXES, Tensor
+from difflang.ops.op_factories import known, tensor
+from difflang.syntax import tree
+from difflang.types.dtype_variables import pruned
+
+ROOM = 2**24  # so many numbers are little, whatever they are made of
+MORE = 4  # so many times what the loop reads is not much more
+
+
+def logs_for(cx: Context, loop: tree.For, over: Source, variables: Sequence[Binding]) -> dict[Binding, Log]:
+    """A log for each array that the loop writes into; none where it is to run step by step."""
+    if cx.root.definition or not isinstance(over.length, int) or not simple(loop):
+        return {}
+    kinds = writers(loop)
+    logs = {b: Log(kinds[b.name], b.term) for b in variables if isinstance(b.term, Array) and b.name in kinds}
+    return logs if len(logs) == len(variables) and all(map(possible, logs.values())) else {}
+
+
+def possible(log: Log) -> bool:
+    """Whether the array has as many axes, and there is a scatter for its numbers."""
+    base = log.base.tensor
+    return base.rank >= log.kind.indices and (log.kind.op not in ("max", "min") or pruned(base.dtype) not in COMPLEXES)
+
+
+def at_once(cx: Context, e: tree.For, over: Source, logs: dict[Binding, Log]) -> Walk[Term]:
+    """The loop as a map and a scatter for each array; in a loop that is one already, more of what that writes.
+
+    Errors: InTurn where it is better run step by step.
+    """
+    around, cx.logs = cx.logs, logs
+    lanes: list[Array] = []
+    length = over.length
+    assert isinstance(length, int)
+
+    def refuse(lane: Graph, consts: int) -> None:
+        if not fits(lane, consts, length):
+            raise InTurn
+
+    def body(index: Array, rows: list[Value]) -> Walk[Term]:
+        lanes.append(index)
+        bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span, counts=True)
+        yield walk(cx, e.body)
+        return Tuple(tuple([together(cx, log, log.sites, e.span) for log in logs.values() if log.sites]))
+
+    try:
+        found = yield mapping(cx, e.span, over, body, in_order=True, refuse=refuse)
+    finally:
+        cx.logs = around
+    assert isinstance(found, Tuple)
+    busy = [(binding, log) for binding, log in logs.items() if log.sites]
+    for (binding, log), every_step in zip(busy, found.items, strict=True):
+        if binding in around:
+            around[binding].add(every_step)
+        else:
+            binding.term = after(cx, log, lanes[0], every_step, e.span)
+    return UNIT_TERM
+
+
+def fits(lane: Graph, consts: int, length: int) -> bool:
+    """Whether the largest that a step makes, for all steps at once, is little or not much more than what they read."""
+    largest = max([numbers(r) for eqn in lane.eqns for r in eqn.results], default=0)
+    shared, own = (sum(map(numbers, values)) for values in (lane.params[:consts], lane.params[consts:]))
+    return length * largest <= max(ROOM, MORE * (shared + length * own))
+
+
+def numbers(value: Value) -> int:
+    return prod(map(known, tensor(value).shape)) if isinstance(value.type, Tensor) else 0
+
+
+def after(cx: Context, log: Log, lane: Array, every_step: Term, span: Span) -> Array:
+    """The array after all steps. Where step i writes the item at i plus a size, a block of it has changed."""
+    whole_loop = Log(log.kind, log.base)
+    whole_loop.add(every_step)
+    (site,) = whole_loop.sites
+    size = known(site.update.tensor.shape[0])
+    start = block(log, lane, size)
+    if start is not None:
+        rows = Array(cx.emit("reshape", span, site.update.value, shape=(size, *log.item)))
+        result = in_a_block(cx, log, start, size, rows, span)
+    else:
+        *places, update = together(cx, log, [site], span).items
+        operands = [x for x in (log.base, update, *places) if isinstance(x, Array)]
+        result = cx.op(SCATTERS[log.kind.op], span, *operands, axes=tuple(range(log.kind.indices)))
+    return Array(result.value, origin=log.base.origin)
+
+
+def block(log: Log, lane: Array, length: int) -> int | None:
+    """Where the block begins that the steps write item by item, if they do."""
+    if len(log.sites) > 1 or log.kind.indices > 1:
+        return None
+    (index,) = log.sites[0].positions
+    start, room = index.offset, known(log.base.tensor.shape[0]) - length
+    if index.lane is None or index.lane is not lane.lane or not isinstance(start, int):
+        return None
+    return start if 0 <= start <= room else None
+
+
+def in_a_block(cx: Context, log: Log, start: int, length: int, rows: Array, span: Span) -> Array:
+    base, op = log.base, log.kind.op
+    parts = (Part(cx.integer(start, span), length), *[whole(cx, d, span) for d in base.tensor.shape[1:]])
+    subs = Subscripts(base, parts, span, span)
+    return written(cx, subs, rows if op == "=" else combined(cx, op, read(cx, subs), rows, span), span)

@@ -1,0 +1,181 @@
+"""Functions that Python gives to a program, as it calls them: those that JAX traces, and those that run on the host.
+
+One of JAX is traced once for each list of types, with 64-bit types where its declaration has one. One of the host is
+called back with NumPy arrays; it must give the same for the same, and is called as often as the compiler likes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.dtypes
+import numpy as np
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Span
+from difflang.ir.interpreter import numpy_dtype
+from difflang.ir.tensor_types import Tensor
+from difflang.ops.control.extern_call import Foreign
+from difflang.ops.control.print_effect import halved, whole
+
+Array = Any
+Flat = Callable[..., Sequence[Array]]
+"""A function of leaves, which refuses what it gives if that is not of the declared types."""
+
+
+class Traced(Foreign):
+    """A function that JAX can trace. It is so with 64-bit types if it has some, or if they are `wide` anyway."""
+
+    def __init__(
+        self, name: str, params: tuple[Tensor, ...], results: tuple[Tensor, ...], span: Span, f: Flat, wide: bool
+    ) -> None:
+        super().__init__(name, params, results, span)
+        self.wide = wide or any(is_wide(t) for t in (*params, *results))
+
+        def function(*arrays: Array) -> list[Array]:
+            found = f(*arrays)
+            return [jax.numpy.asarray(x, numpy_dtype(t.dtype)) for x, t in zip(found, results, strict=True)]
+
+        function.__name__ = function.__qualname__ = name
+        self.function = jax.jit(function)
+        self.verified()
+
+    def verified(self) -> None:
+        """Trace it. Errors: what reading its results refuses; DL1232 where it fails, and where it is not pure."""
+        specs = [jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype)) for t in self.params]
+        try:
+            with jax.enable_x64(self.wide):
+                traced = self.function.trace(*specs).jaxpr
+        except DifflangError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise failed(self, error) from error
+        if len(traced.in_avals) != len(specs):  # JAX makes arguments of the values of another trace
+            message = f"`{self.name}` has a value in it that is inside a JAX transformation"
+            way = "give the function that value as an argument, through the program"
+            raise DifflangError(Diagnostic("DL1232", message, (Label(self.span, "declared here"),), (way,)))
+        if traced.effects:
+            message = f"`{self.name}` prints, or calls back to Python: a function of a program is pure"
+            way = "print what it gives in the program; a function of NumPy is `difflang.extern(f, host=True)`"
+            raise DifflangError(Diagnostic("DL1232", message, (Label(self.span, "declared here"),), (way,)))
+
+    def run(self, *arrays: Array) -> list[Array]:
+        return [np.asarray(x) for x in self.lower(jax, *arrays)]
+
+    def lower(self, jax: Any, *arrays: Array) -> list[Array]:
+        with jax.enable_x64(self.wide):
+            return self.function(*arrays)
+
+
+def unsaid(record: logging.LogRecord) -> bool:
+    """Whether a record of JAX's log is of something else than a failure that is told as what it is."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], (DifflangError, KeyboardInterrupt))
+
+
+logging.getLogger("jax._src.callback").addFilter(unsaid)
+
+
+class Host(Foreign):
+    """A function of NumPy arrays, called back while the program runs."""
+
+    def __init__(self, name: str, params: tuple[Tensor, ...], results: tuple[Tensor, ...], span: Span, f: Flat) -> None:
+        super().__init__(name, params, results, span)
+        self.host = True
+        self.function = f
+
+    def run(self, *arrays: Array) -> list[Array]:
+        """Its results, which it may change afterwards; what it is given it may not, since others read that."""
+        try:
+            found = self.function(*map(only_read, arrays))
+            return [np.array(x, numpy_dtype(t.dtype)) for x, t in zip(found, self.results, strict=True)]
+        except DifflangError:
+            raise
+        except (Exception, SystemExit) as error:  # a function does not decide that a process ends
+            raise failed(self, error) from error
+
+    def lower(self, jax: Any, *arrays: Array) -> list[Array]:
+        """JAX makes 32 bits of 64 on the way there and back, so these go as words."""
+        dtypes = [numpy_dtype(t.dtype) for t in self.params]
+
+        def called(*words: Any) -> list[Any]:
+            try:
+                found = self.run(*[whole(np.asarray(x), dtype) for x, dtype in zip(words, dtypes, strict=True)])
+            except (DifflangError, KeyboardInterrupt) as error:
+                self.failure = error
+                raise
+            return [in_words(x) for x in found]
+
+        given = [halved(jax, x) for x in arrays]
+        back = jax.pure_callback(called, [words_of(t) for t in self.results], *given, vmap_method="sequential")
+        return [put_together(jax, x, t) for x, t in zip(back, self.results, strict=True)]
+
+
+def only_read(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same array for who must not write into it."""
+    seen = x.view()
+    seen.flags.writeable = False
+    return seen
+
+
+def wide_by_default() -> bool:
+    """Whether JAX has 64-bit types switched on here."""
+    return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
+
+
+def is_wide(type: Tensor) -> bool:
+    """Whether JAX would make fewer bits of it."""
+    dtype = numpy_dtype(type.dtype)
+    return dtype.itemsize // (2 if dtype.kind == "c" else 1) == 8
+
+
+def words_of(type: Tensor) -> jax.ShapeDtypeStruct:
+    """The words that an array comes back as."""
+    dtype = numpy_dtype(type.dtype)
+    if not is_wide(type):
+        return jax.ShapeDtypeStruct(type.shape, dtype)
+    return jax.ShapeDtypeStruct((*type.shape, dtype.itemsize // 4), np.dtype(np.uint32))
+
+
+def in_words(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    words = x.dtype.itemsize // 4
+    if words < (4 if x.dtype.kind == "c" else 2):
+        return x
+    return np.ascontiguousarray(x).reshape(*x.shape, 1).view(np.uint32).reshape(*x.shape, words)
+
+
+def put_together(jax: Any, words: Array, type: Tensor) -> Array:
+    """The array that came back as words."""
+    if not is_wide(type):
+        return words
+    dtype, lax = numpy_dtype(type.dtype), jax.lax
+    if dtype.kind != "c":
+        return lax.bitcast_convert_type(words, dtype)
+    parts = lax.bitcast_convert_type(words.reshape(*type.shape, 2, 2), np.dtype(np.float64))
+    return lax.complex(parts[..., 0], parts[..., 1])
+
+
+def whatever_the_sizes(errors: Sequence[BaseException]) -> bool:
+    """Whether a function that raised these, each for other sizes, has its mistake whatever the sizes are."""
+    first = errors[0]
+    if any(type(e) is not type(first) for e in errors):
+        return False
+    if isinstance(first, (NameError, AttributeError, ImportError, NotImplementedError, jax.errors.JAXTypeError)):
+        return not isinstance(first, UnboundLocalError)  # a branch that depends on a size may have left it out
+    return isinstance(first, TypeError) and len({str(e) for e in errors}) == 1 < len(errors)
+
+
+def failed(function: Foreign, error: BaseException) -> DifflangError:
+    """Errors: DL1232, with what the function raised."""
+    first = next(iter(str(error).splitlines()), "")
+    message = f"`{function.name}` raised {type(error).__name__}{': ' if first else ''}{first}"
+    traced = isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError))
+    way = "it is traced by JAX; a function of NumPy is bound as `difflang.extern(f, host=True)`" if traced else ""
+    given = f"for {', '.join(map(str, function.params)) or 'no arguments'}"
+    if isinstance(error, SystemExit):
+        way = "a function that a program calls gives a value: raise an error where there is none"
+    helps = (way,) if way else ()
+    label = Label(function.span, f"declared here; called {given}")
+    return DifflangError(Diagnostic("DL1232", message, (label,), helps))

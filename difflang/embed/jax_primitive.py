@@ -1,0 +1,259 @@
+"""One JAX primitive for all programs, and what JAX's transformations do with it: each gives a derived program.
+
+So `jax.grad`, `jax.jvp`, `jax.vmap`, `scan`, `checkpoint` and whatever is made of them go through a function of ours by
+our own rules, to any order. JAX's machinery for rules is used here and nowhere else in the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import jax
+import jax.core
+import jax.dtypes
+import jax.extend.core
+import numpy as np
+from jax.experimental import io_callback
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
+from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
+
+from difflang.base.errors import doorway
+from difflang.embed.derived_programs import Mask, Program, on
+from difflang.ir.interpreter import numpy_dtype
+from difflang.ir.tensor_types import Tensor, Type
+from difflang.lower.graph_to_jax import Lowering
+
+Array = Any
+program_p = Primitive("difflang")
+program_p.multiple_results = True
+
+
+def apply(program: Program, arrays: Sequence[Array]) -> list[Array]:
+    """The results of a program on arrays, in whatever JAX transformation is going on."""
+    if program.road.limit:
+        with doorway():  # refused here, if it is: JAX hides the lines of a program while it lowers one
+            program.finished  # noqa: B018
+    with jax.enable_x64(True):
+        typed = [as_typed(x, p.type) for x, p in zip(arrays, program.graph.params, strict=True)]
+        return list(program_p.bind(*varying_alike(typed), program=program))
+
+
+def as_typed(x: Array, type: Type) -> Array:
+    """An array of the element type that is due: JAX itself makes f32 of what should be f64."""
+    assert isinstance(type, Tensor)
+    dtype = numpy_dtype(type.dtype)
+    return x if getattr(x, "dtype", None) == dtype else jax.lax.convert_element_type(x, dtype)
+
+
+def varying_alike(arrays: Sequence[Array]) -> list[Array]:
+    """The arrays, inside `shard_map` said to differ along all the axes of the mesh along which any of them does."""
+    axes = [varying(jax.typeof(x)) for x in arrays]
+    union = frozenset[str]().union(*axes)
+    return [
+        jax.lax.pcast(x, tuple(sorted(union - here)), to="varying") if here != union else x
+        for x, here in zip(arrays, axes, strict=True)
+    ]
+
+
+def varying(aval: Any) -> frozenset[str]:
+    """The axes of a mesh along which a value differs from device to device, inside `shard_map`."""
+    return aval.manual_axis_type.varying
+
+
+# ---- what it is, and how it runs
+
+
+def abstract(*avals: Any, program: Program) -> tuple[list[Any], Any]:
+    """The types of its results, and that what it prints is printed in order."""
+    differs = next((a for a in avals if varying(a)), None)
+    effects = printing_effects() if program.graph.effectful else jax.extend.core.no_effects
+    return [shaped(r.type, differs) for r in program.graph.results], effects
+
+
+@cache
+def printing_effects() -> Any:
+    """The effect that JAX gives an ordered callback."""
+    return jax.make_jaxpr(lambda: io_callback(print, None, ordered=True))().effects
+
+
+def shaped(type: Type, like: Any = None) -> Any:
+    """A type as JAX has it, inside `shard_map` that of a value which differs as another one does."""
+    assert isinstance(type, Tensor)
+    dtype = numpy_dtype(type.dtype)
+    if like is None:
+        return jax.core.ShapedArray(type.shape, dtype)
+    spread = NamedSharding(like.sharding.mesh, PartitionSpec(*[None] * type.rank))
+    kind = ManualAxisType(varying=varying(like))
+    return jax.core.ShapedArray(type.shape, dtype, sharding=spread, manual_axis_type=kind)
+
+
+def run(*arrays: Array, program: Program) -> list[Array]:
+    """Outside of any trace, as when `jax.grad` is not within `jax.jit`: compiled once."""
+    compiled = program.once("jitted", lambda: jax.jit(lambda *xs: program_p.bind(*xs, program=program)))
+    with jax.enable_x64(True):
+        return compiled(*arrays)
+
+
+def lowered(ctx: Any, *operands: Any, program: Program) -> Any:
+    """The finished graph, each equation at its own source position. Within one module it stands once."""
+    platform = (ctx.platforms or ctx.module_context.platforms)[0]
+    function = program.once(("function", platform), lambda: traced_once(program, platform))
+    with jax.enable_x64(True):
+        plain = ctx.replace(avals_in=[shaped(p.type) for p in program.graph.params])
+        results = mlir.lower_fun(function)(plain, *operands)
+    if plain.tokens_out is not None:
+        ctx.set_tokens_out(plain.tokens_out)
+    return results
+
+
+def traced_once(program: Program, platform: str) -> Callable[..., list[Array]]:
+    """The finished graph as a function that JAX traces once, however many programs it is a part of."""
+    graph, checked = program.finished, program.checked
+
+    def function(*arrays: Array) -> list[Array]:
+        found = Lowering(jax, platform, program.road.says, runs=True).program(graph, *arrays)
+        if checked is not None:
+            reported(program, found[checked])
+        return found
+
+    function.__name__ = function.__qualname__ = str(program)
+    return jax.jit(function)
+
+
+def reported(program: Program, word: Array) -> None:
+    """Tell the number of a failed check, when the program runs."""
+
+    def tell(word: Array) -> None:
+        for number in np.unique(np.asarray(word)):
+            if number:
+                program.road.report(int(number))
+
+    failed = jax.numpy.any(word != 0)
+    jax.lax.cond(failed, lambda w: jax.debug.callback(tell, w), lambda w: None, word)
+
+
+# ---- derivatives
+
+
+def jvp(primals: Sequence[Array], tangents: Sequence[Any], *, program: Program) -> tuple[list[Array], list[Any]]:
+    """Value and tangent in one program."""
+    active = tuple([moves(t) for t in tangents])
+    if not any(active):
+        results = apply(program, primals)
+        return results, [no_tangent(y) for y in results]
+    found = apply(program.pushed(active), [*primals, *on(tangents, active)])
+    return with_zeros(program, found)
+
+
+def with_zeros(program: Program, found: Sequence[Array]) -> tuple[list[Array], list[Any]]:
+    count = len(program.graph.results)
+    dys = iter(found[count:])
+    results = list(found[:count])
+    return results, [next(dys) if s else no_tangent(y) for y, s in zip(results, program.smooth, strict=True)]
+
+
+def moves(tangent: Any) -> bool:
+    return not isinstance(tangent, ad.Zero) and getattr(tangent, "dtype", None) != jax.dtypes.float0
+
+
+def no_tangent(result: Array) -> Any:
+    return ad.Zero(jax.typeof(result).to_tangent_aval())
+
+
+def partial_eval(trace: Any, *tracers: Any, program: Program) -> list[Any]:
+    """Value and tangent, of which JAX wants the value now and the tangent later: reverse mode begins like that."""
+    origin = program.origin
+    count = len(origin.base.graph.params) if origin is not None else 0
+    known = [t.pval.get_known() for t in tracers]
+    if origin is None or origin.alone or any(x is None for x in known[:count]) or None not in known[count:]:
+        return trace.default_process_primitive(program_p, tracers, {"program": program})
+    halves = origin.base.split(origin.active)
+    found = apply(halves.first, known[:count])
+    results = len(origin.base.graph.results)
+    kept = known[:count] if halves.arguments else found[results:]
+    later = [*[trace.new_const(x) for x in kept], *tracers[count:]]
+    dys = trace.default_process_primitive(program_p, later, {"program": halves.rest})
+    return [*[trace.new_const(y) for y in found[:results]], *dys]
+
+
+def partial_eval_eqn(_: Any, unknown: Sequence[bool], instantiated: Sequence[bool], eqn: Any) -> Any:
+    """The same for an equation within `jax.checkpoint`: what is known is computed now, and all of it again later."""
+    program: Program = eqn.params["program"]
+    origin = program.origin
+    needed = [
+        x for x, there in zip(eqn.invars, instantiated, strict=True) if not there and isinstance(x, jax.extend.core.Var)
+    ]
+    count = len(origin.base.graph.params) if origin is not None else 0
+    if origin is None or origin.alone or any(unknown[:count]):
+        everything = [True] * len(eqn.outvars)
+        return None, eqn, everything, everything, needed
+    results = len(origin.base.graph.results)
+    known = eqn.replace(
+        invars=eqn.invars[:count], outvars=eqn.outvars[:results], params={**eqn.params, "program": origin.base}
+    )
+    later = [i >= results for i in range(len(eqn.outvars))]
+    return known, eqn, later, [True] * len(eqn.outvars), needed
+
+
+def transpose(cts: Sequence[Any], *arguments: Any, program: Program) -> list[Any]:
+    """A linear program turned round. JAX pairs complex numbers without a conjugate, we with one."""
+    linear = tuple([ad.is_undefined_primal(x) for x in arguments])
+    smooth = on(cts, program.smooth)
+    arriving = tuple([moves(ct) for ct in smooth])
+    known = on(arguments, tuple([not z for z in linear]))
+    turned = turned_round(program, linear, arriving)
+    found = iter(apply(turned, [*known, *[conjugate(ct) for ct in on(smooth, arriving)]]))
+    return [lying_as(conjugate(next(found)), x.aval) if z else None for x, z in zip(arguments, linear, strict=True)]
+
+
+def lying_as(ct: Array, aval: Any) -> Array:
+    """A cotangent over the devices as what it belongs to, where the axes of a mesh are parts of JAX's types."""
+    return jax.sharding.reshard(ct, aval.sharding) if any(aval.sharding.spec) else ct
+
+
+def turned_round(program: Program, linear: Mask, arriving: Mask) -> Program:
+    """What is linear because it is a tangent is turned round by pulling back through what it is the tangent of."""
+    origin = program.origin
+    if origin is not None and origin.alone:
+        count = len(origin.base.graph.params)
+        if linear == tuple([i >= count for i in range(len(linear))]):
+            return origin.base.pulled(origin.active, arriving)
+    return program.transposed(linear, arriving)
+
+
+def conjugate(x: Array) -> Array:
+    return jax.lax.conj(x) if jax.numpy.iscomplexobj(x) else x
+
+
+# ---- vmap
+
+
+def batch(arrays: Sequence[Array], dims: Sequence[Any], *, program: Program) -> tuple[list[Array], list[Any]]:
+    """The program for each item. Where only tangents differ from item to item, the value is one for all of them."""
+    origin = program.origin
+    if origin is not None and not origin.alone:
+        count = len(origin.base.graph.params)
+        if all(d is None for d in dims[:count]):
+            results = apply(origin.base, arrays[:count])
+            tangents, batched = batch(arrays, dims, program=origin.base.tangent(origin.active))
+            return [*results, *tangents], [*[None] * len(results), *batched]
+    batched = tuple([d is not None for d in dims])
+    with jax.enable_x64(True):
+        moved = [jax.numpy.moveaxis(x, d, 0) if d is not None else x for x, d in zip(arrays, dims, strict=True)]
+    length = next(x.shape[0] for x in on(moved, batched))
+    found = apply(program.mapped(batched, length), moved)
+    return found, [0] * len(found)
+
+
+program_p.def_impl(run)
+program_p.def_effectful_abstract_eval(abstract)
+mlir.register_lowering(program_p, lowered)
+ad.primitive_jvps[program_p] = jvp
+ad.primitive_transposes[program_p] = transpose
+pe.custom_partial_eval_rules[program_p] = partial_eval
+pe.partial_eval_jaxpr_custom_rules[program_p] = partial_eval_eqn
+batching.primitive_batchers[program_p] = batch

@@ -1,0 +1,132 @@
+"""Programs that can fail: what usually runs says which check failed; the full program says what it was about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from difflang.base.check_sites import FIRST, LAST, Checks, Into, Site
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Span
+from difflang.execution.callers import Callers
+from difflang.ir.graph import Graph
+from difflang.ir.interpreter import Says
+from difflang.passes.dce import dce
+
+Program = Callable[..., Sequence[Any]]
+LONG = 40  # characters of an array as it is written that a message repeats
+NUMBERS = 2  # the last results of a program that can fail: what a failure was about
+WORD = 1 + NUMBERS  # with the number of a check before them
+
+
+def guarded(graph: Graph) -> Graph:
+    """The same program without what its failures were about: its last result is the number of a check, or zero."""
+    return dce(graph.with_results(graph.results[:-NUMBERS]))
+
+
+def without_proved(graph: Graph) -> Graph | None:
+    """A program that can fail without its failure, if every check in it has been proved; else None."""
+    site = graph.results[-WORD]
+    made = next((e for e in graph.eqns if site in e.results), None)
+    if made is None or made.op.name != "const" or made.attrs["value"] != 0:
+        return None
+    return dce(graph.with_results(graph.results[:-WORD]))
+
+
+def explain(
+    checks: Checks, site: int, program: Graph, full: Callable[[Graph, Says], Program], arrays: Sequence[Any]
+) -> DifflangError:
+    """The error that a failure is: `full` runs the program again for the numbers in it, and for its messages."""
+    heard: dict[int, str] = {}
+
+    def says(number: int, text: str) -> None:
+        heard.setdefault(number, text)
+
+    found = checks.sites[site - 1]
+    callers = Callers(program, site, found.span, len(checks.sites) + 1)
+    number, first, second = [int(n) for n in list(full(callers.told_apart(), says)(*arrays))[-WORD:]]
+    return callers.blamed(error_of(found, first, second, heard.get(site)), number)
+
+
+def error_of(found: Site, first: int, second: int, said: str | None = None) -> DifflangError:
+    """The error that a failed check is, by the numbers that it was about, and its message if it was filled in."""
+    if found.room:
+        return too_deep(found, first)
+    if found.most:
+        return too_many_steps(found.span, found.most, found.message)
+    if found.message:
+        message = said or found.message
+        return DifflangError(Diagnostic("DL0901", message, (Label(found.span, "this does not hold"),)))
+    return DifflangError(out_of_range(found, first, second))
+
+
+def out_of_range(found: Site, first: int, room: int) -> Diagnostic:
+    """The report of an index: what it goes into and how long that is, what the index is, and the loops' variables."""
+    into, number = found.into, f"{first}" + {FIRST: " or less", LAST: " or more"}.get(first, "")
+    if into is None or not into.array.text.strip():
+        text = f"this axis has room for 0 to {room - 1}" if room > 0 else "this axis is empty"
+        return Diagnostic("DL0902", f"index {number} is out of range", (Label(found.span, text),))
+    size = room if into.reach is None else room + into.reach - 1
+    exact = number == str(first)
+    what = f"index {number}"
+    if into.reach is not None:
+        what = f"the range {number}..{first + into.reach}" if exact else f"a range of {into.reach} from {number}"
+    message = f"{what} is out of range: {named(into)} {places(size)}"
+    holds = "one of these is" if into.many else "this begins at" if into.reach is not None else "this is"
+    alone = exact and not into.many
+    counted = [
+        Label(span, f"`{span.text}` is {first - more}" if alone and more is not None else f"`{span.text}` counts here")
+        for span, more in into.counters
+    ]
+    return Diagnostic("DL0902", message, (Label(found.span, f"{holds} {number}"), *counted))
+
+
+def named(into: Into) -> str:
+    """The array, or the axis of it, as the program writes it."""
+    text = " ".join(into.array.text.split())
+    text = f"`{text}`" if len(text) <= LONG else "this array"
+    return text if into.axis is None else f"axis {into.axis} of {text}"
+
+
+def places(size: int) -> str:
+    return "is empty" if size <= 0 else "has one place, 0" if size == 1 else f"has {size} places, 0 to {size - 1}"
+
+
+def too_many_steps(span: Span, most: int, calls: str = "") -> DifflangError:
+    """The error that a loop is which takes more steps than are allowed, or what calls itself as often."""
+    what = f"{calls} calls itself more than {most:,} times" if calls else f"this loop takes more than {most:,} steps"
+    first = Span(span.source, span.start, span.start + len(span.text.split("\n")[0]))
+    label = Label(first, f"step {most + 1:,} was next")
+    return DifflangError(
+        Diagnostic("DL0909", what, (label,), ("allow more with `--max-steps`, or see why it ends late",))
+    )
+
+
+def untold(site: Site) -> Diagnostic:
+    """The report of a check that failed where nothing can be raised: what it was about is not known any more."""
+    if site.most:
+        return replace(too_many_steps(site.span, site.most, site.message).diagnostics[0], severity="warning")
+    if site.room:
+        what = f"there is too little room for {site.message or 'what a loop yields'}"
+        way = "call it outside JAX with such arguments first; what `jax.jit` has traced begins anew by `.clear_cache()`"
+        return Diagnostic("DL1007", what, (Label(site.span),), (way,), severity="warning")
+    label = Label(site.span, "this does not hold" if site.message else "the index is beyond this axis")
+    way = "`difflang.checked(f)` gives the failure beside the result"
+    code, what = ("DL0901", site.message) if site.message else ("DL0902", "an index is out of range")
+    return Diagnostic(code, what, (label,), (way,), severity="warning")
+
+
+def too_deep(site: Site, reached: int) -> DifflangError:
+    """The error that a recursion without end is, or what would keep too much."""
+    if site.room == "frames":
+        code, message = "DL1007", f"{site.message} goes more than {reached:,} calls deep"
+        way = "it must reach a case that does not call itself; a call that comes last takes no room"
+    elif site.room == "items":
+        code, message = "DL1006", "there is not enough memory for all that this loop yields"
+        way = "each item is kept where a derivative reads them in a branch, or in a loop further in"
+    else:
+        what = f"what the derivative of {site.message} keeps of more than {reached:,} steps"
+        code, message, way = "DL1006", f"there is not enough memory for {what}", "`jvp` keeps nothing"
+    return DifflangError(Diagnostic(code, message, (Label(site.span),), (way,)))

@@ -1,0 +1,270 @@
+"""`run --profile`: where the time of a run goes, line by line of the program.
+
+Each moment is counted once: for compiling, for compiled code, or for the host. Compiled code is timed call by call; how
+its time is divided among lines is taken from XLA's own trace of some of the calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from difflang.base.diagnostics import printable
+from difflang.base.source import NOWHERE, Source, Span
+from difflang.ir.graph import Eqn, Graph
+from difflang.ir.interpreter import Says, evaluate_each
+
+if TYPE_CHECKING:
+    from difflang.runtime.compile import Executable
+    from difflang.runtime.profiler_traces import Traces
+
+Kind = Literal["compile", "run", "host"]
+Line = tuple[str, int]  # the name of a text, and a line of it
+KINDS: tuple[Kind, ...] = ("run", "compile", "host")
+ROWS, NOTES = 30, 5  # of the table, and of each kind below it
+START: Line = ("", 0)  # what belongs to no line
+
+
+class Row(Struct, frozen=True):
+    """The seconds of one line, for what; and its text."""
+
+    line: Line
+    seconds: Mapping[Kind, float]
+    text: str
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+
+class Profile:
+    """The clock of one run. It is always somewhere: at a line, for a purpose."""
+
+    def __init__(self) -> None:
+        self.spent: dict[tuple[Line, Kind], float] = defaultdict(float)
+        self.ran: dict[tuple[str, Line], float] = defaultdict(float)  # seconds of compiled programs, by who called them
+        self.calls: Counter[str] = Counter()
+        self.programs: dict[str, Executable] = {}
+        self.sources: dict[str, Source] = {}
+        self.here: tuple[Line, Kind] = (START, "host")
+        self.since = time.perf_counter()
+        self.traces: Traces | None = None
+
+    # ---- The clock
+
+    def turn(self, to: tuple[Line, Kind]) -> tuple[Line, Kind]:
+        """Go on elsewhere; where it was."""
+        now = time.perf_counter()
+        before, self.here = self.here, to
+        self.spent[before] += now - self.since
+        self.since = now
+        return before
+
+    @contextmanager
+    def at(self, span: Span) -> Generator[None, None, None]:
+        """Inside, time is spent on the host at a line."""
+        before = self.turn((self.line(span), "host"))
+        try:
+            yield
+        finally:
+            self.turn(before)
+
+    @contextmanager
+    def doing(self, kind: Kind) -> Generator[None, None, None]:
+        """Inside, time is spent for something else at the same line."""
+        before = self.turn((self.here[0], kind))
+        try:
+            yield
+        finally:
+            self.turn(before)
+
+    def line(self, span: Span) -> Line:
+        if span is NOWHERE:
+            return self.here[0]
+        self.sources.setdefault(span.source.name, span.source)
+        return span.source.name, span.position[0]
+
+    # ---- Programs
+
+    def timed(self, graph: Graph, compile: Callable[[Graph], Executable]) -> Timed:
+        """A program whose calls are timed, compiled at once, and called as no other."""
+        name = f"{graph.name or 'program'}_{len(self.programs)}"
+        for eqn in graph.eqns:
+            self.line(eqn.span)
+        with self.doing("compile"):
+            program = compile(Graph(graph.params, graph.eqns, graph.results, name))
+            program.build()
+        self.programs[name] = program
+        return Timed(self, name, program)
+
+    def call(self, name: str, program: Executable, arrays: Sequence[Any]) -> list[Any]:
+        if self.traces is None:
+            from difflang.runtime.profiler_traces import Traces
+
+            self.traces = Traces()
+        with self.doing("run"):
+            results, took = self.traces.call(name, program, arrays)
+            self.since = time.perf_counter()  # what tracing itself takes is nobody's
+        self.ran[name, self.here[0]] += took
+        self.calls[name] += 1
+        return results
+
+    def interpreted(self, graph: Graph, says: Says) -> Callable[..., list[Any]]:
+        """A program whose equations are timed one by one."""
+
+        def program(*arrays: Any) -> list[Any]:
+            def step(eqn: Eqn, go: Callable[[], list[Any]]) -> list[Any]:
+                before = self.turn((self.line(eqn.span), "run"))
+                try:
+                    return go()
+                finally:
+                    self.turn(before)
+
+            with self.doing("run"):
+                return evaluate_each(graph, arrays, step, says)
+
+        return program
+
+    # ---- What comes of it
+
+    def rows(self) -> list[Row]:
+        """The lines on which time was spent, the most first."""
+        self.turn(self.here)
+        seconds: dict[Line, dict[Kind, float]] = defaultdict(lambda: defaultdict(float))
+        for (line, kind), spent in self.spent.items():
+            seconds[line][kind] += spent
+        shares = self.shares()
+        for (name, caller), spent in self.ran.items():
+            for line, share in shares.get(name, {}).items():
+                seconds[caller if line == START else line]["run"] += share * spent
+            if not shares.get(name):
+                seconds[caller]["run"] += spent
+        rows = [Row(line, dict(spent), self.text(line)) for line, spent in seconds.items()]
+        return sorted(rows, key=lambda row: (-row.total, row.line))
+
+    def shares(self) -> dict[str, dict[Line, float]]:
+        """Which part of a program's time each line takes; what comes from no line is at `START`."""
+        if self.traces is None:
+            return {}
+        from difflang.runtime.profiler_traces import lines_of
+
+        found: dict[str, dict[Line, float]] = {}
+        for name, program in self.programs.items():
+            ops, unseen = self.traces.ops.get(name, {}), self.traces.unseen.get(name, 0.0)
+            if not (whole := sum(ops.values()) + unseen):
+                continue
+            lines = lines_of(program.made.as_text()) if ops else {}
+            parts: dict[Line, float] = defaultdict(float, {START: unseen / whole})
+            for op, spent in ops.items():
+                at = lines.get(op) or Counter({START: 1})
+                for line, count in at.items():
+                    parts[line] += spent / whole * count / sum(at.values())
+            found[name] = dict(parts)
+        return found
+
+    def text(self, line: Line) -> str:
+        source = self.sources.get(line[0])
+        inside = source is not None and 0 < line[1] <= len(source.starts)
+        return printable(source.line(line[1]).strip()) if source is not None and inside else ""
+
+    def untold(self) -> dict[Line, float]:
+        """Seconds of compiled code that no trace divides among lines, by the line that called it."""
+        found: dict[Line, float] = defaultdict(float)
+        if self.traces is not None:
+            for (name, caller), spent in self.ran.items():
+                unseen = self.traces.unseen.get(name, 0.0)
+                seen = sum(self.traces.ops.get(name, {}).values())
+                found[caller] += spent * (unseen / (unseen + seen) if unseen + seen else 1.0)
+        whole = sum(self.ran.values())
+        return {line: spent for line, spent in found.items() if spent >= max(whole / 100, 1e-3)}
+
+    def notes(self) -> list[str]:
+        """How what is told was found."""
+        notes: list[str] = []
+        if self.traces is not None:
+            traced, calls = sum(self.traces.calls.values()), sum(self.calls.values())
+            notes += [f"run: {calls} calls of compiled code, timed; their lines by XLA's trace of {traced} of them,",
+                      "     where one operation made of several is shared equally among their lines"]  # fmt: skip
+            notes += [f"     {note}" for note in self.bounds(self.traces)]
+        return [*notes, "compile: checking with sizes, our passes, and XLA or what it kept",
+                "host: reading, writing, printing, and arithmetic on single numbers"]  # fmt: skip
+
+    def bounds(self, traces: Traces) -> list[str]:
+        """What is told less well than the rest, and why."""
+        samples: Counter[Line] = Counter()
+        for name, caller in self.ran:
+            samples[caller] += traces.sampled[name]
+        notes = [f"{shown(line)}: more steps than a trace can hold; its lines are estimated from samples: {n}"
+                 for line, n in samples.most_common(NOTES) if n]  # fmt: skip
+        untold = sorted(self.untold().items(), key=lambda told: -told[1])[:NOTES]
+        notes += [f"{shown(line)}: {span_of(spent)} stand here undivided: no trace holds all of what ran then"
+                  for line, spent in untold]  # fmt: skip
+        if traces.failed:
+            notes.append(f"nothing was traced after this: {printable(traces.failed)}")
+        return notes
+
+    def to_json(self) -> dict[str, Any]:
+        lines = [
+            {"file": r.line[0], "line": r.line[1], "text": r.text, **{k: r.seconds.get(k, 0.0) for k in KINDS}}
+            for r in self.rows()
+        ]
+        untold = [{"file": line[0], "line": line[1], "seconds": spent} for line, spent in self.untold().items()]
+        whole = sum(r.total for r in self.rows())
+        return {"seconds": whole, "lines": lines, "untold": untold, "notes": self.notes()}
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        whole = sum(r.total for r in rows) or 1.0
+        table: list[tuple[str, ...]] = [("time", "share", *KINDS, "line", "")]
+        for row in [r for r in rows if r.total >= whole / 10_000][:ROWS]:
+            parts = [span_of(row.seconds[k]) if row.seconds.get(k, 0.0) >= 1e-6 else "" for k in KINDS]
+            table.append((span_of(row.total), f"{row.total / whole:.1%}", *parts, shown(row.line), row.text[:60]))
+        rest = sum(r.total for r in rows[len(table) - 1 :])
+        widths = [max(len(row[i]) for row in table) for i in range(6)]
+        lines: list[str] = []
+        for row in table:
+            numbers = [f"{cell:>{width}}" for cell, width in zip(row[:5], widths[:5], strict=True)]
+            lines.append("  ".join([*numbers, f"{row[5]:<{widths[5]}}", row[6]]).rstrip())
+        if len(rows) >= len(table):
+            lines.append(f"{span_of(rest)} on {len(rows) - len(table) + 1} more lines")
+        return "\n".join([*lines, "", f"{span_of(whole)} in all", *self.notes()])
+
+
+def shown(line: Line) -> str:
+    return f"{printable(line[0])}:{line[1]}" if line != START else "(no line)"
+
+
+def span_of(seconds: float) -> str:
+    """A time as people write it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}" if seconds / size < 1000 else f"{seconds / size:.0f} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+class Timed(Struct, frozen=True, eq=False):
+    """A compiled program that says how long its calls take."""
+
+    profile: Profile
+    name: str
+    program: Executable
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        return self.profile.call(self.name, self.program, arrays)
+
+    @property
+    def notes(self) -> Any:
+        return self.program.notes
+
+    @property
+    def bytes(self) -> int:
+        return self.program.bytes
+
+    @property
+    def orders(self) -> bool:
+        return self.program.orders

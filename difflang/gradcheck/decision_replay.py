@@ -1,0 +1,150 @@
+"""The interpreter with its eyes open: what a run decides is written down, so that another run takes the same path.
+
+A derivative is that of the path taken. What no tangent goes through (comparisons, integers, `floor`) decides the path;
+a run beside it either keeps these decisions or stops at the first that would be another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import ml_dtypes
+import numpy as np
+from msgspec import Struct, field
+
+from difflang.ad.expand_derivatives import differentiate
+from difflang.gradcheck.extended_precision import EPSILON, Array, cast
+from difflang.ir.graph import Eqn, Graph
+from difflang.ir.interpreter import results_of, walk
+from difflang.ir.tensor_types import Tensor
+from difflang.ops.arrays.constants import stop
+
+DOUBLE = float(np.finfo(np.float64).eps)
+
+
+class Crossed(Exception):
+    """A run beside another came to a decision that would be another there."""
+
+    def __init__(self, eqn: Eqn) -> None:
+        super().__init__(str(eqn.op))
+        self.eqn = eqn
+
+
+class Mode(Struct, frozen=True):
+    """How a run relates to one before it.
+
+    `watch`: it stops where it would decide otherwise, instead of keeping the decision. `beside`: what `stop` gave is
+    kept too, as it is where a function is compared with itself a step further. `shake`: each float result is off by a
+    relative amount drawn from the generator.
+    """
+
+    watch: bool = False
+    beside: bool = False
+    shake: np.random.Generator | None = None
+    amount: float = 0.0
+
+
+class Run(Struct):
+    """One run of a graph, wide or not: `decided` is its path, `met` what equations were given, if that is asked for."""
+
+    path: Sequence[list[Array]] | None = None
+    mode: Mode = Mode()
+    origin: Mapping[Eqn, Eqn] = field(default_factory=dict[Eqn, Eqn])
+    met: dict[Eqn, list[list[Array]]] | None = None
+    decided: list[list[Array]] = field(default_factory=list[list[Array]])
+    epsilon: float = EPSILON  # of the least precise reference met
+    times: dict[Eqn, int] = field(default_factory=dict[Eqn, int])
+
+    def __call__(self, graph: Graph, *arrays: Array) -> list[Array]:
+        """The graph's results. Errors: Crossed."""
+        with np.errstate(all="ignore"):
+            return self.inner(graph, *arrays)
+
+    def inner(self, graph: Graph, *arrays: Array) -> list[Array]:
+        return walk(graph, arrays, self.step)
+
+    def step(self, eqn: Eqn, operands: list[Array]) -> list[Array]:
+        source = self.origin.get(eqn, eqn)
+        if self.met is not None:
+            self.remember(source, operands)
+        if eqn.op.inactive and eqn.operands:
+            return self.decide(eqn, source, operands)
+        return self.shaken(self.computed(eqn, operands))
+
+    def computed(self, eqn: Eqn, operands: list[Array]) -> list[Array]:
+        """By the reference; one that has no wide numbers computes in f64. A derivative is expanded first."""
+        if eqn.op.expand is not None:
+            return self.inner(differentiate(Graph(eqn.operands, (eqn,), eqn.results)), *operands)
+        try:
+            found = results_of(eqn, operands, self.inner)
+        except TypeError as error:
+            if eqn.regions:
+                raise
+            self.epsilon = max(self.epsilon, DOUBLE, getattr(error, "epsilon", 0.0))
+            narrow = [x.astype(np.float64) if x.dtype == np.longdouble else x for x in operands]
+            found = results_of(eqn, narrow)
+        return [cast(x, r.type) for x, r in zip(found, eqn.results, strict=True)]
+
+    def decide(self, eqn: Eqn, source: Eqn, operands: list[Array]) -> list[Array]:
+        at, path = len(self.decided), self.path
+        kept = None if path is None or (eqn.op is stop and not self.mode.beside) else path[at]
+        if kept is None:
+            found = self.computed(eqn, operands)
+        else:
+            found = [cast(x, r.type) for x, r in zip(kept, eqn.results, strict=True)]
+            if self.mode.watch and eqn.op is not stop:
+                there = self.computed(eqn, operands)
+                if not all(same(a, b) for a, b in zip(found, there, strict=True)):
+                    raise Crossed(source)
+        self.decided.append(found)
+        return found
+
+    def shaken(self, arrays: list[Array]) -> list[Array]:
+        rng = self.mode.shake
+        return arrays if rng is None else [off(x, rng, self.mode.amount) for x in arrays]
+
+    def remember(self, eqn: Eqn, operands: list[Array]) -> None:
+        """What an equation is given, of the first, second, fourth, eighth ... time it runs."""
+        assert self.met is not None
+        count = self.times.get(eqn, 0)
+        self.times[eqn] = count + 1
+        if count & (count + 1) == 0:
+            self.met.setdefault(eqn, []).append(operands)
+
+
+def same(a: Array, b: Array) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
+
+
+def off(array: Array, rng: np.random.Generator, amount: float) -> Array:
+    """Each element of an array off by at most a relative amount, up or down."""
+    if isinstance(array, list):
+        return [off(x, rng, amount) for x in array]
+    if array.dtype.kind not in "fcV":
+        return array
+    factor = 1 + amount * signed(rng, array.shape)
+    if array.dtype.kind == "c":  # a part of a complex number is as precise as the whole
+        factor = factor + 1j * amount * signed(rng, array.shape)
+    return np.asarray(array * factor).astype(array.dtype)
+
+
+def signed(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Numbers of either sign between a half and one in size."""
+    even = rng.random(shape)
+    return even - (even < 0.5)
+
+
+def precision_of(graph: Graph) -> tuple[float, float]:
+    """The spacing of the coarsest floats in a graph and its regions, and the least normal number of any."""
+    spacing, least = DOUBLE, float(np.finfo(np.float64).tiny)
+    todo, seen = [graph], {graph}
+    while todo:
+        current = todo.pop()
+        types = {v.type for v in (*current.params, *[r for e in current.eqns for r in e.results])}
+        for dtype in {t.dtype for t in types if isinstance(t, Tensor) and t.dtype.differentiable}:
+            info = ml_dtypes.finfo(np.real(np.zeros((), dtype.numpy)).dtype)
+            spacing, least = max(spacing, float(info.eps)), max(least, float(info.tiny))
+        inner = [r for e in current.eqns for r in e.regions if r not in seen]
+        seen.update(inner)
+        todo += inner
+    return spacing, least

@@ -1,0 +1,212 @@
+"""A graph at a point: its values, its derivatives in either mode and by differences, all in extended precision.
+
+The same questions are asked of a whole function and of each of its equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from difflang.ad.expand_derivatives import differentiate
+from difflang.gradcheck.decision_replay import DOUBLE, Mode, Run
+from difflang.gradcheck.extended_precision import EPSILON, Array, Widening, cast, drawn, flat, laid, moved, wide_type
+from difflang.gradcheck.finite_differences import Row, Slopes, slopes
+from difflang.ir.builder import region
+from difflang.ir.graph import Eqn, Graph
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import Type
+
+Mask = tuple[bool, ...]
+SHAKES = 4
+AMOUNT = 2.0**-24  # how far values are shaken, relatively
+ROUNDING = 64  # how many roundings of the terms of a number may add up
+
+
+def pushed(graph: Graph, wrt: Mask) -> Graph:
+    """params ++ tangents of those in `wrt` -> results ++ their tangents, as one derivative equation."""
+    types = [p.type for p in graph.params]
+    tangents = [t.tangent for t, w in zip(types, wrt, strict=True) if w and t.tangent is not None]
+    return region([*types, *tangents], lambda *vs: OPS["jvp"](*vs, regions=(graph,), wrt=wrt), graph.name)
+
+
+def pulled(graph: Graph, wrt: Mask) -> Graph:
+    """params ++ cotangents of the results -> results ++ cotangents of the params in `wrt`, as one equation."""
+    types = [p.type for p in graph.params]
+    cotangents = [r.type.tangent for r in graph.results if r.type.tangent is not None]
+    return region([*types, *cotangents], lambda *vs: OPS["vjp"](*vs, regions=(graph,), wrt=wrt), graph.name)
+
+
+def active(types: Sequence[Type]) -> Mask:
+    return tuple([t.tangent is not None for t in types])
+
+
+def alone(eqn: Eqn) -> Graph:
+    """The graph of one equation."""
+    return region(
+        [v.type for v in eqn.operands], lambda *vs: vs[0].home.append(
+            eqn.op, vs, tuple([r.type for r in eqn.results]), eqn.regions, span=eqn.span, **eqn.attrs
+        )
+    ) if eqn.operands else Graph((), (eqn,), eqn.results)  # fmt: skip
+
+
+def narrowed(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """Wide arrays as the graph takes them."""
+    return [cast(x, p.type) for x, p in zip(arrays, graph.params, strict=True)]
+
+
+class Wide(Struct, frozen=True, eq=False):
+    """A graph interpreted in its own numbers, then in wide ones along the same path."""
+
+    graph: Graph
+    arrays: Sequence[Array]  # as the graph takes them
+    exact: Sequence[Array]  # the same, wide; perhaps with more digits
+    own: list[Array]
+    results: list[Array]
+    path: list[list[Array]]
+    widening: Widening
+    epsilon: float
+
+    @classmethod
+    def of(cls, graph: Graph, exact: Sequence[Array], met: dict[Eqn, list[list[Array]]] | None = None) -> Wide:
+        exact = [cast(x, wide_type(p.type)) for x, p in zip(exact, graph.params, strict=True)]
+        arrays = narrowed(graph, exact)
+        first = Run()
+        own = first(graph, *arrays)
+        widening = Widening()
+        run = Run(first.decided, origin=widening.origin, met=met)
+        run.origin = widening.origin
+        wide = widening.graph(graph)
+        results = run(wide, *exact)
+        return cls(graph, arrays, exact, own, results, run.decided, widening, run.epsilon)
+
+    def again(self, arrays: Sequence[Array], mode: Mode) -> list[Array]:
+        run = Run(self.path, mode, self.widening.origin)
+        return run(self.widening.graph(self.graph), *arrays)
+
+    def row(self, places: Sequence[int], like: Sequence[Array] | None = None, results: Sequence[Array] = ()) -> Row:
+        """The numbers of some results, histories as long as those of `like`."""
+        found = [(results or self.results)[i] for i in places]
+        return flat(found if like is None else [laid(x, y) for x, y in zip(found, like, strict=True)])
+
+    def laid_out(self, rng: np.random.Generator, like: Sequence[Array]) -> tuple[Row, Row]:
+        """The numbers of all results, histories as long as those of `like`, and how far each moves."""
+        places = range(len(self.results))
+        return self.row(places, like), self.sizes(rng, places, like)
+
+    def all_sizes(self, rng: np.random.Generator) -> Row:
+        return self.sizes(rng, range(len(self.results)))
+
+    def sizes(self, rng: np.random.Generator, places: Sequence[int], like: Sequence[Array] | None = None) -> Row:
+        """How far each number moves, per unit of relative error, when every value on the way is a little off."""
+        exact = self.row(places, like)
+        found = np.abs(exact)
+        for _ in range(SHAKES):
+            shaken = self.again(self.exact, Mode(shake=rng, amount=AMOUNT))
+            with np.errstate(all="ignore"):
+                off = np.abs(self.row(places, like, shaken) - exact) / AMOUNT
+            found = np.where(np.isfinite(off), np.fmax(found, off), found)
+        return np.where(np.isfinite(found), found, 0)
+
+
+class Direction(Struct, frozen=True):
+    """The derivative of a subject along one direction, and against one, in wide numbers."""
+
+    tangents: list[Array]
+    cotangents: list[Array]
+    push: Wide
+    pull: Wide
+    slopes: Slopes
+    forward: Row
+    forward_size: Row
+    reverse: Row
+    reverse_size: Row
+    values: Row  # all results of the subject by itself, and as either mode gives them
+    beside: tuple[Row, Row]
+    value_size: Row
+
+    @property
+    def product(self) -> tuple[float, float, float]:
+        """<ct, J dx>, <Jᵀ ct, dx>, and how far rounding may set them apart."""
+        ct, dx = flat(self.cotangents), flat(self.tangents)
+        with np.errstate(all="ignore"):
+            size = np.sum(np.abs(ct) * self.forward_size) + np.sum(np.abs(dx) * self.reverse_size)
+            return float(np.sum(ct * self.forward)), float(np.sum(self.reverse * dx)), self.rounding * float(size)
+
+    @property
+    def rounding(self) -> float:
+        """What is allowed per size of terms: for f64, or for the coarser numbers of what computes in its own."""
+        return ROUNDING * max(DOUBLE, self.push.epsilon, self.pull.epsilon)
+
+    @property
+    def turning(self) -> bool:
+        """Whether there is a kink along it."""
+        s = self.slopes
+        return s.crossed is not None or bool(np.any(s.kinked | (~np.isfinite(s.values) & np.isfinite(s.results))))
+
+    @property
+    def size(self) -> Row:
+        """The size of the terms of the derivative and of the results: tangents are of the size of the arguments."""
+        return np.maximum(self.forward_size, self.slopes.sizes)
+
+    @property
+    def allowed(self) -> Row:
+        """How far forward mode may be from differences: their error, and rounding of f64 constants in the rules."""
+        return 16 * self.slopes.errors + self.rounding * self.forward_size
+
+
+class Subject:
+    """A graph without derivative equations, at wide arguments, differentiated in those that `wrt` names."""
+
+    def __init__(self, graph: Graph, exact: Sequence[Array], wrt: Mask) -> None:
+        self.graph, self.wrt = graph, wrt
+        self.met: dict[Eqn, list[list[Array]]] = {}
+        self.primal = Wide.of(graph, exact, self.met)
+        self.exact = self.primal.exact
+        self.size: Row | None = None
+        self.moving = [i for i, r in enumerate(graph.results) if r.type.tangent is not None]
+        self.push, self.pull = differentiate(pushed(graph, wrt)), differentiate(pulled(graph, wrt))
+
+    def chosen(self, items: Sequence[Any]) -> list[Any]:
+        return [x for x, w in zip(items, self.wrt, strict=True) if w]
+
+    @cached_property
+    def values(self) -> list[Array]:
+        return [self.primal.results[i] for i in self.moving]
+
+    def at(self, tangents: Sequence[Array], t: float, watch: bool) -> Row:
+        """The results a step along the tangents."""
+        rest = iter(tangents)
+        arrays = [moved(x, next(rest), t) if w else x for x, w in zip(self.exact, self.wrt, strict=True)]
+        results = self.primal.again(arrays, Mode(watch=watch, beside=True))
+        return flat([results[i] for i in self.moving])
+
+    def direction(self, rng: np.random.Generator) -> Direction:
+        """The derivative along a direction that is drawn. Errors: InternalError where a rule cannot be applied."""
+        tangents = [drawn(rng, x) for x in self.chosen(self.exact)]
+        cotangents = [unit(drawn(rng, y), y) for y in self.values]
+        push = Wide.of(self.push, [*self.exact, *tangents])
+        pull = Wide.of(self.pull, [*self.exact, *cotangents])
+        if self.size is None:
+            self.size = self.primal.sizes(rng, self.moving)
+        found = slopes(lambda t, watch: self.at(tangents, t, watch), self.size, max(self.primal.epsilon, EPSILON))
+        values = flat(self.primal.results)
+        n = len(values)
+        forward, forward_size = push.laid_out(rng, [*self.primal.results, *self.values])
+        reverse, reverse_size = pull.laid_out(rng, [*self.primal.results, *self.chosen(self.exact)])
+        return Direction(
+            tangents, cotangents, push, pull, found, forward[n:], forward_size[n:], reverse[n:], reverse_size[n:],
+            values, (forward[:n], reverse[:n]), np.maximum(forward_size[:n], reverse_size[:n]),
+        )  # fmt: skip
+
+
+def unit(direction: Array, like: Array) -> Array:
+    """A cotangent: of size one, whatever the size of the result."""
+    if isinstance(direction, list):
+        return [unit(d, x) for d, x in zip(direction, like, strict=True)]
+    size = np.max(np.abs(direction), initial=0)
+    return direction / size if size > 0 else direction

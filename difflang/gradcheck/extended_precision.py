@@ -1,0 +1,160 @@
+"""A graph in extended precision: what a program means before any rounding. Only the interpreter runs it.
+
+Every float becomes NumPy's `longdouble` (64 bits of mantissa on x86, elsewhere perhaps the 53 of f64), so rules are
+compared with differences where rounding is out of the way, for programs in bf16 as in f64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import DType, History, Tensor, Type
+
+Array = Any  # np.ndarray, or a list of them for a history
+WIDE = DType("wide", "float", 128, "longdouble")
+WIDE_COMPLEX = DType("wide complex", "complex", 256, "clongdouble")
+EPSILON = float(np.finfo(np.longdouble).eps)
+
+
+def wide_dtype(dtype: DType) -> DType:
+    if not dtype.differentiable:
+        return dtype
+    return WIDE_COMPLEX if dtype.kind == "complex" else WIDE
+
+
+def wide_type(type: Type) -> Type:
+    if isinstance(type, History):
+        return History(wide_type(type.item))
+    return Tensor(wide_dtype(type.dtype), type.shape)
+
+
+class Widening:
+    """Widens graphs. `origin` says of which equation each wide one is the copy."""
+
+    def __init__(self) -> None:
+        self.origin: dict[Eqn, Eqn] = {}
+        self.known: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        """The same graph on wide numbers; regions that are shared stay shared."""
+        if graph not in self.known:
+            self.known[graph] = self.widened(graph)
+        return self.known[graph]
+
+    def widened(self, graph: Graph) -> Graph:
+        env = {p: wide_value(p) for p in graph.params}
+        eqns: list[Eqn] = []
+        for eqn in graph.eqns:
+            eqns += self.steps(eqn, env)
+        return Graph(tuple([env[p] for p in graph.params]), tuple(eqns), tuple([env[r] for r in graph.results]))
+
+    def steps(self, eqn: Eqn, env: dict[Value, Value]) -> list[Eqn]:
+        """The equation on wide numbers; what makes floats of integers (a draw, a conversion) makes them as it did."""
+        operands = tuple([env[v] for v in eqn.operands])
+        if eqn.regions or not operands or any(v.type.tangent is not None for v in eqn.operands):
+            results = [wide_value(r) for r in eqn.results]
+            regions = tuple(map(self.graph, eqn.regions))
+            step = Eqn(eqn.op, operands, tuple(results), wide_attrs(eqn.attrs), regions, eqn.span)
+            converted: list[Eqn] = []
+        else:
+            step = Eqn(eqn.op, operands, tuple([Value(r.type, r.home) for r in eqn.results]), eqn.attrs, (), eqn.span)
+            pairs = [conversion(r) for r in step.results]
+            results = [result for result, _ in pairs]
+            converted = [e for _, e in pairs if e is not None]
+        self.origin[step] = eqn
+        env.update(zip(eqn.results, results, strict=True))
+        return [step, *converted]
+
+
+def wide_value(value: Value) -> Value:
+    return Value(wide_type(value.type), value.home, value.hint)
+
+
+def conversion(value: Value) -> tuple[Value, Eqn | None]:
+    """A value in wide numbers, and the equation that makes it so, if it is not."""
+    if not isinstance(value.type, Tensor) or value.type.tangent is None:
+        return value, None
+    result = wide_value(value)
+    assert isinstance(result.type, Tensor)
+    return result, Eqn(OPS["convert"], (value,), (result,), {"dtype": result.type.dtype})
+
+
+def wide_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: wide_attr(a) for name, a in attrs.items()}
+
+
+def wide_attr(attr: Any) -> Any:
+    if isinstance(attr, DType):
+        return wide_dtype(attr)
+    return wide_type(attr) if isinstance(attr, Tensor | History) else attr
+
+
+# ---- arrays
+
+
+def cast(array: Array, type: Type) -> Array:
+    """An array or a history with the element type of `type`."""
+    if isinstance(type, History):
+        return [cast(item, type.item) for item in array]
+    wanted = np.dtype(type.dtype.numpy)
+    array = np.asarray(array)
+    if array.dtype == wanted:
+        return array
+    if "V" in (array.dtype.kind, wanted.kind):  # bfloat16 knows f32, not longdouble
+        return array.astype(np.float32).astype(wanted)
+    return array.astype(wanted)
+
+
+def flat(arrays: Sequence[Array]) -> np.ndarray[Any, Any]:
+    """Wide numbers in one row: of complex ones the real parts, then the imaginary ones."""
+    rows: list[Any] = [np.zeros(0, np.longdouble)]
+    todo = list(reversed(arrays))
+    while todo:
+        array = todo.pop()
+        if isinstance(array, list):
+            todo += reversed(array)
+        elif array.dtype.kind == "c":
+            rows += [array.real.ravel(), array.imag.ravel()]
+        else:
+            rows.append(array.ravel())
+    return np.concatenate(rows)
+
+
+def laid(array: Array, like: Array) -> Array:
+    """A history with as many items as another has: beyond its end it is zero."""
+    if not isinstance(array, list):
+        return array
+    return [laid(array[i], item) if i < len(array) else nought(item) for i, item in enumerate(like)]
+
+
+def nought(like: Array) -> Array:
+    return [nought(item) for item in like] if isinstance(like, list) else np.zeros_like(like)
+
+
+def drawn(rng: np.random.Generator, like: Array) -> Array:
+    """A direction at a wide array: uneven in every element, and of the size of the array."""
+    if isinstance(like, list):
+        return [drawn(rng, item) for item in like]
+    finite = np.where(np.isfinite(like), np.abs(like), 0)
+    size = np.sqrt(np.mean(finite * finite)) if like.size else 0.0
+    size = size if size > 0 else np.longdouble(1)
+
+    def numbers() -> Any:
+        signs = rng.choice([-1.0, 1.0], like.shape)
+        return (signs * rng.uniform(0.25, 1.0, like.shape)).astype(np.longdouble) * size
+
+    if like.dtype.kind == "c":
+        return np.asarray(numbers() + numbers() * np.clongdouble(1j))
+    return np.asarray(numbers())
+
+
+def moved(array: Array, direction: Array, step: float) -> Array:
+    """The array a step further along a direction."""
+    if isinstance(array, list):
+        return [moved(x, d, step) for x, d in zip(array, direction, strict=True)]
+    return np.asarray(array + np.longdouble(step) * direction)

@@ -1,0 +1,225 @@
+"""Whether a derivative is right: the same number by four roads of ours and by differences, to any order.
+
+Rules are held against differences in extended precision, where rounding is out of the way; what runs in the program's
+own numbers, interpreted and compiled, against that, within what rounding can do (see `programs`). No tolerance is
+guessed: differences bring their own error, and rounding is measured by shaking every value on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from difflang.ad.expand_derivatives import expanded
+from difflang.base.source import Span
+from difflang.gradcheck.decision_replay import Run
+from difflang.gradcheck.directional_derivatives import Direction, Mask, Subject, narrowed, pulled, pushed
+from difflang.gradcheck.engine_comparison import Programs, Roads, by_rounding
+from difflang.gradcheck.extended_precision import Array
+from difflang.gradcheck.fault_localization import Search, first_wrong, modes, value
+from difflang.gradcheck.nan_provenance import Made
+from difflang.gradcheck.nan_provenance import Run as NonFinite
+from difflang.gradcheck.report import Comparison, Fault, Kink, Report, unplaced
+from difflang.ir.builder import region
+from difflang.ir.graph import Eqn, Graph
+
+PRECISE = 1e-6  # differences that are known less well than this say little
+INNER = 2  # at how many of the arguments that it meets a derivative in the program is audited
+
+
+class Audit(Struct):
+    """One audit under way. Comparisons of the same two things are joined to one row."""
+
+    roads: Roads
+    rng: np.random.Generator
+    directions: int
+    rows: dict[tuple[str, ...], Comparison] = field(default_factory=dict[tuple[str, ...], Comparison])
+    kinks: list[Kink] = field(default_factory=list[Kink])
+    notes: dict[str, None] = field(default_factory=dict[str, None])
+
+    def of(self, graph: Graph, arrays: Sequence[Array], wrt: Mask, order: int, over: str = "") -> Fault | None:
+        """The derivatives of a graph up to an order; the first fault found."""
+        fault = self.inner(graph, arrays, over)
+        if fault is not None:
+            return fault
+        subject = Subject(self.roads.derived(graph), arrays, wrt)
+        programs = Programs.of(self, graph, wrt, over)
+        directions = [subject.direction(self.rng) for _ in range(self.directions)]
+        if not over and not any(np.any(d.forward) for d in directions):
+            self.notes["the derivative is 0 along every direction: there is little to be wrong"] = None
+        for i, direction in enumerate(directions):
+            fault = self.exactly(subject, direction, over) or programs.fault(
+                subject, direction, value=i == 0 and not over
+            )
+            if fault is not None:
+                return fault
+        return self.higher(subject, directions[0], order, over) if order > 1 else None
+
+    def inner(self, graph: Graph, arrays: Sequence[Array], over: str) -> Fault | None:
+        """The derivatives that the program itself takes, each at what it is given there."""
+        taken = derivatives(graph)
+        if not taken:
+            return None
+        met: dict[Eqn, list[list[Array]]] = {}
+        Run(met=met)(graph, *narrowed(graph, arrays))
+        for eqn in taken:
+            (function,) = eqn.regions
+            for operands in met.get(eqn, ())[:INNER]:
+                given = operands[: len(function.params)]
+                fault = self.of(function, given, eqn.attrs["wrt"], 1, f"{over} inside")
+                if fault is not None:
+                    return fault
+        return None
+
+    # ---- rules
+
+    def exactly(self, subject: Subject, direction: Direction, over: str) -> Fault | None:
+        """Both modes and differences, and the value that either mode gives, in extended precision."""
+        found = [self.add(c, over) for c in (*modes(direction), value(direction))]
+        self.look_for_gaps(direction)
+        wrong = [c for c in found if c.worst is not None]
+        worst = next(iter(wrong), None)
+        if worst is None and (self.kinks or not direction.turning):
+            return None
+        if worst is not None and (fault := self.operators(subject)) is not None:
+            return fault
+        search = Search(subject.met, self.rng)
+        fault = search.fault(subject.graph)
+        self.kinks += search.kinks
+        if direction.slopes.crossed is not None:
+            self.kinks.append(Kink(direction.slopes.crossed, "decides otherwise as soon as the arguments move"))
+        if fault is not None or worst is None or worst.worst is None:
+            return fault
+        if found[2] in wrong and by_rounding(self, subject.primal, *wrong):
+            return None
+        if search.kinks and worst is found[0] and found[2] not in wrong:
+            # What is composed of conventions may be another number.
+            self.forgive(worst, "with kinks")
+            return None
+        if worst is found[1] and np.isnan(worst.worst.got) and (lost := outside_of_domain(subject)) is not None:
+            self.kinks.append(Kink(lost.eqn, "is NaN, and so is what reverse mode takes back through it"))
+            self.forgive(worst, "outside a domain")
+            return None
+        return first_wrong(subject.graph, "the derivative", self.shorter(subject)) or unplaced(worst, worst.worst)
+
+    def operators(self, subject: Subject) -> Fault | None:
+        """The derivative operators themselves, asked about the identity: where these are wrong, no equation is."""
+        types = [p.type for p, w in zip(subject.graph.params, subject.wrt, strict=True) if w]
+        identity, wrt = region(types, lambda *xs: xs), tuple(True for _ in types)
+        asked = Subject(identity, subject.chosen(subject.exact), wrt).direction(self.rng)
+        for answer, wrapped in zip(modes(asked), (pushed, pulled), strict=True):
+            if answer.worst is not None:
+                return Fault(
+                    wrapped(identity, wrt).eqns[0], "the operator", (answer.mode, answer.against), answer.worst
+                )
+        return None
+
+    def shorter(self, subject: Subject) -> Callable[[Graph], Comparison | None]:
+        def wrong(graph: Graph) -> Comparison | None:
+            direction = Subject(graph, subject.exact, subject.wrt).direction(self.rng)
+            return next((c for c in (*modes(direction), value(direction)) if c.worst is not None), None)
+
+        return wrong
+
+    def look_for_gaps(self, direction: Direction) -> None:
+        """Say where differences say little or nothing."""
+        s = direction.slopes
+        with np.errstate(all="ignore"):
+            vague = s.usable & (s.errors > PRECISE * np.maximum(np.abs(s.values), direction.size))
+        if vague.any():
+            self.notes[f"differences tell {vague.sum()} of {vague.size} slopes to less than {PRECISE:.0e}"] = None
+        if (hidden := int((np.isfinite(s.values) & np.isinf(s.errors) & ~s.kinked).sum())) > 0:
+            self.notes[f"differences do not tell {hidden} of {vague.size} slopes: no step is small enough"] = None
+        if (kinked := int(s.kinked.sum())) > 0:
+            self.notes[f"{kinked} of {vague.size} numbers have a kink here and are not compared with differences"] = (
+                None
+            )
+        if (lost := int((~np.isfinite(s.values) & ~s.kinked).sum())) > 0:
+            self.notes[f"{lost} of {vague.size} numbers have no finite slope to compare with"] = None
+
+    # ---- higher orders
+
+    def higher(self, subject: Subject, direction: Direction, order: int, over: str) -> Fault | None:
+        """The pullback and the push as functions of the arguments, differentiated again."""
+        n = len(subject.graph.results)
+        for mode, program, more in (
+            ("reverse", pulled(subject.graph, subject.wrt), direction.cotangents),
+            ("forward", pushed(subject.graph, subject.wrt), direction.tangents),
+        ):
+            wrt = (*subject.wrt, *(False for _ in more))
+            whole = expanded(program)  # rules are kept, as they are where a program takes further derivatives
+            derivative = whole.with_results(whole.results[n:])
+            fault = self.of(derivative, [*subject.exact, *more], wrt, order - 1, f" over {mode}{over}")
+            if fault is not None:
+                return fault
+        return None
+
+    def add(self, found: Comparison, over: str = "") -> Comparison:
+        found = replace(found, mode=found.mode + over)
+        before = self.rows.get(key(found))
+        self.rows[key(found)] = found if before is None else before.joined(found)
+        return found
+
+    def forgive(self, found: Comparison, why: str) -> None:
+        """Let a difference pass, and say why."""
+        row = self.rows[key(found)]
+        self.rows[key(found)] = replace(row, worst=None, against=f"{found.against}, {why}")
+
+
+def outside_of_domain(subject: Subject) -> Made | None:
+    """The first equation that makes NaN of numbers. Where the value does not show it, a cotangent of 0 becomes NaN."""
+    run = NonFinite(given=True)
+    with np.errstate(all="ignore"):
+        run.results(subject.graph, *narrowed(subject.graph, subject.exact))
+    return next((made for made in run.made.values() if np.isnan(made.value)), None)
+
+
+def key(row: Comparison) -> tuple[str, ...]:
+    return row.mode, row.how, row.against
+
+
+def derivatives(graph: Graph) -> list[Eqn]:
+    """The derivative equations of a graph and its regions, but for those inside one another."""
+    found: list[Eqn] = []
+    todo, seen = [graph], {graph}
+    while todo:
+        current = todo.pop()
+        for eqn in current.eqns:
+            if eqn.op.expand is not None:
+                found.append(eqn)
+                continue
+            inner = [r for r in eqn.regions if r not in seen]
+            seen.update(inner)
+            todo += inner
+    return found
+
+
+def audit(
+    graph: Graph,
+    arrays: Sequence[Array],
+    wrt: Mask,
+    *,
+    name: str = "",
+    roads: Roads = Roads(),
+    order: int = 1,
+    directions: int = 3,
+    seed: int = 0,
+    drawn: str = "",
+    rules: Mapping[str, Span] | None = None,
+) -> Report:
+    """Whether the derivatives of a graph at these arrays are right, in the params that `wrt` names.
+
+    Every result that has a tangent counts, and every derivative that the program itself takes. The first equation at
+    fault is named; kinks are named and are no fault. `rules` says where the program declares derivatives, by function.
+    Cost: for each direction some 20 runs of the interpreter, more where differences are hard; one compilation a mode.
+    Source: Ridders 1982, Accurate computation of F'(x) and F'(x) F''(x).
+    """
+    work = Audit(roads, np.random.default_rng(seed), directions)
+    fault = work.of(graph, arrays, wrt, order)
+    kinks = {k.eqn: k for k in reversed(work.kinks)}
+    rows, notes = tuple(work.rows.values()), tuple(work.notes)
+    placed = None if fault is None else fault.placed(rules or {})
+    return Report(name, order, directions, drawn, rows, placed, tuple(reversed(kinks.values())), notes)

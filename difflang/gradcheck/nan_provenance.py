@@ -1,0 +1,156 @@
+"""Which operation made the first NaN or infinity that reaches a result.
+
+A graph is interpreted, and the time of each operation that makes one from finite numbers is noted. Then it is run again
+with all that are made after some time replaced by ones: the first time from which a result is not finite even so is the
+one in question, found by halving. What `where` leaves out, or a division by infinity makes finite, is no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.interpreter import Endless, results_of, walk
+
+FLOATS = "fcV"  # V is bfloat16
+TOO_LONG = 4  # times as many steps as the run itself: a number that was replaced may keep a loop going
+
+
+class Made(Struct, frozen=True):
+    """An operation that makes a number that is not finite, its operands, the first place of such a number, and where.
+
+    `steps` are the loops and maps around it, innermost last, and in which step of each, from 1.
+    """
+
+    eqn: Eqn
+    operands: tuple[Any, ...]
+    result: Any
+    place: tuple[int, ...]
+    steps: tuple[tuple[Eqn, int], ...]
+
+    @property
+    def value(self) -> Any:
+        return self.result[self.place]
+
+    def operand(self, number: int) -> Any:
+        """The number that the operand has in that place; None where the result there is made of more than that one."""
+        x = self.operands[number]
+        if not isinstance(x, np.ndarray) or (x.shape and not self.eqn.op.elementwise):
+            return None
+        return x[self.place] if x.shape else x[()]
+
+
+class Run:
+    """One run, in which what is made after a time is replaced.
+
+    `given` asks for what infinities were given for, too, and for the NaN that a rule has where there is no derivative.
+    """
+
+    def __init__(self, after: int | None = None, most: int | None = None, given: bool = False) -> None:
+        self.after, self.most, self.given = after, most, given
+        self.time = 0
+        self.made: dict[int, Made] = {}
+        self.of_rules: set[Value] = set()  # NaN that nobody wrote
+        self.around: list[list[Any]] = []  # equations with regions, and how often the first region has been run
+
+    def results(self, graph: Graph, *arrays: Any) -> list[Any]:
+        if self.around and self.around[-1][0].regions[0] is graph:
+            self.around[-1][1] += 1
+        return walk(graph, arrays, self.step)
+
+    def step(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
+        self.time += 1
+        if self.most is not None and self.time > self.most:
+            raise Endless
+        if eqn.regions:
+            self.around.append([eqn, 0])
+            try:
+                return results_of(eqn, operands, run=self.results)
+            finally:
+                self.around.pop()
+        found = results_of(eqn, operands)
+        if operands:
+            return [self.seen(eqn, operands, x) for x in found]
+        if self.given and "nan" not in eqn.span.text and all(map(is_nan, found)):
+            self.of_rules.update(eqn.results)
+        return found
+
+    def seen(self, eqn: Eqn, operands: list[Any], x: Any) -> Any:
+        """A result, noted or replaced where it is worse than what it is made of."""
+        array = np.asarray(x)
+        known = [y for v, y in zip(eqn.operands, operands, strict=True) if v not in self.of_rules]
+        bad = worse(array, known, self.given)
+        if not bad.any():
+            return x
+        if self.after is not None and self.time > self.after:
+            return np.where(bad, np.ones_like(array), array)
+        place = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), array.shape))
+        around = tuple((e, count) for e, count in self.around if e.op.name in ("loop", "map"))
+        self.made.setdefault(self.time, Made(eqn, tuple(operands), array, place, around))
+        return x
+
+
+def worse(x: Any, operands: Sequence[Any], given: bool) -> Any:
+    """Where something is not finite that is made of finite numbers; if `given`, where it is NaN and made of no NaN.
+
+    Operands of its shape are compared place by place.
+    """
+    if x.dtype.kind not in FLOATS or np.isfinite(x).all():
+        return np.zeros(x.shape, bool)
+    bad = np.isnan if given else not_finite
+    found = bad(x)
+    for operand in operands:
+        if isinstance(operand, np.ndarray) and operand.dtype.kind in FLOATS:
+            had = bad(operand)
+            found = found & ~(had if operand.shape in ((), x.shape) else had.any())
+    return found
+
+
+def is_nan(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.kind in FLOATS and bool(np.isnan(x).all() and x.size)
+
+
+def not_finite(x: Any) -> Any:
+    return ~np.isfinite(x)
+
+
+def amount(results: Sequence[Any]) -> int:
+    """How many numbers in results are not finite."""
+    arrays = [np.asarray(r) for r in results if not isinstance(r, list)]
+    return sum(int(not_finite(a).sum()) for a in arrays if a.dtype.kind in FLOATS)
+
+
+def culprit(graph: Graph, *arrays: Any) -> Made | None:
+    """The first operation for which a result of a finished graph is not finite; None where none is to blame.
+
+    The graph is run as often as the number of such operations can be halved. Numbers that were given or written down
+    are nobody's fault, but what makes NaN of them is.
+    """
+    with np.errstate(all="ignore"):
+        return found(graph, arrays, given=False) or found(graph, arrays, given=True)
+
+
+def found(graph: Graph, arrays: Sequence[Any], given: bool) -> Made | None:
+    first = Run(given=given)
+    first.results(graph, *arrays)
+    times = list(first.made)
+
+    def left(after: int) -> int:
+        """How many are left if none is made after a time."""
+        try:
+            return amount(Run(after, TOO_LONG * first.time, given).results(graph, *arrays))
+        except Endless:
+            return 0
+
+    least = left(0)
+    if not times or left(times[-1]) <= least:
+        return None
+    low, high = 0, len(times) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if left(times[middle]) > least else (middle + 1, high)
+    return first.made[times[low]]

@@ -1,0 +1,210 @@
+"""What an audit found: rows of comparisons, the first equation at fault, kinks. As a table, as data, as diagnostics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import Diagnostic, Label, to_json
+from difflang.base.source import BUILTIN, Span
+from difflang.gradcheck.finite_differences import Row
+from difflang.ir.graph import Eqn
+
+REPORT_IT = "this is a fault of difflang's, not of the program's: please report it"
+MEND_IT = "compare the rule with the body of the function"
+
+
+class Difference(Struct, frozen=True):
+    """Two numbers that should be one, and how far apart rounding may set them."""
+
+    got: float
+    want: float
+    allowed: float
+
+    @property
+    def relative(self) -> float:
+        with np.errstate(all="ignore"):
+            return float(np.abs(np.float64(self.got) - self.want) / np.abs(np.float64(self.want)))
+
+
+class Comparison(Struct, frozen=True):
+    """What was compared with what, how many numbers, and by how much they differ at most, relatively."""
+
+    mode: str  # which derivative, or the value
+    how: str  # in which numbers, by what
+    against: str
+    numbers: int = 0
+    largest: float = 0.0
+    worst: Difference | None = None  # the first that differ by more than they may
+
+    def joined(self, other: Comparison) -> Comparison:
+        return replace(
+            self,
+            numbers=self.numbers + other.numbers,
+            largest=max(self.largest, other.largest),
+            worst=self.worst or other.worst,
+        )
+
+
+def compared(
+    names: tuple[str, str, str], got: Row, want: Row, allowed: Row, size: Row, where: Row | None = None
+) -> Comparison:
+    """Element by element; `names` are mode, how and against. Equal infinities and NaNs agree.
+
+    `size` is what a difference is relative to, where the number itself is smaller.
+    """
+    with np.errstate(all="ignore"):
+        apart = np.where((got == want) | (np.isnan(got) & np.isnan(want)), 0, np.abs(got - want))
+        bad = ~(apart <= allowed)
+        relative = apart / np.maximum(np.maximum(np.abs(want), size), 1e-300)
+    chosen = np.ones(got.shape, np.bool_) if where is None else where
+    numbers, bad = int(chosen.sum()), bad & chosen
+    largest = float(np.max(relative[chosen], initial=0))
+    if not bad.any():
+        return Comparison(*names, numbers, largest)
+    with np.errstate(all="ignore"):
+        by = np.where(bad, np.where(np.isnan(relative), np.inf, relative), -1)
+    i = int(np.argmax(by))
+    return Comparison(*names, numbers, largest, Difference(float(got[i]), float(want[i]), float(allowed[i])))
+
+
+class Fault(Struct, frozen=True):
+    """The first equation of which something is wrong: `what` it is, and two numbers that should be one.
+
+    `by` says who gives the one and who the other.
+    """
+
+    eqn: Eqn | None
+    what: str
+    by: tuple[str, str]
+    difference: Difference
+    rule: Span | None = None  # where the program declares the derivative that is at fault
+
+    def placed(self, rules: Mapping[str, Span]) -> Fault:
+        """With the place of the program's rule, by the functions that have one."""
+        declared = self.eqn.op.declared if self.eqn is not None else None
+        return self if declared is None else replace(self, rule=rules.get(declared(self.eqn)))
+
+    @property
+    def op(self) -> str:
+        return str(self.eqn.op) if self.eqn is not None else ""
+
+    @property
+    def numbers(self) -> str:
+        d, (one, other) = self.difference, self.by
+        off = f", off by {d.relative:.1e}" if np.isfinite(d.relative) else ""
+        got, want = shown(d.got, d.want)
+        return f"{one} gives {got}, {other} {want}{off}"
+
+    def to_json(self) -> dict[str, Any]:
+        d = self.difference
+        by = {"got_by": self.by[0], "want_by": self.by[1]}
+        return {"op": self.op, "what": self.what, "got": d.got, "want": d.want, **by, "relative": d.relative}
+
+    @property
+    def span(self) -> Span | None:
+        return self.eqn.span if self.eqn is not None and self.eqn.span.source is not BUILTIN else None
+
+
+def unplaced(found: Comparison, worst: Difference) -> Fault:
+    """A fault that no equation answers for."""
+    return Fault(None, "something", (f"{found.mode}, {found.how},", found.against), worst)
+
+
+class Kink(Struct, frozen=True):
+    """An equation at a point where it has no derivative, or where the path turns."""
+
+    eqn: Eqn
+    why: str
+
+
+class Report(Struct, frozen=True):
+    """The audit of one derivative. `str` of it is what the command line prints."""
+
+    name: str
+    order: int
+    directions: int
+    drawn: str  # how the arguments came about
+    comparisons: tuple[Comparison, ...]
+    fault: Fault | None
+    kinks: tuple[Kink, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def right(self) -> bool:
+        return self.fault is None
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row a comparison: what, against what, how many numbers, the largest relative difference, is it right."""
+        return [
+            {
+                "compared": f"{c.mode}, {c.how}",
+                "with": c.against,
+                "numbers": c.numbers,
+                "largest": c.largest,
+                "right": not c.worst,
+            }
+            for c in self.comparisons
+        ]
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        kinks = tuple(kink_diagnostic(k) for k in self.kinks)
+        return kinks if self.fault is None else (fault_diagnostic(self.name, self.fault), *kinks)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "function": self.name,
+            "right": self.right,
+            "order": self.order,
+            "directions": self.directions,
+            "arguments": self.drawn,
+            "comparisons": self.table(),
+            "fault": self.fault.to_json() if self.fault is not None else None,
+            "diagnostics": to_json(self.diagnostics()),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        head = f"{self.name}: {'right' if self.right else 'WRONG'}{f' to order {self.order}' * (self.order > 1)}"
+        ways = f"{self.directions} direction{'s' * (self.directions != 1)}"
+        return "\n".join([f"{head}, in {ways}{self.drawn and f' at {self.drawn}'}", *lines(self.table()), *self.notes])
+
+
+def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    titles = ("compared", "with", "numbers", "largest relative difference")
+    cells = [
+        (r["compared"], r["with"], str(r["numbers"]), f"{r['largest']:.1e}" + ("" if r["right"] else "  wrong"))
+        for r in rows
+    ]
+    width = [max(len(line[i]) for line in (titles, *cells)) for i in range(3)]
+    return [f"  {a:{width[0]}}  {b:{width[1]}}  {c:>{width[2]}}  {d}" for a, b, c, d in (titles, *cells)]
+
+
+def fault_diagnostic(name: str, fault: Fault) -> Diagnostic:
+    said = f"{fault.what} is wrong: {fault.numbers}"
+    if fault.eqn is None:
+        return Diagnostic("DL0406", f"the derivative of `{name}` is wrong: {fault.numbers}", (), (REPORT_IT,))
+    if fault.rule is not None:
+        message = f"the derivative of `{name}` goes wrong at the rule of `{fault.rule.text}`"
+        called = () if fault.span is None else (Label(fault.span, "called here"),)
+        return Diagnostic("DL0406", message, (Label(fault.rule, said), *called), (MEND_IT,))
+    message = f"the derivative of `{name}` goes wrong at `{fault.op}`"
+    if fault.span is None:
+        return Diagnostic("DL0406", f"{message}: {said}", (), (REPORT_IT,))
+    return Diagnostic("DL0406", message, (Label(fault.span, said),), (REPORT_IT,))
+
+
+def kink_diagnostic(kink: Kink) -> Diagnostic:
+    labels = (Label(kink.eqn.span, kink.why),) if kink.eqn.span.source is not BUILTIN else ()
+    return Diagnostic("DL0407", f"there is no derivative at this point: `{kink.eqn.op}` {kink.why}", labels,
+                      ("what is given here by convention is in docs/conventions.md",), "warning")  # fmt: skip
+
+
+def shown(got: float, want: float) -> tuple[str, str]:
+    """Two numbers in so many digits that they can be told apart."""
+    short = f"{got:.9g}", f"{want:.9g}"
+    return short if short[0] != short[1] else (f"{got:.17g}", f"{want:.17g}")

@@ -1,0 +1,272 @@
+"""The table that a tape is: a row for each expression, with its value, tangents and adjoint, as textbooks print it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from difflang.base.source import line_numbers
+from difflang.gradcheck.evaluation_trace import Node, Step, Tape
+from difflang.ir.graph import Eqn, Graph
+from difflang.ir.interpreter import Array
+
+Written = Callable[[Sequence[str]], str]
+SHOWN = 4  # elements of an array
+WIDE = 48  # cells of a formula
+INFIX = {"add": ("+", "+"), "sub": ("-", "-"), "mul": ("*", ""), "div": ("/", "/"), "matmul": ("@", "")}
+OF_ONE_NAME = ("exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "max", "min", "det")
+FUNCTIONS = {"log": "ln", "asin": "arcsin", "acos": "arccos", "atan": "arctan", **{n: n for n in OF_ONE_NAME}}
+
+
+class Row(Struct, frozen=True):
+    """One value: an argument, or what an expression gave at that step of the run."""
+
+    name: str
+    formula: str
+    latex: str
+    value: Array
+    tangents: tuple[Array, ...]
+    adjoint: Array | None
+    line: int | None
+    text: str  # the expression in the program
+    file: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "formula": self.formula, "value": plain(self.value),
+            "tangents": [plain(t) for t in self.tangents],
+            "adjoint": None if self.adjoint is None else plain(self.adjoint), "line": self.line, "text": self.text,
+            "file": self.file or None,
+        }  # fmt: skip
+
+
+class Trace(Struct, frozen=True):
+    """The evaluation of a call, row by row. `wrt` names what the columns of tangents are derivatives in.
+
+    `left` says how many rows in the middle are left out of the table.
+    """
+
+    call: str
+    wrt: tuple[str, ...]
+    result: str | None  # what the adjoints are derivatives of
+    rows: tuple[Row, ...]
+    left: tuple[int, int]  # from which row, and how many
+
+    def table(self) -> list[list[str]]:
+        """Cells of text, the first row being the header."""
+        header = ["", "", "value", *[f"d/d{name}" for name in self.wrt]]
+        header += [f"d{self.result}/d…"] if self.result is not None else []
+        found = [[*header, "line", "in the program"]]
+        rows = self.shown()
+        numbers = line_numbers([(row.file, row.line) if row is not None and row.line else None for row in rows])
+        for number, row in zip(numbers, rows, strict=True):
+            if row is None:
+                found.append(["…", f"{self.left[1]} rows", *[""] * (len(header) - 2), "", ""])
+                continue
+            cells = [row.name, f"= {row.formula}" if row.formula else "", short(row.value), *map(short, row.tangents)]
+            cells += [short(row.adjoint) if row.adjoint is not None else ""] if self.result is not None else []
+            found.append([*cells, number, row.text])
+        return found
+
+    def shown(self) -> list[Row | None]:
+        start, count = self.left
+        return [*self.rows[:start], *([None] if count else []), *self.rows[start + count :]]
+
+    def __str__(self) -> str:
+        rows = self.table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        right = range(2, len(widths) - 1)
+        lines = [self.call, ""]
+        for row in rows:
+            cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """All rows, none left out."""
+        return {"call": self.call, "wrt": list(self.wrt), "result": self.result,
+                "rows": [row.to_json() for row in self.rows]}  # fmt: skip
+
+    def to_latex(self) -> str:
+        """A `tabular` for a document in mathematics."""
+        dots = [rf"$\partial v/\partial {latex_name(name)}$" for name in self.wrt]
+        adjoint = [rf"$\partial {latex_name(self.result)}/\partial v$"] if self.result is not None else []
+        lines = [rf"\begin{{tabular}}{{ll{'r' * (1 + len(dots) + len(adjoint))}}}", r"\hline"]
+        lines.append(" & ".join(["", "", "value", *dots, *adjoint]) + r" \\ \hline")
+        for row in self.shown():
+            if row is None:
+                lines.append(rf"$\vdots$ & \multicolumn{{{2 + len(dots) + len(adjoint)}}}{{l}}{{}} \\")
+                continue
+            numbers = [row.value, *row.tangents, *([row.adjoint] if self.result is not None else [])]
+            cells = ["" if n is None else f"${latex_number(n)}$" for n in numbers]
+            formula = f"$= {row.latex}$" if row.latex else ""
+            lines.append(" & ".join([f"${latex_name(row.name)}$", formula, *cells]) + r" \\")
+        return "\n".join([*lines, r"\hline", r"\end{tabular}"])
+
+    def to_html(self) -> str:
+        """A table."""
+        header, *rows = self.table()
+        head = "".join(f"<th>{html.escape(c)}</th>" for c in header)
+        body = "\n".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in rows)
+        caption = f"<caption>{html.escape(self.call)}</caption>"
+        whole = f"{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
+        return f'<table class="difflang-trace">\n{whole}\n</table>'
+
+    _repr_html_ = to_html
+
+
+def traced(
+    graph: Graph, arrays: Sequence[Array], moves: Sequence[bool], call: str, most: int, wrt: Sequence[int]
+) -> Trace:
+    """The trace of a run: what `moves` of the arguments is differentiated in, the numbers `wrt` among them one by one.
+
+    The table has at most so many rows. Errors: DL1222.
+    """
+    nodes = [Node(x, p.type, m, p.hint) for x, p, m in zip(arrays, graph.params, moves, strict=True)]
+    tape = Tape(nodes)
+    with np.errstate(all="ignore"):
+        results = tape.run(graph, nodes)
+        tape.push([{nodes[i]: np.ones(np.shape(arrays[i]), np.asarray(arrays[i]).dtype)} for i in wrt])
+        last = next((r for r in results if r.moves), None)
+        scalar = last is not None and np.ndim(last.value) == 0 and np.asarray(last.value).dtype.kind == "f"
+        if last is not None and scalar:
+            tape.pull(last)
+    names = Names(tape, nodes, results)
+    rows = [names.argument(n) for n in nodes if n.moves] + [names.row(s, n) for s, n in names.shown]
+    start = most // 2 if len(rows) > most else len(rows)
+    result = names.of(last) if last is not None and scalar else None
+    return Trace(call, tuple(nodes[i].name for i in wrt), result, tuple(rows), (start, max(0, len(rows) - most)))
+
+
+class Names:
+    """Which values are rows, and what they are called.
+
+    What an expression computes on its way, and nothing else reads, is part of the row of that expression; so is what
+    no line of the program says, such as the frames of recursion.
+    """
+
+    def __init__(self, tape: Tape, arguments: Sequence[Node], results: Sequence[Node]) -> None:
+        readers: dict[Node, list[Step | None]] = {n: [None] for n in results}
+        for step in tape.steps:
+            for node in step.operands:
+                readers.setdefault(node, []).append(step)
+        letter = next(c for c in "vwuzy_" if c == "_" or not any(n.name[:1] == c for n in arguments))
+        self.shown: list[tuple[Step, Node]] = []
+        self.names = {n: n.name for n in arguments if n.name}
+        for step in tape.steps:
+            for node in step.results:
+                if node.moves and step.index is None and step.span.text and is_row(step, readers.get(node, [])):
+                    self.shown.append((step, node))
+                    self.names[node] = f"{letter}{len(self.shown)}"
+
+    def of(self, node: Node) -> str:
+        """Its name, or what it is."""
+        if node in self.names:
+            return self.names[node]
+        if node.step is not None and node.step.index is not None:
+            whole = self.of(node.step.operands[0])
+            return f"{whole}[{node.step.index}]" if whole else ""
+        return short(node.value) if not node.moves else ""
+
+    def argument(self, node: Node) -> Row:
+        return Row(node.name, "", "", node.value, tuple(node.tangents), node.adjoint, None, "")
+
+    def row(self, step: Step, node: Node) -> Row:
+        operands, eqn = [self.of(n) for n in step.operands], step.eqn
+        text = " ".join(step.span.text.split())
+        if not all(operands) or (eqn is not None and (eqn.regions or len(eqn.results) > 1)):
+            formula, latex = text, rf"\mathtt{{{escaped(text)}}}"
+        elif eqn is None:
+            formula, latex = f"[{', '.join(operands)}]", f"[{', '.join(map(latex_name, operands))}]"
+        else:
+            formula, latex = written(eqn, operands), in_latex(eqn, operands)
+        numbers = node.value, tuple(node.tangents), node.adjoint
+        return Row(
+            self.names[node], cut(formula), latex, *numbers, step.span.position[0], cut(text), step.span.source.name
+        )
+
+
+def is_row(step: Step, readers: Sequence[Step | None]) -> bool:
+    """Whether something outside the expression reads a value that it gives."""
+    inside = (step.span, step.frame)
+    return any(r is None or r.eqn is None or (r.span, r.frame) != inside for r in readers)
+
+
+def written(eqn: Eqn, operands: Sequence[str]) -> str:
+    """The operation in the language's notation."""
+    name = eqn.op.name
+    if name in INFIX:
+        return f" {INFIX[name][0]} ".join(operands)
+    if name == "neg":
+        return f"-{operands[0]}"
+    if name == "integer_pow":
+        return f"{operands[0]}^{eqn.attrs['n']}"
+    if name == "pow":
+        return "^".join(operands)
+    return f"{name.removeprefix('reduce_')}({', '.join(operands)})"
+
+
+def in_latex(eqn: Eqn, operands: Sequence[str]) -> str:
+    """The operation in mathematical notation."""
+    name, given = eqn.op.name.removeprefix("reduce_"), [latex_name(x) for x in operands]
+    if name == "div":
+        return rf"\frac{{{given[0]}}}{{{given[1]}}}"
+    if name in INFIX:
+        return rf" {INFIX[name][1] or chr(92) + ','} ".join(given)
+    if name == "neg":
+        return f"-{given[0]}"
+    if name in ("integer_pow", "pow"):
+        return f"{{{given[0]}}}^{{{eqn.attrs['n'] if name == 'integer_pow' else given[1]}}}"
+    if name == "sqrt":
+        return rf"\sqrt{{{given[0]}}}"
+    head = rf"\{FUNCTIONS[name]}" if name in FUNCTIONS else rf"\operatorname{{{escaped(name)}}}"
+    return rf"{head} {given[0]}" if len(given) == 1 else rf"{head}({', '.join(given)})"
+
+
+def latex_name(name: str) -> str:
+    """`v12` and `x1` with an index below."""
+    head = name.rstrip("0123456789")
+    if head and head != name and head.isalpha():
+        return f"{head}_{{{name[len(head) :]}}}"
+    return name if len(name) == 1 or not name.isidentifier() else rf"\mathit{{{escaped(name)}}}"
+
+
+def escaped(text: str) -> str:
+    """What LaTeX reads as that text."""
+    special = {"\\": r"\backslash ", "{": r"\{", "}": r"\}", "^": r"\hat{\ }", "~": r"\sim "}
+    return "".join(special.get(c, "\\" + c if c in "_%&#$" else c) for c in text)
+
+
+def latex_number(value: Array) -> str:
+    mantissa, e, exponent = short(value).partition("e")
+    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if e and np.ndim(value) == 0 else mantissa + e + exponent
+
+
+def short(value: Array) -> str:
+    """A number in six digits; of an array the first few."""
+    if isinstance(value, list):
+        return f"{len(value)} items"
+    array = np.asarray(value)
+    if array.ndim == 0:
+        item = array.item()
+        return f"{item:.6g}" if isinstance(item, (float, complex)) else str(item).lower()
+    items = [short(x) for x in array[:SHOWN]]
+    return f"[{', '.join(items)}{', …' if len(array) > SHOWN else ''}]"
+
+
+def plain(value: Array) -> Any:
+    """Numbers that JSON can hold; of complex ones the two parts."""
+    if isinstance(value, list):
+        return [plain(x) for x in value]
+    array = np.asarray(value)
+    if array.dtype.kind == "c":
+        return np.stack([np.real(array), np.imag(array)], -1).tolist()
+    return array.astype(np.float64).tolist() if array.dtype.kind in "fV" else array.tolist()
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= WIDE else f"{text[: WIDE - 1]}…"

@@ -1,0 +1,132 @@
+"""What is said of an assertion of the host that does not hold: both sides of its comparison, and their values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Span
+from difflang.elaborate.context import Context, walk
+from difflang.elaborate.expressions.operators import compared
+from difflang.elaborate.terms import Term
+from difflang.elaborate.trampoline import Walk
+from difflang.host.values import HostValue, show
+from difflang.ir.tensor_types import Tensor
+from difflang.syntax import tree
+from difflang.types.language_types import TextType, show_type
+
+if TYPE_CHECKING:
+    from difflang.host.run_statements import Runner
+
+LONG = 60  # characters of a value that are shown beside its expression; of longer arrays, the first wrong element
+LITERALS = (tree.Int, tree.Float, tree.Imaginary, tree.Bool, tree.Str)
+
+
+def failed(runner: Runner, e: tree.Assert, condition: tree.Expr, drawn: int) -> Walk[DifflangError]:
+    """The error of an assertion whose condition was just found false; `drawn` random units had run before it.
+
+    The sides are computed again, with the key that the condition had. `condition` is what of it is compiled: the parts
+    that the host carries out stand under their names, and are not carried out again.
+    """
+    found: tuple[Label, ...] = ()
+    part, after = condition, runner.draws.made
+    if runner.work(condition) is None:
+        part = condition if after > drawn else (yield first_false(runner, condition))
+        runner.draws.made = drawn
+        found = sides(runner, part)
+        runner.draws.made = after
+    message = (yield runner.show(e.message)) if e.message is not None else "this assertion does not hold"
+    return DifflangError(Diagnostic("DL0901", message, found or (Label(part.span, "this is false"),)))
+
+
+def first_false(runner: Runner, e: tree.Expr) -> Walk[tree.Expr]:
+    """The first false part of conditions joined by `and`."""
+    parts: list[tree.Expr] = []
+    rest: list[tree.Expr] = [e]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, tree.Binary) and part.op == "and":
+            rest += (part.rhs, part.lhs)
+        else:
+            parts.append(part)
+    for part in parts[:-1]:
+        if not (yield runner.condition(part)).number:
+            return part
+    return parts[-1]
+
+
+def comparison(runner: Runner, e: tree.Expr) -> tree.Compare | None:
+    """The comparison that a condition is, on its own or under `all`."""
+    if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and e.fn.id == "all" and runner.is_free("all"):
+        (arg, *more) = e.args or (None,)
+        if arg is None or more or isinstance(arg.value, tree.Comprehension):
+            return None
+        e = arg.value
+    return e if isinstance(e, tree.Compare) else None
+
+
+def sides(runner: Runner, e: tree.Expr) -> tuple[Label, ...]:
+    """The first comparison of a chain that is false, and the values on both sides of it; none of another condition."""
+    chain = comparison(runner, e)
+    if chain is None:
+        return ()
+    written = [chain.first, *[side for _, side, _ in chain.rest]]
+
+    def body(cx: Context) -> Walk[list[Term]]:
+        terms: list[Term] = [(yield walk(cx, chain.first))]
+        links: list[Term] = []
+        for i, (op, side, _) in enumerate(chain.rest):
+            terms.append((yield walk(cx, side)))
+            spans = (written[i].span, side.span)
+            links.append(compared(cx, op, chain.span, terms[i], terms[i + 1], spans))
+        return [*links, *terms]
+
+    values, _ = runner.unit(tree.TupleExpr(chain.span, tuple(written)), body)
+    links, terms = values[: len(chain.rest)], values[len(chain.rest) :]
+    for i, link in enumerate(links):
+        where = first_wrong(link)
+        if where is not None:
+            labels = (beside(written[j], terms[j], where) for j in (i, i + 1))
+            return (Label(chain.rest[i][2]), *[label for label in labels if label is not None])
+    return ()
+
+
+def first_wrong(link: HostValue) -> tuple[int, ...] | None:
+    """Where a comparison is false first; None where it is true."""
+    answers = np.asarray(link.leaves[0] if link.leaves else link.static)
+    wrong = np.argwhere(~answers)
+    return tuple(int(i) for i in wrong[0]) if len(wrong) else None
+
+
+def beside(e: tree.Expr, value: HostValue, where: tuple[int, ...]) -> Label | None:
+    """What an expression gives: all of it where that is short, else the element at fault. Nothing for a literal."""
+    if isinstance(e.operand if isinstance(e, tree.Unary) else e, LITERALS):
+        return None
+    text = " ".join(show(value, "", e.span).split())
+    text = f'"{text}"' if isinstance(value.type, TextType) else text
+    if len(text) <= LONG and "..." not in text:
+        return Label(e.span, f"this is {text}")
+    if not isinstance(value.type, Tensor) or value.leaves is None:
+        return Label(e.span, f"this is {show_type(value.type)}")
+    array = np.asarray(value.leaves[0])
+    own = where[len(where) - array.ndim :]
+    at = tuple(min(i, n - 1) for i, n in zip(own, array.shape, strict=True))
+    element = show(HostValue(Tensor(value.type.dtype), (array[at],)), "", e.span)
+    return Label(e.span, f"this is {element} at [{', '.join(map(str, at))}]")
+
+
+def reached_from(error: DifflangError, stmt: tree.Node) -> DifflangError:
+    """The same failure, with the statement that led to it where it stands elsewhere."""
+    first = error.diagnostics[0]
+    inside = first.span is not None and first.span.source is stmt.span.source
+    inside = inside and first.span is not None and stmt.span.start <= first.span.start < stmt.span.end
+    if inside or not first.code.startswith("DL09") or first.span is None:
+        return error
+    line = stmt.span.text.split("\n", 1)[0].rstrip()
+    label = Label(Span(stmt.span.source, stmt.span.start, stmt.span.start + len(line)), "reached from here")
+    return DifflangError(
+        Diagnostic(first.code, first.message, (*first.labels, label), first.helps, first.severity),
+        *error.diagnostics[1:],
+    )

@@ -1,0 +1,300 @@
+"""`let`, `var` and assignments of the host, and how its expressions become units."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.session_interrupts import atomic
+from difflang.base.source import Span
+from difflang.elaborate.context import Context, Reported, Session, walk
+from difflang.elaborate.patterns.sum_types import held_as
+from difflang.elaborate.reports.operand_mismatches import not_this_pattern
+from difflang.elaborate.statements.basic_statements import forgetting, no_value
+from difflang.elaborate.terms import Term, type_of
+from difflang.elaborate.trampoline import Walk
+from difflang.host.compiled_units import Staging, Unit, context, stage
+from difflang.host.expected_type import Wanted
+from difflang.host.hoist_host_calls import Lifted
+from difflang.host.scopes import Scopes
+from difflang.host.values import HostValue
+from difflang.ir.symbolic_dims import Dim, Poly
+from difflang.ir.tensor_types import I32, Tensor, is_one_integer
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import targets
+from difflang.types.annotations import Annotations
+from difflang.types.join_types import holds, joint, unknown, whole, without_texts
+from difflang.types.language_types import ClosureType, LangType, TextType, TupleType, show_type
+from difflang.types.module_name_errors import no_variable, not_variable
+from difflang.types.module_scope import Global, HostNumber, HostVar, Module
+from difflang.types.suggested_fixes import as_float, helped
+from difflang.types.type_errors import bound_again, mistake
+from difflang.types.unify import Unifier
+
+HELD = "(held)"  # a name that nothing in a program can have
+
+
+class Bindings(Scopes, ABC):
+    """Binds and assigns the names of host code. `definition` says that types are all there is: nothing is computed."""
+
+    definition: bool
+
+    def __init__(self, session: Session, module: Module) -> None:
+        super().__init__(module)
+        self.session = session
+        self.staging: list[Staging] = []
+
+    @abstractmethod
+    def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]: ...
+
+    @abstractmethod
+    def demand(self, number: HostNumber) -> Dim: ...
+
+    @abstractmethod
+    def work(self, e: tree.Node) -> Lifted | None: ...
+
+    @abstractmethod
+    def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]: ...
+
+    @property
+    @abstractmethod
+    def signature(self) -> Annotations | None: ...
+
+    @abstractmethod
+    def lift(self, work: Lifted) -> Walk[None]: ...
+
+    # ---- expressions that are compiled
+
+    def typed(self, e: tree.Node, wanted: Wanted | None) -> HostValue:
+        """The value of an expression that has nothing for the host to do."""
+
+        def body(cx: Context) -> Walk[list[Term]]:
+            value = yield walk(cx, e)
+            if wanted is not None:
+                value = yield wanted.hold(cx, value, e.span)
+                self.staging[-1].binds |= wanted.binds
+            return [value]
+
+        (value,), unit = self.unit(e, body, wanted.key if wanted is not None else None)
+        if wanted is not None:
+            wanted.bind(dict(unit.binds))
+        return value
+
+    def staged(self, node: tree.Node, body: Any) -> Unit:
+        return stage(
+            self.session, self.module, node, body, self, self.demand,
+            definition=self.definition, signature=self.signature,
+        )  # fmt: skip
+
+    def here(self) -> Context:
+        """A context of where the host stands, for types that are written there."""
+        return context(
+            self.session, self.module, self.demand, None, definition=self.definition, signature=self.signature
+        )
+
+    def type_of(self, wanted: Wanted) -> LangType:
+        """The type that is wanted, a size that it names for the first time being any. Errors: DL02, DL03."""
+        names = wanted.names or self.here().annotations
+        return replace(names, bound=dict(names.bound), rigid=True).type(wanted.written)
+
+    # ---- let, var
+
+    def let(self, e: tree.Let | tree.Var) -> Walk[None]:
+        wanted = Wanted(e.type) if e.type is not None else None
+        value = yield self.value_of(e.value, wanted)
+        if isinstance(e.value, (tree.If, tree.Match)) and value.type == TupleType(()):
+            raise no_value(e.value)
+        for name, size in wanted.sizes.items() if wanted is not None else ():
+            self.agreeing(name, size, e)
+            self.bind_size(name, size, e.span)
+        if isinstance(e, tree.Var):
+            value = self.held(e.value, value, self.any_variant(value.type, wanted))
+        self.bind(e.pattern, value, isinstance(e, tree.Var), e.value.span)
+
+    def agreeing(self, name: str, size: Dim, e: tree.Let | tree.Var) -> None:
+        """A number that only the run knew is the size that its name stands for now. Errors: DL0304, DL0305."""
+        old, value = self.module.host.get(name), self.values.get(name)
+        if old is None or old.static is not None or old.broken or not is_one_integer(old.type):
+            return
+        declared = [(old.span, "declared here")] if old.span is not None else []
+        if old.mutable:
+            way = f"give the size a name of its own, and compare it: `assert m == {name}`"
+            message = f"`{name}` is a variable, and no size"
+            raise mistake("DL0305", message, (e.value.span, f"{name} is {size} here"), *declared, help=way)
+        if value is not None and value.leaves is not None and int(value.number) != size:
+            message = f"`{name}` is {value.number}, and {size} here"
+            raise mistake("DL0304", message, (e.value.span, f"{name} is {size} here"), *declared)
+
+    def bind_size(self, name: str, size: Dim, span: Span) -> None:
+        self.put(HostVar(name, Tensor(I32), static=size, span=span))
+
+    @atomic
+    def bind(self, pattern: tree.Pattern, value: HostValue, mutable: bool, span: Span) -> None:
+        """Bind the names of a pattern. Errors: DL0321, DL0212."""
+        if isinstance(pattern, tree.TuplePattern):
+            if not isinstance(value.type, TupleType) or len(value.type.items) != len(pattern.items):
+                parts = len(value.type.items) if isinstance(value.type, TupleType) else None
+                raise not_this_pattern(pattern, parts, (span, f"this is {show_type(value.type)}"))
+            for i, item in enumerate(pattern.items):
+                self.bind(item, value.part(i), mutable, span)
+        elif pattern.name != "_":
+            self.not_in_use(pattern)
+            if self.session.notes is not None:
+                self.session.notes.put(pattern.span, value.type, None)
+            self.bind_name(pattern.name, value, mutable, pattern.span)
+
+    @atomic
+    def bind_name(self, name: str, value: HostValue, mutable: bool, span: Span) -> None:
+        static = None if mutable else value.static
+        type = without_texts(value.type) if mutable and self.definition else value.type
+        self.put(HostVar(name, type, mutable, static, span))
+        self.values[name] = HostValue(value.type, value.leaves) if mutable else value
+
+    def not_in_use(self, pattern: tree.NamePattern) -> None:
+        """A function keeps the value it was written under: nothing else takes the name of a value that one reads."""
+        used = self.module.used.get(pattern.name)
+        old = self.module.host.get(pattern.name) if used is not None else None
+        if old is None or used is None or old.span == pattern.span or old.span is None:
+            return
+        raise bound_again(pattern.name, pattern.span, used, old.span)
+
+    # ---- assignment
+
+    def assign(self, e: tree.Assign | tree.Update) -> Walk[None]:
+        """An assignment to top-level variables, as one unit: their new values are its results."""
+        if isinstance(e, tree.Assign) and not self.parts(e.target) and self.work(e.value) is not None:
+            value = yield self.value_of(e.value)
+            self.assign_value(e.target, value, e.value.span)
+            return
+        work = self.work(e)
+        if work is None:
+            self.assigned(e)
+            return
+        with self.scope(e.span):
+            yield self.lift(work)
+            assert isinstance(work.rest, (tree.Assign, tree.Update))
+            self.assigned(work.rest)
+
+    def parts(self, target: tree.Expr) -> bool:
+        """Whether a part of a value is assigned to, rather than variables."""
+        items = target.items if isinstance(target, tree.TupleExpr) else (target,)
+        return any(not isinstance(i, tree.Name) for i in items)
+
+    def assigned(self, e: tree.Assign | tree.Update) -> None:
+        names = list(dict.fromkeys(targets(e.target)))
+        for name in names:
+            self.assignable(name, e.target.span)
+
+        def body(cx: Context) -> Walk[list[Term]]:
+            for name in names:
+                term = cx.global_term(Global(self.module, name))
+                cx.scope.bind(name, term, mutable=True, span=self.module.host[name].span)
+            try:
+                yield walk(cx, e)
+                terms = [(n, cx.scope.names[n].term) for n in names]
+                return [self.renewed(cx, n, t, e.value.span) for n, t in terms if not isinstance(t, (int, Poly))]
+            except DifflangError as error:
+                if any(d.code not in ("DL0304", "DL0311") for d in error.diagnostics):
+                    raise
+                bound = [self.module.host[name].span for name in names]
+                raise helped(error, [as_float(span) for span in bound if span]) from None
+
+        values, _ = self.unit(e, body)
+        self.renew_all(names, values)
+
+    @atomic
+    def renew_all(self, names: list[str], values: list[HostValue]) -> None:
+        for name, value in zip(names, values, strict=True):
+            self.renew(name, value)
+
+    @atomic
+    def renew(self, name: str, value: HostValue) -> None:
+        """A variable stands for a new value of its type; what a text says, and which a function is, are part of that.
+
+        While the program is checked it is held as all the functions that it has been.
+        """
+        var = self.module.host[name]
+        texts = holds(var.type, (TextType,))
+        if (texts and not self.definition) or holds(var.type, (ClosureType,)):
+            var = self.module.host[name] = replace(var, type=value.type, static=None)
+        self.values[name] = HostValue(value.type if texts else var.type, value.leaves)
+
+    def assignable(self, name: str, span: Span) -> HostVar:
+        """The variable of that name. Errors: DL0201, DL0208."""
+        var = self.module.host.get(name)
+        if var is None:
+            known = [n for n, other in self.module.host.items() if other.mutable]
+            raise no_variable(self.module, name, span, known, lasting=self.depth == 0)
+        if var.broken:
+            raise Reported
+        if not var.mutable:
+            labels = [(span, "assigned here")] + ([(var.span, "bound here")] if var.span is not None else [])
+            raise not_variable(name, labels)
+        return var
+
+    def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:
+        """What the host has, under the names of variables. Errors: DL0304, DL0321."""
+        pairs = list(self.each_assigned(target, value, span))
+        types = [self.variable_type(Unifier(), name.id, part.type, span) for name, part in pairs]
+        held = [self.held(name, part, type) for (name, part), type in zip(pairs, types, strict=True)]
+        self.renew_all([name.id for name, _ in pairs], held)
+
+    def each_assigned(self, target: tree.Expr, value: HostValue, span: Span) -> Iterator[tuple[tree.Name, HostValue]]:
+        """The variables that are assigned to, each with its part of the value. Errors: DL0201, DL0208, DL0321."""
+        if isinstance(target, tree.TupleExpr):
+            if not isinstance(value.type, TupleType) or len(value.type.items) != len(target.items):
+                raise mistake("DL0321", f"a tuple of {len(target.items)} is expected here", (target.span, ""),
+                              (span, f"this is {show_type(value.type)}"))  # fmt: skip
+            for i, item in enumerate(target.items):
+                yield from self.each_assigned(item, value.part(i), span)
+        else:
+            assert isinstance(target, tree.Name)
+            self.assignable(target.id, target.span)
+            yield target, value
+
+    # ---- variables that hold any variant of an enum
+
+    def any_variant(self, type: LangType, wanted: Wanted | None) -> LangType:
+        """What a variable holds its first value as: any variant that the value, or its written type, tells of."""
+        if wanted is not None and unknown(type):
+            type = joint(Unifier(), type, self.type_of(wanted)) or type
+        return whole(Unifier(), type)
+
+    def variable_type(self, unifier: Unifier, name: str, type: LangType, span: Span) -> LangType:
+        """What a variable holds a new value as: its own type, but for texts and functions. Errors: DL0304."""
+        own = self.module.host[name].type
+        texts, known = holds(own, (TextType,)), without_texts(own)
+        both = joint(unifier, known, without_texts(type))
+        if both == known or (both is not None and texts and not self.definition):
+            return type if texts else own
+        if both is not None and holds(both, (ClosureType,)):
+            return both if self.definition else type
+        if both is not None and texts:
+            message = f"`{name}` holds texts, and with them keeps the variant that it began with"
+            raise mistake("DL0304", message, (span, f"this is {show_type(type)}"), help="bind the new value with `let`")
+        way = f"declare its type: `var {name}: {show_type(type)} = …`" if both is not None and unknown(own) else ""
+        message = f"`{name}` is {show_type(own)} and keeps that type"
+        raise mistake("DL0304", message, (span, f"this is {show_type(type)}"), help=way)
+
+    def renewed(self, cx: Context, name: str, term: Term, span: Span) -> Term:
+        """The new value of a variable."""
+        return held_as(cx.builder, forgetting(term), self.variable_type(cx.unifier, name, type_of(term), span))
+
+    def held(self, node: tree.Node, value: HostValue, type: LangType) -> HostValue:
+        """A value held as one of a type that has more options."""
+        if type == value.type:
+            return value
+        held = Global(self.module, HELD)
+
+        def body(cx: Context) -> Walk[list[Term]]:
+            return [held_as(cx.builder, cx.global_term(held), type)]
+            yield
+
+        with self.scope(node.span):
+            self.bind_name(HELD, value, False, node.span)
+            (found,), _ = self.unit(node, body, (HELD, value.type, type))
+        return found

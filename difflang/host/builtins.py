@@ -1,0 +1,141 @@
+"""Functions that only the host has, one declaration each: how they are called, what they give, what they do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import Struct
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.fixes import meant
+from difflang.base.source import Span
+from difflang.host.expected_type import Wanted
+from difflang.host.values import HostValue, show
+from difflang.ir.tensor_types import F64, Tensor
+from difflang.syntax import tree
+from difflang.types.language_types import UNIT, LangType, TextType, show_type
+from difflang.types.type_errors import mistake
+
+if TYPE_CHECKING:
+    from difflang.host.bindings import Bindings
+    from difflang.host.run_statements import Runner
+
+UNIT_VALUE = HostValue(UNIT, ())
+
+
+class Hosted(Struct, frozen=True, eq=False):
+    """A function of the host. `check` says what a call gives, by types alone; `run` carries it out."""
+
+    name: str
+    usage: str
+    check: Callable[[Bindings, Given], LangType]
+    run: Callable[[Runner, Given], HostValue]
+    like_result: tuple[str, ...] = ()  # the options whose type is that of the result
+
+
+class Given(Struct, frozen=True, eq=False):
+    """A call: its arguments by position and by name, each with its place, and the type that is asked of it."""
+
+    call: tree.Node
+    function: Hosted
+    items: tuple[tuple[HostValue, Span], ...]
+    named: Mapping[str, tuple[HostValue, Span]]
+    wanted: Wanted | None
+
+    @property
+    def span(self) -> Span:
+        return self.call.span
+
+    def misused(self, span: Span | None = None, text: str = "") -> DifflangError:
+        """A call that is not made as it must be."""
+        return mistake(
+            "DL0319", f"`{self.function.name}` is called as {self.function.usage}", (span or self.span, text)
+        )
+
+    def takes(self, least: int, most: int, options: tuple[str, ...] = ()) -> None:
+        """Errors: DL0319 for another number of arguments, or an option that is not there."""
+        if not least <= len(self.items) <= most:
+            raise self.misused()
+        for name, (_, span) in self.named.items():
+            if name not in options:
+                way, fixes = meant(name, options, span)
+                way = way or f"it is called as {self.function.usage}"
+                raise mistake("DL0319", f"`{self.function.name}` has no `{name}`", (span, ""), help=way, fixes=fixes)
+
+    def text(self, place: int | str) -> str | None:
+        """A text, None while only the run has it or where it is not given. Errors: DL0319."""
+        found = self.argument(place)
+        if found is None:
+            return None
+        value, span = found
+        if not isinstance(value.type, TextType):
+            raise self.misused(span, f"this is {show_type(value.type)}, and a text is needed")
+        return value.type.value
+
+    def argument(self, place: int | str) -> tuple[HostValue, Span] | None:
+        if isinstance(place, str):
+            return self.named.get(place)
+        return self.items[place] if place < len(self.items) else None
+
+    def flag(self, name: str) -> bool:
+        """An option that is true or false. Errors: DL0319."""
+        if name not in self.named:
+            return False
+        value, span = self.named[name]
+        if not isinstance(value.type, Tensor) or value.type.shape or value.type.dtype.name != "bool":
+            raise self.misused(span, f"this is {show_type(value.type)}, and a bool is needed")
+        return value.leaves is not None and bool(value.number)
+
+
+HOSTED: dict[str, Hosted] = {}
+
+
+def hosted(name: str, usage: str, check: Callable[[Bindings, Given], LangType], *like_result: str) -> Any:
+    """Registers what carries out a function of the host."""
+
+    def register(run: Callable[[Runner, Given], HostValue]) -> Any:
+        HOSTED[name] = Hosted(name, usage, check, run, like_result)
+        return run
+
+    return register
+
+
+# ---- print, progress, clock
+
+
+def prints(host: Bindings, given: Given) -> LangType:
+    for _, span in given.named.values():
+        raise mistake("DL0319", "`print` takes values by position", (span, ""))
+    return UNIT
+
+
+@hosted("print", "`print(a, b)`", prints)
+def print_(host: Runner, given: Given) -> HostValue:
+    """The values with a space between them."""
+    host.printed(" ".join([show(value, "", span) for value, span in given.items]))
+    return UNIT_VALUE
+
+
+def only_in_loops(_: Bindings, given: Given) -> LangType:
+    raise mistake("DL0707", "`progress` stands in the head of a loop", (given.span, ""))
+
+
+@hosted("progress", "`progress(0..n)`", only_in_loops)
+def progress(host: Runner, given: Given) -> HostValue:
+    """The host knows it in the head of a loop, and nowhere else."""
+    raise AssertionError(host, given)
+
+
+def seconds(_: Bindings, given: Given) -> LangType:
+    given.takes(0, 0)
+    return Tensor(F64)
+
+
+@hosted("clock", "`clock()`", seconds)
+def clock(host: Runner, given: Given) -> HostValue:
+    """Seconds since the program began, once what was computed before is there."""
+    host.settle()
+    return HostValue(Tensor(F64), (np.float64(time.perf_counter() - host.started),))

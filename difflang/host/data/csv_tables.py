@@ -1,0 +1,149 @@
+"""Tables of numbers in csv files, read into a declared element type and written."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from difflang.base.diagnostics import DifflangError, printable
+from difflang.base.source import Span
+from difflang.host.data.shortest_decimal import exact
+from difflang.ir.interpreter import numpy_dtype
+from difflang.ir.tensor_types import DType
+from difflang.types.type_errors import mistake
+
+
+def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.ndarray:
+    """A table of numbers; a first row of words is a header. Errors: DL0701, DL0703 to DL0705."""
+    if rank not in (1, 2):
+        raise mistake(
+            "DL0704",
+            "a csv file is a table",
+            (span, f"declared with {rank} axes"),
+            help="declare `f32[n, k]`, or `f32[n]` for one column",
+        )
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [(i, row) for i, row in enumerate(csv.reader(file), 1) if row and any(c.strip() for c in row)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise mistake("DL0701", f"cannot read `{name}`: this is not a csv file", (span, str(error))) from None
+    width = len(rows[0][1]) if rows else 0
+    if rows and not any(is_number(cell) for cell in rows[0][1]):
+        rows = rows[1:]
+        width = len(rows[0][1]) if rows else width
+    for line, row in rows:
+        if len(row) != width:
+            raise mistake(
+                "DL0703",
+                f"{name}:{line}: this row has {len(row)} columns, the others {width}",
+                (span, "read here"),
+                help=way_of(",".join(row)),
+            )
+    try:
+        table = np.array([row for _, row in rows], dtype=np.float64).reshape(len(rows), width)
+    except ValueError:
+        raise bad_cell(name, rows, span) from None
+    return narrowed(name, rows, column(table, rank, name, span), dtype, span)
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def bad_cell(name: str, rows: list[tuple[int, list[str]]], span: Span) -> DifflangError:
+    for line, row in rows:
+        for place, cell in enumerate(row, 1):
+            if not is_number(cell):
+                shown = cell.strip()[:40]
+                what = f"`{shown}` is not a number" if shown else "this cell is empty"
+                return mistake(
+                    "DL0703", f"{name}:{line}: column {place}: {what}", (span, "read here"), help=way_of(cell)
+                )
+    return mistake("DL0703", f"{name} is not a table of numbers", (span, "read here"))
+
+
+def way_of(cell: str) -> str:
+    """What can be done about a cell that holds several."""
+    for mark, called in ((";", "semicolons"), ("\t", "tabs")):
+        if mark in cell:
+            decimal = ", and decimal commas as points" if mark == ";" else ""
+            return f"this table separates its columns by {called}: write commas{decimal}"
+    return ""
+
+
+def column(table: np.ndarray, rank: int, name: str, span: Span) -> np.ndarray:
+    if rank == 2:
+        return table
+    if table.shape[1] != 1 and table.size:
+        raise mistake(
+            "DL0705",
+            f"{name} has {table.shape[1]} columns",
+            (span, "declared with one axis"),
+            help=f"declare `f32[n, {table.shape[1]}]`",
+        )
+    return table.reshape(-1)
+
+
+def narrowed(name: str, rows: list[tuple[int, list[str]]], table: np.ndarray, dtype: DType, span: Span) -> np.ndarray:
+    """The table in its declared element type; integers must be written as such."""
+    target = numpy_dtype(dtype)
+    if dtype.is_integer and dtype.bits == 64 and (np.abs(table) >= 2.0**53).any():
+        return wide_integers(name, rows, table.shape, dtype, span)
+    if dtype.is_integer:
+        info = np.iinfo(target)
+        bad = (table != np.floor(table)) | (table < float(info.min)) | (table > float(info.max)) | ~np.isfinite(table)
+    elif dtype.kind == "bool":
+        bad = (table != 0) & (table != 1)
+    else:
+        bad = np.zeros(table.shape, bool)
+    if bad.any():
+        where = np.argwhere(bad)[0]
+        line, row = rows[where[0]]
+        cell = row[where[1] if len(where) > 1 else 0].strip()
+        raise mistake(
+            "DL0703",
+            f"{name}:{line}: column {(where[1] if len(where) > 1 else 0) + 1}: `{cell}` is no {dtype}",
+            (span, f"declared with items of {dtype}"),
+        )
+    return table.astype(target)
+
+
+def wide_integers(
+    name: str, rows: list[tuple[int, list[str]]], shape: tuple[int, ...], dtype: DType, span: Span
+) -> np.ndarray:
+    """Integers of more digits than a float has, each read as it is written."""
+    info = np.iinfo(numpy_dtype(dtype))
+    numbers: list[int] = []
+    for line, row in rows:
+        for place, written in enumerate(row, 1):
+            text = written.strip()
+            digits = text.lstrip("+-")
+            number = int(text) if digits.isdecimal() and digits.isascii() and len(digits) < 30 else None
+            if number is None or not info.min <= number <= info.max:
+                message = f"{name}:{line}: column {place}: `{printable(text)[:40]}` is no {dtype}"
+                raise mistake("DL0703", message, (span, f"declared with items of {dtype}"))
+            numbers.append(number)
+    return np.array(numbers, numpy_dtype(dtype)).reshape(shape)
+
+
+def csv_text(array: np.ndarray, header: tuple[str, ...] = ()) -> str:
+    """A vector as a column, a matrix as rows; numbers are written so that they are the same when they are read."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    if header:
+        writer.writerow(header)
+    for row in array[:, np.newaxis] if array.ndim == 1 else array:
+        writer.writerow([cell(x) for x in row])
+    return file.getvalue()
+
+
+def cell(x: Any) -> str:
+    return str(int(x)) if x.dtype.kind in "biu" else str(exact(x))

@@ -1,0 +1,60 @@
+"""Where a program may read and write, and how a file is written so that a failure leaves the one before as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from difflang.base.source import Span
+from difflang.base.source_files import replace, why_not
+from difflang.types.type_errors import mistake
+
+
+class Access(Struct, frozen=True):
+    """Where a program may read and write: its own folder, and what the command line allows."""
+
+    folder: Path
+    allowed: tuple[Path, ...] = ()
+
+    def resolve(self, name: str, span: Span) -> Path:
+        """The file of that name, relative to the program's folder. Errors: DL0701, DL0702."""
+        path = self.inside(name, span)
+        if path.is_dir():
+            raise mistake("DL0701", f"cannot read `{name}`: this is a directory", (span, ""))
+        if not path.is_file():
+            raise mistake("DL0701", f"cannot read `{name}`: there is no such file", (span, f"looked in {self.folder}"))
+        return path
+
+    def place(self, name: str, span: Span) -> Path:
+        """Where a file of that name is written. Errors: DL0702, DL0710."""
+        path = self.inside(name, span)
+        if path.is_dir():
+            raise mistake("DL0710", f"cannot write `{name}`: this is a directory", (span, ""))
+        if not path.parent.is_dir():
+            raise mistake("DL0710", f"cannot write `{name}`: there is no such folder", (span, ""), help="make it first")
+        return path
+
+    def inside(self, name: str, span: Span) -> Path:
+        """The path of that name. Errors: DL0702 where the program may not go, DL0701 for what is no path."""
+        try:
+            path = (self.folder / name).resolve()
+        except (ValueError, OSError, RuntimeError):
+            raise mistake("DL0701", "this is no name of a file", (span, "")) from None
+        roots = [self.folder.resolve(), *(a.resolve() for a in self.allowed)]
+        if not any(path.is_relative_to(root) for root in roots):
+            raise mistake(
+                "DL0702",
+                f"`{name}` lies outside the program's folder",
+                (span, ""),
+                help="allow its folder on the command line: `--allow DIR`",
+            )
+        return path
+
+
+def write(path: Path, data: bytes, name: str, span: Span) -> None:
+    """Write a file as a whole: beside the old one first, then in its place. Errors: DL0710, the old file kept."""
+    try:
+        replace(path, data)
+    except OSError as error:
+        raise mistake("DL0710", f"cannot write `{name}`: {why_not(error)}", (span, "")) from None

@@ -1,0 +1,190 @@
+"""JSON: records are objects, tuples and arrays lists, a complex number is `[re, im]`. Numbers survive exactly.
+
+An enum is an object with the name of its variant, which holds its fields, or that name alone where it has none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from difflang.host.data.array_files import Stored
+from difflang.host.data.shortest_decimal import exact
+from difflang.host.data.state_dict import joined
+from difflang.ir.interpreter import numpy_dtype
+from difflang.ir.tensor_types import DType, Tensor
+from difflang.types.language_types import (
+    KEY_DATA,
+    KeyType,
+    LangType,
+    RecordType,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    show_type,
+)
+
+NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no such numbers
+
+
+class Misfit(Exception):
+    """A part of a document that is not what the type says: its path, what is there."""
+
+    def __init__(self, path: str, there: str, declared: str) -> None:
+        super().__init__(f"`{path}` is {there}, not {declared}" if path else f"it is {there}, not {declared}")
+
+
+def read(data: bytes, type: LangType) -> dict[str, Any]:
+    """The parts of a document, by a type's structure. Errors: ValueError for what is no JSON, Misfit."""
+    try:
+        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=without_doubles)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    return dict(taken(document, type, ""))
+
+
+def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has `{next(n for n in names if names.count(n) > 1)}` twice in one object")
+    return found
+
+
+def taken(there: Any, type: LangType, path: str) -> list[tuple[str, Any]]:
+    match type:
+        case RecordType(names=names, fields=fields):
+            if not isinstance(there, dict):
+                raise Misfit(path, kind(there), "an object")
+            found = [
+                p for n, t in zip(names, fields, strict=True) if n in there for p in taken(there[n], t, joined(path, n))
+            ]
+            return [*found, *[(joined(path, str(n)), there[n]) for n in there if n not in names]]
+        case VariantType() | SumType():
+            return variant(there, type, path)
+        case TupleType(items=items):
+            if not isinstance(there, list) or len(there) != len(items):
+                raise Misfit(path, kind(there), f"a list of {len(items)}")
+            return [p for i, t in enumerate(items) for p in taken(there[i], t, joined(path, str(i)))]
+        case Tensor() | KeyType():
+            return [(path, array(there, KEY_DATA if isinstance(type, KeyType) else type, path))]
+        case TextType() if isinstance(there, str):
+            return [(path, there)]
+        case _:
+            raise Misfit(path, kind(there), show_type(type))
+
+
+def variant(there: Any, type: VariantType | SumType, path: str) -> list[tuple[str, Any]]:
+    """The name of a variant, and its fields below it."""
+    if isinstance(there, str):
+        return [(path, there)]
+    if not isinstance(there, dict) or len(there) != 1:
+        raise Misfit(path, kind(there), "an object with the name of a variant")
+    ((name, fields),) = there.items()
+    option = next((t for t in (type.variants if isinstance(type, SumType) else (type,)) if t.name == name), None)
+    if option is None:
+        return [(path, name)]
+    if not isinstance(fields, dict):
+        raise Misfit(joined(path, name), kind(fields), "an object")
+    pairs = zip(option.names, option.fields, strict=True)
+    inside = [p for n, t in pairs if n in fields for p in taken(fields[n], t, joined(joined(path, name), n))]
+    more = [(joined(joined(path, name), str(n)), fields[n]) for n in fields if n not in option.names]
+    return [(path, name), *inside, *more]
+
+
+def array(there: Any, type: Tensor, path: str) -> np.ndarray:
+    """The numbers in nested lists, as many deep as the type has axes."""
+    shape: list[int] = []
+    level = [there]
+    for size in type.shape:
+        if not all(isinstance(item, list) for item in level):
+            raise Misfit(path, kind(next(i for i in level if not isinstance(i, list))), show_type(type))
+        lengths = {len(item) for item in level}
+        if len(lengths) > 1:
+            raise Misfit(path, f"rows of {' and '.join(map(str, sorted(lengths)[:2]))} items", show_type(type))
+        shape.append(lengths.pop() if lengths else size if isinstance(size, int) else 0)  # nothing says it there
+        level = [x for item in level for x in item]
+    numbers = [number(item, type.dtype, path) for item in level]
+    return np.array(numbers, numpy_dtype(type.dtype)).reshape(shape)
+
+
+def number(there: Any, dtype: DType, path: str) -> Any:
+    """A number of a type: nothing is rounded to an integer, and nothing overflows."""
+    if dtype.kind == "complex" and isinstance(there, list) and len(there) == 2:
+        return complex(real(there[0], dtype, path), real(there[1], dtype, path))
+    return real(there, dtype, path)
+
+
+def real(there: Any, dtype: DType, path: str) -> Any:
+    match dtype.kind:
+        case "bool":
+            fits = isinstance(there, bool)
+        case "int" | "uint":
+            info = np.iinfo(numpy_dtype(dtype))
+            fits = isinstance(there, int) and not isinstance(there, bool) and info.min <= there <= info.max
+        case _:
+            there = NAMES.get(there, there) if isinstance(there, str) else there
+            fits = isinstance(there, (int, float)) and not isinstance(there, bool)
+    if not fits:
+        raise Misfit(path, kind(there), str(dtype))
+    return there
+
+
+def kind(there: Any) -> str:
+    match there:
+        case None:
+            return "null"
+        case bool() | int() | float():
+            return f"{json.dumps(there)[:40]}"
+        case str():
+            return "a text"
+        case list():
+            return f"a list of {len(there)}"
+        case _:
+            return "an object"
+
+
+# ---- Writing
+
+
+def text(type: LangType, stored: Stored, path: str = "") -> str:
+    """A value's parts as a document."""
+    return json.dumps(built(type, stored, path), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def built(type: LangType, stored: Stored, path: str) -> Any:
+    match type:
+        case RecordType(names=names, fields=fields):
+            return {n: built(t, stored, joined(path, n)) for n, t in zip(names, fields, strict=True)}
+        case VariantType(name=name, names=names, fields=fields):
+            pairs = zip(names, fields, strict=True)
+            inside = {n: built(t, stored, joined(joined(path, name), n)) for n, t in pairs}
+            return {name: inside} if inside else name
+        case TupleType(items=items):
+            return [built(t, stored, joined(path, str(i))) for i, t in enumerate(items)]
+        case TextType():
+            return stored[path]
+        case _:
+            return listed(np.asarray(stored[path]))
+
+
+def listed(array: Any) -> Any:
+    if array.dtype.kind == "c":
+        return listed(np.stack([array.real, array.imag], -1))
+    if array.dtype.kind in "biu":
+        return array.tolist()
+    return nested(array)
+
+
+def nested(array: np.ndarray) -> Any:
+    return [nested(row) for row in array] if array.shape else spelled(array[()])
+
+
+def spelled(x: Any) -> float | str:
+    """A number, or the name of what JSON has no number for."""
+    wide = exact(x)
+    return wide if math.isfinite(wide) else next(name for name, value in NAMES.items() if repr(value) == repr(wide))

@@ -1,0 +1,68 @@
+"""The type that a program asks of a value, and whether what the host has fits it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from difflang.base.source import Span
+from difflang.elaborate.context import Context
+from difflang.elaborate.statements.basic_statements import declared
+from difflang.elaborate.terms import Term
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.symbolic_dims import Dim, Poly
+from difflang.syntax import tree
+from difflang.types.annotations import Annotations, Binding
+from difflang.types.language_types import LangType
+from difflang.types.type_errors import not_this_type
+
+
+class Wanted(Struct, eq=False):
+    """A written type, the names in it, and those that it binds once it meets a value.
+
+    `names` are those of a signature; None where the type stands beside the value, and its names are found there.
+    """
+
+    written: tree.TypeExpr
+    what: str = "the value"
+    names: Annotations | None = None
+    binds: dict[str, Binding] = field(default_factory=dict[str, Any])
+
+    @property
+    def key(self) -> Hashable:
+        """What the names of the signature stand for by now."""
+        return None if self.names is None else (self.written, *sorted(self.names.bound.items(), key=lambda b: b[0]))
+
+    @property
+    def sizes(self) -> dict[str, Dim]:
+        """The new names that are sizes."""
+        return {n: d for n, d in self.binds.items() if isinstance(d, (int, Poly))}
+
+    def hold(self, cx: Context, value: Term, span: Span) -> Walk[Term]:
+        """A term of a unit, of this type. Errors: DL0304."""
+        outer = cx.annotations
+        if self.names is not None:
+            cx.annotations = replace(self.names, unifier=cx.unifier)  # the same table of names
+        known = set(cx.annotations.bound)
+        try:
+            value = yield declared(cx, self.written, value, span, self.what)
+            self.bind({n: d for n, d in cx.annotations.bound.items() if n not in known})
+        finally:
+            cx.annotations = outer
+        return value
+
+    def fit(self, type: LangType, here: Annotations, span: Span) -> None:
+        """A value that the host has, of this type; `here` are the names where it stands. Errors: DL0304."""
+        names = self.names or here
+        known = set(names.bound)
+        if not names.match(self.written, type):
+            raise not_this_type(self.written, type, span, self.what)
+        self.bind({n: d for n, d in names.bound.items() if n not in known})
+
+    def bind(self, new: dict[str, Binding]) -> None:
+        self.binds |= new
+        if self.names is not None:
+            self.names.bound |= new

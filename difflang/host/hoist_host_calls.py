@@ -1,0 +1,134 @@
+"""What only the host can do inside a larger expression, taken out of it under a name: the rest is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import child_names, children, free_names, nodes
+
+OWN_NAMES = (tree.Lambda, tree.Fn, tree.ArrayComprehension, tree.Comprehension, tree.Checkpoint)  # and names of theirs
+Step = tree.If | tree.Match | tree.Block | tree.For | tree.While
+STEPS = (tree.If, tree.Match, tree.Block, tree.For, tree.While)
+
+
+class Lifted(Struct, frozen=True, eq=False):
+    """An expression whose `parts` the host carries out first, in order; `rest` is None where it does all of it."""
+
+    rest: tree.Expr | None
+    parts: tuple[tuple[str, tree.Expr], ...] = ()
+
+
+class Teller(Protocol):
+    """Who knows the names of an expression."""
+
+    def is_host(self, e: tree.Node) -> bool:
+        """Whether this is a call or a string that the host carries out."""
+        ...
+
+    def varies(self, name: str) -> bool:
+        """Whether it is a variable."""
+        ...
+
+    def changes(self, e: tree.Node) -> bool:
+        """Whether this may give a variable another value."""
+        ...
+
+
+def lifted(e: tree.Node, names: Teller) -> Lifted | None:
+    """The work of the host in an expression; None where there is none.
+
+    A variable that is written before a part that changes it is read before that.
+    """
+    order: list[tree.Node] = []
+    todo: list[tree.Node] = [e]
+    while todo:
+        order.append(todo.pop())
+        todo += reversed(inside(order[-1]))
+    acting: set[tree.Node] = set()
+    for node in reversed(order):
+        if names.is_host(node) or any(c in acting for c in inside(node)):
+            acting.add(node)
+    if e not in acting:
+        return None
+    whole = {n for n in acting if names.is_host(n) or isinstance(n, STEPS) or decides(n, acting)}
+    if e in whole:
+        return Lifted(None)
+    named: dict[tree.Node, tree.Node] = {}
+    parts: list[tuple[str, tree.Expr]] = []
+    for node in in_turn(e, whole, acting, names):
+        name = unused(node.span.text.split("\n")[0], [n for n, _ in parts])
+        named[node] = tree.Name(node.span, name)
+        parts.append((name, node))  # type: ignore[arg-type]
+    return Lifted(rebuilt(order, named)[e], tuple(parts))  # type: ignore[arg-type]
+
+
+def in_turn(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node], names: Teller) -> list[tree.Node]:
+    """What is carried out before the rest of an expression, from left to right."""
+    found: list[tree.Node] = []
+    todo = [e]
+    while todo:
+        node = todo.pop()
+        if node in whole:
+            found.append(node)
+        elif isinstance(node, (tree.Assign, tree.Update)):
+            todo += (node.value, *[n for n in inside(node.target) if n in acting])
+        elif node in acting or not reads_at_once(node, names):
+            todo += reversed(inside(node))
+        else:
+            found.append(node)
+    last = max([i for i, node in enumerate(found) if node in whole and any(map(names.changes, nodes(node)))], default=0)
+    return [node for i, node in enumerate(found) if node in whole or i < last]
+
+
+def reads_at_once(node: tree.Node, names: Teller) -> bool:
+    """Whether a node without work for the host reads a variable in a way that cannot be told apart from the rest."""
+    if isinstance(node, tree.Name):
+        return names.varies(node.id)
+    closed = isinstance(node, (*OWN_NAMES, *STEPS)) and not isinstance(node, tree.Comprehension)
+    over = isinstance(node, tree.Call) and any(isinstance(arg.value, tree.Comprehension) for arg in node.args)
+    return (closed or over) and any(map(names.varies, free_names(node)))
+
+
+def inside(node: tree.Node) -> list[tree.Node]:
+    """The nodes in a node that stand where it does: what is bound or compiled inside it is its own."""
+    match node:
+        case tree.WithKey(key=first):
+            return [first]
+        case tree.Match(subject=subject, cases=cases):
+            return [subject, *[case.body for case in cases]]
+        case _:
+            return [] if isinstance(node, OWN_NAMES) else children(node)
+
+
+def decides(node: tree.Node, acting: set[tree.Node]) -> bool:
+    """Whether an `and` or `or` leaves it open if the host has anything to do on its right."""
+    return isinstance(node, tree.Binary) and node.op in ("and", "or") and node.rhs in acting
+
+
+def unused(text: str, taken: list[str]) -> str:
+    """A name that nothing in a program can have: the text of the call, primed where it is there again."""
+    name = f"({text})"
+    while name in taken:
+        name += "'"
+    return name
+
+
+def rebuilt(order: list[tree.Node], names: Mapping[tree.Node, tree.Node]) -> dict[tree.Node, tree.Node]:
+    """The nodes that hold something with a name now, made anew, inner ones first."""
+    new = dict(names)
+    for node in reversed(order):
+        if node not in new and any(c in new for c in inside(node)):
+            changed = {n: exchanged(getattr(node, n), new) for n in child_names(type(node))}
+            new[node] = replace(node, **changed)
+    return new
+
+
+def exchanged(value: Any, new: Mapping[tree.Node, tree.Node]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(exchanged(v, new) for v in value)
+    return new.get(value, value) if isinstance(value, tree.Node) else value

@@ -1,0 +1,83 @@
+"""Top-level values of a file that is loaded or imported: a `let` is evaluated when something first needs it.
+
+Statements, `var`s and what depends on them belong to a run of the file. Nothing is printed here; files are read where
+the access that is given allows it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difflang.elaborate.module_imports import File
+from difflang.host.call_frames import Frame
+from difflang.host.data.file_access import Access
+from difflang.host.let_dependencies import from_outside, sizes_in
+from difflang.host.run_statements import Runner
+from difflang.ir.tensor_types import DTYPES
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import bound_names
+from difflang.types.module_scope import Global, HostVar
+from difflang.types.type_errors import mistake
+
+
+class Captured(dict[str, HostVar]):
+    """A module's top-level names as they are asked for. Errors: DL1209 for what only running the file gives."""
+
+    def __init__(self, runner: Runner, items: tuple[tree.Item, ...]) -> None:
+        super().__init__()
+        module = runner.module
+        self.items_of_file = items
+        self.lets: dict[str, list[int]] = {}  # the statements that bind a name, in order
+        self.done: set[int] = set()
+        self.runner = runner
+        self.numbers = {i: n for n, i in enumerate(i for i, item in enumerate(items) if isinstance(item, tree.Let))}
+        for i, item in enumerate(items):
+            if isinstance(item, (tree.Let, tree.Var)):
+                for name in bound_names(item.pattern):
+                    self.lets.setdefault(name, []).append(i)
+                for name in sizes_in(item.type):
+                    if name not in DTYPES and name not in module.records:
+                        self.lets.setdefault(name, [i])
+        module.host = self
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The variable of that name, its value computed now if need be."""
+        if name in self.lets and not self.runner.is_local(name) and not self.done.issuperset(self.lets[name]):
+            self.evaluate(name)
+        return super().get(name, default)
+
+    def leaves(self, name: Global) -> tuple[Any, ...]:
+        """The arrays of a value that was asked for, of this module or of one that it imports."""
+        return self.runner.read(name).leaves or ()
+
+    def evaluate(self, name: str) -> None:
+        for i in self.lets[name]:
+            item = self.items_of_file[i]
+            if isinstance(item, tree.Var):
+                message = f"`{name}` is a variable: it has a value only while the file runs"
+                way = f"make it a parameter of the function, or `let {name}`"
+                raise mistake("DL1209", message, (item.span, "declared here"), help=way)
+            self.bind(i, item)
+
+    def bind(self, i: int, item: tree.Node) -> None:
+        if i in self.done:
+            return
+        self.done.add(i)
+        try:
+            for other in from_outside(item):
+                earlier = [j for j in self.lets.get(other, ()) if j < i]
+                if earlier and not any(isinstance(self.items_of_file[j], tree.Var) for j in earlier):
+                    for j in earlier:
+                        self.bind(j, self.items_of_file[j])
+            with self.runner.under_way(Frame(None)), self.runner.drawing_from(self.numbers[i]):
+                self.runner.statement(item)
+        except BaseException:
+            self.done.discard(i)
+            raise
+
+
+def capture(imported: tuple[File, ...], runner: Runner) -> None:
+    """Let what a program imports have its top-level values, wherever a function of it runs."""
+    for number, file in enumerate(imported):
+        access = Access(file.folder, runner.access.allowed)
+        Captured(runner.beside(file.module, access, number), file.items)

@@ -1,0 +1,122 @@
+"""The names of host code: what each stands for, forgotten at the end of its block."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from difflang.base.source import Span
+from difflang.host.values import HostValue
+from difflang.syntax import tree
+from difflang.types.module_name_errors import refused
+from difflang.types.module_scope import Global, HostVar, Module
+
+Kept = tuple[HostVar | None, HostValue | None]
+
+
+class Scopes:
+    """Top-level names and, while a block runs, those bound in it: types in the module, values here."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.values: dict[str, HostValue] = {}
+        self.depth = 0
+        self.shadowed: list[dict[str, Kept]] = []  # for each block, what the names bound in it stood for
+        self.blocks: list[Span] = []
+
+    def is_free(self, name: str) -> bool:
+        """Whether a name stands for nothing of the file, and so for what every file knows."""
+        m = self.module
+        declared = (m.fns, m.records, m.variants, m.imported, m.modules, m.later)
+        return m.host.get(name) is None and not any(name in names for names in declared)
+
+    def varies(self, name: str) -> bool:
+        """Whether a name stands for a variable."""
+        var = self.module.host.get(name)
+        return var is not None and var.mutable
+
+    def module_named(self, e: tree.Node) -> Module | None:
+        """The module that an expression names, where no value of that name hides it."""
+        if not isinstance(e, tree.Name) or self.module.host.get(e.id) is not None:
+            return None
+        return self.module.modules.get(e.id)
+
+    def host_function(self, e: tree.Node) -> Global | None:
+        """The `host fn` that is called as `f(x)`, `m.f(x)` or `x.f()`. Errors: DL0724 for a private one."""
+        m = self.module
+        if isinstance(e, tree.Member) and (other := self.module_named(e.base)) is not None:
+            found = Global(other, e.name)
+        else:
+            records = [r for r in m.records.values() if isinstance(r, tree.Record)]
+            fields = {f.name for r in records for f in r.fields} if isinstance(e, tree.Member) else ()
+            name = e.name if isinstance(e, tree.Member) else e.id if isinstance(e, tree.Name) else ""
+            if m.host.get(name) is not None or name in fields:
+                return None
+            found = Global(m, name) if name in m.fns else m.imported.get(name)
+        decl = found.module.fns.get(found.name) if found is not None else None
+        if found is None or decl is None or not decl.host:
+            return None
+        if found.module is not m and (error := refused(found.module, found.name, e.span)):
+            raise error
+        return found
+
+    @contextmanager
+    def scope(self, block: Span) -> Generator[None, None, None]:
+        """Names bound inside are forgotten at the end; variables around keep what was assigned to them.
+
+        Only what is written in the `block` sees them.
+        """
+        self.depth += 1
+        self.shadowed.append({})
+        self.blocks.append(block)
+        try:
+            yield
+        finally:
+            self.depth -= 1
+            self.blocks.pop()
+            for name, kept in self.shadowed.pop().items():
+                self.put_back(name, kept)
+
+    def put_back(self, name: str, kept: Kept) -> None:
+        var, value = kept
+        self.module.host.pop(name, None)
+        self.values.pop(name, None)
+        if var is not None:
+            self.module.host[name] = var
+        if value is not None:
+            self.values[name] = value
+
+    def put(self, var: HostVar) -> None:
+        """Bind a name in the innermost block: what it stands for until then is kept."""
+        if self.shadowed:
+            old = self.shadowed[-1].setdefault(var.name, self.kept(var.name))
+            var.block, var.hides = self.blocks[-1], old[0]
+        self.module.host[var.name] = var
+
+    def kept(self, name: str) -> Kept:
+        """What a name stands for by now. Nothing is evaluated for it, as `Captured.get` does."""
+        return dict.get(self.module.host, name), self.values.get(name)
+
+    def is_local(self, name: str) -> bool:
+        """Whether a block that is under way has bound a name."""
+        return any(name in block for block in self.shadowed)
+
+    @contextmanager
+    def top_level(self) -> Generator[None, None, None]:
+        """Inside stand the names of the file alone, not those of the blocks around a call."""
+        blocks, self.shadowed = self.shadowed, []
+        places, self.blocks = self.blocks, []
+        first: dict[str, dict[str, Kept]] = {}
+        for block in blocks:
+            for name in block:
+                first.setdefault(name, block)
+        here = {name: self.kept(name) for name in first}
+        for name, block in first.items():
+            self.put_back(name, block[name])
+        try:
+            yield
+        finally:
+            for name, block in first.items():
+                block[name] = self.kept(name)
+                self.put_back(name, here[name])
+            self.shadowed, self.blocks = blocks, places

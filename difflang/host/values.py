@@ -1,0 +1,108 @@
+"""Values of the host: a type of the language, and the arrays of its leaves. How they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.base.source import Span
+from difflang.ops.value_formatting import written
+from difflang.types.join_types import filled_texts
+from difflang.types.language_types import (
+    ClosureType,
+    LangType,
+    RecordType,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    leaf_types,
+    show_type,
+)
+from difflang.types.module_scope import Static
+from difflang.types.text_templates import bad_format, template
+
+
+class HostValue(Struct, frozen=True, eq=False):
+    """A value between host statements. `leaves` are NumPy or JAX arrays, None while only types are known."""
+
+    type: LangType
+    leaves: tuple[Any, ...] | None
+    static: Static = None
+
+    def chosen(self) -> HostValue:
+        """An enum's value of the variant that it is."""
+        if not isinstance(self.type, SumType) or self.leaves is None:
+            return self
+        place = self.type.marks.index(np.asarray(self.leaves[0]).item())
+        start = 1 + sum(len(leaf_types(t)) for t in self.type.options[:place])
+        type = self.type.options[place]
+        return HostValue(type, self.leaves[start : start + len(leaf_types(type))])
+
+    def part(self, index: int) -> HostValue:
+        """An item of a tuple or a field of a record or a variant."""
+        assert isinstance(self.type, (TupleType, RecordType, VariantType))
+        types = self.type.items if isinstance(self.type, TupleType) else self.type.fields
+        if self.leaves is None:
+            return HostValue(types[index], None)
+        start = sum(len(leaf_types(t)) for t in types[:index])
+        return HostValue(types[index], self.leaves[start : start + len(leaf_types(types[index]))])
+
+    @property
+    def array(self) -> Any:
+        """The NumPy array of a value that is one."""
+        assert self.leaves is not None
+        return np.asarray(self.leaves[0])
+
+    @property
+    def number(self) -> Any:
+        """The Python number of a scalar."""
+        assert self.leaves is not None
+        return np.asarray(self.leaves[0])[()].item() if self.static is None else self.static
+
+
+def show(value: HostValue, spec: str = "", span: Span | None = None) -> str:
+    """A value as `print` writes it; `spec` is a format such as `.3f`. Errors: DL0339 for a format that does not fit."""
+    try:
+        return written(template(value.type, spec), value.leaves or ())
+    except ValueError as error:
+        label = ((span, f"this is {show_type(value.type)}"),) if span is not None else ()
+        raise bad_format(spec, str(error), *label) from None
+
+
+def with_texts_said(value: HostValue) -> HostValue:
+    """The value, its texts that the run filled in being known texts from here on."""
+    if not filled_texts(value.type):
+        return value
+    kept: list[Any] | None = None if value.leaves is None else []
+    type = said(value.type, iter(value.leaves or ()), kept)
+    return HostValue(type, None if kept is None else tuple(kept), value.static)
+
+
+def said(type: LangType, leaves: Iterator[Any], kept: list[Any] | None) -> LangType:
+    """The type with known texts; the leaves of everything else are `kept`. Without leaves nothing is known of texts."""
+
+    def each(types: Sequence[LangType]) -> tuple[LangType, ...]:
+        return tuple([said(t, leaves, kept) for t in types])
+
+    match type:
+        case TextType(parts=parts) if parts:
+            return TextType() if kept is None else TextType(written(template(type), leaves))
+        case TupleType():
+            return replace(type, items=each(type.items))
+        case RecordType() | VariantType():
+            return replace(type, fields=each(type.fields))
+        case ClosureType():
+            return replace(type, captures=each(type.captures))
+        case SumType():
+            if kept is not None:
+                kept.append(next(leaves))
+            return replace(type, options=each(type.options))
+        case _:
+            if kept is not None:
+                kept += [next(leaves) for _ in leaf_types(type)]
+            return type

@@ -1,0 +1,131 @@
+"""Types of the IR: arrays, and histories of loops. Records, tuples and closures are gone by the time a graph exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from msgspec import Struct
+
+from difflang.ir.symbolic_dims import Dim
+
+Kind = Literal["bool", "int", "uint", "bf16", "float", "complex"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DType:
+    """An element type. One object each, compared by identity."""
+
+    name: str
+    kind: Literal["bool", "int", "uint", "float", "complex"]
+    bits: int
+    numpy: str  # its NumPy name; `bfloat16` comes from ml_dtypes
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "complex"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    @property
+    def differentiable(self) -> bool:
+        return self.kind in ("float", "complex")
+
+
+BOOL = DType("bool", "bool", 8, "bool")
+I8, I16, I32, I64 = (DType(f"i{b}", "int", b, f"int{b}") for b in (8, 16, 32, 64))
+U8, U16, U32, U64 = (DType(f"u{b}", "uint", b, f"uint{b}") for b in (8, 16, 32, 64))
+BF16 = DType("bf16", "float", 16, "bfloat16")
+F16, F32, F64 = (DType(f"f{b}", "float", b, f"float{b}") for b in (16, 32, 64))
+C64, C128 = (DType(f"c{b}", "complex", b, f"complex{b}") for b in (64, 128))
+
+BOOLS = (BOOL,)
+SIGNED = (I8, I16, I32, I64)
+UNSIGNED = (U8, U16, U32, U64)
+INTEGERS = SIGNED + UNSIGNED
+FLOATS = (BF16, F16, F32, F64)
+COMPLEXES = (C64, C128)
+REALS = INTEGERS + FLOATS
+NUMBERS = REALS + COMPLEXES
+DTYPES = {d.name: d for d in BOOLS + NUMBERS}
+PART_OF = {C64: F32, C128: F64}  # the element type of a complex number's real and imaginary part
+WHOLE_OF = {part: whole for whole, part in PART_OF.items()}
+
+
+class Tensor(Struct, frozen=True):
+    """An array type; a scalar has shape `()`."""
+
+    dtype: DType
+    shape: tuple[Dim, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes an array takes. A size that is a name is left out."""
+        return self.dtype.bits // 8 * prod([n for n in self.shape if isinstance(n, int)])
+
+    @property
+    def tangent(self) -> Tensor | None:
+        return self if self.dtype.differentiable else None
+
+    def reshaped(self, *shape: Dim) -> Tensor:
+        return Tensor(self.dtype, shape)
+
+    def resized(self, axis: int, size: Dim) -> Tensor:
+        return Tensor(self.dtype, (*self.shape[:axis], size, *self.shape[axis + 1 :]))
+
+    def without(self, *axes: int) -> Tensor:
+        return Tensor(self.dtype, tuple(d for i, d in enumerate(self.shape) if i not in axes))
+
+
+class History(Struct, frozen=True):
+    """What a loop of run-time length saves: one item a step, indexed by step; beyond its end it reads zero."""
+
+    item: Type
+
+    def __str__(self) -> str:
+        return f"history[{self.item}]"
+
+    @property
+    def tangent(self) -> History | None:
+        inner = self.item.tangent
+        return None if inner is None else History(inner)
+
+
+Type = Tensor | History
+
+
+def stacked(item: Type, length: Dim | None) -> Type:
+    """What a loop gives for one item a step: an array where its length is known, else a history."""
+    if length is None or isinstance(item, History):
+        return History(item)
+    return Tensor(item.dtype, (length, *item.shape))
+
+
+def item_of(sequence: Type) -> Type:
+    """What a loop reads of a sequence at one step."""
+    return sequence.item if isinstance(sequence, History) else Tensor(sequence.dtype, sequence.shape[1:])
+
+
+def is_one_integer(type: object) -> bool:
+    """Whether values of a type are single integers."""
+    return isinstance(type, Tensor) and not type.shape and type.dtype.is_integer

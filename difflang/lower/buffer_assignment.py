@@ -1,0 +1,294 @@
+"""What a program needs in memory: its buffers, from when to when each is there, and how much that is at most.
+
+It goes through the kernels of `kernels` in the order in which they run, once through the body of each loop and through
+every branch. What is carried by a loop has one buffer all the time; what a kernel makes may lie where something lay
+that it is the last to read. Results have buffers of their own, which lend their room to what is gone by then.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal
+
+from msgspec import Struct
+
+from difflang.lower.fusion_model import Kernel, Order, in_turn, kernels
+from difflang.lower.jaxpr_reader import Item, Part, Place, Step
+
+Role = Literal["argument", "result", "between"]
+NEVER = 1 << 60
+
+
+class Buffer(Struct, eq=False):
+    """So many bytes, from one moment to another, for a line of the program."""
+
+    bytes: int
+    place: Place | None
+    first: int
+    last: int
+    role: Role = "between"
+
+
+class Account(Struct, frozen=True):
+    """The buffers of a program. Moments count kernels."""
+
+    buffers: tuple[Buffer, ...]
+    lent: frozenset[Buffer]  # those that lie in the room of a result
+    moments: int
+
+    @property
+    def arguments(self) -> int:
+        return sum([b.bytes for b in self.buffers if b.role == "argument"])
+
+    @property
+    def results(self) -> int:
+        return sum([b.bytes for b in self.buffers if b.role == "result"])
+
+    @property
+    def between(self) -> int:
+        """The most that is needed besides arguments and results."""
+        return max(self.course(), default=0)
+
+    @property
+    def peak(self) -> int:
+        return self.arguments + self.results + self.between
+
+    @property
+    def own(self) -> list[Buffer]:
+        """The buffers that are neither arguments nor results, and have room of their own."""
+        return [b for b in self.buffers if b.role == "between" and b not in self.lent]
+
+    def course(self) -> list[int]:
+        """How many bytes there are at each moment besides arguments and results."""
+        change = [0] * (self.moments + 2)
+        for b in self.own:
+            change[b.first] += b.bytes
+            change[b.last + 1] -= b.bytes
+        return list(accumulate(change))[:-1]
+
+    def at_the_peak(self) -> list[Buffer]:
+        """What is there when most is there; arguments and results always are."""
+        course = self.course()
+        moment = course.index(max(course))
+        return [b for b in self.buffers if b.role != "between" or (b.first <= moment <= b.last and b not in self.lent)]
+
+
+def account(part: Part, order: Order = in_turn) -> Account:
+    """The buffers of a whole program, its kernels in that order, XLA's usual one if nothing is said.
+
+    Cost: linear in its kernels, but for results and what lies in their room.
+    """
+    walk = Walk(order)
+    for v in part.takes:
+        walk.new(v, "argument")
+    given = walk.part(part, walk.buffers[:], owned=[False] * len(part.takes), into=[None] * len(part.gives))
+    for i, buffer in enumerate(given):
+        if buffer.role != "between":  # an argument, or twice the same: a copy
+            given[i] = buffer = walk.copy(buffer)
+        buffer.role, buffer.last = "result", walk.now
+    for b in walk.buffers:
+        b.last = min(b.last, walk.now)
+        if b.role == "argument":
+            b.first, b.last = 0, walk.now
+    return Account(tuple(walk.buffers), frozenset(lent(walk.buffers)), walk.now)
+
+
+def lent(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """Those that lie in the room of a result while it is not there: the largest first, one at a time."""
+    results = sorted([b for b in buffers if b.role == "result"], key=lambda b: -b.bytes)
+    times: list[list[tuple[int, int]]] = [[(b.first, b.last)] for b in results]
+    found: list[Buffer] = []
+    for b in sorted([b for b in buffers if b.role == "between"], key=lambda b: -b.bytes) if results else ():
+        for room, taken in zip(results, times, strict=True):
+            at = bisect(taken, (b.first, b.last))
+            free = (not at or taken[at - 1][1] < b.first) and (at == len(taken) or b.last < taken[at][0])
+            if room.bytes >= b.bytes and free:
+                taken.insert(at, (b.first, b.last))
+                found.append(b)
+                break
+    return found
+
+
+class Walk:
+    """Goes through a program and notes its buffers."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.buffers: list[Buffer] = []
+        self.now = 0
+
+    def new(self, v: Item, role: Role = "between", place: Place | None = None) -> Buffer:
+        self.buffers.append(Buffer(v.bytes, v.place or place, self.now, self.now, role))
+        return self.buffers[-1]
+
+    def read(self, v: Item, here: Here) -> Buffer:
+        """Where something is that a loop or a branch reads and does not change; a constant lies in the program."""
+        v = here.root(v)
+        return here.buffer.get(v) or self.new(Item(0, v.shape, v.place) if v.constant else v)
+
+    def copy(self, of: Buffer) -> Buffer:
+        self.buffers.append(Buffer(of.bytes, of.place, self.now, self.now))
+        return self.buffers[-1]
+
+    def part(
+        self, part: Part, given: Sequence[Buffer], owned: Sequence[bool], into: Sequence[Buffer | None]
+    ) -> list[Buffer]:
+        """Where its results are: in the buffers that they are due in, if there are such.
+
+        What it is `given` may be written over where it is `owned`.
+        """
+        here = Here(part, run := kernels(part, self.order), given, owned, into)
+        for at, kernel in enumerate(run):
+            self.now += 1
+            reads = [here.buffer[v] for v in kernel.reads]
+            self.kernel(kernel, at, here)
+            for b in reads:
+                b.last = max(b.last, self.now)
+            for v in kernel.step.makes:
+                here.buffer[v].last = max(here.buffer[v].last, self.now)
+        self.now += 1
+        found: list[Buffer] = []
+        for v, due in zip(part.gives, into, strict=True):
+            buffer = here.of(v) or self.new(v)
+            buffer.last = max(buffer.last, self.now)
+            found.append(due or buffer)
+        return found
+
+    def kernel(self, kernel: Kernel, at: int, here: Here) -> None:
+        step = kernel.step
+        match step.kind:
+            case "while" | "scan":
+                self.loop(step, at, here)
+            case "cond" | "call":
+                for inner in step.parts:
+                    reads = step.reads[len(step.reads) - len(inner.takes) :]
+                    given = [self.read(v, here) for v in reads]
+                    owned = [
+                        step.kind == "call" and given.count(b) == 1 and here.ends(v, at) and not here.root(v).constant
+                        for v, b in zip(reads, given, strict=True)
+                    ]
+                    self.part(inner, given, owned, [None] * len(inner.gives))
+                self.now += 1
+                here.buffer.update({v: self.new(v) for v in step.makes})
+            case _:
+                for v in step.makes:
+                    here.buffer[v] = here.written_over(kernel, v, at) or here.due(v, at) or self.new(v)
+
+    def loop(self, step: Step, at: int, here: Here) -> None:
+        """What is carried unchanged stays where it is; the rest has buffers, those of its start if they are free."""
+        body = step.parts[-1]
+        start, consts, carried = loop_parts(step)
+        changed = [given is not taken for given, taken in zip(body.gives, body.takes[consts:], strict=False)]
+        carry: list[Buffer] = []
+        taken: set[Buffer] = {here.buffer[here.root(v)] for v in step.reads[:start] if here.root(v) in here.buffer}
+        for v, made, changes in zip(step.reads[start : start + carried], step.makes, changed, strict=False):
+            buffer = here.of(v) if changes else self.read(v, here)
+            if buffer is None or (changes and (buffer in taken or buffer.bytes < made.bytes or not here.ends(v, at))):
+                buffer = self.new(made, place=step.makes[0].place)
+            taken.add(buffer)
+            carry.append(buffer)
+        fixed = [self.read(v, here) for v in step.reads[start - consts : start]]
+        rest = [self.read(v, here) for v in step.reads[start + carried :]]
+        ys = [self.new(v) for v in step.makes[carried:]]
+        owned = [False] * consts + changed[:carried] + [False] * len(rest)
+        into = [b if c else None for b, c in zip(carry, changed, strict=False)]
+        if step.kind == "while":
+            own = [self.read(v, here) for v in step.reads[: step.sizes[0]]]
+            self.part(step.parts[0], [*own, *carry], [False] * (len(own) + len(carry)), [None])
+        self.part(body, [*fixed, *carry, *rest], owned, [*into, *[None] * len(ys)])
+        here.buffer.update(zip(step.makes, [*carry, *ys], strict=True))
+        self.now += 1
+
+
+def loop_parts(step: Step) -> tuple[int, int, int]:
+    """Where the carries begin among what a loop reads, how many constants its body has, and how many carries."""
+    if step.kind == "while":
+        first, second = step.sizes
+        return first + second, second, len(step.reads) - first - second
+    consts, carried = step.sizes
+    return consts, consts, carried
+
+
+class Here:
+    """The values of one part: in which buffers they are, and which kernel is the last to read each."""
+
+    def __init__(
+        self,
+        part: Part,
+        run: Sequence[Kernel],
+        given: Sequence[Buffer],
+        owned: Sequence[bool],
+        into: Sequence[Buffer | None],
+    ) -> None:
+        self.alias = {s.makes[0]: s.reads[0] for s in part.steps if s.kind == "alias"}
+        self.buffer: dict[Item, Buffer] = dict(zip(part.takes, given, strict=True))
+        self.fixed = {v for v, own in zip(part.takes, owned, strict=True) if not own}
+        self.readers: dict[Item, list[int]] = {}
+        for at, kernel in enumerate(run):
+            for v in kernel.reads:
+                self.readers.setdefault(v, []).append(at)
+        self.last: dict[Item, int] = {v: of[-1] for v, of in self.readers.items()}
+        self.run = run
+        self.makers = {v: at for at, k in enumerate(run) for v in k.step.makes}
+        self.takes = set(part.takes)
+        for v in part.gives:
+            self.last[self.root(v)] = NEVER
+        self.into = {self.root(v): b for v, b in zip(part.gives, into, strict=True) if b is not None}
+        self.holds: dict[Buffer, Item] = {b: v for v, b in self.buffer.items()}
+
+    def root(self, v: Item) -> Item:
+        """The value that it is another shape of."""
+        while v in self.alias:
+            v = self.alias[v]
+        return v
+
+    def of(self, v: Item) -> Buffer | None:
+        return self.buffer.get(self.root(v))
+
+    def ends(self, v: Item, at: int) -> bool:
+        """Whether a value is the part's own and nothing reads it later."""
+        v = self.root(v)
+        return v not in self.fixed and self.last.get(v, -1) <= at
+
+    def written_over(self, kernel: Kernel, made: Item, at: int) -> Buffer | None:
+        """The buffer of something of the same size that the kernel is the last to read."""
+        due = self.into.get(made)
+        for v in kernel.gone_over:
+            v = self.root(v)
+            buffer = self.buffer.get(v)
+            if buffer is None or buffer.bytes != made.bytes or not self.ends(v, at) or made.bytes == 0:
+                continue
+            if due is not None and due is not buffer and kernel.step.kind != "update":
+                continue
+            if v in self.takes and not self.all_before(v, at):
+                continue
+            if any(self.buffer.get(o) is buffer for o in kernel.step.makes):
+                continue
+            return buffer
+        return None
+
+    def due(self, made: Item, at: int) -> Buffer | None:
+        """The buffer that a result is due in, if what it held is not read any more."""
+        buffer = self.into.get(made)
+        if buffer is None:
+            return None
+        held = self.holds.get(buffer)
+        free = held is None or (self.last.get(held, -1) < at and (held not in self.takes or self.all_before(held, at)))
+        return buffer if free else None
+
+    def all_before(self, v: Item, at: int) -> bool:
+        """Whether whatever else reads what a loop carries leads to that kernel: before its order is known, XLA copies
+        what is written over and may still be read.
+        """
+        missing = {k for k in self.readers.get(v, ()) if k != at}
+        before, todo = {at}, [at]
+        while missing and todo:
+            for read in self.run[todo.pop()].reads:
+                maker = self.makers.get(read)
+                if maker is not None and maker not in before:
+                    before.add(maker)
+                    todo.append(maker)
+                    missing.discard(maker)
+        return not missing

@@ -1,0 +1,277 @@
+"""Sines and cosines of many numbers by polynomials, on the CPU, where no argument is far from 0.
+
+Whether one is far takes a look at all of them; then a branch is taken, and what that reads and gives is written down.
+So what is done with sines number by number is done in the branch: the numbers of a step go through memory once, after
+one look. What several results of a branch are made of XLA computes for each of them, so what is done there is chosen
+so that no sine is computed more often than if each were written down.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.graph import Attrs, Eqn, Graph, Value, Values
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import BOOL, Tensor
+from difflang.lower.cpu.outlining import Segment, Step, barrier, from_nothing, needed
+from difflang.ops.elementwise.vectorized_sincos import FARTHEST, fits, sin_and_cos
+from difflang.ops.loop.residual_selection import LIGHT
+from difflang.ops.op_factories import tensor
+
+BRANCHES = 16  # arguments that a graph has such sines of: each takes some 50 ms to compile
+AGAIN = 4  # equations in a row that make what a branch reads, done again in it
+SAME = frozenset({"mul", "neg"})  # done again they give the same to the last bit, whatever they are fused with
+AnyStep = TypeVar("AnyStep", bound=Step)
+
+
+def looked_at(eqns: Sequence[Eqn], results: Values, inside: bool) -> Sequence[Step]:
+    """The same equations in an order that respects dependence, those that go with sines in segments. Where XLA would
+    have to compile sines of more than `BRANCHES` arguments they stay what they are. Cost: n log n.
+    """
+    sines = {e for e in eqns if fits(e, inside)}
+    if not sines or len({e.operands[0] for e in sines}) > BRANCHES:
+        return eqns
+    eqns = used(eqns, results)
+    sines.intersection_update(eqns)
+    readers = readings(eqns) + Counter(results)
+    around = Around(sines, {r: e for e in eqns for r in e.results}, readers)
+    whole = [part for group in groups(eqns, sines) for part in connected(group, sines) if not sines.isdisjoint(part)]
+    parts = [part for each in whole for part in connected(chosen(each, around), sines)]
+    apart = {e for part in parts for e in part}
+    around = Around(sines, {r: e for r, e in around.makers.items() if e not in apart}, readers)
+    return used(in_order(eqns, [branch(part, around) for part in parts]), results)
+
+
+class Around(NamedTuple):
+    """The equations that sines stand among: which make values, and how many read them."""
+
+    sines: Collection[Eqn]
+    makers: dict[Value, Eqn]
+    readers: Counter[Value]
+
+    def arrays(self, eqn: Eqn) -> list[Value]:
+        """What an equation reads, but for arrays that are full of one number."""
+        return [v for v in dict.fromkeys(eqn.operands) if not (v in self.makers and is_number(self.makers[v]))]
+
+    def results(self, part: Sequence[Eqn]) -> Values:
+        """What others read of a part."""
+        within = readings(part)
+        return tuple([r for e in part for r in e.results if self.readers[r] > within[r]])
+
+    def before(self, part: Sequence[Eqn]) -> tuple[list[Eqn], Collection[Value]]:
+        """What is done number by number for a part alone, or again for it, as long as it reads no more arrays by that;
+        and what it reads then.
+        """
+        within = readings(part)
+        made = {r for e in part for r in e.results}
+        again = {v: AGAIN for e in part if e in self.sines for v in e.operands}
+        found = set[Eqn]()
+        reads = {v: None for e in part for v in self.arrays(e) if v not in made}
+        todo = list(reads)
+        while todo:
+            v = todo.pop()
+            eqn = self.makers.get(v)
+            if eqn is None or not is_light(eqn):
+                continue
+            new = [x for x in self.arrays(eqn) if x not in reads and self.makers.get(x) not in found]
+            alone = within[v] == self.readers[v]
+            if len(new) <= 1 and (alone or again.get(v) or eqn.op.name in SAME):
+                del reads[v]
+                reads.update(dict.fromkeys(new))
+                again.update(dict.fromkeys(new, max(again.get(v, 0) - 1, 0)))
+                within.update(dict.fromkeys(eqn.operands, 1) if alone else {})
+                found.add(eqn)
+                todo += new
+        return [e for e in self.makers.values() if e in found] if found else [], reads
+
+    def is_fused(self, value: Value) -> bool:
+        """Whether XLA writes a value down only where a branch reads it."""
+        eqn = self.makers.get(value)
+        return eqn is not None and eqn not in self.sines and (eqn.op.elementwise or eqn.op.name in LIGHT)
+
+    def written(self, part: Sequence[Eqn]) -> int:
+        """How many arrays are written down where a part is a branch."""
+        return len(self.results(part)) + sum(map(self.is_fused, self.before(part)[1]))
+
+
+def readings(eqns: Sequence[Eqn]) -> Counter[Value]:
+    """How many of some equations read each value."""
+    return Counter([v for e in eqns for v in dict.fromkeys(e.operands)])
+
+
+def groups(eqns: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
+    """The sines, and what is made of them number by number, so grouped that no way leads out of a group and back, nor
+    from a sine to an argument, and no effect comes between. Each value has a level, which is higher beyond a group.
+    """
+    shapes = {tensor(e.results[0]).shape for e in sines}
+    found: dict[tuple[int, int, object], list[Eqn]] = defaultdict(list)
+    effects = 0
+    level, shape_of, made_of_sines = dict[Value, int](), dict[Value, object](), set[Value]()
+    for eqn in eqns:
+        shape = tensor(eqn.results[0]).shape if eqn in sines or is_light(eqn) else None
+        shape = shape if shape in shapes else None
+        above = [level.get(v, 0) + (v in shape_of and shape_of[v] != shape) for v in eqn.operands]
+        here = max(above, default=0)
+        waits = any([v in made_of_sines and level[v] == here for v in eqn.operands])
+        if eqn in sines:
+            here += waits
+        if shape is not None:
+            shape_of[eqn.results[0]] = shape
+            if eqn in sines or waits:
+                made_of_sines.add(eqn.results[0])
+                found[effects, here, shape].append(eqn)
+        level.update(dict.fromkeys(eqn.results, here))
+        effects += eqn.effectful
+    return found.values()
+
+
+def is_light(eqn: Eqn) -> bool:
+    return eqn.op.elementwise and eqn.op.name in LIGHT and not barrier(eqn)
+
+
+def chosen(group: Sequence[Eqn], around: Around) -> Sequence[Eqn]:
+    """Of a group all, what can be had one after the other, or the sines alone: whereby the fewest arrays are written
+    down, and no sine is computed more often than if each were.
+    """
+    arguments: dict[Value, set[Value]] = {}
+    for eqn in group:
+        made_of = [arguments[v] for v in eqn.operands if v in arguments]
+        arguments[eqn.results[0]] = {eqn.operands[0]} if eqn in around.sines else set[Value]().union(*made_of)
+    sines = [e for e in group if e in around.sines]
+    once = sum([len(arguments[r]) for r in around.results(group)]) <= len(sines)
+    found: list[Sequence[Eqn]] = [group] if once else []
+    return min([*found, one_by_one(group, arguments, around), sines], key=around.written)
+
+
+def one_by_one(group: Sequence[Eqn], arguments: Mapping[Value, Collection[Value]], around: Around) -> list[Eqn]:
+    """The sines of a group, and in order what computes no sine again and has nothing more written down."""
+    found, waiting = list[Eqn](), dict[Value, int]()
+    for eqn in group:
+        read = [] if eqn in around.sines else [v for v in dict.fromkeys(eqn.operands) if v in arguments]
+        spared = sum([len(arguments[v]) for v in read if waiting.get(v) == 1])
+        others = [v for v in around.arrays(eqn) if v not in arguments]
+        no_more = len(arguments[eqn.results[0]]) <= spared and not any(map(around.is_fused, others))
+        if eqn in around.sines or (no_more and waiting.keys() >= {*read}):
+            found.append(eqn)
+            waiting[eqn.results[0]] = around.readers[eqn.results[0]]
+            for v in read:
+                waiting[v] -= 1
+    return found
+
+
+def connected(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
+    """A part as several, where these share no argument and nothing is made of both."""
+    root: dict[object, object] = {}
+
+    def top(key: object) -> object:
+        while (above := root.setdefault(key, key)) is not key:
+            key = above
+        return key
+
+    made = {r for e in part for r in e.results}
+    for eqn in part:
+        for v in eqn.operands:
+            if v in made or eqn in sines:
+                root[top(v)] = top(eqn.results[0])
+    found: dict[object, list[Eqn]] = defaultdict(list)
+    for eqn in part:
+        found[top(eqn.results[0])].append(eqn)
+    return found.values()
+
+
+def branch(part: Sequence[Eqn], around: Around) -> tuple[Sequence[Eqn], Segment]:
+    """A look at the arguments of a part's sines, and the choice that follows."""
+    sines, makers, _ = around
+    results = around.results(part)
+    arguments = dict.fromkeys([e.operands[0] for e in part if e in sines])
+    before, _ = around.before(part)
+    read = dict.fromkeys([v for e in (*before, *part) for v in e.operands])
+    first = [makers[v] for v in read if v in makers and is_number(makers[v])]
+    whole = [*first, *before, *part]
+    _, operands = needed(whole, results)
+    look = [*first, *before]
+    near = reduce(lambda x, y: said("logical_and", (x, y), tensor(x), look), [is_near(v, look) for v in arguments])
+    all_near = said("reduce_all", (near,), Tensor(BOOL), look, {"axes": tuple(range(tensor(near).rank))})
+    regions = (
+        Graph(tuple(operands), (*first, *before, *joined(part, sines)), results),
+        Graph(tuple(operands), tuple(whole), results),
+    )
+    choice = Eqn(OPS["cond"], (all_near, *operands), results, {}, regions, part[0].span)
+    return part, Segment((*look, choice), tuple(operands), results)
+
+
+def is_number(eqn: Eqn) -> bool:
+    """Whether it fills an array with one number, or with few that the program has written in it."""
+    return from_nothing(eqn) or (eqn.op.name == "broadcast" and not tensor(eqn.operands[0]).shape)
+
+
+def is_near(value: Value, to: list[Eqn]) -> Value:
+    """Which numbers are near 0."""
+    type = tensor(value)
+    size = said("abs", (value,), type, to)
+    end = said("const", (), type, to, {"value": FARTHEST[type.dtype], "type": type})
+    return said("lt", (size, end), Tensor(BOOL, type.shape), to)
+
+
+def said(name: str, operands: Values, type: Tensor, to: list[Eqn], attrs: Attrs | None = None) -> Value:
+    """The result of one more equation."""
+    result = Value(type, to[-1].results[0].home if to else operands[0].home)
+    to.append(Eqn(OPS[name], operands, (result,), attrs or {}))
+    return result
+
+
+def joined(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterator[Eqn]:
+    """The same equations, the sines and cosines of one argument as one of polynomials."""
+    of: dict[Value, list[Eqn]] = defaultdict(list)
+    for eqn in part:
+        if eqn in sines:
+            of[eqn.operands[0]].append(eqn)
+    for eqn in part:
+        if eqn not in sines:
+            yield eqn
+        elif same := of.pop(eqn.operands[0], None):
+            gives = tuple([e.op.name for e in same])
+            yield Eqn(sin_and_cos, eqn.operands, tuple([e.results[0] for e in same]), {"gives": gives}, (), eqn.span)
+
+
+def used(steps: Sequence[AnyStep], results: Values) -> list[AnyStep]:
+    """Those steps whose results are used, and those with effects."""
+    read, found = set(results), list[AnyStep]()
+    for step in reversed(steps):
+        if not read.isdisjoint(step.results) or (isinstance(step, Eqn) and step.effectful):
+            read.update(step.operands)
+            found.append(step)
+    return found[::-1]
+
+
+def in_order(eqns: Sequence[Eqn], parts: Sequence[tuple[Sequence[Eqn], Segment]]) -> list[Step]:
+    """Equations and segments, each after what it reads, else by their places; what has effects in its order."""
+    within = {e: segment for part, segment in parts for e in part}
+    ends = {id(within.get(e, e)): i for i, e in enumerate(eqns)}  # a segment is placed where its last equation is
+    steps = {i: within.get(eqns[i], eqns[i]) for i in ends.values()}
+    makers = {r: i for i, step in steps.items() for r in step.results}
+    seen = [i for i, step in steps.items() if isinstance(step, Eqn) and step.effectful]
+    left = {i: {makers[v] for v in step.operands if v in makers} for i, step in steps.items()}
+    for earlier, later in pairwise(seen):
+        left[later].add(earlier)
+    after: dict[int, list[int]] = defaultdict(list)
+    for i, before in left.items():
+        for j in before:
+            after[j].append(i)
+    ready, found = sorted([i for i, before in left.items() if not before]), list[Step]()
+    while ready:
+        i = heappop(ready)
+        found.append(steps[i])
+        for j in after[i]:
+            left[j].remove(i)
+            if not left[j]:
+                heappush(ready, j)
+    if len(found) < len(steps):
+        raise InternalError("a branch of sines waits for what waits for it")
+    return found

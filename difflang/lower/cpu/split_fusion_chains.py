@@ -1,0 +1,183 @@
+"""Where long chains are cut, so that XLA on the CPU neither re-evaluates without end nor dies.
+
+XLA fuses a chain of elementwise operations into one kernel and computes shared operands again for each reader: a chain
+a few hundred deep takes for ever to compile or to run (tests/canary keeps these programs). The equations that lie on
+such a chain are gathered in short segments; each becomes a function that XLA does not inline, and so cannot fuse with
+its neighbours. XLA's passes are also quadratic in what they cannot fuse, so a graph of thousands of equations has its
+products and reductions gathered too, in longer segments, with what reads them. What a segment holds is said in
+`segments`, how it is emitted in `jax`; nothing here knows XLA's API.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.lower.cpu.duplicate_quotients import apart
+from difflang.lower.cpu.flatten_reductions import flat
+from difflang.lower.cpu.outlining import Cutter, Segment, Step, barrier, link, lonely
+from difflang.lower.cpu.polynomial_sines import looked_at
+from difflang.lower.cpu.small_exp import with_few
+from difflang.lower.cpu.tanh_with_derivative import paired
+
+DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
+LENGTH = 1000  # so is a graph of this many equations
+
+
+class Flow(NamedTuple):
+    """The longest chains through an equation: to each result, from what it reads, and from anywhere in it, and those
+    that only begin in it. The first are negative where nothing leads through: a product or a sum lies between.
+    """
+
+    through: Lengths
+    tail: Lengths
+    head: int
+
+
+Lengths = tuple[int, ...]
+NONE = -(1 << 30)  # the length of a chain that there is not
+
+
+@cache
+def line(results: int) -> Flow:
+    """Of an equation that is one link, with that many results."""
+    ones = (1,) * results
+    return Flow(ones, ones, 1)
+
+
+def fusible(eqn: Eqn) -> bool:
+    return bool(eqn.operands) and not barrier(eqn)
+
+
+class Chains:
+    """Plans for the graphs of one program. Each graph is looked at once."""
+
+    def __init__(self) -> None:
+        self.depths: dict[Graph, int] = {}
+        self.flows: dict[Graph, Flow] = {}
+        self.left: dict[Graph, Flow] = {}
+        self.ends: dict[Graph, dict[Value, int]] = {}
+        self.plans: dict[Graph, tuple[Step, ...]] = {}
+
+    def plan(self, graph: Graph, inside: bool = False) -> tuple[Step, ...]:
+        """The graph's equations in an order that respects dependence, long chains cut into segments."""
+        found = self.plans.get(graph)
+        if found is None:
+            found = self.cut(graph) if self.hard(graph) else self.whole(graph, inside)
+            self.plans[graph] = found
+        return found
+
+    def whole(self, graph: Graph, inside: bool) -> tuple[Step, ...]:
+        """A graph of short chains: those that share their work are joined, some of them only `inside` a loop."""
+        eqns = flat(apart(with_few(paired(graph.eqns), graph.results) if inside else graph.eqns), graph.results)
+        steps = looked_at(eqns, graph.results, inside)
+        for step in steps:
+            if isinstance(step, Segment):
+                far = step.eqns[-1].regions[1]
+                self.plans[far] = far.eqns  # where a look has led to the library
+        return tuple(steps)
+
+    def hard(self, graph: Graph) -> bool:
+        if len(graph.eqns) <= DEPTH and not any([e.regions for e in graph.eqns]):
+            return False  # no chain is longer than its graph
+        return len(graph.eqns) > LENGTH or self.depth(graph) > DEPTH
+
+    def weight(self, eqn: Eqn) -> int:
+        """How many links of a chain an equation is at most: of a deep region, what is left when it is cut by itself."""
+        inner = max(map(self.depth, eqn.regions), default=1)
+        if inner > DEPTH:
+            flow = self.flow(eqn)
+            inner = max(flow.head, *flow.through, *flow.tail)
+        return max(inner, 1)
+
+    def flow(self, eqn: Eqn) -> Flow:
+        """The chains through an equation: those of its regions, or what is left of them where they are cut."""
+        if not eqn.regions:
+            return line(len(eqn.results))
+        flows, count = list(map(self.flow_left, eqn.regions)), len(eqn.results)
+        head = max([flow.head for flow in flows])
+        if eqn.op.layout is None:  # nothing is known of which result is which
+            ends = max([n for flow in flows for n in flow.tail], default=0)
+            return Flow((max(ends, head),) * count, (ends,) * count, head)
+        through, tail = [1] * count, [1] * count
+        for slot in eqn.op.layout(eqn).slots:
+            places = [(flow, p) for flow, p in zip(flows, slot.returns, strict=False) if p is not None]
+            if slot.result is not None and places:
+                through[slot.result] = max([flow.through[p] for flow, p in places])
+                tail[slot.result] = max([flow.tail[p] for flow, p in places])
+        return Flow(tuple(through), tuple(tail), head)
+
+    def depth(self, graph: Graph) -> int:
+        """The length of the longest chain, those of regions included."""
+        self.flow_of(graph)
+        return self.depths[graph]
+
+    def flow_of(self, graph: Graph) -> Flow:
+        """The chains through a graph, from its params to its results."""
+        found = self.flows.get(graph)
+        if found is None:
+            found, self.depths[graph], self.ends[graph] = self.followed(graph, set())
+            self.flows[graph] = found
+        return found
+
+    def flow_left(self, graph: Graph) -> Flow:
+        """The chains through a graph once it has been cut: segments end them. What they give and take is one link."""
+        if self.depth(graph) <= DEPTH:
+            return self.flow_of(graph)
+        found = self.left.get(graph)
+        if found is None:
+            flow, _, _ = self.followed(graph, self.long(graph))
+            through, tail = (tuple([max(n, 1) for n in lengths]) for lengths in (flow.through, flow.tail))
+            found = self.left[graph] = Flow(through, tail, max(flow.head, 1))
+        return found
+
+    def followed(self, graph: Graph, cut: set[Eqn]) -> tuple[Flow, int, dict[Value, int]]:
+        """The chains through a graph in which some equations are apart, the longest in it, and those to each value."""
+        ends, reached, head, depth = dict[Value, int](), dict.fromkeys(graph.params, 0), 0, 0
+        for eqn in graph.eqns:
+            if fusible(eqn) and eqn not in cut:
+                flow = self.flow(eqn)
+                end = max([ends.get(v, 0) for v in eqn.operands])
+                far = max([reached.get(v, NONE) for v in eqn.operands])
+                for r, through, tail in zip(eqn.results, flow.through, flow.tail, strict=True):
+                    ends[r] = max(tail, through + end)
+                    reached[r] = max(through + far, NONE)
+                head = max(head, flow.head + far)
+                within = [n for r in eqn.regions if (n := self.depth(r)) <= DEPTH]
+                depth = max([depth, flow.head + end, *[ends[r] for r in eqn.results], *within])
+        through = tuple([reached.get(r, NONE) for r in graph.results])
+        return Flow(through, tuple([ends.get(r, 0) for r in graph.results]), head), depth, ends
+
+    def before(self, graph: Graph) -> dict[Value, int]:
+        """For each value made by a fusible equation, the longest chain that ends in it."""
+        self.flow_of(graph)
+        return self.ends[graph]
+
+    def long(self, graph: Graph) -> set[Eqn]:
+        """The equations that lie on a chain deeper than XLA takes."""
+        before, after, found = self.before(graph), dict[Value, int](), set[Eqn]()
+        for eqn in reversed(graph.eqns):
+            if not eqn.results or eqn.results[0] not in before:
+                continue
+            flow, rests = self.flow(eqn), [after.get(r, 0) for r in eqn.results]
+            length = max([flow.head, *[through + rest for through, rest in zip(flow.through, rests, strict=True)]])
+            start = max([before.get(v, 0) for v in eqn.operands])
+            ends = [before[r] + rest for r, rest in zip(eqn.results, rests, strict=True)]
+            if max(*ends, start + length) > DEPTH:
+                found.add(eqn)
+            for v in eqn.operands:
+                after[v] = max(after.get(v, 0), length)
+        return found
+
+    def cut(self, graph: Graph) -> tuple[Step, ...]:
+        cutter, long = Cutter(graph), self.long(graph)
+        everywhere = len(graph.eqns) > LENGTH
+        for eqn in graph.eqns:
+            if eqn in long:
+                cutter.gather(eqn, self.weight(eqn) * link(eqn))
+            elif eqn.operands and not lonely(eqn) and (everywhere if barrier(eqn) else cutter.waits_for(eqn)):
+                cutter.gather(eqn, 1)
+            else:
+                cutter.apart(eqn)
+        return cutter.finish()

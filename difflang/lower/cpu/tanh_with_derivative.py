@@ -1,0 +1,26 @@
+"""In loops a function and its slope are computed at once, on the CPU: `tanh` and `1 / cosh^2` share an exponential.
+
+Elsewhere XLA may make each where it is read, without writing it down; an exponential that both read is an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.ir.graph import Eqn
+from difflang.ops.elementwise.elementary_functions import sech2, tanh
+from difflang.ops.elementwise.value_and_derivative import beside, tanh_and_slope
+
+
+def paired(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
+    """The same equations, those joined that are made together. Cost: two walks."""
+    slopes = {e.operands[0]: e for e in beside(eqns) if e.op is sech2}
+    if not slopes:
+        return eqns
+    pairs: dict[Eqn, Eqn] = {}
+    for eqn in eqns:
+        slope = slopes.pop(eqn.operands[0], None) if eqn.op is tanh else None
+        if slope is not None:
+            results = (*eqn.results, *slope.results)
+            pairs[eqn] = pairs[slope] = Eqn(tanh_and_slope, eqn.operands, results, {}, (), eqn.span)
+    return list(dict.fromkeys([pairs.get(eqn, eqn) for eqn in eqns]))

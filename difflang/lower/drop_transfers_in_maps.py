@@ -1,0 +1,32 @@
+"""Lanes of a map keep what they keep where it is: of what is on the host JAX would have them read by a gather there."""
+
+from __future__ import annotations
+
+from difflang.ir.graph import Eqn, Graph, Value, inner_first, regions_below
+from difflang.ops.control.map import map_
+from difflang.ops.loop.host_offload import to_device, to_host
+
+
+def without_moves_in_lanes(graph: Graph) -> Graph:
+    """The graph with nothing moved to the host, or back, inside maps; without such moves as it is. Cost: linear."""
+    graphs, _ = inner_first(graph)
+    if not any(e.op is to_host for g in graphs for e in g.eqns):
+        return graph
+    in_lanes = regions_below(graphs, lambda eqn: eqn.op is map_)
+    done: dict[Graph, Graph] = {}
+    for inner in graphs:
+        done[inner] = rewritten(inner, done, still=inner in in_lanes)
+    return done[graph]
+
+
+def rewritten(graph: Graph, done: dict[Graph, Graph], *, still: bool) -> Graph:
+    to: dict[Value, Value] = {}
+    eqns: list[Eqn] = []
+    for old in graph.eqns:
+        eqn = old.renamed(to)
+        if still and eqn.op in (to_host, to_device):
+            to[eqn.results[0]] = eqn.operands[0]
+        else:
+            eqns.append(eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn)
+    same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
+    return graph if same else graph.with_eqns(eqns).renamed_results(to)

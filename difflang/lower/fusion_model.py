@@ -1,0 +1,234 @@
+"""What XLA makes of a program: which values are arrays in memory, and in which order they are made.
+
+A kernel makes one array, or some, of others; what is between them is computed inside of it and never stored. This is a
+model of XLA on the CPU, made of few rules (docs/decisions/0027); what a program needs in memory by it is said in
+`buffers`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import not_
+
+from msgspec import Struct
+
+from difflang.lower.jaxpr_reader import UNITS, Item, Part, Step
+
+MOST_KERNELS = 8  # that may compute one value again
+
+
+class Kernel(Struct, frozen=True, eq=False):
+    """A step that makes arrays, and the arrays that it and what is fused into it read."""
+
+    step: Step
+    reads: tuple[Item, ...]
+    gone_over: tuple[Item, ...]  # those that it may write over: it reads each element where it writes one
+
+
+Order = Callable[[Sequence[Kernel]], list[Kernel]]
+
+
+def kernels(part: Part, order: Order) -> list[Kernel]:
+    """The kernels of a part, in that order."""
+    fusion = Fusion(part)
+    found = [s for s in part.steps if not fusion.stored.isdisjoint(s.makes) or s.kind in UNITS]
+    return order([Kernel(s, tuple(leaves(s.reads, s, fusion)), gone_over(s, fusion)) for s in found])
+
+
+def gone_over(step: Step, fusion: Fusion) -> tuple[Item, ...]:
+    if step.kind == "update":
+        places = leaves(step.reads[:1], step, fusion)
+        return tuple(places) if places.keys().isdisjoint(leaves(step.reads[1:], step, fusion)) else ()
+    if step.kind not in ("fused", "costly") or step.moves:
+        return ()
+    return tuple([v for v, moved in leaves(step.reads, step, fusion).items() if not moved])
+
+
+class Fusion:
+    """Which values of a part are arrays in memory, and which of these are also computed inside of kernels."""
+
+    def __init__(self, part: Part) -> None:
+        self.maker = {v: s for s in part.steps for v in s.makes}
+        self.takes = set(part.takes)
+        self.readers: dict[Item, list[Step]] = {}
+        for s in part.steps:
+            for v in dict.fromkeys(s.reads):
+                self.readers.setdefault(v, []).append(s)
+        self.level = self.levels(part)
+        self.demanded = set(part.gives)
+        self.inside: dict[Item, set[Item]] = {}  # the arrays whose kernels compute a value
+        self.stored: set[Item] = set()
+        self.both: set[Item] = set()
+        self.quick: dict[Item, bool] = {}  # whether only what is quick lies between a value and its kernels
+        self.library: set[Item] = set()  # the arrays whose kernels have sums inside
+        self.sums: set[Item] = set()  # those that are sums
+        for step in reversed(part.steps):
+            self.step(step)
+
+    def levels(self, part: Part) -> dict[Item, int]:
+        """How many kernels lie one after the other before each value, of those that are such whatever reads them."""
+        level: dict[Item, int] = {}
+        for step in part.steps:
+            costly = step.kind == "costly" and len(self.readers.get(step.makes[0], ())) > 1
+            apart = costly or step.kind not in ("fused", "costly", "made", "alias")
+            level.update(dict.fromkeys(step.makes, max([level.get(v, 0) for v in step.reads], default=0) + apart))
+        return level
+
+    def step(self, step: Step) -> None:
+        """Decide on what a step makes, those that read it being decided."""
+        made = step.makes[0] if step.makes else Item(0, (), None)
+        where = self.inside.get(made, set())
+        demanded = not self.demanded.isdisjoint(step.makes) or self.by_library(step, where)
+        absorbed = not demanded and self.absorbed(step, where)
+        quick = self.quick.get(made, True) and (step.quick or step.kind == "sum" or absorbed)
+        if step.kind == "alias":
+            self.demanded.update(step.reads[:1] if demanded else ())
+        elif absorbed:
+            self.library.update(where)
+        elif step.kind not in ("fused", "costly", "made") or demanded or self.by_itself(step, where):
+            where, quick = self.kernel(step, made, where), step.quick or step.kind == "sum"
+        for at, v in enumerate(step.reads):
+            self.inside.setdefault(v, set()).update(where)
+            self.quick[v] = self.quick.get(v, True) and quick
+            arrays = step.kind in (*UNITS, "call", "array") or (step.kind == "product" and not absorbed)
+            if arrays or (step.kind == "update" and at == 0):
+                self.demanded.add(v)
+
+    def kernel(self, step: Step, made: Item, where: set[Item]) -> set[Item]:
+        """Note that a step has a kernel. Which compute it: of a cheap step others too, but for those of sums."""
+        self.stored.update(step.makes)
+        if step.kind == "sum":
+            self.library.add(made)
+            self.sums.add(made)
+        others = where - self.library
+        if step.kind != "fused" or not others or self.wide(step):
+            return {made}
+        self.both.add(made)
+        return {made, *others}
+
+    def by_library(self, step: Step, where: set[Item]) -> bool:
+        """Whether a sum needs the value as an array. It computes what is quick on the way, for itself."""
+        if self.library.isdisjoint(where):
+            return False
+        return not ((step.quick or step.kind in ("sum", "product", "alias")) and len(where) == 1)
+
+    def absorbed(self, step: Step, where: set[Item]) -> bool:
+        """Whether a sum or a product is part of the kernel that alone reads it: after a sum, only what is quick."""
+        if len(where) != 1:
+            return False
+        if step.kind == "sum":
+            alone = len(self.readers.get(step.makes[0], ())) == 1 and (where <= self.sums or not where & self.library)
+            return alone and self.quick.get(step.makes[0], True)
+        return step.kind == "product" and self.library.issuperset(where)
+
+    def by_itself(self, step: Step, where: set[Item]) -> bool:
+        """Whether what a step makes has a kernel, though all that read it could compute it.
+
+        What is costly is computed once; so is what is made of several arrays, if something that is read beside it is
+        made of it by other kernels.
+        """
+        if step.kind == "made":
+            return False
+        readers = self.readers.get(step.makes[0], ())
+        if len(where) > (1 if step.kind == "costly" else MOST_KERNELS):
+            return True
+        if len(readers) < 2 or not self.wide(step):
+            return False
+        before = self.level[step.makes[0]]
+        return step.kind == "costly" or any(self.level.get(v, 0) > before for s in readers for v in s.reads)
+
+    def wide(self, step: Step) -> bool:
+        """Whether a step reads several arrays, rather than one and numbers."""
+        rank = len(step.makes[0].shape)
+        reads = [v for v in dict.fromkeys(step.reads) if len(v.shape) >= rank and not self.is_made(v)]
+        return len(reads) > 1
+
+    def is_made(self, v: Item) -> bool:
+        step = self.maker.get(v)
+        return step is not None and (step.kind == "made" or step.spreads)
+
+
+def leaves(reads: Sequence[Item], step: Step, fusion: Fusion) -> dict[Item, bool]:
+    """The arrays and params that a kernel reads for these values, and whether anything moves their elements on the way.
+
+    Constants are part of the program.
+    """
+    found: dict[Item, bool] = {}
+    todo, seen = [(v, False) for v in reads], set[tuple[Item, bool]]()
+    through = fusion.both if step.kind in ("fused", "costly", "update") else ()
+    while todo:
+        v, moved = todo.pop()
+        if (v, moved) in seen:
+            continue
+        seen.add((v, moved))
+        if v in fusion.takes or (v in fusion.stored and v not in through):
+            found[v] = found.get(v, False) or moved
+        elif v in fusion.maker:
+            maker = fusion.maker[v]
+            todo += [(x, moved or maker.moves) for x in maker.reads]
+    return found
+
+
+def in_turn(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Kernels in the order in which they become ready, as XLA on the CPU runs them.
+
+    Of those that one makes ready, XLA's fusion has put its own first, the last of the program before the others.
+    """
+    _, readers, waits = connected(kernels)
+    ready = deque([k for k in kernels if not waits[k]])
+    order: list[Kernel] = []
+    while ready:
+        order.append(ready.popleft())
+        for reader in in_turn_of_fusion(readers.get(order[-1], ())):
+            waits[reader] -= 1
+            if not waits[reader]:
+                ready.append(reader)
+    return order
+
+
+def in_little_room(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Kernels in turn, of those that are ready the one that adds the fewest bytes to what is there.
+
+    So does XLA, or it keeps the order of the program, where it is told to take the least memory.
+    """
+    maker, readers, waits = connected(kernels)
+    uses = Counter([v for k in kernels for v in dict.fromkeys(k.reads)])
+
+    def adds(kernel: Kernel) -> int:
+        gone = [v.bytes for v in dict.fromkeys(kernel.reads) if uses[v] == 1 and v in maker]
+        return sum([v.bytes for v in kernel.step.makes]) - sum(gone)
+
+    ready = [k for k in kernels if not waits[k]]
+    order: list[Kernel] = []
+    while ready:
+        ready.remove(kernel := min(ready, key=adds))
+        order.append(kernel)
+        uses.subtract(dict.fromkeys(kernel.reads, 1))
+        for reader in readers.get(kernel, ()):
+            waits[reader] -= 1
+            if not waits[reader]:
+                ready.append(reader)
+    return order
+
+
+def connected(
+    kernels: Sequence[Kernel],
+) -> tuple[dict[Item, Kernel], dict[Kernel, list[Kernel]], dict[Kernel, int]]:
+    """What makes each array, the kernels that read what each makes, and for how many others each waits."""
+    maker = {v: k for k in kernels for v in k.step.makes}
+    readers: dict[Kernel, list[Kernel]] = {}
+    waits: dict[Kernel, int] = {}
+    for kernel in kernels:
+        before = dict.fromkeys([maker[v] for v in kernel.reads if v in maker])
+        waits[kernel] = len(before)
+        for k in before:
+            readers.setdefault(k, []).append(kernel)
+    return maker, readers, waits
+
+
+def in_turn_of_fusion(readers: Sequence[Kernel]) -> list[Kernel]:
+    """The kernels that may hold several equations from the last on, then the others."""
+    fused = [k.step.kind in ("fused", "costly") for k in readers]
+    return [*compress(readers[::-1], fused[::-1]), *compress(readers, map(not_, fused))]

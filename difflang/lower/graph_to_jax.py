@@ -1,0 +1,326 @@
+"""Graph to JAX primitives, in the current trace, or to what a stand-in for `jax` writes. No equation is interpreted
+twice and none is known here by name.
+
+Each op lowers itself; here are the walk, the positions, shared functions and outlined segments. Where a program is cut
+is decided in `chains`, what it adds up to in `regions`. JAX's differentiation is nowhere used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any
+
+import jax
+from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend.core.primitives import empty2_p
+from msgspec import Struct
+
+from difflang.base.diagnostics import DifflangError, InternalError
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.interpreter import Says, nobody, numpy_dtype
+from difflang.ir.op import Op, Rule
+from difflang.ir.structural_equality import Keys
+from difflang.ir.tensor_types import History, Tensor
+from difflang.lower.check_history_reads import astray
+from difflang.lower.cpu.outlining import Segment, Step
+from difflang.lower.cpu.split_fusion_chains import Chains
+from difflang.lower.drop_transfers_in_maps import without_moves_in_lanes
+from difflang.lower.program_size import Census, census, refuse_too_large
+from difflang.lower.source_locations import Frames, placed
+from difflang.lower.stablehlo.equation_runs import Run, in_runs, is_plain
+from difflang.lower.stablehlo.graph_primitive import Body, written
+from difflang.lower.stablehlo.jax_facade import StandIn
+from difflang.passes.dce import dce
+
+Array = Any
+Env = dict[Value, Array]
+
+
+class Splat(Struct, frozen=True):
+    """An array full of one number that nothing has asked for as an array yet, and what it is made of."""
+
+    eqn: Eqn
+    arrays: Sequence[Array]
+    number: Any
+
+
+class Moved(Struct, frozen=True):
+    """An array whose axes are moved when it is first asked for as such: axis i is `order[i]` of the one in `arrays`."""
+
+    eqn: Eqn
+    arrays: Sequence[Array]
+    order: tuple[int, ...]
+
+    @property
+    def array(self) -> Array:
+        return self.arrays[0]
+
+
+Deferred = (Splat, Moved)
+
+
+def put_off(eqn: Eqn, arrays: Sequence[Array]) -> Splat | Moved | None:
+    """What an equation gives as long as nothing asks for it as an array. An empty history is no array of numbers."""
+    op = eqn.op
+    if op.splat is not None and isinstance(eqn.results[0].type, Tensor):
+        number = op.splat(*arrays, **eqn.attrs)
+        return None if number is None else Splat(eqn, arrays, number)
+    return None if op.moves is None else Moved(eqn, arrays, op.moves(**eqn.attrs))
+
+
+class Lowering:
+    """Lowers one program. `platform` decides what is cut; shared functions are traced once. See `say` for `says`."""
+
+    __slots__ = (
+        "chains", "counted", "frames", "functions", "inside", "jax", "keys", "lanes", "parted", "parts", "platform",
+        "runs", "says", "shares", "writes",
+    )  # fmt: skip
+
+    def __init__(self, module: Any, platform: str = "cpu", says: Says = nobody, *, runs: bool = False) -> None:
+        self.jax = module  # or what stands in for it
+        self.writes = isinstance(module, StandIn)
+        self.runs = runs  # whether equations in a row are one primitive: in a trace that JAX lowers as it is
+        self.platform = platform
+        self.says = says
+        self.frames = Frames()
+        self.chains = Chains()
+        self.functions: dict[Graph, Callable[..., Any]] = {}
+        self.keys = Keys()
+        self.parts: dict[int, Callable[..., Any]] = {}
+        self.counted: Census | None = None
+        self.parted = False  # within a function that XLA keeps apart, where it puts no axes in order
+        self.inside = False  # within a step of a loop
+        self.lanes = 1  # how many copies of what is lowered run side by side
+        self.shares: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
+
+    def program(self, graph: Graph, *arrays: Array) -> list[Array]:
+        """The results of a whole program, in a trace that JAX lowers as it is: one step of it, if it can be written."""
+        graph = self.begun(graph)
+        if not self.writable(graph):
+            return self.graph(graph, *arrays)
+        return written(Body(graph, self.whole, self.frames), arrays)
+
+    def whole(self, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+        """The results of this program, on a stand-in for `jax` too."""
+        return self.on(module, frames).graph(graph, *arrays)
+
+    def on(self, module: Any, frames: Any) -> Lowering:
+        """The same program, lowered by another module."""
+        found = Lowering(module, self.platform, self.says, runs=module is jax)
+        found.counted, found.chains, found.frames, found.parted = self.counted, self.chains, frames, self.parted
+        return found
+
+    def begun(self, graph: Graph) -> Graph:
+        """A program that is now to be lowered. Errors: DL1010 if it is too large."""
+        graph = without_moves_in_lanes(graph)
+        self.counted = census(graph)
+        refuse_too_large(graph, self.counted)
+        if astray(graph):
+            raise InternalError(f"{graph.name or 'this program'} reads a history where it cannot be had")
+        return graph
+
+    def writable(self, graph: Graph) -> bool:
+        """Whether nothing of a program says something, is moved, or gives JAX a history."""
+        eqns = [e for g in inner_first(graph)[0] for e in g.eqns if e.op.stays or e.regions]
+        return not graph.effectful and all(map(can_be_written, eqns))
+
+    def graph(self, graph: Graph, *arrays: Array) -> list[Array]:
+        """The graph's results. The first graph lowered is the program.
+
+        Errors: DL1010 if the program is too large; what the ops' rules refuse, at the equation's span.
+        """
+        if self.counted is None:
+            graph = self.begun(graph)
+        env: Env = dict(zip(graph.params, arrays, strict=True))
+        steps = self.chains.plan(graph, self.inside) if self.platform == "cpu" else graph.eqns
+        self.steps(steps, env, graph.results)
+        return [self.array(r, env) for r in graph.results]
+
+    def restricted(self, region: Graph, results: Sequence[Value]) -> Graph:
+        """A region giving other results, without what they do not need."""
+        key = (region, tuple(results))
+        found = self.shares.get(key)
+        if found is None:
+            found = self.shares[key] = region if key[1] == region.results else dce(region.with_results(results))
+        return found
+
+    @contextmanager
+    def in_lanes(self, count: int) -> Generator[None]:
+        before, self.lanes = self.lanes, self.lanes * max(count, 1)
+        try:
+            yield
+        finally:
+            self.lanes = before
+
+    @contextmanager
+    def in_steps(self) -> Generator[None]:
+        before, self.inside = self.inside, True
+        try:
+            yield
+        finally:
+            self.inside = before
+
+    def array(self, value: Value, env: Env) -> Array:
+        """A value as an array; what was put off is made when it is first asked for as such."""
+        found = env[value]
+        if isinstance(found, Deferred):
+            eqn = found.eqn
+            found = env[value] = self.frames.at(eqn.span)(self.rule(eqn.op), self.jax, found.arrays, eqn.attrs)
+        return found
+
+    def operands(self, eqn: Eqn, env: Env) -> list[Array]:
+        """What an equation reads; what was put off is left so where its lowering takes it as it is."""
+        found = [env[v] for v in eqn.operands]
+        if not any([isinstance(x, Deferred) for x in found]):
+            return found
+        if eqn.op.arranges and not self.parted:
+            return [x if isinstance(x, Moved) else self.array(v, env) for v, x in zip(eqn.operands, found, strict=True)]
+        if eqn.op.splats and not all([isinstance(x, Splat) for x in found]):
+            pairs = zip(eqn.operands, found, strict=True)
+            return [x.number if isinstance(x, Splat) else self.array(v, env) for v, x in pairs]
+        return [self.array(v, env) for v in eqn.operands]
+
+    def steps(self, steps: Sequence[Step], env: Env, wanted: Sequence[Value]) -> None:
+        """Take steps; `wanted` are the values that are asked for afterwards."""
+        for step in in_runs(steps, wanted) if self.runs else steps:
+            if isinstance(step, Segment):
+                self.segment(step, env)
+                continue
+            if isinstance(step, Run):
+                self.run(step, env)
+                continue
+            arrays = self.operands(step, env)
+            deferred = put_off(step, arrays)
+            if deferred is not None:
+                env[step.results[0]] = deferred
+                continue
+            try:
+                found = self.lowered(step, arrays, env)
+            except DifflangError as error:
+                raise placed(error, step) from None
+            if len(step.results) == 1 and not isinstance(found, (list, tuple)):
+                env[step.results[0]] = found
+            else:
+                bind(step, found, env)
+
+    def lowered(self, eqn: Eqn, arrays: Sequence[Array], env: Env) -> Any:
+        """What the op's own rule gives."""
+        op, at = eqn.op, self.frames.at(eqn.span)
+        if self.writes and not (op.elementwise or op.direct) and is_plain(eqn):
+            return at(self.by_jax, eqn, [self.array(v, env) for v in eqn.operands], {})
+        attrs = {**eqn.attrs, "regions": eqn.regions} if eqn.regions else eqn.attrs
+        return at(self.rule(op), self if op.effect or eqn.regions else self.jax, arrays, attrs)
+
+    def rule(self, op: Op) -> Rule:
+        """How an op is lowered for this platform."""
+        return op.on_cpu if self.platform == "cpu" and op.on_cpu is not None else op.lower
+
+    def by_jax(self, eqn: Eqn, *arrays: Array) -> Any:
+        """What a stand-in is not for: JAX traces it, and lowers it on the spot."""
+        real = self.on(jax, Frames())
+        first, attrs = (real, {**eqn.attrs, "regions": eqn.regions}) if eqn.regions else (jax, eqn.attrs)
+        return self.jax.through(partial(self.rule(eqn.op), first, **attrs), *arrays)
+
+    def run(self, run: Run, env: Env) -> None:
+        """Equations in a row as one primitive. What has been put off before them is put off again within."""
+        given: Env = {}
+        late: list[Eqn] = []
+        for value in run.operands:
+            found = env[value]
+            if isinstance(found, Deferred):
+                late.append(found.eqn)
+                given.update(zip(found.eqn.operands, found.arrays, strict=True))
+            else:
+                given[value] = found
+        graph = Graph(tuple(given), (*late, *run.eqns), run.results)
+        body = Body(graph, partial(taken, self.platform, self.parted), self.frames)
+        env.update(zip(run.results, written(body, list(given.values())), strict=True))
+
+    def segment(self, segment: Segment, env: Env) -> None:
+        """A part of a long chain, kept apart. Parts that compute the same share one function, compiled once."""
+        if any(isinstance(v.type, History) for v in (*segment.operands, *segment.results)):
+            return self.steps(segment.eqns, env, segment.results)
+        body = Graph(segment.operands, segment.eqns, segment.results)
+        key = self.keys.of(body)
+        function = self.parts.get(key)
+        if function is None:
+
+            def part(*arrays: Array) -> list[Array]:
+                inner: Env = dict(zip(segment.operands, arrays, strict=True))
+                with set_xla_metadata(inlineable=None):  # the call is kept apart, not each step of it
+                    self.steps(segment.eqns, inner, segment.results)
+                    return [self.array(r, inner) for r in segment.results]
+
+            function = self.parts[key] = self.jax.jit(part)
+        with self.kept():
+            found = function(*[self.array(v, env) for v in segment.operands])
+        env.update(zip(segment.results, found, strict=True))
+
+    def kept(self) -> AbstractContextManager[Any]:
+        """Functions that are called within are not inlined by XLA."""
+        return self.jax.kept() if self.writes else set_xla_metadata(inlineable="false")
+
+    def zeros_on_host(self, like: Tensor) -> Array:
+        """In the memory of the host, without a move there: JAX's own scan begins what it stacks like that."""
+        empty = empty2_p.bind(dtype=numpy_dtype(like.dtype), memory_space=self.jax.memory.Space.Host)
+        return self.jax.lax.broadcast(empty, like.shape)
+
+    def apart(self, body: Graph, *arrays: Array) -> list[Array]:
+        """A region that the back end must not mix with what is around it: what it computes is computed there.
+
+        On the CPU, where XLA drops barriers before it plans memory, it is a function that is not inlined.
+        """
+        if crossed(body):
+            return self.graph(body, *arrays)
+        if self.platform != "cpu":
+            return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
+        before, self.parted = self.parted, True
+        try:
+            with self.kept():
+                return self.function(body)(*arrays)
+        finally:
+            self.parted = before
+
+    def call(self, body: Graph, *arrays: Array) -> list[Array]:
+        """A function called. One called often is traced and lowered once; XLA copies it into its callers later."""
+        counted = self.counted
+        if counted is None or not counted.shared(body) or crossed(body):
+            return self.graph(body, *arrays)
+        return self.function(body)(*arrays)
+
+    def function(self, body: Graph) -> Callable[..., list[Array]]:
+        found = self.functions.get(body)
+        if found is None:
+
+            def function(*arrays: Array) -> list[Array]:
+                return self.graph(body, *arrays)
+
+            function.__name__ = function.__qualname__ = body.name or "function"
+            found = self.functions[body] = self.jax.jit(function)
+        return found
+
+
+def crossed(body: Graph) -> bool:
+    """Whether it takes or gives a history: neither a barrier nor a function does."""
+    return any([isinstance(v.type, History) for v in (*body.params, *body.results)])
+
+
+def can_be_written(eqn: Eqn) -> bool:
+    """Whether an equation with regions, or one whose place matters, takes a stand-in or nothing but arrays."""
+    return not eqn.op.stays and (eqn.op.direct or is_plain(eqn))
+
+
+def bind(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
+    if len(found) != len(eqn.results):
+        raise InternalError(f"{eqn.op} lowered to {len(found)} results, not {len(eqn.results)}")
+    env.update(zip(eqn.results, found, strict=True))
+
+
+def taken(platform: str, parted: bool, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """The results of a graph of straight code, on a stand-in for `jax` too."""
+    inner, env = Lowering(module, platform), dict(zip(graph.params, arrays, strict=True))
+    inner.frames, inner.parted = frames, parted
+    inner.steps(graph.eqns, env, graph.results)
+    return [inner.array(r, env) for r in graph.results]

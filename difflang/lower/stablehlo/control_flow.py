@@ -1,0 +1,141 @@
+"""Loops, branches and functions of a program that is being written: `standin` has them where JAX has its own.
+
+A region of StableHLO reads what stands before it, so nothing is handed in but what a loop carries. Numbers are written
+anew in each, as JAX does: XLA would carry them along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.extend.mlir.dialects import func, stablehlo
+from jax.interpreters import mlir
+
+from difflang.base.diagnostics import InternalError
+from difflang.lower.stablehlo.hlo_array import Cell
+
+if TYPE_CHECKING:
+    from difflang.lower.stablehlo.jax_facade import StandIn
+
+ir = mlir.ir
+Cells = list[Cell]
+
+
+def flat(writer: StandIn, tree: Any) -> tuple[Cells, Any]:
+    """The arrays of a tree, as cells, and how they lie in it."""
+    leaves, shape = jax.tree.flatten(tree)
+    return [writer.array(x) for x in leaves], shape
+
+
+def types_of(cells: Sequence[Cell]) -> list[Any]:
+    return [x.writer.type(x.dtype, x.shape) for x in cells]
+
+
+def arguments(block: Any, like: Sequence[Cell]) -> Cells:
+    return [x.like(value) for value, x in zip(block.arguments, like, strict=True)]
+
+
+def returned(writer: StandIn, tree: Any, like: Sequence[Cell], shape: Any) -> None:
+    """End a region with what it gives, which is of the types that are due."""
+    found, given = flat(writer, tree)
+    if given != shape or any([(x.dtype, x.shape) != (y.dtype, y.shape) for x, y in zip(found, like, strict=True)]):
+        raise InternalError(f"a region gives {given} of other types than {shape}")
+    stablehlo.return_([x.value for x in found])
+
+
+@contextmanager
+def within(writer: StandIn, block: Any) -> Generator[None]:
+    """What is written within, inside a region: its numbers are not there afterwards, nor are others there."""
+    before, writer.numbers = writer.numbers, {}
+    try:
+        with ir.InsertionPoint(block):
+            yield
+    finally:
+        writer.numbers = before
+
+
+def while_loop(writer: StandIn, goes_on: Callable[[Any], Any], body: Callable[[Any], Any], start: Any) -> Any:
+    """As `jax.lax.while_loop`."""
+    state, shape = flat(writer, start)
+    types = types_of(state)
+    loop = stablehlo.WhileOp(types, [x.value for x in state])
+    asked, done = [region.blocks.append(*types) for region in loop.regions]
+    with within(writer, asked):
+        stablehlo.return_([writer.array(goes_on(jax.tree.unflatten(shape, arguments(asked, state)))).value])
+    with within(writer, done):
+        returned(writer, body(jax.tree.unflatten(shape, arguments(done, state))), state, shape)
+    return jax.tree.unflatten(shape, [x.like(value) for x, value in zip(state, loop.results, strict=True)])
+
+
+def cond(writer: StandIn, truth: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
+    """As `jax.lax.cond`: what one of two functions gives; the other is not computed."""
+    which = writer.convert(truth, np.int32)
+    draft = stablehlo.CaseOp([], which.value, 2)  # what the branches give is known when they are written
+    like, shape = Cells(), None
+    for region, function in zip(draft.regions, (no, yes), strict=True):
+        with within(writer, region.blocks.append()):
+            found = function(*operands)
+            if shape is None:
+                like, shape = flat(writer, found)
+            returned(writer, found, like, shape)
+    branch = stablehlo.CaseOp(types_of(like), which.value, 2)
+    for written, region in zip(draft.regions, branch.regions, strict=True):
+        written.blocks[0].append_to(region)
+    draft.operation.erase()
+    return jax.tree.unflatten(shape, [x.like(value) for x, value in zip(like, branch.results, strict=True)])
+
+
+@contextmanager
+def kept(writer: StandIn, apart: bool = True) -> Generator[None]:
+    """Whether functions that are called within are kept apart: XLA does not copy them into their callers."""
+    before, writer.keeps = writer.keeps, apart
+    try:
+        yield
+    finally:
+        writer.keeps = before
+
+
+def jit(writer: StandIn, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is written once for each kind of operands, beside the program, and called."""
+    made: dict[tuple[Any, ...], tuple[Any, Cells, Any]] = {}
+
+    def called(*operands: Any) -> Any:
+        given, tree = flat(writer, operands)
+        key = (tree, *[(x.dtype, x.shape) for x in given])
+        if key not in made:
+            made[key] = outlined(writer, function, given, tree)
+        symbol, like, shape = made[key]
+        call = func.CallOp(types_of(like), symbol, [*writer.ctx.dim_var_values, *[x.value for x in given]])
+        if writer.keeps:
+            call.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
+                {"inlineable": ir.StringAttr.get("false")}
+            )
+        return jax.tree.unflatten(shape, [x.like(value) for x, value in zip(like, call.results, strict=True)])
+
+    return called
+
+
+def outlined(writer: StandIn, function: Callable[..., Any], given: Cells, tree: Any) -> tuple[Any, Cells, Any]:
+    """The symbol of a function that has been written, what it gives, and how that lies in a tree.
+
+    A function reads nothing from around it: what JAX holds for every function (sizes that are names, and for which of
+    several platforms it runs) comes first among its operands. What it gives is known when it is written.
+    """
+    outside, context = writer.ctx, writer.ctx.module_context
+    held = list(outside.dim_var_values)
+    types = [*[x.type for x in held], *types_of(given)]
+    draft = func.FuncOp(function.__name__, (types, []), ip=ir.InsertionPoint(context.module.body))
+    block = draft.add_entry_block()
+    with within(writer, block), kept(writer, False):
+        writer.ctx = outside.replace(dim_var_values=list(block.arguments)[: len(held)])
+        operands = [x.like(v) for x, v in zip(given, list(block.arguments)[len(held) :], strict=True)]
+        like, shape = flat(writer, function(*jax.tree.unflatten(tree, operands)))
+        func.ReturnOp([x.value for x in like])
+    writer.ctx = outside
+    draft.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, types_of(like)))
+    draft.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    return ir.FlatSymbolRefAttr.get(context.symbol_table.insert(draft).value), like, shape

@@ -1,0 +1,142 @@
+"""Arrays that write StableHLO at each step that is taken on them, where JAX would trace it."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.extend.mlir.dialects import stablehlo
+
+if TYPE_CHECKING:
+    from difflang.lower.stablehlo.jax_facade import StandIn
+
+DType = np.dtype[Any]
+Shape = tuple[int, ...]
+BOOL = np.dtype(np.bool_)
+
+
+def kind(dtype: DType) -> str:
+    """One of "b", "i", "u", "f", "c", of narrow floats too, which NumPy does not know."""
+    return "f" if jax.numpy.issubdtype(dtype, np.floating) else dtype.kind
+
+
+class Cell:
+    """An array of the program that is being written: a value of MLIR, and operators on it as NumPy has them."""
+
+    __slots__ = ("dtype", "shape", "value", "writer")
+    __array_ufunc__ = None  # a NumPy number on the left leaves it to us
+
+    def __init__(self, writer: StandIn, value: Any, dtype: DType, shape: Shape) -> None:
+        self.writer, self.value, self.dtype, self.shape = writer, value, dtype, shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def __add__(self, other: Any) -> Cell:
+        return self.writer.both("add", self, other)
+
+    def __radd__(self, other: Any) -> Cell:
+        return self.writer.both("add", other, self)
+
+    def __sub__(self, other: Any) -> Cell:
+        return self.writer.both("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Cell:
+        return self.writer.both("sub", other, self)
+
+    def __mul__(self, other: Any) -> Cell:
+        return self.writer.both("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Cell:
+        return self.writer.both("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Cell:
+        return self.writer.both("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Cell:
+        return self.writer.both("div", other, self)
+
+    def __and__(self, other: Any) -> Cell:
+        return self.writer.both("bitwise_and", self, other)
+
+    def __or__(self, other: Any) -> Cell:
+        return self.writer.both("bitwise_or", self, other)
+
+    def __lshift__(self, other: Any) -> Cell:
+        return self.writer.shifted(stablehlo.shift_left, self, other)
+
+    def __rshift__(self, other: Any) -> Cell:
+        signed = self.dtype.kind == "i"
+        return self.writer.shifted(
+            stablehlo.shift_right_arithmetic if signed else stablehlo.shift_right_logical, self, other
+        )
+
+    def __neg__(self) -> Cell:
+        return self.writer.neg(self)
+
+    def __invert__(self) -> Cell:
+        return self.like(stablehlo.not_(self.value))
+
+    def __lt__(self, other: Any) -> Cell:
+        return self.writer.compared("lt", self, other)
+
+    def __le__(self, other: Any) -> Cell:
+        return self.writer.compared("le", self, other)
+
+    def __gt__(self, other: Any) -> Cell:
+        return self.writer.compared("gt", self, other)
+
+    def __ge__(self, other: Any) -> Cell:
+        return self.writer.compared("ge", self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return self.writer.compared("eq", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.writer.compared("ne", self, other)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Cell:
+        """Those elements or the one along the first axis."""
+        if isinstance(key, slice):
+            return self.along(*key.indices(len(self)))
+        at = range(len(self))[key]
+        return self.writer.reshape(self.along(at, at + 1, 1), self.shape[1:])
+
+    def along(self, start: int, stop: int, step: int) -> Cell:
+        if step < 1:
+            return self.writer.through(lambda x: x[start : stop if stop >= 0 else None : step], self)
+        rest = self.shape[1:]
+        starts, stops, steps = (start, *[0] * len(rest)), (max(start, stop), *rest), (step, *[1] * len(rest))
+        return self.writer.slice(self, starts, stops, steps)
+
+    def __bool__(self) -> bool:
+        raise TypeError("what is being written has no values to decide by")
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  equality is element by element
+
+    def like(self, value: Any) -> Cell:
+        """Another value of the same type."""
+        return Cell(self.writer, value, self.dtype, self.shape)
+
+    def astype(self, dtype: Any) -> Cell:
+        return self.writer.convert(self, dtype)
+
+    def view(self, dtype: Any) -> Cell:
+        """The same bits as another type of that width."""
+        dtype = np.dtype(dtype)
+        value = stablehlo.bitcast_convert(self.writer.type(dtype, self.shape), self.value)
+        return Cell(self.writer, value, dtype, self.shape)
+
+    @property
+    def real(self) -> Cell:
+        return self.writer.through(jax.lax.real, self) if kind(self.dtype) == "c" else self

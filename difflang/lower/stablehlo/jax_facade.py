@@ -1,0 +1,394 @@
+"""A stand-in for `jax` whose arrays are cells: they write each step that is taken on them, where JAX would trace it.
+
+An op's lowering is handed the module that it uses, so it can be handed this: it says the same steps, ten times as fast.
+Steps that are common are written here, on the element types where JAX lowers them to one operation each; every other
+function of `jax.lax` and `jax.numpy` is JAX's own, lowered on the spot. Functions that are given functions of arrays
+are not to be had that way, but for those in `control`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.core
+import numpy as np
+from jax.extend.mlir.dialects import chlo, stablehlo
+from jax.interpreters import mlir
+
+from difflang.lower.stablehlo import control_flow, gather_and_scatter, reduce_and_dot
+from difflang.lower.stablehlo.hlo_array import BOOL, Cell, DType, Shape, kind
+
+ir = mlir.ir
+RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of kinds: a number may stand beside arrays of no lower rank
+RANKS_OF_NUMBERS = {bool: 0, int: 1, float: 2, complex: 3}
+
+# Functions of one array of f32 or f64, by their names in `jax.lax`.
+OF_ONE: dict[str, Callable[..., Any]] = {
+    "abs": stablehlo.abs, "cbrt": stablehlo.cbrt, "ceil": stablehlo.ceil, "cos": stablehlo.cosine, "erf": chlo.erf,
+    "erf_inv": chlo.erf_inv, "erfc": chlo.erfc, "exp": stablehlo.exponential, "expm1": stablehlo.exponential_minus_one,
+    "floor": stablehlo.floor, "log": stablehlo.log, "log1p": stablehlo.log_plus_one, "rsqrt": stablehlo.rsqrt,
+    "sign": stablehlo.sign, "sin": stablehlo.sine, "sqrt": stablehlo.sqrt, "tan": stablehlo.tan, "tanh": stablehlo.tanh,
+}  # fmt: skip
+OF_TWO: dict[str, tuple[Callable[..., Any], str]] = {  # with the kinds of element types
+    "add": (stablehlo.add, "fiu"), "sub": (stablehlo.subtract, "fiu"), "mul": (stablehlo.multiply, "fiu"),
+    "div": (stablehlo.divide, "fiu"), "rem": (stablehlo.remainder, "iu"),
+    "max": (stablehlo.maximum, "fiu"), "min": (stablehlo.minimum, "fiu"),
+    "bitwise_and": (stablehlo.and_, "biu"), "bitwise_or": (stablehlo.or_, "biu"), "bitwise_xor": (stablehlo.xor, "biu"),
+}  # fmt: skip
+COMPARISONS = {"eq": "EQ", "ne": "NE", "lt": "LT", "le": "LE", "gt": "GT", "ge": "GE"}
+
+
+def single(value: Any) -> Any:
+    """A value of MLIR: JAX may give several for an array, but for none of ours."""
+    if not isinstance(value, (tuple, list)):
+        return value
+    (found,) = value
+    return found
+
+
+def holds(dtype: DType, x: Any) -> bool:
+    """Whether a number takes on an element type as it does in JAX: one of NumPy's has its own already."""
+    if isinstance(x, (np.generic, np.ndarray)):
+        return x.dtype == dtype
+    rank = RANKS_OF_NUMBERS.get(type(x))
+    return (RANKS[kind(np.asarray(x).dtype)] if rank is None else rank) <= RANKS[kind(dtype)]
+
+
+class Names:
+    """A module of JAX: what is written here, and for all else what JAX has."""
+
+    def __init__(self, writer: StandIn, module: ModuleType, written: dict[str, Any]) -> None:
+        self._writer, self._module = writer, module  # names that no function of such a module has
+        vars(self).update(written)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if isinstance(found, (type, ModuleType)) or not callable(found):
+            return found
+        return partial(self._writer.through, found)
+
+
+class StandIn:
+    """Stands in for `jax` while one primitive is lowered. `ctx` is JAX's: of the equation that is being lowered."""
+
+    def __init__(self, ctx: Any, called: Callable[..., Any]) -> None:
+        self.ctx = ctx
+        self.called = called  # calls a function of JAX's where that can see the place in the program
+        self.numbers: dict[tuple[bytes, DType, Shape], Cell] = {}  # written so far, in this region
+        self.types: dict[tuple[DType, Shape], Any] = {}
+        self.lists: dict[Shape, Any] = {}
+        self.comparisons: dict[tuple[str, str], Any] = {}
+        self.lax = Names(self, jax.lax, self.of_lax())
+        self.numpy = Names(self, jax.numpy, self.of_numpy())
+        self.keeps = False  # whether functions that are called now are kept apart
+        self.jit = partial(control_flow.jit, self)
+        self.kept = partial(control_flow.kept, self)
+        self.tree = jax.tree
+
+    def of_lax(self) -> dict[str, Any]:
+        own = (
+            *("select", "neg", "integer_pow", "reshape", "broadcast", "broadcast_in_dim", "transpose", "slice"),
+            *("pad", "concatenate", "full", "full_like", "broadcasted_iota", "bitwise_not", "is_finite"),
+            *("clamp", "squeeze", "expand_dims", "dynamic_slice", "dynamic_update_slice", "slice_in_dim"),
+        )
+        return {
+            **{name: partial(self.one, name) for name in OF_ONE},
+            **{name: partial(self.both, name) for name in OF_TWO},
+            **{name: partial(self.compared, name) for name in COMPARISONS},
+            **{name: partial(reduce_and_dot.reduced, self, name) for name in reduce_and_dot.REDUCTIONS},
+            **{name: getattr(self, name) for name in own},
+            "convert_element_type": self.convert,
+            "cond": partial(control_flow.cond, self),
+            **{name: partial(gather_and_scatter.scattered, self, name) for name in gather_and_scatter.SCATTERS},
+            "dot_general": partial(reduce_and_dot.dot_general, self),
+            "gather": partial(gather_and_scatter.gather, self),
+            "reduce": partial(reduce_and_dot.reduce, self),
+            "reduce_window": partial(reduce_and_dot.reduce_window, self),
+            "rev": lambda x, axes: x.like(stablehlo.reverse(x.value, self.ints(axes))),
+            "iota": lambda dtype, size: self.broadcasted_iota(dtype, (size,), 0),
+            "while_loop": partial(control_flow.while_loop, self),
+        }
+
+    def of_numpy(self) -> dict[str, Any]:
+        ones = ("abs", "exp", "floor", "log", "sign", "sin", "sqrt", "tan")
+        return {
+            **{name: partial(self.one, name) for name in ones},
+            **{name: getattr(self, name) for name in ("where", "clip", "round", "copysign", "full_like")},
+            "maximum": partial(self.both, "max"),
+            "minimum": partial(self.both, "min"),
+            "append": lambda x, y: self.concatenate([x, self.reshape(self.array(y), (self.array(y).size,))], 0),
+            "expand_dims": lambda x, axis: self.expand_dims(x, (axis % (x.ndim + 1),)),
+            **{name: partial(reduce_and_dot.extreme, self, name) for name in ("min", "max")},
+            **{name: partial(getattr(reduce_and_dot, name), self) for name in ("any", "sum")},
+            "isnan": lambda x: x != x,
+            "isinf": self.is_infinite,
+            "isfinite": self.is_finite,
+            "ones_like": lambda x: self.full_like(x, 1),
+            "zeros_like": lambda x: self.full_like(x, 0),
+            "iscomplexobj": lambda x: kind(x.dtype) == "c",
+            "result_type": jax.numpy.result_type,
+            "issubdtype": jax.numpy.issubdtype,
+        }
+
+    # ---- values
+
+    def type(self, dtype: DType, shape: Shape) -> Any:
+        """The type of such an array."""
+        key = (dtype, shape)
+        if key not in self.types:
+            self.types[key] = ir.RankedTensorType.get(shape, mlir.dtype_to_ir_type(dtype))
+        return self.types[key]
+
+    def ints(self, numbers: Sequence[int]) -> Any:
+        """Integers as an attribute."""
+        key = tuple(numbers)
+        if key not in self.lists:
+            self.lists[key] = mlir.dense_int_array(key)
+        return self.lists[key]
+
+    def cell(self, x: Any, dtype: DType, shape: Shape = ()) -> Cell:
+        """An array, or a number all over, written once; what is smaller is repeated, as in NumPy."""
+        if isinstance(x, Cell):
+            return x if x.shape == shape else self.spread(x, shape)
+        if not holds(dtype, x):
+            raise TypeError(f"a {type(x).__name__} of {np.asarray(x).dtype} stands beside {dtype}")
+        number = np.asarray(x, dtype)
+        if number.shape:
+            return self.cell(Cell(self, mlir.ir_constant(number), dtype, number.shape), dtype, shape)
+        key = (number.tobytes(), dtype, shape)
+        if key not in self.numbers:
+            value = Cell(self, mlir.ir_constant(number), dtype, ())
+            self.numbers[key] = self.spread(value, shape) if shape else value
+        return self.numbers[key]
+
+    def array(self, x: Any) -> Cell:
+        """An array of the program, or one of NumPy's that is written down."""
+        if isinstance(x, Cell):
+            return x
+        x = np.asarray(x)
+        return self.cell(x, x.dtype, x.shape)
+
+    def spread(self, x: Cell, shape: Shape) -> Cell:
+        """An array repeated along the axes that it lacks, and along those of size one where more is due."""
+        axes = range(len(shape) - x.ndim, len(shape))
+        dims = [i for i, n in zip(axes, x.shape, strict=True) if n == shape[i]]
+        return self.broadcast_in_dim(self.reshape(x, tuple([shape[i] for i in dims])), shape, dims)
+
+    def alike(self, x: Any, y: Any) -> tuple[Cell, Cell]:
+        """Operands of one type: a number takes on that of the array."""
+        if x.__class__ is y.__class__ is Cell and x.shape == y.shape and x.dtype == y.dtype:
+            return x, y
+        dtype = next((a.dtype for a in (x, y) if isinstance(a, Cell)), None) or np.result_type(x, y)
+        shapes = {a.shape for a in (x, y) if isinstance(a, (Cell, np.ndarray))}
+        shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+        x, y = self.cell(x, dtype, shape), self.cell(y, dtype, shape)
+        if x.dtype != y.dtype:
+            raise TypeError(f"{x.dtype} and {y.dtype} stand side by side")
+        return x, y
+
+    def through(self, real: Callable[..., Any], *args: Any, **others: Any) -> Any:
+        """A function of JAX's, lowered here."""
+        leaves, tree = jax.tree.flatten((args, others), is_leaf=lambda x: isinstance(x, Cell))
+        places = [i for i, x in enumerate(leaves) if isinstance(x, Cell)]
+        out: list[Any] = []
+
+        def function(*arrays: Any) -> list[Any]:
+            given = list(leaves)
+            for i, x in zip(places, arrays, strict=True):
+                given[i] = x
+            args, others = jax.tree.unflatten(tree, given)
+            results, shape = jax.tree.flatten(real(*args, **others))
+            out[:] = [shape, [jax.typeof(r) for r in results]]
+            return results
+
+        avals = [jax.core.ShapedArray(leaves[i].shape, leaves[i].dtype) for i in places]
+        lower = mlir.lower_fun(function, multiple_results=True)
+        ctx = self.ctx.replace(avals_in=avals, primitive=None)
+        values = self.called(lower, ctx, *[leaves[i].value for i in places])
+        shape, types = out
+        cells = [Cell(self, single(v), t.dtype, t.shape) for v, t in zip(values, types, strict=True)]
+        return jax.tree.unflatten(shape, cells)
+
+    # ---- one by one
+
+    def one(self, name: str, x: Cell) -> Cell:
+        if x.dtype.kind == "f" and x.dtype.itemsize > 2:
+            return x.like(OF_ONE[name](x.value))
+        return self.through(getattr(jax.lax, name), x)
+
+    def both(self, name: str, x: Any, y: Any) -> Cell:
+        x, y = self.alike(x, y)
+        emit, kinds = OF_TWO[name]
+        if kind(x.dtype) in kinds:
+            return x.like(emit(x.value, y.value))
+        return self.through(getattr(jax.lax, name), x, y)
+
+    def shifted(self, emit: Callable[..., Any], x: Cell, y: Any) -> Cell:
+        x, y = self.alike(x, y)
+        return x.like(emit(x.value, y.value))
+
+    def neg(self, x: Cell) -> Cell:
+        return x.like(stablehlo.negate(x.value))
+
+    def bitwise_not(self, x: Cell) -> Cell:
+        return ~x
+
+    def compared(self, name: str, x: Any, y: Any) -> Cell:
+        x, y = self.alike(x, y)
+        of = kind(x.dtype)
+        if of == "c":
+            return self.through(getattr(jax.lax, name), x, y)
+        attrs = self.comparisons.get((name, of))
+        if attrs is None:
+            how = "FLOAT" if of == "f" else "SIGNED" if of == "i" else "UNSIGNED"
+            attrs = stablehlo.ComparisonDirectionAttr.get(COMPARISONS[name]), stablehlo.ComparisonTypeAttr.get(how)
+            self.comparisons[name, of] = attrs
+        return Cell(self, stablehlo.compare(x.value, y.value, attrs[0], compare_type=attrs[1]), BOOL, x.shape)
+
+    def convert(self, x: Any, dtype: Any) -> Cell:
+        x, dtype = self.array(x), np.dtype(dtype)
+        if dtype == x.dtype:
+            return x
+        if kind(dtype) in ("fi" if kind(x.dtype) == "f" else "fiu") and kind(x.dtype) != "c":
+            return Cell(self, stablehlo.convert(self.type(dtype, x.shape), x.value), dtype, x.shape)
+        return self.through(partial(jax.lax.convert_element_type, new_dtype=dtype), x)
+
+    def select(self, condition: Any, x: Any, y: Any) -> Cell:
+        """`condition` may be a single truth."""
+        x, y = self.alike(x, y)
+        return x.like(stablehlo.select(self.array(condition).value, x.value, y.value))
+
+    def where(self, condition: Any, x: Any, y: Any) -> Cell:
+        condition, (x, y) = self.array(condition), self.alike(x, y)
+        shape = np.broadcast_shapes(condition.shape, x.shape)
+        return self.select(self.cell(condition, BOOL, shape), *[self.cell(v, x.dtype, shape) for v in (x, y)])
+
+    def clip(self, x: Cell, low: Any, high: Any) -> Cell:
+        return self.both("min", high, self.both("max", low, x))
+
+    def round(self, x: Cell) -> Cell:
+        if kind(x.dtype) != "f":
+            return self.through(jax.numpy.round, x)
+        return x.like(stablehlo.round_nearest_even(x.value))
+
+    def is_finite(self, x: Cell) -> Cell:
+        if kind(x.dtype) != "f":
+            return self.through(jax.numpy.isfinite, x)
+        return Cell(self, stablehlo.is_finite(x.value), BOOL, x.shape)
+
+    def is_infinite(self, x: Cell) -> Cell:
+        return self.one("abs", x) == math.inf if kind(x.dtype) == "f" else self.through(jax.numpy.isinf, x)
+
+    def copysign(self, size: Any, x: Cell) -> Cell:
+        """A number with the sign of each element, also of -0.0."""
+        if isinstance(size, Cell):
+            return self.through(jax.numpy.copysign, size, x)
+        bits, size = x.view(f"i{x.dtype.itemsize}"), abs(float(size))
+        return self.where(bits < 0, self.full_like(x, -size), self.full_like(x, size))
+
+    def clamp(self, low: Any, x: Any, high: Any) -> Cell:
+        """Each bound is a number, or one for each element."""
+        x = self.array(x)
+        bounds = [self.cell(b, x.dtype, np.shape(b)).value for b in (low, high)]
+        return x.like(stablehlo.clamp(bounds[0], x.value, bounds[1]))
+
+    def integer_pow(self, x: Cell, n: int) -> Cell:
+        """By squaring, in JAX's order."""
+        result, left = None, abs(n)
+        while left:
+            if left & 1:
+                result = x if result is None else result * x
+            left >>= 1
+            x = x * x if left else x
+        result = self.full_like(x, 1) if result is None else result
+        return 1 / result if n < 0 else result
+
+    # ---- shapes
+
+    def full(self, shape: Shape, number: Any) -> Cell:
+        return self.cell(number, np.asarray(number).dtype, shape)
+
+    def full_like(self, x: Cell, number: Any) -> Cell:
+        return self.cell(number, x.dtype, x.shape)
+
+    def broadcast(self, x: Any, sizes: Shape) -> Cell:
+        x = self.array(x)
+        return self.broadcast_in_dim(x, (*sizes, *x.shape), tuple(range(len(sizes), len(sizes) + x.ndim)))
+
+    def broadcast_in_dim(self, x: Any, shape: Shape, dims: Sequence[int]) -> Cell:
+        x = self.array(x)
+        shape = tuple(shape)
+        value = stablehlo.broadcast_in_dim(self.type(x.dtype, shape), x.value, self.ints(dims))
+        return Cell(self, value, x.dtype, shape)
+
+    def broadcasted_iota(self, dtype: Any, shape: Shape, axis: int) -> Cell:
+        dtype = np.dtype(dtype)
+        return Cell(self, stablehlo.iota(self.type(dtype, shape), mlir.i64_attr(axis)), dtype, shape)
+
+    def reshape(self, x: Cell, shape: Shape) -> Cell:
+        shape = tuple(shape)
+        if shape == x.shape:
+            return x
+        return Cell(self, stablehlo.reshape(self.type(x.dtype, shape), x.value), x.dtype, shape)
+
+    def squeeze(self, x: Cell, axes: Sequence[int]) -> Cell:
+        return self.reshape(x, tuple([n for i, n in enumerate(x.shape) if i not in axes]))
+
+    def expand_dims(self, x: Any, axes: Sequence[int]) -> Cell:
+        x = self.array(x)
+        dims = [i for i in range(x.ndim + len(axes)) if i not in axes]
+        shape = {**dict.fromkeys(axes, 1), **dict(zip(dims, x.shape, strict=True))}
+        return self.broadcast_in_dim(x, tuple([shape[i] for i in range(len(shape))]), dims)
+
+    def transpose(self, x: Cell, perm: Sequence[int]) -> Cell:
+        if tuple(perm) == tuple(range(x.ndim)):
+            return x
+        value = stablehlo.transpose(x.value, self.ints(perm))
+        return Cell(self, value, x.dtype, tuple([x.shape[i] for i in perm]))
+
+    def slice(self, x: Cell, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int] | None = None) -> Cell:
+        steps = steps or (1,) * x.ndim
+        value = stablehlo.slice(x.value, *[self.ints(places) for places in (starts, stops, steps)])
+        shape = tuple([max(0, -(-(b - a) // n)) for a, b, n in zip(starts, stops, steps, strict=True)])
+        return Cell(self, value, x.dtype, shape)
+
+    def slice_in_dim(self, x: Cell, start: int, stop: int, stride: int = 1, axis: int = 0) -> Cell:
+        starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
+        starts[axis], stops[axis], steps[axis] = start, stop, stride
+        return self.slice(x, starts, stops, steps)
+
+    def dynamic_slice(self, x: Any, starts: Sequence[Any], sizes: Shape, *, allow_negative_indices: Any = True) -> Cell:
+        """What is out of reach is moved until it is not."""
+        x, places = self.array(x), [self.array(i) for i in starts]
+        if allow_negative_indices:
+            return self.through(partial(jax.lax.dynamic_slice, slice_sizes=sizes), x, places)
+        values = [i.value for i in places]
+        return Cell(self, stablehlo.dynamic_slice(x.value, values, self.ints(sizes)), x.dtype, tuple(sizes))
+
+    def dynamic_update_slice(
+        self, x: Any, part: Any, starts: Sequence[Any], *, allow_negative_indices: Any = True
+    ) -> Cell:
+        x, part, places = self.array(x), self.array(part), [self.array(i) for i in starts]
+        if allow_negative_indices or x.dtype != part.dtype:
+            return self.through(jax.lax.dynamic_update_slice, x, part, places)
+        return x.like(stablehlo.dynamic_update_slice(x.value, part.value, [i.value for i in places]))
+
+    def pad(self, x: Cell, number: Any, widths: Sequence[tuple[int, int, int]]) -> Cell:
+        low, high, between = ([w[k] for w in widths] for k in range(3))
+        value = stablehlo.pad(x.value, self.cell(number, x.dtype).value, *[self.ints(w) for w in (low, high, between)])
+        sizes = zip(x.shape, widths, strict=True)
+        return Cell(self, value, x.dtype, tuple([a + b + n + max(n - 1, 0) * k for n, (a, b, k) in sizes]))
+
+    def concatenate(self, parts: Sequence[Any], axis: int) -> Cell:
+        parts = [self.array(part) for part in parts]
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        value = stablehlo.concatenate([p.value for p in parts], mlir.i64_attr(axis))
+        size = sum([p.shape[axis] for p in parts])
+        return Cell(self, value, first.dtype, (*first.shape[:axis], size, *first.shape[axis + 1 :]))

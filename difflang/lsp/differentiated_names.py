@@ -1,0 +1,134 @@
+"""What is differentiated: functions that a file takes derivatives of, their parameters, and what comes of these.
+
+It is found by syntax and by the types that are known, for colours only: in a function that is differentiated somewhere
+in a file, a name is marked if a derivative may go through its value. `stop` ends that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from difflang.base.source import Span
+from difflang.elaborate.calls.builtin_functions import TRANSFORMS
+from difflang.lsp.incremental_parse import Piece
+from difflang.lsp.name_resolution import declared, operator_of, type_at
+from difflang.lsp.symbol_table import Binding, Use, names_of
+from difflang.lsp.workspace import Document
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import bound_names, nodes
+from difflang.types.language_types import UNIT, tangent_type
+
+DERIVE = frozenset(TRANSFORMS) - {"vmap"}
+ROUNDS = 4  # through a body: what a loop hands on reaches what stands above it
+
+
+def differentiated(document: Document) -> set[Binding]:
+    """Functions of which a file takes a derivative, the parameters in which it does, and what depends on them."""
+    found: set[Binding] = set()
+    for piece in document.parts:
+        for fn, places in derivatives_in(piece):
+            goal = declared(document, piece, fn)
+            if goal is None:
+                continue
+            where = next((p for p in goal[0].parts if p.source is goal[1].span.source), None)
+            if where is not None:
+                found |= active(where, goal[1], places)
+    return found
+
+
+def derivatives_in(piece: Piece) -> list[tuple[tree.Node, tuple[str | int, ...]]]:
+    """Each function that a part differentiates, and in what: parameters by name or place."""
+    if "derivatives" not in piece.kept:
+        piece.kept["derivatives"] = [
+            found for item in piece.items for node in nodes(item) for found in derivative(node)
+        ]
+    kept = piece.kept["derivatives"]
+    assert isinstance(kept, list)
+    return kept  # pyright: ignore[reportUnknownVariableType]
+
+
+def derivative(node: tree.Node) -> Iterator[tuple[tree.Node, tuple[str | int, ...]]]:
+    match node:
+        case tree.Prime(base=base):
+            yield base, (0,)
+        case tree.Call(fn=fn, args=(arg, *_)) if operator_of(fn) in DERIVE:
+            written = fn.subscripts if isinstance(fn, tree.Index) else ()
+            yield arg.value, tuple([first(place) for place in written]) or (0,)
+        case _:
+            pass
+
+
+def first(place: tree.Expr) -> str | int:
+    """The parameter in `w`, `m.w` or `0`."""
+    while isinstance(place, tree.Member):
+        place = place.base
+    return place.value if isinstance(place, tree.Int) else place.id if isinstance(place, tree.Name) else 0
+
+
+def active(piece: Piece, decl: tree.Node, places: tuple[str | int, ...]) -> set[Binding]:
+    """A function, the parameters at some places, and what in its body depends on them."""
+    names = names_of(piece)
+    params = decl.params if isinstance(decl, (tree.Fn, tree.Lambda)) else ()
+    chosen = {id(p) for i, p in enumerate(params) if i in places or param_name(p) in places}
+    found = {b for b in names.bindings if b.kind == "parameter" and id(b.node) in chosen}
+    if isinstance(decl, (tree.Fn, tree.Lambda)):
+        spread(piece, decl.body, found)
+    return found | {b for b in names.bindings if b.kind == "function" and b.node is decl}
+
+
+def param_name(param: tree.Param | tree.LambdaParam) -> str:
+    if isinstance(param, tree.Param):
+        return param.name
+    return param.pattern.name if isinstance(param.pattern, tree.NamePattern) else ""
+
+
+def spread(piece: Piece, body: tree.Expr, found: set[Binding]) -> None:
+    """Add what is made of what is `found`, where it can change a little."""
+    names = names_of(piece)
+    parts = nodes(body)
+    stopped = [n.span for n in parts if isinstance(n, tree.Call) and operator_of(n.fn) == "stop"]
+    mine = [u for u in names.uses if u.binding is not None and body.span.start <= u.span.start < body.span.end]
+    mine = [u for u in mine if not any(s.start <= u.span.start < s.end for s in stopped)]
+    for _ in range(ROUNDS):
+        before = len(found)
+        for node in parts:
+            for value, to in made(node, mine):
+                if any(within(u, value) and u.binding in found for u in mine):
+                    found |= {b for b in (to or bound_at(piece, node)) if moves(piece, b)}
+        if len(found) == before:
+            return
+
+
+def made(node: tree.Node, uses: list[Use]) -> Iterator[tuple[Span, list[Binding]]]:
+    """From where a value goes to which names; without a list to those that the node binds."""
+    match node:
+        case tree.Let(value=value) | tree.Var(value=value):
+            yield value.span, []
+        case tree.For(iterable=value):
+            yield value.span, []
+        case tree.Assign(target=into, value=value) | tree.Update(target=into, value=value):
+            first = into
+            while isinstance(first, (tree.Index, tree.Member)):
+                first = first.base
+            named = [u.binding for u in uses if within(u, first.span) and u.binding is not None]
+            if named:
+                yield value.span, named
+        case _:
+            pass
+
+
+def bound_at(piece: Piece, node: tree.Node) -> list[Binding]:
+    """The names that a `let`, `var` or `for` binds."""
+    pattern = getattr(node, "pattern", None)
+    wanted = set(bound_names(pattern)) if pattern is not None else set[str]()
+    return [b for b in names_of(piece).bindings if b.node is node and b.name in wanted]
+
+
+def within(use: Use, span: Span) -> bool:
+    return span.start <= use.span.start < span.end
+
+
+def moves(piece: Piece, binding: Binding) -> bool:
+    """Whether a value can change a little: unless it is known that it cannot."""
+    type = type_at(piece, binding.span.start, binding.span.end)
+    return type is None or tangent_type(type) != UNIT

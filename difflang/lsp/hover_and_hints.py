@@ -1,0 +1,270 @@
+"""What is told of a name: hover, hints beside names, what a call takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from lsprotocol import types as lsp
+from msgspec import Struct
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Source
+from difflang.driver.check_and_run import Checked
+from difflang.elaborate.context import Session
+from difflang.elaborate.module_declarations import check_definition, prelude
+from difflang.ir.tensor_types import DTYPES
+from difflang.lsp.incremental_check import Analysis, Result
+from difflang.lsp.name_resolution import Found, Target, of_file, own_type, piece_at, target, type_at
+from difflang.lsp.positions import Places
+from difflang.lsp.symbol_table import Binding, Use, names_of
+from difflang.lsp.workspace import Document
+from difflang.syntax import tree
+from difflang.syntax.parse import parse
+from difflang.tools.completion_candidates import call_at
+from difflang.tools.emit import typed
+from difflang.tools.session_queries import DERIVATIVES, of_the_language, with_doc
+from difflang.types.language_types import ClosureType, FnType, LangType, show_type
+
+CLOSED = re.compile(r"(?:[^)#]++|#[^\n]*+)*+\)")  # up to the end of what a function takes, comments passed over
+WIDEST = 60  # characters of a hint; what is longer tells less than it hides
+
+
+# ---- Hover
+
+
+def expression(document: Document, offset: int) -> tuple[str, tuple[int, int]] | None:
+    """The type of the smallest expression around a place, and where that stands."""
+    piece = piece_at(document, offset)
+    if piece is None or piece.result is None:
+        return None
+    at = offset - piece.place.offset
+    around = [(b - a, a, b) for a, b in piece.result.types if a <= at < b]
+    if not around or not piece.text[at : at + 1].strip() or any(c.start <= at < c.end for c in piece.comments):
+        return None
+    _, a, b = min(around)
+    type, text = piece.result.types[a, b], piece.text[a:b]
+    if plain(type) or "\n" in text:
+        return None
+    return code(f"{text}: {show_type(type)}"), (piece.place.offset + a, piece.place.offset + b)
+
+
+def told(found: Found) -> str:
+    """What is told of a name: its declaration or type, as a program writes it, and its comment."""
+    goal = target(found)
+    name = found.name
+    if goal is None:
+        type = type_at(found.piece, name.span.start, name.span.end)
+        return of_language(name.name, type)
+    if goal.binding is None:
+        return code(f"import {goal.document.name}")
+    head, doc = declaration(goal)
+    if goal.binding.kind in ("value", "variable", "parameter", "field") or head == name.name:
+        type = type_at(found.piece, name.span.start, name.span.end) or own_type(goal)
+        head = f"{name.name}: {show_type(type)}" if type is not None and not plain(type) else head
+    return code(head) + (f"\n\n{doc.strip()}" if doc else "")
+
+
+def plain(type: LangType) -> bool:
+    """Whether a type says less than how the thing is declared."""
+    return isinstance(type, ClosureType)
+
+
+def code(text: str) -> str:
+    return f"```difflang\n{text}\n```"
+
+
+def of_language(name: str, type: LangType | None) -> str:
+    """What a name that every file knows stands for."""
+    decl = prelude().fns.get(name)
+    if decl is not None:
+        return code(first_line(decl)) + (f"\n\n{decl.doc}" if decl.doc else "")
+    if name in DTYPES:
+        return code(name) + "\n\nan element type"
+    text = of_the_language(name)
+    if text is None:
+        return code(f"{name}: {show_type(type)}") if type is not None and not plain(type) else ""
+    head, _, doc = text.partition("\n\n")
+    shown = f"{name}: {show_type(type)}" if type is not None and not isinstance(type, (ClosureType, FnType)) else head
+    return code(shown) + (f"\n\n{doc}" if doc else "") if name not in DERIVATIVES else text
+
+
+def declaration(goal: Target) -> tuple[str, str | None]:
+    """How something is declared, in a line or as it stands, and its comment."""
+    binding, document = goal.binding, goal.document
+    assert binding is not None
+    node = binding.node
+    match node:
+        case tree.Fn():
+            return signature(document.analysis, node), node.doc
+        case tree.Record() | tree.Enum():
+            return node.span.text, node.doc
+        case tree.Variant() | tree.Field() if binding.inside is not None:
+            of = "variant" if isinstance(node, tree.Variant) else "field"
+            return f"{node.span.text}  # {of} of {binding.inside.name}", getattr(node, "doc", None)
+        case tree.Param() | tree.LambdaParam():
+            return node.span.text, None
+        case tree.Let():
+            return f"let {binding.name}", node.doc
+        case _ if binding.kind == "size":
+            return f"{binding.name}: dim", None
+        case _:
+            return binding.name, None
+
+
+def signature(analysis: Analysis | None, decl: tree.Fn) -> str:
+    """A function's first line, with what was inferred."""
+    if analysis is None:
+        return first_line(decl)
+    return typed(Checked(analysis.module, (), analysis.session), decl)
+
+
+def first_line(decl: tree.Fn) -> str:
+    generics = ", ".join(g.span.text for g in decl.generics)
+    params = ", ".join(p.span.text for p in decl.params)
+    result = f" -> {decl.result.span.text}" if decl.result is not None else ""
+    return f"fn {decl.name}{f'[{generics}]' if generics else ''}({params}){result}"
+
+
+# ---- The gradient of a function
+
+
+def gradient(found: Found, pause: Callable[[], None]) -> str:
+    """The type of a function's gradient and what it takes, where it has one. It is checked as if it stood in the file.
+
+    Errors: what `pause` raises, at any step.
+    """
+    goal = target(found)
+    decl = goal.binding.node if goal is not None and goal.binding is not None else None
+    if goal is None or not isinstance(decl, tree.Fn) or decl.host or goal.document.analysis is None:
+        return ""
+    if goal.piece is None or goal.piece.result is None or goal.binding is None or goal.binding.scope is not None:
+        return ""
+    result, question = goal.piece.result, f"gradient of {decl.name}"
+    kept = goal.piece.kept.get(question)
+    if isinstance(kept, Kept) and kept.result is result:
+        return kept.text
+    type = gradient_type(goal.document.analysis, decl)
+    text = f"`grad({decl.name})`: the derivative in `{decl.params[0].name}`, of type `{type}`" if type else ""
+    if type and (takes := cost(goal.document.analysis, decl, pause)):
+        text = f"{text}\n\n{takes}"
+    goal.piece.kept[question] = Kept(result, text)
+    return text
+
+
+class Kept(Struct, frozen=True):
+    """An answer, and the state of the part that it is about."""
+
+    result: Result
+    text: str
+
+
+def cost(analysis: Analysis, decl: tree.Fn, pause: Callable[[], None]) -> str:
+    """How many operations a function and its gradient take; nothing where no formula says that."""
+    from difflang.tools.cost import costs
+
+    found = costs(Checked(analysis.module, (), analysis.session), decl, pause)
+    if found is None:
+        return ""
+    plain, both = found
+    step = "; of a loop whose length is not known, one step is counted" if plain.per_step or both.per_step else ""
+    return f"`{decl.name}` takes `{plain}` operations, its gradient `{both}`{step}"
+
+
+def gradient_type(analysis: Analysis, decl: tree.Fn) -> str:
+    """The type of what `grad` of a function gives; nothing where that is no program."""
+    if not decl.params or any(p.type is None for p in decl.params):
+        return ""
+    generics = ", ".join(g.span.text for g in decl.generics)
+    params = ", ".join(f"{p.name}: {p.type.span.text}" for p in decl.params if p.type is not None)
+    args = ", ".join(p.name for p in decl.params)
+    head = f"fn gradient{f'[{generics}]' if generics else ''}({params})"
+    parsed = parse(Source("<gradient>", f"{head} = grad({decl.name})({args})\n"))
+    (made,) = parsed.module.items if len(parsed.module.items) == 1 else (None,)
+    if parsed.diagnostics or not isinstance(made, tree.Fn):
+        return ""
+    session = Session(found=dict(analysis.session.found), checked=dict(analysis.session.checked))
+    try:
+        check_definition(analysis.module, made, session)
+    except DifflangError:
+        return ""
+    found = session.found.get(made)
+    return show_type(found.type) if found is not None and not session.errors else ""
+
+
+# ---- Hints
+
+
+def hints(document: Document, start: int, end: int, places: Places) -> Iterator[lsp.InlayHint]:
+    """The types of names that are bound without one, and of results that are not declared."""
+    for piece in document.parts:
+        at = piece.place.offset
+        if at + len(piece.text) < start or at > end:
+            continue
+        for b in names_of(piece).bindings:
+            text = hint(type_at(piece, b.span.start, b.span.end), b)
+            if text and start <= at + b.span.end <= end:
+                yield lsp.InlayHint(places.position(at + b.span.end), f": {text}", lsp.InlayHintKind.Type)
+        for decl in (b.node for b in names_of(piece).bindings if isinstance(b.node, tree.Fn)):
+            found = next((r.found[decl] for r in (piece.result, piece.before) if r and decl in r.found), None)
+            if found is not None and decl.result is None and len(text := show_type(found.type)) <= WIDEST:
+                first = decl.params[-1].span.end if decl.params else decl.name_span.end
+                if (closed := CLOSED.match(decl.span.source.text, first, decl.body.span.start)) is not None:
+                    yield lsp.InlayHint(places.position(at + closed.end()), f" -> {text}", lsp.InlayHintKind.Type)
+
+
+def hint(type: LangType | None, b: Binding) -> str:
+    """What is shown beside a name; nothing where its type is written, or a function."""
+    if type is None or b.kind not in ("value", "variable") or isinstance(type, ClosureType):
+        return ""
+    if isinstance(b.node, (tree.Let, tree.Var)) and b.node.type is not None:
+        return ""
+    text = show_type(type)
+    return text if len(text) <= WIDEST else ""
+
+
+# ---- Calls
+
+
+def call_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
+    """What the call around a place takes, and which argument stands there."""
+    piece = piece_at(document, offset)
+    call = call_at(piece.text[: offset - piece.place.offset]) if piece is not None else None
+    if piece is None or call is None:
+        return None
+    owner, point, name = call.name.rpartition(".")
+    goal = of_file(document, owner) if point else None
+    of_module = goal is not None and goal.binding is None
+    there = goal.document if goal is not None and of_module else document
+    goal = of_file(there, name, piece if there is document else None)
+    shown = names_of(piece).seen_at(call.start).get(name)
+    node = shown.node if shown is not None else goal.binding.node if goal is not None and goal.binding else None
+    node = node or prelude().fns.get(name)
+    params: list[str] = []
+    if isinstance(node, tree.Fn):
+        analysis = there.analysis if node.name not in prelude().fns else None
+        label, doc = signature(analysis, node), node.doc
+        params = [p.span.text for p in node.params]
+        keys = [p.name for p in node.params]
+    elif isinstance(node, (tree.Record, tree.Variant)):
+        params, keys = [f"{f.name}: {f.type.span.text}" for f in node.fields], [f.name for f in node.fields]
+        label, doc = f"{name}({', '.join(params)})", getattr(node, "doc", None)
+    else:
+        text = of_the_language(name)
+        if text is None:
+            return None
+        label, _, doc = with_doc(text, None).partition("\n\n")
+        keys = []
+    place = call.place + (bool(point) and not of_module)  # `x.f(y)` is `f(x, y)`
+    active = keys.index(call.named) if call.named in keys else place
+    information = lsp.SignatureInformation(
+        label, markdown(doc) if doc else None, [lsp.ParameterInformation(p) for p in params]
+    )
+    return lsp.SignatureHelp([information], 0, active if active < len(params) else None)
+
+
+def markdown(text: str) -> lsp.MarkupContent:
+    return lsp.MarkupContent(lsp.MarkupKind.Markdown, text)
+
+
+__all__ = ["Use", "call_help", "expression", "gradient", "hints", "markdown", "told"]

@@ -1,0 +1,323 @@
+"""What is to be said of a file, part by part: after a keystroke only the parts that it may concern are checked again.
+
+A part concerns another if that mentions a name which it declares, directly or through others. What a part was found to
+be is kept with it: what it reports, what it binds, the types in it. The rest of the road is that of `difflang check`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.gc_pause import paused
+from difflang.base.source import Part, Span
+from difflang.driver.check_and_run import independent
+from difflang.driver.doc_examples import examples_in
+from difflang.elaborate.context import Session
+from difflang.elaborate.elaborated_graphs import Found
+from difflang.elaborate.module_declarations import enter, names_once
+from difflang.elaborate.recorded_types import Notes, Range
+from difflang.host.check_statements import Checker
+from difflang.host.statement_walk import Host
+from difflang.host.values import HostValue
+from difflang.lsp.incremental_parse import Piece
+from difflang.syntax import tree
+from difflang.types.language_types import LangType
+from difflang.types.module_scope import HostVar, Module
+
+TABLES = ("fns", "variants", "rules", "later", "host", "used", "yielded", "arguments", "needs", "declared", "modules",
+          "imported")  # fmt: skip
+KEPT = ("host", "arguments", "needs")  # what a part adds to while it is checked
+DECLARES = re.compile(r"^(?:pub +)?(?:host +)?(?:fn|record|enum|rule|let|var) +(\w+)", re.MULTILINE)
+UNKNOWN = ("DL0201", "DL0202")  # there is no such name
+MOST_PASSES = 100  # before what was specialized on the way is let go of
+
+
+class Used(dict[str, Span]):
+    """The top-level names that functions read, and where: in the whole file, and in the part that is being checked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.here: dict[str, Span] = {}
+
+    def setdefault(self, key: str, default: Span) -> Span:  # type: ignore[override]
+        self.here.setdefault(key, default)
+        return super().setdefault(key, default)
+
+
+class Interrupted(Exception):
+    """The text has changed meanwhile: what was being found out is of no use."""
+
+
+class Result(Struct, frozen=True, eq=False):
+    """What checking said of a part."""
+
+    source: Part
+    reports: tuple[Diagnostic, ...]
+    types: Mapping[Range, LangType]
+    tables: Mapping[str, Mapping[str, Any]]
+    values: Mapping[str, HostValue]
+    used: Mapping[str, Span]
+    found: Mapping[tree.Fn, Found]
+    checked: Mapping[tree.Fn, bool]
+    line: int
+    placed: bool  # it knows on which line it stands
+    foreign: bool  # it reports something elsewhere
+
+    def named(self) -> dict[str, LangType]:
+        """The type of each name in it, as it is met last."""
+        text = self.source.text
+        return {text[a:b]: t for (a, b), t in self.types.items() if text[a:b].isidentifier()}
+
+    @property
+    def guesses(self) -> bool:
+        """Whether something is reported to be missing, or that something else may have been meant."""
+        return any(d.code.startswith("DL02") or "did you mean" in "".join(d.helps) for d in self.reports)
+
+    @property
+    def host(self) -> Mapping[str, HostVar]:
+        """The top-level names that it binds."""
+        return self.tables["host"]
+
+
+class Analysis(Struct, eq=False):
+    """A file that is being worked on: the module it makes, and what was said of it."""
+
+    module: Module
+    hosts: dict[Module, Host] = field(default_factory=dict[Module, Host])
+    session: Session = field(default_factory=Session)
+    declared: tuple[Diagnostic, ...] = ()  # what is wrong with names and imports
+    examples: dict[Piece, tuple[Diagnostic, ...]] = field(default_factory=dict[Piece, Any])
+    parts: tuple[Piece, ...] = ()  # of which this is the analysis
+    stale: set[Piece] = field(default_factory=set[Piece])
+    with_examples: bool = False  # whether those in doc comments are checked: as in the file that is asked about
+    finished: tuple[Piece, ...] | None = None  # what was checked to the end
+    passes: int = 0
+    version: int = 0  # how often something in it has changed for those that import it
+    others: tuple[Analysis, ...] = ()  # those that it imports, directly or through others
+
+    def __post_init__(self) -> None:
+        self.module.used = Used()
+
+    # ---- What a change concerns
+
+    def concern(self, parts: tuple[Piece, ...], outside: Iterable[str]) -> bool:
+        """Note which parts are to be checked again; whether only statements are. `outside` are imports that changed."""
+        old, new = set(self.parts), set(parts)
+        changed = (old - new) | (new - old) | {p for p in new if moved(p)}
+        dirty = concerned(changed, self.stale & new, parts, outside)
+        if any(p.result is not None and p.result.foreign for p in dirty):
+            dirty = set(parts)
+        self.stale = {p for p in dirty if p in new}
+        self.parts = parts
+        declarations = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Import)
+        return not any(isinstance(item, declarations) for p in dirty for item in p.items)
+
+    # ---- The pass
+
+    def enter(self, parts: tuple[Piece, ...], keep: bool, link: Callable[[Sequence[tree.Item], Session], None]) -> None:
+        """Declare everything anew; mistakes in it are kept. With `keep` functions mean what they meant."""
+        self.passes += 1
+        if not keep or self.passes % MOST_PASSES == 0:
+            self.session = Session()
+        session = self.session
+        clear(session)
+        for name in TABLES:
+            getattr(self.module, name).clear()
+        self.module.records.clear()
+        items = [item for p in parts for item in p.items]
+        for item in items:
+            enter(self.module, item, session)
+        names_once(tuple(items), session)
+        link(items, session)
+        self.declared = tuple(session.diagnostics)
+        session.found.clear()
+        session.checked.clear()
+        for other in self.others:
+            for p in other.parts:
+                if p.result is not None:
+                    session.found |= p.result.found
+                    session.checked |= p.result.checked
+
+    def check(self, typed: Sequence[Piece], pause: Callable[[], None], told: Callable[[], None]) -> None:
+        """Check the parts that are stale. `told` is called when those that were typed in are done.
+
+        Errors: Interrupted, whatever was done by then being kept.
+        """
+        for host in self.hosts.values():
+            host.session = self.session
+        waiting = {p for p in typed if p in self.stale}
+        try:
+            with paused():
+                if waiting and self.parts[first_of(self.parts, self.stale)] not in waiting:
+                    self.preview(waiting, pause)
+                    told()
+                    waiting.clear()
+                self.in_order(waiting, pause, told)
+        except Interrupted:
+            self.session = Session()
+            raise
+
+    def preview(self, typed: set[Piece], pause: Callable[[], None]) -> None:
+        """Check what was typed before all else that it concerns, with what was known of the parts above."""
+        checker = Checker(self.session, self.module, self.hosts)
+        above: list[tree.Item] = []
+        for p in self.parts:
+            if p in typed:
+                self.part(p, checker, tuple(above), pause)
+                self.stale.add(p)
+            elif p.known is not None:
+                restore(p.known, checker)
+            above += p.items
+        clear(self.session)
+        for name in (*KEPT, "used"):
+            getattr(self.module, name).clear()
+
+    def in_order(self, typed: set[Piece], pause: Callable[[], None], told: Callable[[], None]) -> None:
+        """Check what is stale in the order of the file."""
+        checker = Checker(self.session, self.module, self.hosts)
+        above: list[tree.Item] = []
+        for p in self.parts:
+            if p in self.stale or p.result is None:
+                self.part(p, checker, tuple(above), pause)
+                if p in typed:
+                    typed.remove(p)
+                    if not typed:
+                        told()
+            else:
+                restore(p.result, checker)
+            above += p.items
+        self.check_examples(checker, tuple(above), pause)
+
+    def part(self, p: Piece, checker: Checker, above: tuple[tree.Item, ...], pause: Callable[[], None]) -> None:
+        """Check one part, and keep what comes of it."""
+        pause()
+        session, module = self.session, self.module
+        session.diagnostics, session.warned = [], set()
+        before = {name: dict(getattr(module, name)) for name in KEPT}
+        values, known = dict(checker.values), (set(session.found), set(session.checked))
+        notes = session.notes = Notes(p.source, pause)
+        used = module.used
+        assert isinstance(used, Used)
+        used.here = {}
+        p.place.asked, line = False, p.place.line
+        try:
+            for i, item in enumerate(p.items):
+                checker.item(item, above + p.items[:i])
+        finally:
+            session.notes = None
+        p.found(Result(
+            p.source,
+            tuple(session.diagnostics),
+            notes.types,
+            {name: added(before[name], getattr(module, name)) for name in KEPT},
+            added(values, checker.values),
+            used.here,
+            {d: f for d, f in session.found.items() if d not in known[0]},
+            {d: f for d, f in session.checked.items() if d not in known[1]},
+            line,
+            p.place.asked,
+            any(d.span is not None and d.span.source is not p.source for d in session.diagnostics),
+        ))  # fmt: skip
+        self.examples.pop(p, None)
+        self.stale.discard(p)
+
+    def check_examples(self, checker: Checker, items: tuple[tree.Item, ...], pause: Callable[[], None]) -> None:
+        """The examples in doc comments, which see the whole file."""
+        session = self.session
+        self.examples = {p: self.examples[p] for p in self.parts if p in self.examples}
+        for p in self.parts:
+            if p not in self.examples:
+                pause()
+                session.diagnostics, session.warned = [], set()
+                for comment in examples_in(p.source, p.items) if self.with_examples else ():
+                    for diagnostic in comment.diagnostics:
+                        session.report(DifflangError(diagnostic))
+                    checker.apart(items, comment.block, "example", shown=True)
+                self.examples[p] = tuple(session.diagnostics)
+
+    # ---- What there is to say
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """All reports, those of parts that are stale as they were."""
+        syntax = [d for p in self.parts for d in p.diagnostics]
+        read = [p for p in self.parts if not p.diagnostics]  # the others are taken for something else than was meant
+        found = [*self.declared, *[d for p in read if p.result is not None for d in p.result.reports]]
+        found += [d for p in read for d in self.examples.get(p, ())]
+        broken = [*syntax, *[d for d in found if d.code.startswith("DL01")]]
+        others = [d for d in found if not d.code.startswith("DL01")]
+        unread = [p for p in self.parts if p.diagnostics]
+        return once([*broken, *[d for d in independent(broken, others) if not follows(d, unread)]])
+
+
+def follows(diagnostic: Diagnostic, unread: Sequence[Piece]) -> bool:
+    """Whether a report is about something of which the declaration could not be read as it was meant."""
+    texts = {p.source for p in unread}
+    if any(label.span.source in texts for label in diagnostic.labels):
+        return True
+    lost = {name for p in unread for name in DECLARES.findall(p.text)}
+    return diagnostic.code in UNKNOWN and diagnostic.span is not None and diagnostic.span.text in lost
+
+
+def moved(p: Piece) -> bool:
+    """Whether what is known of a part is about another line."""
+    return p.result is not None and p.result.placed and p.result.line != p.place.line
+
+
+def concerned(changed: set[Piece], stale: set[Piece], parts: Sequence[Piece], outside: Iterable[str]) -> set[Piece]:
+    """The parts that a change concerns."""
+    dirty = changed | stale
+    names = set(outside) | {n for p in dirty for n in p.declares}
+    several = Counter(n for p in parts for n in p.declares)  # a name that is bound again must not be in use by then
+    names |= {n for p in dirty for n in p.words if several[n] > 1}
+    if names:  # what is there decides what may have been meant
+        dirty |= {p for p in parts if p.result is not None and p.result.guesses}
+    assigning = {n: p.declares for p in (*parts, *changed) for n in host_functions(p)}
+    while True:
+        for p in dirty:
+            names |= {n for w in p.words & assigning.keys() for n in assigning[w]}
+        more = {p for p in parts if p not in dirty and not names.isdisjoint(p.words)}
+        if not more:
+            return dirty
+        dirty |= more
+        names |= {n for p in more for n in p.declares}
+
+
+def host_functions(p: Piece) -> list[str]:
+    return [item.name for item in p.items if isinstance(item, tree.Fn) and item.host]
+
+
+def clear(session: Session) -> None:
+    session.diagnostics, session.warned, session.errors = [], set(), 0
+
+
+def first_of(parts: Sequence[Piece], some: set[Piece]) -> int:
+    return next(i for i, p in enumerate(parts) if p in some)
+
+
+def restore(result: Result, checker: Checker) -> None:
+    """Let a part that was checked before have its effect."""
+    for name, table in result.tables.items():
+        getattr(checker.module, name).update(table)
+    for name, span in result.used.items():
+        checker.module.used.setdefault(name, span)
+    checker.values.update(result.values)
+    checker.session.found.update(result.found)
+    checker.session.checked.update(result.checked)
+
+
+def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in after.items() if before.get(name) is not value}
+
+
+def once(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Reports of which none says what another says: as `Session.report`, in the order of the file."""
+    kept: dict[tuple[str, Span | str], Diagnostic] = {}
+    for diagnostic in found:
+        kept.setdefault((diagnostic.code, diagnostic.span or diagnostic.message), diagnostic)
+    return list(kept.values())

@@ -1,0 +1,299 @@
+"""One editor's server: its files, the thread that checks them, and what it says of them by itself.
+
+Texts are read into parts as they change, at once; what they mean is found out by one thread beside, part by part, and
+given up where the text has changed meanwhile. So an answer is about the text as it is, and at the worst a little old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInvalidParams
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol
+from pygls.protocol.language_server import lsp_method
+from pygls.uris import to_fs_path
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.source import Source
+from difflang.lsp.incremental_check import Interrupted
+from difflang.lsp.name_resolution import Found
+from difflang.lsp.positions import UNITS, Places, Units
+from difflang.lsp.workspace import Document, Workspace, place
+
+T = TypeVar("T")
+PATIENCE = 2.0  # seconds that an answer waits for the check of what was just typed
+SEVERITY = {"error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning}
+
+
+class Protocol(LanguageServerProtocol):
+    """Keeps texts itself: lines end where the language says, not wherever Unicode has a separator."""
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """A message as it is handled. Who asked something that is no message of the protocol is told so."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "id" in data and "method" in data:
+                self._send_response(data["id"], error=error.to_response_error())
+            raise
+
+    @lsp_method(lsp.SHUTDOWN)
+    def lsp_shutdown(self, *args: Any) -> Generator[Any, Any, None]:
+        """End. A command that is under way leaves pygls' list at once when it is given up: not while that is read."""
+        for number, future in list(self._request_futures.items()):
+            if number != self.msg_id:
+                future.cancel()
+        yield from super().lsp_shutdown(*args)
+
+    @lsp_method(lsp.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: lsp.DidChangeTextDocumentParams) -> Generator[Any, Any, None]:
+        handler = self.fm.features.get(lsp.TEXT_DOCUMENT_DID_CHANGE)
+        if handler is not None:
+            yield handler, (params,), None
+
+
+class OneLine(logging.Formatter):
+    """What is wrong, for people: editors keep it in a log that they show."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage().partition("\n")[0]
+        error = record.exc_info[1] if record.exc_info else None
+        return f"difflang lsp: {text}" + (f": {type(error).__name__}: {error}" if error is not None else "")
+
+
+def unanswered(record: logging.LogRecord) -> bool:
+    """Whether a record is more than what an editor is told as the answer."""
+    return not record.exc_info or not isinstance(record.exc_info[1], JsonRpcException)
+
+
+class Server(LanguageServer):
+    """One editor's server: its files, and the thread that checks them."""
+
+    def __init__(self) -> None:
+        super().__init__("difflang", metadata.version("difflang"), protocol_cls=Protocol)
+        self.files = Workspace()
+        self.opened: dict[str, Document] = {}
+        self.worker = ThreadPoolExecutor(1, "check")
+        self.generation = 0  # of all texts: another one and what is under way is given up
+        self.waiting: dict[Document, None] = {}
+        self.task: asyncio.Task[None] | None = None
+        self.published: set[Document] = set()
+
+    def start_io(self, *args: Any, **kwargs: Any) -> None:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(OneLine())
+        handler.addFilter(unanswered)
+        log = logging.getLogger("pygls")
+        log.addHandler(handler)
+        log.propagate = False
+        super().start_io(*args, **kwargs)
+
+    def shutdown(self) -> None:
+        self.stop()
+        super().shutdown()
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Tell the editor's log of a fault of ours; a request that was refused has its answer."""
+        if not isinstance(error, JsonRpcException) or isinstance(error, JsonRpcInternalError):
+            self.complain(error)
+
+    # ---- Texts
+
+    @property
+    def units(self) -> Units:
+        agreed = self.workspace.position_encoding
+        return UNITS[lsp.PositionEncodingKind(agreed).value if agreed else "utf-16"]
+
+    def places(self, document: Document) -> Places:
+        return Places(Source(document.name, document.text), self.units)
+
+    def document(self, uri: str) -> Document:
+        """The document that an editor has open. Errors: JsonRpcInvalidParams."""
+        if uri not in self.opened:
+            raise JsonRpcInvalidParams(f"{uri} is not open")
+        return self.opened[uri]
+
+    def open(self, uri: str, text: str, version: int) -> None:
+        path = to_fs_path(uri) if uri.startswith("file:") else None
+        document = self.files.document(Path(path).resolve() if path else None, self.shown(path) if path else uri)
+        document.uri, document.version = uri, version
+        self.opened[uri] = document
+        self.put(document, text)
+
+    def shown(self, path: str) -> str:
+        """What messages call a file: its path below the folder that is open."""
+        root = self.workspace.root_path
+        return str(Path(path).relative_to(root)) if root and Path(path).is_relative_to(root) else path
+
+    def put(self, document: Document, text: str) -> None:
+        """A text is another one: it is read at once, and checked soon, and so is what may import it."""
+        self.generation += 1
+        document.put(text)
+        self.waiting = {document: None, **self.waiting, **dict.fromkeys(self.opened.values())}
+        if self.task is None or self.task.done():
+            self.task = asyncio.get_running_loop().create_task(self.work())
+
+    # ---- Checking
+
+    def pause(self) -> Callable[[], None]:
+        """What is called on the way, and ends a check once the text has changed."""
+        generation = self.generation
+
+        def pause() -> None:
+            if self.generation != generation:
+                raise Interrupted
+
+        return pause
+
+    def stop(self) -> None:
+        """Give up what is under way, and begin nothing more: whoever closes the editor does not wait for a check."""
+        self.generation += 1
+        self.waiting.clear()
+        self.worker.shutdown(wait=False, cancel_futures=True)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Something that the checking thread does, after what it is at."""
+        return await asyncio.get_running_loop().run_in_executor(self.worker, work)
+
+    async def work(self) -> None:
+        """Check what waits, what was typed last first."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while self.waiting:
+            document = next(iter(self.waiting))
+            generation, pause = self.generation, self.pause()
+
+            def told(document: Document = document) -> None:
+                loop.call_soon_threadsafe(self.publish, document)
+
+            try:
+                await self.aside(lambda d=document, p=pause, t=told: self.files.check(d, p, t))
+            except Interrupted:
+                continue
+            except Exception as error:  # noqa: BLE001 - the door: an editor goes on without
+                self.complain(error)
+            if generation == self.generation:
+                self.waiting.pop(document, None)
+                self.publish(document)
+        if loop.time() - began > PATIENCE:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Ask for what may have been answered before all was known to be asked anew, if the editor does that."""
+        able = self.client_capabilities.workspace
+        if able is not None and able.inlay_hint is not None and able.inlay_hint.refresh_support:
+            self.workspace_inlay_hint_refresh(None)
+        if able is not None and able.semantic_tokens is not None and able.semantic_tokens.refresh_support:
+            self.workspace_semantic_tokens_refresh(None)
+
+    def complain(self, error: Exception) -> None:
+        """A fault of ours, for the editor's log."""
+        text = f"difflang: {type(error).__name__}: {error}"
+        self.window_log_message(lsp.LogMessageParams(lsp.MessageType.Error, text))
+
+    async def settled(self) -> None:
+        """Wait until what was typed is checked, but not for long."""
+        if self.task is not None and not self.task.done():
+            await asyncio.wait([self.task], timeout=PATIENCE)
+
+    # ---- Reports
+
+    def publish(self, document: Document) -> None:
+        """Tell the editor what is wrong with a document, as far as that is known, if it is still the same."""
+        analysis = document.analysis
+        if analysis is None or analysis.parts is not document.parts or not document.open:
+            return
+        places = self.places(document)
+        reports = [self.report(document, places, d) for d in analysis.diagnostics() if self.own(document, d)]
+        params = lsp.PublishDiagnosticsParams(document.uri, reports, document.version)
+        self.text_document_publish_diagnostics(params)
+        self.publish_imported()
+
+    def publish_imported(self) -> None:
+        """What is wrong with files that open ones import; nothing is any more with those that none imports."""
+        imported = reached(self.opened.values())
+        for other in imported:
+            self.publish_closed(other)
+        for other in self.published - imported.keys():
+            self.published.discard(other)
+            if not other.open:
+                self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(other.uri, []))
+
+    def publish_closed(self, document: Document) -> None:
+        """What is wrong with a file that is imported, and that no editor has open."""
+        if document.analysis is None or document.open or document.library:
+            return
+        places = self.places(document)
+        reports = [self.report(document, places, d) for d in document.analysis.diagnostics() if self.own(document, d)]
+        if reports or document in self.published:
+            self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, reports))
+        (self.published.add if reports else self.published.discard)(document)
+
+    def own(self, document: Document, diagnostic: Diagnostic) -> bool:
+        at = place(diagnostic.span) if diagnostic.span is not None else None
+        return at is None or at[0] is document
+
+    def report(self, document: Document, places: Places, diagnostic: Diagnostic) -> lsp.Diagnostic:
+        """A report as editors show it: what is to be said below the first caret in its text, the others beside it."""
+        first, *others = diagnostic.labels or [None]
+        at = place(first.span) if first is not None else None
+        range = places.range(at[1], max(at[2], at[1])) if at is not None else places.range(0, 0)
+        lines = [diagnostic.message, *([first.text] if first is not None and first.text else []), *diagnostic.helps]
+        related = [r for label in others if label is not None for r in self.related(label.span, label.text)]
+        return lsp.Diagnostic(range, "\n".join(lines), SEVERITY[diagnostic.severity], diagnostic.code,
+                              source="difflang", related_information=related or None)  # fmt: skip
+
+    def related(self, span: Any, text: str) -> Iterator[lsp.DiagnosticRelatedInformation]:
+        at = place(span)
+        if at is not None:
+            yield lsp.DiagnosticRelatedInformation(self.location(*at), text or "here")
+
+    def location(self, document: Document, start: int, end: int) -> lsp.Location:
+        return lsp.Location(document.uri, self.places(document).range(start, end))
+
+    def spot(self, found: Found) -> lsp.Location:
+        at = found.piece.place.offset
+        return self.location(found.document, at + found.name.span.start, at + found.name.span.end)
+
+    # ---- All files
+
+    def everywhere(self, word: str) -> list[Document]:
+        """The documents of the workspace that hold a word, those that no editor has open read from the disk."""
+        for document in [d for d in list(self.files.documents.values()) if not d.open and not d.library]:
+            self.check_aside(document)  # it may hold something else by now, or be gone
+        roots = [to_fs_path(f.uri) for f in self.workspace.folders.values()]
+        for root in {Path(r) for r in (*roots, self.workspace.root_path) if r}:
+            for path in self.files.below(root, word):
+                document = self.files.document(path, self.shown(str(path)))
+                if not document.open:
+                    self.check_aside(document)
+        return [d for d in list(self.files.documents.values()) if not d.library]
+
+    def check_aside(self, document: Document) -> None:
+        """Read and check a file that is not open; one that cannot be read has nothing to tell."""
+        try:
+            self.files.refresh(document)
+            self.files.check(document, self.pause(), lambda: None)
+        except (DifflangError, Interrupted):
+            pass
+
+
+def reached(documents: Iterable[Document]) -> dict[Document, None]:
+    """What documents import, directly or through others."""
+    found: dict[Document, None] = {}
+    todo = [other for document in documents for other in document.imports.values()]
+    while todo:
+        document = todo.pop()
+        if document not in found:
+            found[document] = None
+            todo += document.imports.values()
+    return found

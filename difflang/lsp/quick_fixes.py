@@ -1,0 +1,138 @@
+"""Changes of a text: another layout, and what mends a report. Other names are in `renames`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from lsprotocol import types as lsp
+from msgspec import Struct
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.source import Source
+from difflang.lsp.positions import Places
+from difflang.lsp.workspace import Document, Workspace, place
+from difflang.syntax.formatter.format_program import format
+
+# ---- Edits
+
+
+def edits_of(places: Places, edits: Iterable[tuple[int, int, str]]) -> list[lsp.TextEdit]:
+    return [lsp.TextEdit(places.range(start, end), text) for start, end, text in edits]
+
+
+def applied(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """A text with changes made, the last first."""
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+# ---- Another layout
+
+
+def laid_out(source: Source) -> list[tuple[int, int, str]]:
+    """What changes when a text is laid out anew, in one stretch; nothing for a text that does not parse."""
+    try:
+        after = format(source)
+    except DifflangError:
+        return []
+    before = source.text
+    if after == before:
+        return []
+    one, other = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    head = tail = 0
+    while head < min(len(one), len(other)) and one[head] == other[head]:
+        head += 1
+    while tail < min(len(one), len(other)) - head and one[-1 - tail] == other[-1 - tail]:
+        tail += 1
+    start = sum(map(len, one[:head]))
+    end = len(before) - sum(map(len, one[len(one) - tail :]))
+    return [(start, end, "".join(other[head : len(other) - tail]))]
+
+
+# ---- What mends a report
+
+
+class Fix(Struct, frozen=True):
+    """A change after which a report is gone and no other is there: it was tried."""
+
+    diagnostic: Diagnostic
+    title: str
+    edits: tuple[tuple[int, int, str], ...]
+
+    @property
+    def sure(self) -> bool:
+        """Whether an editor may make it unasked: it is not open whether it was meant."""
+        return not any(fix.open and fix.text == self.title for fix in self.diagnostic.fixes)
+
+
+MEANT = re.compile(r"`([^`]+)`")
+IMPORT = re.compile(r"`(import [^`]+)`")
+
+
+def candidates(document: Document, diagnostic: Diagnostic) -> Iterator[tuple[str, tuple[tuple[int, int, str], ...]]]:
+    """What a report proposes as changes of the text, or its helps may mean: a title and places."""
+    for fix in diagnostic.fixes:
+        spots = [(place(edit.span), edit.replacement) for edit in fix.edits]
+        if all(spot is not None and spot[0] is document for spot, _ in spots):
+            yield fix.text, tuple([(spot[1], spot[2], text) for spot, text in spots if spot is not None])
+    if diagnostic.fixes:
+        return
+    at = place(diagnostic.span) if diagnostic.span is not None else None
+    if at is None or at[0] is not document:
+        return
+    _, start, end = at
+    for help in diagnostic.helps:
+        if help.startswith("did you mean"):
+            for word in MEANT.findall(help):
+                yield f"change to `{word}`", ((start, end, word),)
+        elif (found := IMPORT.search(help)) is not None and "…" not in found[1]:
+            line = top_of(document)
+            yield f"add `{found[1]}`", ((line, line, found[1] + "\n"),)
+        elif help.startswith("write `") and not re.search(r"…|\.\.\.", help):
+            word = MEANT.findall(help)[0]
+            yield f"write `{word}`", ((start, end, word),)
+    missing = re.fullmatch(r"`(.)` is missing", diagnostic.message)
+    if missing is not None:
+        yield f"add `{missing[1]}`", ((start, start, missing[1]),)
+
+
+def top_of(document: Document) -> int:
+    """Where an import is added: after the others, else above the first declaration."""
+    at = 0
+    for piece in document.parts:
+        if any(p.startswith("import") for p in piece.text.split("\n")):
+            at = piece.place.offset + len(piece.text.rstrip()) + 1
+    if not at and document.parts and document.parts[0].items:
+        first = document.parts[0]
+        at = first.text.find("\n", first.items[0].span.end) + 1 if first.text.startswith("float ") else 0
+    return min(at, len(document.text))
+
+
+def fixes(
+    workspace: Workspace, document: Document, wanted: Iterable[Diagnostic], pause: Callable[[], None]
+) -> list[Fix]:
+    """The changes that mend reports, each tried on a copy. Errors: Interrupted."""
+    assert document.analysis is not None
+    before = Counter(key(d) for d in document.analysis.diagnostics())
+    trial = workspace.trial(document)
+    found: list[Fix] = []
+    for diagnostic in wanted:
+        for title, edits in candidates(document, diagnostic):
+            trial.put(applied(document.text, edits))
+            workspace.check(trial, pause, lambda: None)
+            assert trial.analysis is not None
+            after = Counter(key(d) for d in trial.analysis.diagnostics())
+            less = before - Counter([key(diagnostic)])
+            if after[key(diagnostic)] < before[key(diagnostic)] and not after - less:
+                found.append(Fix(diagnostic, title, edits))
+    return found
+
+
+def key(diagnostic: Diagnostic) -> tuple[str, str]:
+    return diagnostic.code, diagnostic.message
+
+
+__all__ = ["Fix", "applied", "edits_of", "fixes", "key", "laid_out"]

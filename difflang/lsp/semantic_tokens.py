@@ -1,0 +1,113 @@
+"""What each name of a document is, for colours that the grammar of an editor cannot know.
+
+A size has one modifier out of eight by its name alone, so that a theme which colours these shows `n` alike in every
+shape of every file. What is differentiated has one too; `marks` tells what that is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+from lsprotocol import types as lsp
+
+from difflang.lsp.differentiated_names import differentiated
+from difflang.lsp.incremental_parse import Piece
+from difflang.lsp.name_resolution import Found, target
+from difflang.lsp.positions import Places
+from difflang.lsp.symbol_table import Binding, Use, names_of
+from difflang.lsp.workspace import Document
+from difflang.syntax import tree
+
+DIMS = 8  # of which `n m k d h i o b` get one each
+TYPES = ("function", "struct", "enum", "enumMember", "property", "parameter", "variable", "typeParameter", "namespace")
+MODIFIERS = (
+    "declaration", "readonly", "defaultLibrary", "differentiated", *[f"dim{i}" for i in range(1, DIMS + 1)],
+)  # fmt: skip
+LEGEND = lsp.SemanticTokensLegend(list(TYPES), list(MODIFIERS))
+COLOUR_OF = {
+    "function": "function", "record": "struct", "enum": "enum", "variant": "enumMember", "field": "property",
+    "parameter": "parameter", "value": "variable", "variable": "variable", "size": "typeParameter",
+    "type": "typeParameter", "module": "namespace",
+}  # fmt: skip
+READONLY = ("value", "parameter", "size")
+
+
+def colours(document: Document, places: Places) -> list[int]:
+    """What each name is, as editors read it: five numbers a name, each place told from the one before."""
+    data: list[int] = []
+    line = column = 0
+    marked = differentiated(document)
+    for piece in document.parts:
+        plain = outside(piece)
+        for start, text, type, modifiers in sorted(coloured(document, piece, marked)):
+            if plain(start):
+                at = places.position(piece.place.offset + start)
+                step = at.character - (column if at.line == line else 0)
+                data += [at.line - line, step, places.units(text), type, modifiers]
+                line, column = at.line, at.character
+    return data
+
+
+def outside(piece: Piece) -> Callable[[int], bool]:
+    """Whether a place of a part is outside of its comments, which keep their colour."""
+    spans = sorted((c.start, c.end) for c in piece.comments)
+    starts = [start for start, _ in spans]
+
+    def plain(at: int) -> bool:
+        i = bisect_right(starts, at) - 1
+        return i < 0 or spans[i][1] <= at
+
+    return plain
+
+
+def coloured(document: Document, piece: Piece, marked: set[Binding]) -> Iterator[tuple[int, str, int, int]]:
+    """Each name of a part: where it begins, its text, its type by number, its modifiers as bits."""
+    names = names_of(piece)
+    seen: set[int] = set()
+    for each in (*names.bindings, *names.uses):
+        if each.span.start in seen or "\n" in each.span.text or (isinstance(each, Binding) and each.kind == "test"):
+            continue
+        goal = each if isinstance(each, Binding) else meaning(document, piece, each)
+        if goal is None:
+            continue
+        seen.add(each.span.start)
+        kind = "module" if isinstance(goal, str) else "size" if is_size(goal) else goal.kind
+        told = {"declaration"} if isinstance(each, Binding) else set[str]()
+        if kind in READONLY:
+            told.add("readonly")
+        if kind == "size":
+            told.add(size_colour(each.name))
+        if isinstance(goal, Binding):
+            told |= {"defaultLibrary"} if from_library(goal) else set()
+            told |= {"differentiated"} if goal in marked else set()
+        yield each.span.start, each.span.text, TYPES.index(COLOUR_OF[kind]), bits(told)
+
+
+def bits(modifiers: set[str]) -> int:
+    return sum(1 << MODIFIERS.index(name) for name in modifiers)
+
+
+def is_size(binding: Binding) -> bool:
+    """Whether a name stands for a size: one in a type, or a parameter `n: dim`."""
+    node = binding.node
+    declared = isinstance(node, tree.Param) and isinstance(node.type, tree.TypeName) and node.type.path == ("dim",)
+    return binding.kind == "size" or (declared and binding.kind == "parameter")
+
+
+def size_colour(name: str) -> str:
+    """The modifier of a size: the same for a name wherever it stands."""
+    return f"dim{1 + sum(map(ord, name)) % DIMS}"
+
+
+def meaning(document: Document, piece: Piece, use: Use) -> Binding | str | None:
+    """What a name means: a binding, a module, or nothing that is declared."""
+    goal = target(Found(document, piece, use))
+    if goal is None:
+        return None
+    return goal.binding if goal.binding is not None else "module"
+
+
+def from_library(binding: Binding) -> bool:
+    whole = binding.span.source.whole
+    return isinstance(whole, Document) and whole.library

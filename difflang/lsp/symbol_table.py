@@ -1,0 +1,352 @@
+"""The names of one part, by its syntax alone: what each binds, where that is seen, and what else it mentions.
+
+That holds in a file with mistakes too. What a name of the file, a field or an argument means is for `targets`.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from difflang.base.source import Span
+from difflang.driver.doc_examples import examples_in
+from difflang.elaborate.calls.builtin_functions import TRANSFORMS
+from difflang.elaborate.trampoline import Walk, run
+from difflang.ir.tensor_types import DTYPES
+from difflang.lsp.incremental_parse import Piece
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import children
+from difflang.types.annotations import ALL_BOUNDS
+
+TYPES = frozenset((*DTYPES, "key", "str", "dim", "float", "history", "D", "vec", *ALL_BOUNDS))
+
+
+class Binding(Struct, frozen=True, eq=False):
+    """A name where it is bound. `scope` is where it is seen; None for a name of the file."""
+
+    name: str
+    span: Span
+    kind: str  # function, record, enum, variant, field, parameter, value, variable, size, module, test
+    node: tree.Node
+    scope: Span | None = None
+    inside: Binding | None = None  # of a field or variant, what it belongs to
+
+
+class Use(Struct, frozen=True, eq=False):
+    """A name where it is mentioned. `binding` is None for what the part does not bind itself."""
+
+    name: str
+    span: Span
+    role: str  # name, type, member, argument, import, wrt
+    binding: Binding | None = None
+    node: tree.Node | None = None  # the member, call or import that it is in; of `w` in `grad[w](f)`, what is called
+
+
+class Names(Struct, eq=False):
+    """What `names_of` finds, in the order of the text."""
+
+    bindings: list[Binding] = field(default_factory=list[Binding])
+    uses: list[Use] = field(default_factory=list[Use])
+    starts: dict[int, Use] | None = None
+
+    def mentioned(self) -> dict[int, Use]:
+        """What is mentioned, by where it begins."""
+        if self.starts is None:
+            self.starts = {use.span.start: use for use in self.uses}
+        return self.starts
+
+    def top(self) -> list[Binding]:
+        """The names of the file among them."""
+        return [b for b in self.bindings if b.scope is None and b.kind != "field"]
+
+    def seen_at(self, offset: int) -> dict[str, Binding]:
+        """What names mean at a place inside of blocks, the innermost."""
+        found: dict[str, Binding] = {}
+        for b in self.bindings:
+            if b.scope is not None and b.scope.start <= offset <= b.scope.end and b.span.end <= offset:
+                found[b.name] = b
+        return found
+
+    def at(self, offset: int) -> Binding | Use | None:
+        """What stands at a place."""
+        for each in (*self.bindings, *self.uses):
+            if each.span.start <= offset <= each.span.end:
+                return each
+        return None
+
+
+def names_of(piece: Piece) -> Names:
+    """The names of a part."""
+    if "names" not in piece.kept:
+        found = Finder()
+        for item in piece.items:
+            found.item(item)
+        for comment in examples_in(piece.source, piece.items) if "##" in piece.text else ():
+            run(found.walk(comment.block, Scope(comment.span)))
+        found.names.uses.sort(key=lambda use: use.span.start)
+        piece.kept["names"] = found.names
+    names = piece.kept["names"]
+    assert isinstance(names, Names)
+    return names
+
+
+class Scope:
+    """A stretch of text and the names bound in it."""
+
+    def __init__(self, span: Span | None, outer: Scope | None = None) -> None:
+        self.span, self.outer, self.names = span, outer, dict[str, Binding]()
+
+    def find(self, name: str) -> Binding | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.outer
+        return None
+
+
+def front(span: Span, name: str) -> Span:
+    """A name at the beginning of a span."""
+    return Span(span.source, span.start, span.start + len(name))
+
+
+def back(span: Span, name: str) -> Span:
+    """A name at the end of a span."""
+    return Span(span.source, span.end - len(name), span.end)
+
+
+class Finder:
+    """Goes through items. Its walks are run by the trampoline: no depth is too deep."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+
+    def bind(
+        self, scope: Scope, name: str, span: Span, kind: str, node: tree.Node, inside: Binding | None = None
+    ) -> Binding:
+        binding = Binding(name, span, kind, node, scope.span, inside)
+        if name != "_":
+            self.names.bindings.append(binding)
+            if kind != "field":
+                scope.names[name] = binding
+        return binding
+
+    def use(self, scope: Scope, name: str, span: Span, role: str = "name", node: tree.Node | None = None) -> None:
+        binding = scope.find(name) if role in ("name", "type") else None
+        if binding is not None and binding.scope is None:
+            binding = None  # a name of the file may be bound again: which one is meant is said elsewhere
+        self.names.uses.append(Use(name, span, role, binding, node))
+
+    # ---- Items
+
+    def item(self, item: tree.Item) -> None:
+        top = Scope(None)
+        match item:
+            case tree.Fn():
+                self.bind(top, item.name, item.name_span, "function", item)
+                run(self.function(item, top))
+            case tree.Record():
+                inside = Scope(item.span, top)
+                record = self.bind(top, item.name, item.name_span, "record", item)
+                self.generics(item.generics, inside)
+                self.fields(item.fields, inside, record)
+            case tree.Enum():
+                inside = Scope(item.span, top)
+                enum = self.bind(top, item.name, item.name_span, "enum", item)
+                self.generics(item.generics, inside)
+                for v in item.variants:
+                    variant = self.bind(top, v.name, front(v.span, v.name), "variant", v, enum)
+                    self.fields(v.fields, inside, variant)
+            case tree.Import():
+                self.imported(item, top)
+            case tree.Rule():
+                self.use(top, item.name, item.name_span)
+                run(self.rule(item, top))
+            case tree.Test() | tree.Bench():
+                self.bind(top, item.name, item.name_span, "test", item)
+                run(self.walk(item.body, top))
+            case _:
+                run(self.walk(item, top))
+
+    def fields(self, fields: tuple[tree.Field, ...], scope: Scope, of: Binding) -> None:
+        for f in fields:
+            self.bind(scope, f.name, front(f.span, f.name), "field", f, of)
+            self.type(f.type, scope, binds=False)
+
+    def generics(self, generics: tuple[tree.Generic, ...], scope: Scope) -> None:
+        for g in generics:
+            self.bind(scope, g.name, front(g.span, g.name), "size" if g.bound is None else "type", g)
+
+    def imported(self, item: tree.Import, top: Scope) -> None:
+        for name, span in zip(item.names, item.name_spans, strict=False):
+            self.use(top, name, span, "import", item)
+        if item.alias is not None:
+            self.bind(top, item.alias, back(item.span, item.alias), "module", item)
+
+    def rule(self, item: tree.Rule, top: Scope) -> Walk[None]:
+        scope = Scope(item.span, top)
+        for p in item.params:
+            if p.type is not None:
+                self.type(p.type, scope, binds=True)
+            self.bind(scope, p.name, front(p.span, p.name), "parameter", p)
+        yield self.walk(item.body, scope)
+
+    # ---- Functions
+
+    def function(self, fn: tree.Fn, outer: Scope) -> Walk[None]:
+        scope = Scope(fn.span, outer)
+        self.generics(fn.generics, scope)
+        for p in fn.params:
+            if p.type is not None:
+                self.type(p.type, scope, binds=True)
+            self.bind(scope, p.name, front(p.span, p.name), "parameter", p)
+            if p.default is not None:
+                yield self.walk(p.default, outer)
+        if fn.result is not None:
+            self.type(fn.result, scope, binds=False)
+        for clause in fn.where:
+            yield self.walk(clause, scope)
+        for attribute in fn.attributes:
+            yield self.walk(attribute, scope)
+        yield self.walk(fn.body, scope)
+
+    def type(self, written: tree.TypeExpr, scope: Scope, *, binds: bool) -> None:
+        """The names in a type: where it `binds`, a small one that is not known yet is a size of its own."""
+        todo: list[tree.Node] = [written]
+        while todo:
+            node = todo.pop()
+            todo += reversed(children(node))
+            match node:
+                case tree.TypeName(path=(name,)) if name not in TYPES:
+                    self.size(name, front(node.span, name), scope, node, binds=binds)
+                case tree.AnyShape(name=name):
+                    self.size(name, back(node.span, name), scope, node, binds=binds)
+                case tree.TypeName(path=path) | tree.TypeApply(path=path) | tree.TypeCall(path=path):
+                    if path[0] not in TYPES:
+                        self.use(scope, path[0], front(node.span, path[0]), "type")
+                    self.of_module(path, scope, node)
+                case _:
+                    pass
+
+    def of_module(self, path: tuple[str, ...], scope: Scope, node: tree.Node) -> None:
+        """The second name in a type `model.Line`, or in a case `model.Empty`."""
+        if len(path) > 1 and node.span.text.startswith(".".join(path)):
+            start = node.span.start + len(path[0]) + 1
+            self.use(scope, path[1], Span(node.span.source, start, start + len(path[1])), "member", node)
+
+    def size(self, name: str, span: Span, scope: Scope, node: tree.Node, *, binds: bool) -> None:
+        if binds and scope.find(name) is None and not name[0].isupper():
+            self.bind(scope, name, span, "size", node)
+        else:
+            self.use(scope, name, span, "type")
+
+    # ---- Statements and expressions
+
+    def walk(self, node: tree.Node, scope: Scope) -> Walk[None]:
+        match node:
+            case tree.Name(id=name):
+                self.use(scope, name, node.span)
+            case tree.Member(base=base):
+                yield self.walk(base, scope)
+                self.use(scope, node.name, node.name_span, "member", node)
+            case tree.Call(fn=fn, args=args) | tree.With(base=fn, fields=args):
+                if isinstance(fn, tree.Index) and isinstance(node, tree.Call) and self.derives(fn, scope):
+                    self.wrt(fn, scope, node)
+                else:
+                    yield self.walk(fn, scope)
+                for arg in args:
+                    if arg.name is not None:
+                        self.use(scope, arg.name, front(arg.span, arg.name), "argument", node)
+                    yield self.walk(arg.value, scope)
+            case tree.Let() | tree.Var():
+                yield self.walk(node.value, scope)
+                if node.type is not None:
+                    self.type(node.type, scope, binds=True)
+                self.pattern(node.pattern, scope, "value" if isinstance(node, tree.Let) else "variable", node)
+            case tree.Fn():
+                self.bind(scope, node.name, node.name_span, "function", node)
+                yield self.function(node, scope)
+            case tree.Block():
+                inside = Scope(node.span, scope)
+                for stmt in node.stmts:
+                    yield self.walk(stmt, inside)
+            case tree.Save(name=name):
+                self.use(scope, name, back(node.span, name))
+            case tree.Attribute(args=args):
+                for arg in args:
+                    yield self.walk(arg.value if isinstance(arg, tree.Arg) else arg, scope)
+            case _:
+                yield self.binder(node, scope)
+
+    def derives(self, fn: tree.Index, scope: Scope) -> bool:
+        """Whether something is `grad[…]` or one of its kin."""
+        return isinstance(fn.base, tree.Name) and fn.base.id in TRANSFORMS and scope.find(fn.base.id) is None
+
+    def wrt(self, fn: tree.Index, scope: Scope, call: tree.Call) -> None:
+        """In `grad[w, m.b](f)` stand names of `f`'s parameters, and of fields in them, not of what is seen here."""
+        assert isinstance(fn.base, tree.Name)
+        self.use(scope, fn.base.id, fn.base.span)
+        for place in fn.subscripts:
+            while isinstance(place, tree.Member):
+                self.use(scope, place.name, place.name_span, "member", place)
+                place = place.base
+            if isinstance(place, tree.Name):
+                self.use(scope, place.id, place.span, "wrt", call)
+
+    def binder(self, node: tree.Node, scope: Scope) -> Walk[None]:
+        """What binds names for a part of itself; of anything else the parts."""
+        inside = Scope(node.span, scope)
+        match node:
+            case tree.For():
+                yield self.walk(node.iterable, scope)
+                for attribute in node.attributes:
+                    yield self.walk(attribute, scope)
+                self.pattern(node.pattern, inside, "value", node)
+                yield self.walk(node.body, inside)
+            case tree.Comprehension():
+                for it in node.iterators:
+                    if it.source is not None:
+                        yield self.walk(it.source, inside)
+                    self.pattern(it.pattern, inside, "value", it)
+                if node.condition is not None:
+                    yield self.walk(node.condition, inside)
+                yield self.walk(node.body, inside)
+            case tree.Lambda():
+                for p in node.params:
+                    if p.type is not None:
+                        self.type(p.type, inside, binds=True)
+                    self.pattern(p.pattern, inside, "parameter", p)
+                yield self.walk(node.body, inside)
+            case tree.Case():
+                self.case(node.pattern, inside)
+                yield self.walk(node.body, inside)
+            case _:
+                for child in children(node):
+                    yield self.walk(child, scope)
+
+    def pattern(self, pattern: tree.Pattern, scope: Scope, kind: str, node: tree.Node) -> None:
+        todo = [pattern]
+        while todo:
+            part = todo.pop()
+            if isinstance(part, tree.TuplePattern):
+                todo += reversed(part.items)
+            else:
+                self.bind(scope, part.name, part.span, kind, node)
+
+    def case(self, pattern: tree.CasePattern, scope: Scope) -> None:
+        """The names of a case: one that begins with a capital is a variant."""
+        todo: list[tree.CasePattern] = [pattern]
+        while todo:
+            part = todo.pop()
+            match part:
+                case tree.VariantPattern(path=path, items=items):
+                    self.use(scope, path[0], front(part.span, path[0]))
+                    self.of_module(path, scope, part)
+                    todo += reversed(items)
+                case tree.TupleCasePattern(items=items):
+                    todo += reversed(items)
+                case tree.NamePattern(name=name) if name[:1].isupper():
+                    self.use(scope, name, part.span)
+                case tree.NamePattern(name=name):
+                    self.bind(scope, name, part.span, "value", part)
+                case _:
+                    pass

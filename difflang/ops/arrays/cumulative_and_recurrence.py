@@ -1,0 +1,226 @@
+"""Running sums, products and linear recurrences along an axis; running values of other operations are composites.
+
+Sums are grouped as a tree. Products and recurrences go one after the other on a CPU, which is faster there and never
+overflows where the answer does not; elsewhere they are grouped as a tree too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
+from difflang.ir.tensor_types import BOOL, BOOLS, NUMBERS, REALS, DType, Tensor
+from difflang.ops.arrays.axis_reductions import wide
+from difflang.ops.arrays.shape_manipulation import pad
+from difflang.ops.elementwise.linear_arithmetic import conjugate, select
+from difflang.ops.op_factories import HOLOMORPHIC, Array, Example, Fixed, linear, tensor, zeros_at
+
+Operand = Value | Unknown
+
+SAMPLES = (
+    Example(((3, 4),), {"axis": 1, "reverse": False}),
+    Example(((3, 1),), {"axis": 0, "reverse": True}),
+    Example(((1,),), {"axis": 0, "reverse": False}),
+    Example(((0,),), {"axis": 0, "reverse": False}),
+    Example(((2, 0),), {"axis": 0, "reverse": True}),
+)
+
+
+def along_type(accepts: tuple[DType, ...]) -> Rule:
+    """Something of each place along an axis, in the same shape."""
+
+    def type(same: Solver, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
+        same.accepts(x, accepts)
+        same.require(0 <= axis < x.rank, "there is no axis {} in {}", axis, x)
+        return x
+
+    return type
+
+
+def axis_moved(n: Any, *, axis: int, reverse: bool) -> dict[str, Any]:
+    return {"axis": axis + 1, "reverse": reverse}
+
+
+def accumulated(accumulate: Any) -> Rule:
+    """A reference: NumPy's running values, from the end if `reverse`; of 16-bit floats in f32."""
+
+    def reference(x: Array, *, axis: int, reverse: bool) -> Array:
+        turned = np.flip(wide(x), axis) if reverse else wide(x)
+        found = accumulate(turned, axis=axis, dtype=turned.dtype).astype(x.dtype)
+        return np.flip(found, axis) if reverse else found
+
+    return reference
+
+
+def carried_in_f32(lower: Rule) -> Rule:
+    """A lowering that keeps what it carries of 16-bit floats in f32, and rounds at the end."""
+
+    def rule(jax: Any, *xs: Any, **attrs: Any) -> Any:
+        last = xs[-1]
+        if last.dtype.itemsize > 2 or not jax.numpy.issubdtype(last.dtype, np.floating):
+            return lower(jax, *xs, **attrs)
+        convert = jax.lax.convert_element_type
+        found = lower(jax, *[x if x.dtype == np.bool_ else convert(x, np.float32) for x in xs], **attrs)
+        return convert(found, last.dtype)
+
+    return rule
+
+
+def shifted(x: Value, axis: int, reverse: bool, first: float) -> Value:
+    """What stands one place before each along the axis, `first` before the first; the other way if `reverse`."""
+    rank = tensor(x).rank
+    one = tuple(int(a == axis) for a in range(rank))
+    less = tuple(-n for n in one)
+    low, high = (less, one) if reverse else (one, less)
+    return pad.one(x, x.home.const(first, tensor(x).reshaped()), low=low, high=high, interior=(0,) * rank)
+
+
+cumsum = linear(
+    "cumsum",
+    type=along_type(NUMBERS),
+    transpose=(lambda ct, x, axis, reverse: cumsum.one(ct, axis=axis, reverse=not reverse),),
+    carries=True,
+    reference=accumulated(np.cumsum),
+    lower=carried_in_f32(lambda jax, x, axis, reverse: jax.lax.cumsum(x, axis, reverse)),
+    accepts=NUMBERS,
+    lanes=axis_moved,
+    samples=SAMPLES,
+    doc="""Running sums along an axis, from its end if `reverse`. Units: u -> u. Kinks: none.""",
+)
+
+
+# --------------------------------------------------------------------------------------- linear recurrences
+
+
+def recurrence_type(same: Solver, fresh: Tensor, a: Tensor, b: Tensor, *, axis: int, reverse: bool) -> Tensor:
+    same.accepts(fresh, BOOLS)
+    same.dtype(a, b)
+    same.shape(a, b)
+    same.shape(fresh, a)
+    return along_type(HOLOMORPHIC)(same, b, axis=axis, reverse=reverse)
+
+
+def recurrence_reference(fresh: Array, a: Array, b: Array, *, axis: int, reverse: bool) -> Array:
+    new, factors, terms = (np.moveaxis(x, axis, 0) for x in (fresh, wide(a), wide(b)))
+    result = np.array(terms)
+    order = range(len(result))
+    last: Array | None = None
+    for k in reversed(order) if reverse else order:
+        if last is not None:
+            result[k] = np.where(new[k], terms[k], factors[k] * last + terms[k])
+        last = result[k]
+    return np.moveaxis(result, 0, axis).astype(b.dtype)
+
+
+def in_turn(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+    """One place after the other."""
+    lax, numpy = jax.lax, jax.numpy
+
+    def step(z: Any, at: Any) -> Any:
+        new, factor, term = at
+        z = lax.select(new, term, factor * z + term)
+        return z, z
+
+    news, factors, terms = (numpy.moveaxis(x, axis, 0) for x in (fresh, a, b))
+    start = lax.full(terms.shape[1:], 0, b.dtype)
+    places = (news.at[-1 if reverse else 0].set(True), factors, terms)
+    return numpy.moveaxis(lax.scan(step, start, places, reverse=reverse)[1], 0, axis)
+
+
+def as_a_tree(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+    """Steps z -> a z + b are composed two by two; one that is fresh forgets those before it."""
+    select = jax.lax.select
+
+    def then(first: Any, second: Any) -> Any:
+        (old, a, b), (new, c, d) = first, second
+        return old | new, select(new, c, a * c), select(new, d, c * b + d)
+
+    return jax.lax.associative_scan(then, (fresh, a, b), reverse=reverse, axis=axis)[2]
+
+
+def recurrence_lower(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+    def one_way(how: Rule) -> Rule:
+        return lambda *xs: how(jax, *xs, axis=axis, reverse=reverse)
+
+    if b.size == 0:
+        return b
+    return jax.lax.platform_dependent(fresh, a, b, cpu=one_way(in_turn), default=one_way(as_a_tree))
+
+
+def factor_tangent(da: Value, z: Value, fresh: Value, a: Value, b: Value, *, axis: int, reverse: bool) -> Value:
+    moved = select.one(fresh, zeros_at(da, da.type), da * shifted(z, axis, reverse, 0.0))
+    return recurrence.one(fresh, a, moved, axis=axis, reverse=reverse)
+
+
+def term_cotangent(ct: Value, fresh: Value, a: Value, b: Operand, *, axis: int, reverse: bool) -> Value:
+    """The recurrence the other way, each factor where it sends its cotangent."""
+    back = not reverse
+    factors = conjugate(shifted(a, axis, back, 0.0))
+    return recurrence.one(shifted(fresh, axis, back, True), factors, ct, axis=axis, reverse=back)
+
+
+MARKS = Fixed(((False, False, True, False), (True, False, False, False), (False, True, True, False)), BOOL)
+
+recurrence = OPS.declare(
+    Op(
+        "recurrence",
+        type=recurrence_type,
+        jvp=(None, factor_tangent, lambda db, z, fresh, a, b, **at: recurrence.one(fresh, a, db, **at)),
+        transpose=(None, None, term_cotangent),
+        reference=recurrence_reference,
+        lower=carried_in_f32(recurrence_lower),
+        accepts=HOLOMORPHIC,
+        samples=(
+            Example((MARKS, (3, 4), (3, 4)), {"axis": 1, "reverse": False}),
+            Example((MARKS, (3, 4), (3, 4)), {"axis": 0, "reverse": True}),
+            Example((Fixed((False,), BOOL), (1,), (1,)), {"axis": 0, "reverse": False}),
+            Example((Fixed((), BOOL), (0,), (0,)), {"axis": 0, "reverse": True}),
+        ),
+        doc="""z[k] = a[k] z[k - 1] + b[k] along an axis, from its end if `reverse`; just b[k] at the first place and
+        where `fresh`, whatever stands before. Linear in b. Units: 1, u -> u. Kinks: none.""",
+    )
+)
+
+
+# ------------------------------------------------------------------------------------------ running products
+
+
+def cumprod_jvp(dx: Value, y: Value, x: Value, *, axis: int, reverse: bool) -> Value:
+    """The product rule step by step, a recurrence: no division, so zeros are exact at every order."""
+    nowhere = x.home.const(False, Tensor(BOOL, tensor(x).shape))
+    return recurrence.one(nowhere, x, shifted(y, axis, reverse, 1.0) * dx, axis=axis, reverse=reverse)
+
+
+def cumprod_lower(jax: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+    lax, numpy = jax.lax, jax.numpy
+
+    def in_turn(x: Any) -> Any:
+        def step(z: Any, factor: Any) -> Any:
+            return z * factor, z * factor
+
+        places = numpy.moveaxis(x, axis, 0)
+        start = lax.full(places.shape[1:], 1, x.dtype)
+        return numpy.moveaxis(lax.scan(step, start, places, reverse=reverse)[1], 0, axis)
+
+    if x.size == 0:
+        return x
+    return lax.platform_dependent(x, cpu=in_turn, default=lambda x: lax.cumprod(x, axis, reverse))
+
+
+cumprod = OPS.declare(
+    Op(
+        "cumprod",
+        type=along_type(REALS),
+        jvp=(cumprod_jvp,),
+        reference=accumulated(np.cumprod),
+        lower=carried_in_f32(cumprod_lower),
+        accepts=REALS,
+        lanes=axis_moved,
+        samples=(*SAMPLES, Example(((7,),), {"axis": 0, "reverse": True})),
+        doc="""Running products along an axis, from its end if `reverse`; integers wrap. Units: 1 -> 1.
+        Kinks: none; the derivative is exact where elements are 0.""",
+    )
+)

@@ -1,0 +1,374 @@
+"""Reading and writing at positions known at run time. Indices are in range here: checks and negative indices are
+resolved above. What an index out of range gives all the same is said in each declaration, so nothing reads garbage.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS, Rule, Solver, Unknown
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import BOOL, I32, I64, NUMBERS, DType, Tensor
+from difflang.ops.batching_rules import gather_each, inside_axis, scatter_each, slice_each, update_each
+from difflang.ops.elementwise.linear_arithmetic import select
+from difflang.ops.op_factories import Array, Example, Fixed, axes_but, inactive, linear, tensor, zeros_at
+
+Ints = tuple[int, ...]
+Sizes = tuple[Dim, ...]
+Operand = Value | Unknown
+Mask = tuple[bool, ...]
+POSITIONS = (I32, I64)
+
+
+# -------------------------------------------------------------------------------------------- windows
+
+
+def starts_type(same: Solver, x: Tensor, starts: tuple[Tensor, ...]) -> None:
+    same.require(len(starts) == x.rank, "{} has {} axes, not {}", x, x.rank, len(starts))
+    for start in starts:
+        same.accepts(start, POSITIONS)
+        same.dtype(start, starts[0])
+        same.require(start.rank == 0, "a start is one number, not {}", start)
+
+
+def fits(same: Solver, x: Tensor, sizes: Sizes) -> None:
+    same.require(len(sizes) == x.rank, "{} has {} axes, not {}", x, x.rank, len(sizes))
+    for whole, size in zip(x.shape, sizes, strict=True):
+        if isinstance(whole, int) and isinstance(size, int):
+            same.require(0 <= size <= whole, "a window of {} does not fit in {}", size, whole)
+
+
+def dynamic_slice_type(same: Solver, x: Tensor, *starts: Tensor, sizes: Sizes) -> Tensor:
+    starts_type(same, x, starts)
+    fits(same, x, sizes)
+    return Tensor(x.dtype, sizes)
+
+
+def dynamic_update_type(same: Solver, x: Tensor, update: Tensor, *starts: Tensor) -> Tensor:
+    starts_type(same, x, starts)
+    same.dtype(x, update)
+    fits(same, x, update.shape)
+    return x
+
+
+def window(shape: Ints, starts: tuple[Array, ...], sizes: Ints) -> tuple[slice, ...]:
+    """Where the window lies, moved so that it fits."""
+    first = [min(max(int(s), 0), n - k) for s, n, k in zip(starts, shape, sizes, strict=True)]
+    return tuple(slice(s, s + k) for s, k in zip(first, sizes, strict=True))
+
+
+def dynamic_update_reference(x: Array, update: Array, *starts: Array) -> Array:
+    result = np.array(x)
+    result[window(x.shape, starts, update.shape)] = update
+    return result
+
+
+def start_at(*positions: int) -> tuple[Fixed, ...]:
+    return tuple(Fixed(p, I32) for p in positions)
+
+
+dynamic_slice = linear(
+    "dynamic_slice",
+    type=dynamic_slice_type,
+    transpose=(lambda ct, x, *starts, sizes: dynamic_update.one(zeros_at(ct, x.type), ct, *starts), None),
+    carries=True,
+    reference=lambda x, *starts, sizes: x[window(x.shape, starts, sizes)],
+    lower=lambda jax, x, *starts, sizes: jax.lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False),
+    direct=True,
+    each=slice_each,
+    looks_up=True,
+    same_bits=True,
+    samples=(
+        Example(((5, 4), *start_at(1, 2)), {"sizes": (3, 1)}),
+        Example(((5,), *start_at(4)), {"sizes": (3,)}),
+        Example(((5,), *start_at(-4)), {"sizes": (3,)}),
+        Example(((3, 0), *start_at(1, 0)), {"sizes": (1, 0)}),
+        Example(((),), {"sizes": ()}),
+        Example(((4,), Fixed(1, I64)), {"sizes": (2,)}),
+    ),
+    doc="""The window of the given sizes that begins at the starts, one per axis. A window that would leave the array
+    is moved inside. Units: u -> u.""",
+)
+dynamic_update = linear(
+    "dynamic_update",
+    type=dynamic_update_type,
+    transpose=(
+        lambda ct, x, update, *starts: dynamic_update.one(ct, zeros_at(ct, update.type), *starts),
+        lambda ct, x, update, *starts: dynamic_slice.one(ct, *starts, sizes=tensor(update).shape),
+        None,
+    ),
+    carries=True,
+    reference=dynamic_update_reference,
+    lower=lambda jax, x, update, *starts: jax.lax.dynamic_update_slice(x, update, starts, allow_negative_indices=False),
+    direct=True,
+    each=update_each,
+    updates=True,
+    samples=(
+        Example(((5, 4), (3, 1), *start_at(1, 2))),
+        Example(((5,), (3,), *start_at(4))),
+        Example(((5,), (0,), *start_at(1))),
+        Example(((), ())),
+    ),
+    doc="""`x` with a window, beginning at the starts, replaced. A window that would leave the array is moved inside.
+    Units: u, u -> u.""",
+)
+
+
+# ----------------------------------------------------------------------------------- arrays of indices
+
+
+def indices_type(same: Solver, indices: tuple[Tensor, ...], count: int) -> tuple[Dim, ...]:
+    """The indices' common shape."""
+    same.require(len(indices) == count > 0, "{} axes need as many index arrays, not {}", count, len(indices))
+    for index in indices:
+        same.accepts(index, POSITIONS)
+        same.dtype(index, indices[0])
+        same.shape(index, indices[0])
+    return indices[0].shape
+
+
+def items_type(same: Solver, x: Tensor, indices: tuple[Tensor, ...], axes: Ints) -> Tensor:
+    """One item of `x` for each index: their shape, then the axes of `x` that are not indexed."""
+    rising = all(a < b for a, b in pairwise(axes))
+    same.require(rising and all(0 <= a < x.rank for a in axes), "axes {} do not fit {}", axes, x)
+    return Tensor(x.dtype, (*indices_type(same, indices, len(axes)), *x.without(*axes).shape))
+
+
+def gather_type(same: Solver, x: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
+    return items_type(same, x, indices, axes)
+
+
+def scatter_type(accepts: tuple[DType, ...] = ()) -> Rule:
+    """Updates as `gather` would read them, of the array's own element type; any element type if none are said."""
+
+    def type(same: Solver, x: Tensor, updates: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
+        if accepts:
+            same.accepts(x, accepts)
+        due = items_type(same, x, indices, axes)
+        same.dtype(x, updates)
+        same.shape(due, updates)
+        return x
+
+    return type
+
+
+def inside(indices: tuple[Array, ...], sizes: Ints) -> Array:
+    """Which indices are in range."""
+    return np.logical_and.reduce([(i >= 0) & (i < n) for i, n in zip(indices, sizes, strict=True)])
+
+
+def indexed_first(x: Array, axes: Ints) -> Array:
+    return x.transpose(*axes, *axes_but(x.ndim, axes))
+
+
+def gather_reference(x: Array, *indices: Array, axes: Ints) -> Array:
+    front = indexed_first(x, axes)
+    return front[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, front.shape, strict=False))]
+
+
+def scatter_reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
+    """Row by row, so that the last write stays."""
+    result = np.array(x)
+    front = indexed_first(result, axes)
+    for place in np.argwhere(inside(indices, front.shape[: len(axes)])):
+        front[tuple(i[tuple(place)] for i in indices)] = updates[tuple(place)]
+    return result
+
+
+def scatter_add_reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
+    result = np.array(x)
+    front = indexed_first(result, axes)
+    good = inside(indices, front.shape[: len(axes)])
+    np.add.at(front, tuple(i[good] for i in indices), updates[good])
+    return result
+
+
+def last_writes_reference(*indices: Array, sizes: Ints) -> Array:
+    last: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for place in map(tuple, np.argwhere(inside(indices, sizes))):
+        last[tuple(int(i[place]) for i in indices)] = place
+    result = np.zeros(indices[0].shape, np.bool_)
+    for place in last.values():
+        result[place] = True
+    return result
+
+
+def columns(jax: Any, indices: tuple[Any, ...]) -> Any:
+    """Index arrays side by side, as XLA takes them."""
+    lax = jax.lax
+    return lax.concatenate([lax.expand_dims(i, (i.ndim,)) for i in indices], indices[0].ndim)
+
+
+def scatter_dims(jax: Any, rank: int, indices: tuple[Any, ...], axes: Ints) -> Any:
+    batch, rest = indices[0].ndim, rank - len(axes)
+    return jax.lax.ScatterDimensionNumbers(tuple(range(batch, batch + rest)), axes, axes)
+
+
+def gather_lower(jax: Any, x: Any, *indices: Any, axes: Ints) -> Any:
+    """In this mode JAX adds nothing to XLA's own gather, which moves an index out of range to the nearest in range."""
+    lax = jax.lax
+    batch, rest = indices[0].ndim, x.ndim - len(axes)
+    dims = lax.GatherDimensionNumbers(tuple(range(batch, batch + rest)), axes, axes)
+    sizes = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
+    return lax.gather(x, columns(jax, indices), dims, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def inside_lower(jax: Any, indices: tuple[Any, ...], sizes: Ints) -> Any:
+    lax = jax.lax
+    good = [
+        lax.bitwise_and(lax.ge(i, i.dtype.type(0)), lax.lt(i, i.dtype.type(n)))
+        for i, n in zip(indices, sizes, strict=True)
+    ]
+    return reduce(lax.bitwise_and, good)
+
+
+def last_writes_lower(jax: Any, *indices: Any, sizes: Ints) -> Any:
+    """Give every place the greatest ordinal written to it: a maximum does not depend on the order of writes."""
+    lax, shape = jax.lax, indices[0].shape
+    count = int(np.prod(shape, dtype=np.int64))
+    ordinals = lax.reshape(lax.iota(np.int32, count), shape)
+    axes = tuple(range(len(sizes)))
+    winners = lax.scatter_max(
+        lax.full(sizes, np.int32(-1)), columns(jax, indices), ordinals, scatter_dims(jax, len(sizes), indices, axes),
+        mode=lax.GatherScatterMode.FILL_OR_DROP,
+    )  # fmt: skip
+    stays = lax.eq(gather_lower(jax, winners, *indices, axes=axes), ordinals)
+    return lax.bitwise_and(inside_lower(jax, indices, sizes), stays)
+
+
+def scatter_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
+    """Writes that are overwritten later are sent out of range and dropped: XLA promises no order among the others."""
+    lax = jax.lax
+    wins = last_writes_lower(jax, *indices, sizes=tuple(x.shape[a] for a in axes))
+    beyond = lax.full_like(indices[0], -1)
+    sent = (lax.select(wins, indices[0], beyond), *indices[1:])
+    return lax.scatter(
+        x, columns(jax, sent), updates, scatter_dims(jax, x.ndim, indices, axes),
+        mode=lax.GatherScatterMode.FILL_OR_DROP,
+    )  # fmt: skip
+
+
+def scatter_add_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
+    lax = jax.lax
+    return lax.scatter_add(
+        x, columns(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),
+        mode=lax.GatherScatterMode.FILL_OR_DROP,
+    )  # fmt: skip
+
+
+def gather_transpose(ct: Value, x: Operand, *indices: Value, axes: Ints) -> Value:
+    """Every item that was read gets the cotangents of where it went, also by an index out of range."""
+    places = [inside_axis(i, tensor(x).shape[a] - 1) for i, a in zip(indices, axes, strict=True)]
+    return scatter_add.one(zeros_at(ct, x.type), ct, *places, axes=axes)
+
+
+def kept_writes(ct: Value, x: Operand, updates: Operand, *indices: Value, axes: Ints) -> Value:
+    """The cotangent of what was written: of those that stayed, and zero for those overwritten."""
+    wins = last_writes.one(*indices, sizes=tuple(tensor(x).shape[a] for a in axes))
+    wide = OPS["broadcast"].one(wins, shape=tensor(updates).shape, axes=tuple(range(tensor(wins).rank)))
+    return select.one(wide, gather.one(ct, *indices, axes=axes), zeros_at(ct, updates.type))
+
+
+DUPLICATES = Fixed((0, 2, 2, 1, 0), I32)
+SQUARE = (Fixed(((0, 1), (1, 1)), I32), Fixed(((2, 0), (0, 0)), I32))
+OUTSIDE = Fixed((0, 3, -1, 2), I32)
+NOTHING = Fixed((), I32)
+NONE = Fixed(((), ()), I32)
+
+gather = linear(
+    "gather",
+    type=gather_type,
+    transpose=(gather_transpose, None),
+    carries=True,
+    reference=gather_reference,
+    lower=gather_lower,
+    direct=True,
+    each=gather_each,
+    looks_up=True,
+    samples=(
+        Example(((3, 2), DUPLICATES), {"axes": (0,)}),
+        Example(((2, 3), DUPLICATES), {"axes": (1,)}),
+        Example(((2, 3, 2), *SQUARE), {"axes": (0, 1)}),
+        Example(((2, 4, 3), *SQUARE), {"axes": (0, 2)}),
+        Example(((3,), Fixed(1, I64)), {"axes": (0,)}),
+        Example(((3, 2), NOTHING), {"axes": (0,)}),
+        Example(((3, 0), DUPLICATES), {"axes": (0,)}),
+        Example(((0,), NONE), {"axes": (0,)}),
+    ),
+    doc="""Items of `x` at the indices, `indices[k]` along axis `axes[k]`: the indices' shape comes first, then the
+    other axes. An index out of range is moved to the nearest in range. Units: u -> u.""",
+)
+scatter = linear(
+    "scatter",
+    type=scatter_type(),
+    transpose=(
+        lambda ct, x, updates, *indices, axes: scatter.one(ct, zeros_at(ct, updates.type), *indices, axes=axes),
+        kept_writes,
+        None,
+    ),
+    carries=True,
+    reference=scatter_reference,
+    lower=scatter_lower,
+    direct=True,
+    each=scatter_each,
+    updates=True,
+    samples=(
+        Example(((3, 2), (5, 2), DUPLICATES), {"axes": (0,)}),
+        Example(((2, 3), (5, 2), DUPLICATES), {"axes": (1,)}),
+        Example(((2, 3, 2), (2, 2, 2), *SQUARE), {"axes": (0, 1)}),
+        Example(((3,), (4,), OUTSIDE), {"axes": (0,)}),
+        Example(((3, 2), (0, 2), NOTHING), {"axes": (0,)}),
+    ),
+    doc="""`x` with items replaced at the indices (see `gather`). Of several writes to one place the last in row-major
+    order stays, and the derivative follows it; a write out of range is dropped. Units: u, u -> u.""",
+)
+scatter_add = linear(
+    "scatter_add",
+    type=scatter_type(NUMBERS),
+    transpose=(
+        lambda ct, x, updates, *indices, axes: ct,
+        lambda ct, x, updates, *indices, axes: gather.one(ct, *indices, axes=axes),
+        None,
+    ),
+    carries=True,
+    reference=scatter_add_reference,
+    lower=scatter_add_lower,
+    direct=True,
+    each=scatter_each,
+    accepts=NUMBERS,
+    updates=True,
+    samples=(
+        Example(((3, 2), (5, 2), DUPLICATES), {"axes": (0,)}),
+        Example(((2, 3), (5, 2), DUPLICATES), {"axes": (1,)}),
+        Example(((2, 3, 2), (2, 2, 2), *SQUARE), {"axes": (0, 1)}),
+        Example(((3, 2), (0, 2), NOTHING), {"axes": (0,)}),
+    ),
+    doc="""`x` with items added at the indices (see `gather`); several to one place all count; one out of range is
+    dropped. Units: u, u -> u.""",
+)
+
+
+def last_writes_type(same: Solver, *indices: Tensor, sizes: Sizes) -> Tensor:
+    return Tensor(BOOL, indices_type(same, indices, len(sizes)))
+
+
+last_writes = inactive(
+    "last_writes",
+    type=last_writes_type,
+    reference=last_writes_reference,
+    lower=last_writes_lower,
+    direct=True,
+    samples=(
+        Example((DUPLICATES,), {"sizes": (3,)}),
+        Example(SQUARE, {"sizes": (2, 3)}),
+        Example((OUTSIDE,), {"sizes": (3,)}),
+        Example((NOTHING,), {"sizes": (3,)}),
+        Example((NONE,), {"sizes": (0,)}),
+    ),
+    doc="""Is each index, in row-major order, the last that names its place? False out of range.""",
+)

@@ -1,0 +1,94 @@
+"""Putting an item into an array and taking out what was there: how a stack is pushed and popped.
+
+Turned round an exchange is an exchange: the cotangent of a stack is a stack that is popped where the other was pushed,
+and each step touches one item of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.op import MaybeValue, Solver, Unknown
+from difflang.ir.tensor_types import I32, Tensor
+from difflang.ops.ad_interface import or_zeros
+from difflang.ops.op_factories import Array, Example, Fixed, linear
+
+Operand = Value | Unknown
+
+
+def exchange_type(same: Solver, stack: Tensor, place: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    same.require(stack.rank > 0, "{} has no items", stack)
+    same.accepts(place, (I32,))
+    same.require(place.rank == 0, "a place is one number, not {}", place)
+    same.dtype(stack, x)
+    same.shape(Tensor(stack.dtype, stack.shape[1:]), x)
+    return stack, x
+
+
+def exchange_reference(stack: Array, place: Array, x: Array) -> list[Array]:
+    at = min(max(int(place), 0), len(stack) - 1)
+    changed = np.array(stack)
+    changed[at] = x
+    return [changed, np.array(stack[at])]
+
+
+def exchange_lower(jax: Any, stack: Array, place: Array, x: Array) -> list[Array]:
+    """In place. XLA copies an array that it cannot prove to be read before it is written: see Note [First read]."""
+    lax, last = jax.lax, np.int32(stack.shape[0] - 1)
+    at = lax.clamp(np.int32(0), place, last)
+    starts = (at, *[np.int32(0)] * (stack.ndim - 1))
+    item = lax.dynamic_slice(stack, starts, (1, *stack.shape[1:]), allow_negative_indices=False)
+    update = lax.expand_dims(x, (0,))
+    old, new = lax.cond(lax.le(at, last), in_order, swapped, item, update)
+    return [lax.dynamic_update_slice(stack, new, starts, allow_negative_indices=False), lax.squeeze(old, (0,))]
+
+
+def in_order(old: Array, new: Array) -> tuple[Array, Array]:
+    return old, new
+
+
+def swapped(old: Array, new: Array) -> tuple[Array, Array]:
+    return new, old
+
+
+def turned(cts: tuple[MaybeValue, MaybeValue], stack: Operand, place: Value, x: Operand) -> tuple[Value, Value]:
+    """The exchange of cotangents: what is put in comes out, what came out is put in."""
+    back = exchange(or_zeros(place.home, cts[0], stack.type), place, or_zeros(place.home, cts[1], x.type))
+    return back[0], back[1]
+
+
+def reached(truths: tuple[Value, Value], number: int, stack: Operand, place: Value, x: Operand) -> Value:
+    """The same exchange of choices."""
+    return exchange(truths[0], place, truths[1])[0 if number == 0 else 1]
+
+
+exchange = linear(
+    "exchange",
+    type=exchange_type,
+    transpose=(
+        lambda cts, stack, place, x: turned(cts, stack, place, x)[0],
+        None,
+        lambda cts, stack, place, x: turned(cts, stack, place, x)[1],
+    ),
+    reach=reached,
+    reference=exchange_reference,
+    lower=exchange_lower,
+    updates=True,
+    samples=(
+        Example(((4, 2), Fixed(1, I32), (2,))),
+        Example(((3,), Fixed(2, I32), ())),
+        Example(((3,), Fixed(-1, I32), ())),
+    ),
+    doc="""The stack with `x` at a place, and what was there. A place outside is moved inside. Units: u, u -> u, u.""",
+)
+
+
+# Note [First read]
+#
+# Each step of a machine reads a place of its stack and writes to the same place. XLA orders instructions by what they
+# depend on; what is written does not depend on what was read, so it copies the whole stack at every step (twice, in
+# jaxlib 0.10.2: 26 µs for 16,384 numbers, against 0.04 µs). A branch on something that is always true, but not known to
+# be, makes both depend on both. A barrier does not: it is gone when copies are decided upon.

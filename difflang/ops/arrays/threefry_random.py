@@ -1,0 +1,292 @@
+"""Random numbers as pure functions of a key: Threefry-2x32 in counter mode, 20 rounds (Salmon et al. 2011).
+
+Element i, counted in row-major order, is the cipher of the 64-bit counter i, high word first, under the key; 32 random
+bits are the exclusive or of the two words it gives. These are the bits of `jax.random` with partitionable Threefry, but
+nothing of it is called, so no setting of JAX changes them. The interpreter gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.op import Op, Rule, Solver
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import BF16, F16, F32, F64, FLOATS, I32, U32, DType, Tensor
+from difflang.ops.op_factories import Array, Example, Fixed, array_dtype, inactive
+
+Ints = tuple[int, ...]
+Words = tuple[Any, Any]
+
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
+MANTISSA = {BF16: 7, F16: 10, F32: 23, F64: 52}
+
+KEY = Fixed((0x12345678, 0x9ABCDEF0), U32)
+
+
+class NumPyWords:
+    """Arithmetic on 32-bit words in NumPy; `JaxWords` is the same in JAX, so the cipher is written once."""
+
+    def add(self, x: Any, y: Any) -> Any:
+        return np.add(x, y, dtype=np.uint32)
+
+    def xor(self, x: Any, y: Any) -> Any:
+        return np.bitwise_xor(x, y)
+
+    def rotate(self, x: Any, by: int) -> Any:
+        return np.left_shift(x, np.uint32(by)) | np.right_shift(x, np.uint32(32 - by))
+
+    def like(self, x: Any, word: int) -> Any:
+        return np.full_like(x, word)
+
+    def iota(self, count: int) -> Any:
+        return np.arange(count, dtype=np.uint32)
+
+    def spread(self, word: Any, count: int) -> Any:
+        return np.full(count, word, np.uint32)
+
+
+class JaxWords:
+    def __init__(self, jax: Any) -> None:
+        self.lax = jax.lax
+
+    def add(self, x: Any, y: Any) -> Any:
+        return self.lax.add(x, y)
+
+    def xor(self, x: Any, y: Any) -> Any:
+        return self.lax.bitwise_xor(x, y)
+
+    def rotate(self, x: Any, by: int) -> Any:
+        left = self.lax.shift_left(x, self.like(x, by))
+        return self.lax.bitwise_or(left, self.lax.shift_right_logical(x, self.like(x, 32 - by)))
+
+    def like(self, x: Any, word: int) -> Any:
+        return self.lax.full_like(x, word)
+
+    def iota(self, count: int) -> Any:
+        return self.lax.iota(np.uint32, count)
+
+    def spread(self, word: Any, count: int) -> Any:
+        return self.lax.broadcast(word, (count,))
+
+
+def threefry(on: Any, key: Words, counter: Words) -> Words:
+    """The cipher of a two-word counter under a two-word key, element by element."""
+    k0, k1 = key
+    keys = (k0, k1, on.xor(on.xor(k0, k1), on.like(k0, PARITY)))
+    x, y = on.add(counter[0], keys[0]), on.add(counter[1], keys[1])
+    for group in range(5):
+        for by in ROTATIONS[group % 2]:
+            x = on.add(x, y)
+            y = on.xor(on.rotate(y, by), x)
+        x = on.add(x, keys[(group + 1) % 3])
+        y = on.add(y, on.add(keys[(group + 2) % 3], on.like(y, group + 1)))
+    return x, y
+
+
+def stream(on: Any, key: Words, count: int) -> Words:
+    """The ciphers of 0, 1, ..., count - 1."""
+    low = on.iota(count)
+    return threefry(on, (on.spread(key[0], count), on.spread(key[1], count)), (on.like(low, 0), low))
+
+
+def key_words(jax: Any, key: Any) -> Words:
+    lax = jax.lax
+    first, second = (lax.reshape(lax.slice(key, (i,), (i + 1,)), ()) for i in (0, 1))
+    return first, second
+
+
+def size_of(shape: Ints) -> int:
+    return math.prod(shape)
+
+
+# ------------------------------------------------------------------------------------------ types
+
+
+def takes_key(same: Solver, key: Tensor) -> None:
+    same.accepts(key, (U32,))
+    same.shape(key, Tensor(U32, (2,)))
+
+
+def fold_in_type(same: Solver, key: Tensor, data: Tensor) -> Tensor:
+    takes_key(same, key)
+    same.accepts(data, (U32,))
+    same.shape(data, Tensor(U32))
+    return key
+
+
+def bits_type(same: Solver, key: Tensor, *, shape: tuple[Dim, ...]) -> Tensor:
+    takes_key(same, key)
+    return Tensor(U32, shape)
+
+
+def draw_type(same: Solver, key: Tensor, *, shape: tuple[Dim, ...], dtype: DType) -> Tensor:
+    takes_key(same, key)
+    same.accepts(Tensor(dtype), FLOATS)
+    return Tensor(dtype, shape)
+
+
+def permutation_type(same: Solver, key: Tensor, *, n: Dim) -> Tensor:
+    takes_key(same, key)
+    return Tensor(I32, (n,))
+
+
+# ------------------------------------------------------------------------------------------ in NumPy
+
+
+def fold_in_reference(key: Array, data: Array) -> Array:
+    zero = np.zeros_like(data)
+    return np.stack(threefry(NumPyWords(), (key[0], key[1]), (zero, data)))
+
+
+def stream_reference(key: Array, count: int) -> Words:
+    return stream(NumPyWords(), (key[0], key[1]), count)
+
+
+def bits_reference(key: Array, *, shape: Ints) -> Array:
+    high, low = stream_reference(key, size_of(shape))
+    return (high ^ low).reshape(shape)
+
+
+def uniform_reference(key: Array, *, shape: Ints, dtype: DType) -> Array:
+    """As many of the top bits as the mantissa holds, times their weight: exact in every type."""
+    numpy = array_dtype(dtype)
+    high, low = stream_reference(key, size_of(shape))
+    if dtype is F64:
+        return (high * 2.0**-32 + (low >> np.uint32(12)) * 2.0**-52).reshape(shape)
+    bits = MANTISSA[dtype]
+    steps = ((high ^ low) >> np.uint32(32 - bits)).astype(np.float32) * np.float32(2.0**-bits)
+    return steps.astype(numpy).reshape(shape)
+
+
+def normal_reference(key: Array, *, shape: Ints, dtype: DType) -> Array:
+    import scipy.special
+
+    wide = F64 if dtype is F64 else F32
+    number = array_dtype(wide).type
+    u = uniform_reference(key, shape=shape, dtype=wide)
+    least = np.nextafter(number(-1), number(0))
+    centred = np.maximum(least, u * (number(1) - least) + least)
+    return (number(math.sqrt(2.0)) * scipy.special.erfinv(centred)).astype(array_dtype(dtype))
+
+
+def permutation_reference(key: Array, *, n: int) -> Array:
+    high, low = stream_reference(key, n)
+    return np.lexsort((low, high)).astype(np.int32)
+
+
+# ------------------------------------------------------------------------------------------ in JAX
+
+
+def fold_in_lower(jax: Any, key: Any, data: Any) -> Any:
+    lax = jax.lax
+    words = threefry(JaxWords(jax), key_words(jax, key), (lax.full_like(data, 0), data))
+    return lax.concatenate([lax.reshape(w, (1,)) for w in words], 0)
+
+
+def stream_lower(jax: Any, key: Any, count: int) -> Words:
+    return stream(JaxWords(jax), key_words(jax, key), count)
+
+
+def bits_lower(jax: Any, key: Any, *, shape: Ints) -> Any:
+    high, low = stream_lower(jax, key, size_of(shape))
+    return jax.lax.reshape(jax.lax.bitwise_xor(high, low), shape)
+
+
+def top_bits(jax: Any, word: Any, bits: int, weight: float, dtype: Any) -> Any:
+    """The top bits of a word as a number, in steps of `weight`."""
+    lax = jax.lax
+    steps = lax.shift_right_logical(word, lax.full_like(word, 32 - bits)) if bits < 32 else word
+    number = lax.convert_element_type(steps, dtype)
+    return lax.mul(number, lax.full_like(number, weight))
+
+
+def uniform_lower(jax: Any, key: Any, *, shape: Ints, dtype: DType) -> Any:
+    lax = jax.lax
+    high, low = stream_lower(jax, key, size_of(shape))
+    if dtype is F64:
+        flat = lax.add(
+            top_bits(jax, high, 32, 2.0**-32, np.float64),
+            top_bits(jax, low, 20, 2.0**-52, np.float64),
+        )
+    else:
+        bits = MANTISSA[dtype]
+        wide = top_bits(jax, lax.bitwise_xor(high, low), bits, 2.0**-bits, np.float32)
+        flat = lax.convert_element_type(wide, array_dtype(dtype))
+    return lax.reshape(flat, shape)
+
+
+def normal_lower(jax: Any, key: Any, *, shape: Ints, dtype: DType) -> Any:
+    lax = jax.lax
+    wide = F64 if dtype is F64 else F32
+    number = array_dtype(wide).type
+    u = uniform_lower(jax, key, shape=shape, dtype=wide)
+    least = np.nextafter(number(-1), number(0))
+    moved = lax.add(lax.mul(u, lax.full_like(u, number(1) - least)), lax.full_like(u, least))
+    z = lax.mul(lax.full_like(u, math.sqrt(2.0)), lax.erf_inv(lax.max(lax.full_like(u, least), moved)))
+    return lax.convert_element_type(z, array_dtype(dtype))
+
+
+def permutation_lower(jax: Any, key: Any, *, n: int) -> Any:
+    high, low = stream_lower(jax, key, n)
+    _, _, order = jax.lax.sort((high, low, jax.lax.iota(np.int32, n)), num_keys=3)
+    return order
+
+
+# ------------------------------------------------------------------------------------------ declarations
+
+
+def draw(name: str, type: Rule, reference: Rule, lower: Rule, samples: tuple[Example, ...], doc: str) -> Op:
+    return inactive(name, type=type, reference=reference, lower=lower, samples=samples, accepts=(U32,), doc=doc)
+
+
+SHAPES = tuple(
+    Example((KEY,), {"shape": s, "dtype": d}) for d, s in ((F32, (3, 5)), (F64, (7,)), (F32, (0,)), (F64, ()))
+)
+HALVES = tuple(Example((KEY,), {"shape": (40,), "dtype": d}) for d in (F16, BF16))
+
+fold_in = draw(
+    "fold_in",
+    fold_in_type,
+    fold_in_reference,
+    fold_in_lower,
+    tuple(Example((KEY, Fixed(n, U32))) for n in (0, 1, 2**32 - 1)),
+    """A key made from a key and a number: the cipher of the number.""",
+)
+random_bits = draw(
+    "random_bits",
+    bits_type,
+    bits_reference,
+    bits_lower,
+    tuple(Example((KEY,), {"shape": s}) for s in ((4, 3), (), (0, 2))),
+    """32 random bits an element.""",
+)
+uniform = draw(
+    "uniform",
+    draw_type,
+    uniform_reference,
+    uniform_lower,
+    (*SHAPES, *HALVES),
+    """Even on [0, 1): a multiple of 2^-m, for a mantissa of m bits. f64 takes
+    52 of the 64 bits, the others m of 32.""",
+)
+normal = draw(
+    "normal",
+    draw_type,
+    normal_reference,
+    normal_lower,
+    (*SHAPES, *HALVES),
+    """Standard normal: `sqrt(2) erfinv(u)`, u even on (-1, 1); 16-bit floats are f32 rounded. The bits behind it
+    are the same in both engines, the value within a few units in the last place.""",
+)
+permutation = draw(
+    "permutation",
+    permutation_type,
+    permutation_reference,
+    permutation_lower,
+    tuple(Example((KEY,), {"n": n}) for n in (10, 1, 0)),
+    """0, 1, ..., n - 1 in the order of 64 random bits each, ties by position.""",
+)

@@ -1,0 +1,91 @@
+"""Calling a function without inlining it, so that code stays as long as its source. Its derivatives are calls again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import OPS, MaybeValue, Op, Solver
+from difflang.ir.region_dataflow import call_layout
+from difflang.ir.tensor_types import Type
+from difflang.ops.ad_interface import (
+    Ad,
+    Linearized,
+    Tangents,
+    Turning,
+    alike,
+    known_where,
+    leaving,
+    on,
+    present,
+    residual_operands,
+    spread,
+)
+
+
+def call_type(same: Solver, *types: Type, regions: tuple[Graph], name: str) -> tuple[Type, ...]:
+    """call(*operands) {body} -> the body's results."""
+    params, results = regions[0].type
+    alike(same, name or "call", types, params)
+    return results
+
+
+def call_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], name: str) -> list[Any]:
+    return evaluate(regions[0], *arrays)
+
+
+def call_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], name: str) -> list[Any]:
+    return lowering.call(regions[0], *arrays)
+
+
+def called(builder: Builder, body: Graph, operands: list[Value], name: str) -> list[Value]:
+    return list(builder.emit(call, operands, (body,), name=name))
+
+
+def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """The primal function gives its residuals too; the tangent function takes them."""
+    lin = ad.linearize_once(eqn.regions[0], dxs.active)
+    return linearized(lin, eqn, xs, dxs, lambda lin: called(xs[0].home, lin.primal, list(xs), eqn.attrs["name"]))
+
+
+def linearized(
+    lin: Linearized, eqn: Eqn, xs: Values, dxs: Tangents, primal: Callable[[Linearized], Sequence[Value]]
+) -> tuple[list[Value], list[MaybeValue]]:
+    """What a region gives that is run once, `primal` running it with its residuals, and its tangent as a call."""
+    outs, name = list(primal(lin)), f"{eqn.attrs['name']}.tangent"
+    residuals = residual_operands(lin, xs, outs[len(eqn.results) :])
+    dys = called(dxs.builder, lin.tangent, [*residuals, *dxs.present], name) if any(lin.active) else []
+    return outs[: len(eqn.results)], spread(dys, lin.active)
+
+
+def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """One call gives the results and their tangents."""
+    pushed = ad.jvp(eqn.regions[0], dxs.active)
+    outs = called(dxs.builder, pushed.graph, [*xs, *dxs.present], f"{eqn.attrs['name']}.jvp")
+    return outs[: len(eqn.results)], spread(outs[len(eqn.results) :], pushed.active)
+
+
+def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
+    given = at.given
+    back = ad.transpose(eqn.regions[0], at.linear, on(at.cts), given=on(given))
+    operands = [*known_where(at.known, at.linear), *present(at.cts), *present(given)]
+    outs = called(at.builder, back.graph, operands, f"{eqn.attrs['name']}.transpose") if any(back.active) else []
+    return leaving(outs, back.active, back.chosen, at.choices)
+
+
+call = OPS.declare(
+    Op(
+        "call",
+        call_type,
+        call_reference,
+        call_lower,
+        direct=True,
+        linearize=linearize,
+        jvp_region=jvp,
+        transpose_region=transpose,
+        layout=call_layout,
+        doc="""call(*operands) {body}: the results of a function that is kept apart. `name` is for reading.""",
+    )
+)

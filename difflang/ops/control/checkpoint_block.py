@@ -1,0 +1,166 @@
+"""A block of which reverse mode keeps what it takes and what it is asked to save, and computes the rest again.
+
+`checkpoint(*xs) {body}` gives the first results of its body; the others are what is saved. Its tangent is such an
+equation too, `again`, whose body computes anew what it needs before it uses it. What is computed `again` must not be
+found to be known already: no pass opens such an equation, and lowering keeps it apart from all around it.
+
+A block that a program writes saves what it is told to. One that the compiler makes may also be `cut`: it keeps the
+least from which the rest is cheaply made again. And it may be a whole `step` of a loop: what is computed again is so in
+a step of another loop then, where XLA finds nothing known already, and need not be kept apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import OPS, MaybeValue, Op, Solver
+from difflang.ir.region_dataflow import checkpoint_layout
+from difflang.ir.tensor_types import Type
+from difflang.ops.ad_interface import (
+    Ad,
+    Linearized,
+    Tangents,
+    Turning,
+    alike,
+    choices_of,
+    known_where,
+    leaving,
+    on,
+    present,
+    reordered,
+    residual_operands,
+    spread,
+)
+from difflang.ops.control.call import call
+from difflang.ops.loop.min_cut_residuals import least_cut
+from difflang.ops.loop.residual_selection import rebuilt, steps_to
+
+NOTHING: Mapping[str, Any] = {}
+
+
+def checkpoint_type(
+    same: Solver, *types: Type, regions: tuple[Graph], results: int, again: bool, cut: bool = False, step: bool = False
+) -> tuple[Type, ...]:
+    """checkpoint(*xs) {body} -> the body's first results."""
+    params, made = regions[0].type
+    alike(same, "checkpoint", types, params)
+    same.require(results <= len(made), "checkpoint: {} values for {} results", len(made), results)
+    return made[:results]
+
+
+def checkpoint_reference(
+    evaluate: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool, cut: bool = False, step: bool = False
+) -> list[Any]:
+    return evaluate(regions[0], *arrays)[:results]
+
+
+def checkpoint_lower(
+    lowering: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool, cut: bool = False, step: bool = False
+) -> list[Any]:
+    body = lowering.restricted(regions[0], regions[0].results[:results])
+    return lowering.apart(body, *arrays) if again and not step else lowering.call(body, *arrays)
+
+
+def plain(eqn: Eqn, undone: bool) -> Eqn:
+    """The call that is left of it once all derivatives are taken."""
+    if eqn.attrs["again"]:
+        return eqn
+    body = eqn.regions[0].with_results(eqn.regions[0].results[: len(eqn.results)])
+    return Eqn(call, eqn.operands, eqn.results, {"name": body.name or "checkpoint"}, (body,), eqn.span)
+
+
+def emitted(
+    builder: Builder,
+    body: Graph,
+    operands: Sequence[Value],
+    results: int,
+    again: bool,
+    made: Mapping[str, Any] = NOTHING,
+) -> list[Value]:
+    return list(builder.emit(checkpoint, operands, (body,), results=results, again=again, **made))
+
+
+def by_compiler(eqn: Eqn) -> dict[str, Any]:
+    """Its attributes that no program writes."""
+    return {k: v for k, v in eqn.attrs.items() if k in ("cut", "step")}
+
+
+def step_of(eqn: Eqn) -> dict[str, Any]:
+    """Of what is made of it: whether it is a step of a loop."""
+    return {"step": True} if eqn.attrs.get("step") else {}
+
+
+def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """The operands and what is saved are the only residuals; the rest is computed again beside the tangents."""
+    count, again, made_so = len(eqn.results), eqn.attrs["again"], by_compiler(eqn)
+    lin, saved = remade(ad.linearize(eqn.regions[0], dxs.active), count, made_so.get("cut", False))
+    made = lin.primal.results
+    outs = emitted(xs[0].home, lin.primal.with_results([*made, *saved]), xs, len(made), again, made_so)
+    if not any(lin.active):
+        return outs[:count], [None] * count
+    operands = [*residual_operands(lin, xs, outs[count:]), *dxs.present]
+    dys = emitted(dxs.builder, lin.tangent, operands, sum(lin.active), True, step_of(eqn))
+    return outs[:count], spread(dys, lin.active)
+
+
+def remade(lin: Linearized, count: int, cut: bool) -> tuple[Linearized, Values]:
+    """The linearization of the first results, of which the tangent computes all again that is not saved; what is.
+
+    With a `cut` all else is kept too that is dear to make, or what takes less and makes it cheaply.
+    """
+    saved = lin.primal.results[count : len(lin.active)]
+    active = lin.active[:count]
+    tangent = lin.tangent.with_results(lin.tangent.results[: sum(active)])
+    maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
+    had = {*lin.primal.params, *saved}
+    again = steps_to(lin.residuals, had.union(least_cut(lin.primal, had, lin.residuals)) if cut else had, maker)
+    return rebuilt(Linearized(lin.primal, tangent, lin.residuals, active), again), saved
+
+
+def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """One equation gives the results and their tangents, and saves the tangents of what is saved."""
+    (body,), count = eqn.regions, len(eqn.results)
+    pushed = ad.jvp(body, dxs.active)
+    made, active = pushed.graph.results, pushed.active[:count]
+    both = len(body.results), len(body.results) + sum(active)
+    order = [*made[:count], *made[both[0] : both[1]], *made[count : both[0]], *made[both[1] :]]
+    results = count + sum(active)
+    whole = reordered(pushed.graph, pushed.graph.params, order)
+    outs = emitted(dxs.builder, whole, [*xs, *dxs.present], results, eqn.attrs["again"], step_of(eqn))
+    return outs[:count], spread(outs[count:], active)
+
+
+def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
+    """What is computed again is so before the cotangents go through; what is saved is at hand in no transpose."""
+    (body,) = eqn.regions
+    arriving = [*at.cts, *[None] * (len(body.results) - len(at.cts))]
+    given = choices_of(arriving, at.choices)
+    back = ad.transpose(body, at.linear, on(arriving), given=on(given))
+    if not any(back.active):
+        return [None] * len(at.linear)
+    operands = [*known_where(at.known, at.linear), *present(arriving), *present(given)]
+    outs = emitted(at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["again"], step_of(eqn))
+    return leaving(outs, back.active, back.chosen, at.choices)
+
+
+checkpoint = OPS.declare(
+    Op(
+        "checkpoint",
+        checkpoint_type,
+        checkpoint_reference,
+        checkpoint_lower,
+        direct=True,
+        linearize=linearize,
+        jvp_region=jvp,
+        transpose_region=transpose,
+        plain=plain,
+        barrier=True,
+        layout=checkpoint_layout,
+        doc="""checkpoint(*operands) {body}: the first `results` of its body. Reverse mode keeps the operands and the
+        other results, and computes the rest `again`, in an equation that nothing is moved into or out of. With `cut` it
+        keeps, besides, the least from which no product, sum or draw need be computed again.""",
+    )
+)

@@ -1,0 +1,174 @@
+"""Functions of which only the types are known: whoever calls the program gives them. Nothing with one in it is run.
+
+`given(*operands)` is a call of one, such as `f(x)`. Its derivative is a call again, of what the operators of the
+language make of the function: `f'` of one number, else `jvp(f)`, and turned round `grad(f)` or `vjp(f)`. These have
+derivatives of their own, made in the same way, so there is no last order. A derivative that is written down holds such
+calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Outside, Value, Values
+from difflang.ir.op import OPS, MaybeValue, Op, Solver
+from difflang.ir.tensor_types import Tensor, Type
+from difflang.ops.ad_interface import Ad, Mask, Tangents, Turning, alike, known_where, or_zeros, spread
+from difflang.ops.control.custom_linear_solve import mixed
+
+Types = tuple[Tensor, ...]
+
+
+class Given(Outside):
+    """A function, or what an operator makes of one; two are equal if they are the same.
+
+    `operator` is None for the function itself, else what is done to `of` in the operands at `places`:
+
+    * `deriv`: its slope, of one number;
+    * `grad`: its gradients, one for each place, where its result is one number;
+    * `jvp`: operands, then tangents at the places -> tangents of the results that have one;
+    * `vjp`: operands, then cotangents of these results -> cotangents at the places;
+    * `transpose`: a linear function turned round.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        params: Types,
+        results: Types,
+        linear: int = 0,
+        operator: str | None = None,
+        of: Given | None = None,
+        places: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(name)
+        self.params, self.results = params, results
+        self.linear = linear  # in how many of its last operands it is linear, in all of them together
+        self.operator, self.of, self.places = operator, of, places
+        self.made: dict[tuple[str, tuple[int, ...]], Given] = {}
+
+    def run(self, *arrays: Any) -> Any:
+        """Errors: InternalError: only its types are known."""
+        return unknown(self)
+
+    def by(self, operator: str, places: tuple[int, ...]) -> Given:
+        """What an operator makes of it, the same each time."""
+        if (operator, places) not in self.made:
+            params, results = self.types_by(operator, places)
+            linear = {"jvp": len(places), "vjp": len(params) - len(self.params), "transpose": len(params)}
+            name = f"{operator}({self.name})"
+            made = self.__class__(name, params, results, linear.get(operator, 0), operator, self, places)
+            self.made[operator, places] = made
+        return self.made[operator, places]
+
+    def types_by(self, operator: str, places: tuple[int, ...]) -> tuple[Types, Types]:
+        """What that takes and gives."""
+        there = tuple([self.params[p] for p in places])
+        smooth = tuple([r for r in self.results if r.tangent is not None])
+        match operator:
+            case "deriv":
+                return self.params, self.results
+            case "grad":
+                return self.params, there
+            case "jvp":
+                return (*self.params, *there), smooth
+            case "vjp":
+                return (*self.params, *smooth), there
+            case _:
+                return self.results, self.params
+
+    @property
+    def one_number(self) -> bool:
+        """Whether it gives one real number."""
+        return len(self.results) == 1 and self.results[0].dtype.is_float and not self.results[0].shape
+
+    @property
+    def turned(self) -> Given:
+        """A function that is linear in its last operands, turned round in these."""
+        if self.operator not in ("jvp", "vjp") or self.of is None:
+            return self.of if self.operator == "transpose" and self.of is not None else self.by("transpose", ())
+        if self.operator == "jvp" and self.of.operator == "grad" and self.of.places == self.places:
+            return self  # a Hessian is its own transpose
+        return self.of.by("vjp" if self.operator == "jvp" else "jvp", self.places)
+
+
+def unknown(function: Given) -> NoReturn:
+    raise InternalError(f"of `{function.name}` only the type is known: it does not run")
+
+
+def given_type(same: Solver, *types: Type, function: Given) -> tuple[Type, ...]:
+    """given(*operands) -> results, of the types that `function` has."""
+    alike(same, function.name, types, function.params)
+    return function.results
+
+
+def call_of(builder: Builder, function: Given, *operands: Value) -> Values:
+    return builder.append(given, tuple(map(builder.own, operands)), function.results, function=function)
+
+
+def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """Of one number, the slope times the tangent; of what is linear, the call itself on tangents; else its `jvp`."""
+    function, builder = function_of(eqn), dxs.builder
+    ys, fixed = list(xs[0].home.copy(eqn, xs)), len(xs) - function.linear
+    there = tuple([r.tangent is not None for r in function.results])
+    if function.linear and not any(dxs.active[:fixed]):
+        rows = [or_zeros(builder, d, x.type) for d, x in zip(dxs.values[fixed:], xs[fixed:], strict=True)]
+        return ys, list(call_of(builder, function, *xs[:fixed], *rows))
+    if not any(there):
+        return ys, [None] * len(ys)
+    if len(xs) == 1 and function.one_number and xs[0].type == function.results[0]:
+        (slope,) = call_of(xs[0].home, function.by("deriv", (0,)), *xs)
+        return ys, [builder.own(slope) * dxs.present[0]]
+    places = tuple([i for i, active in enumerate(dxs.active) if active])
+    return ys, spread(call_of(builder, function.by("jvp", places), *xs, *dxs.present), there)
+
+
+def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
+    """The function turned round, zero where nothing that arrives is chosen; of one number its gradient."""
+    function, builder = function_of(eqn), at.builder
+    cts = [or_zeros(builder, ct, r.type) for ct, r in zip(at.cts, eqn.results, strict=True)]
+    known = known_where(at.known, at.linear)
+    if len(known) > len(function.params) - function.linear:
+        raise InternalError(f"{function.name} is linear in all its last operands together")
+    if function.operator == "jvp" and function.of is not None and function.of.one_number:
+        slopes = call_of(builder, function.of.by("grad", function.places), *known)
+        (ct,) = cts
+        found = [filled(builder, ct, s.type) * s for s in slopes]
+    else:
+        found = list(call_of(builder, function.turned, *known, *cts))
+    return spread(mixed(found, at), at.linear)
+
+
+def filled(builder: Builder, number: Value, like: Type) -> Value:
+    """An array of that number."""
+    shape = like.shape if isinstance(like, Tensor) else ()
+    return builder.one("broadcast", number, shape=shape, axes=()) if shape else number
+
+
+def linear_in(eqn: Eqn) -> Mask:
+    linear = function_of(eqn).linear
+    return (False,) * (len(eqn.operands) - linear) + (True,) * linear
+
+
+def function_of(eqn: Eqn) -> Given:
+    function = eqn.attrs["function"]
+    assert isinstance(function, Given)
+    return function
+
+
+given = OPS.declare(
+    Op(
+        "given",
+        given_type,
+        lambda *arrays, function: function.run(*arrays),
+        lambda jax, *arrays, function: unknown(function),
+        linearize=linearize,
+        transpose_region=transpose,
+        linear_in=linear_in,
+        declared=lambda eqn: function_of(eqn).name,
+        doc="""given(*operands): the results of a `function` of which only the types are known; it is linear in its
+        last `linear` operands. Units: as declared. Kinks: its own.""",
+    )
+)

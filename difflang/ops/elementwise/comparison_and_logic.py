@@ -1,0 +1,170 @@
+"""Questions about numbers, and the choices that hang on them: comparisons, `max`, `min`, `clamp`, logic on bools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.op import Op, Rule
+from difflang.ir.tensor_types import BOOL, BOOLS, FLOATS, NUMBERS, REALS
+from difflang.ops.elementwise.linear_arithmetic import select
+from difflang.ops.op_factories import Example, Fixed, Uniform, binary, comparison, elementwise, like, zeros_at
+
+eq = comparison(
+    "eq",
+    reference=np.equal,
+    lower=lambda jax, x, y: jax.lax.eq(x, y),
+    splats=True,
+    accepts=(*BOOLS, *NUMBERS),
+    doc="""Equal; NaN equals nothing.""",
+)
+ne = comparison(
+    "ne",
+    reference=np.not_equal,
+    lower=lambda jax, x, y: jax.lax.ne(x, y),
+    splats=True,
+    accepts=(*BOOLS, *NUMBERS),
+    doc="""Not equal.""",
+)
+lt = comparison(
+    "lt",
+    reference=np.less,
+    lower=lambda jax, x, y: jax.lax.lt(x, y),
+    splats=True,
+    accepts=REALS,
+    doc="""Less; false beside a NaN.""",
+)
+le = comparison(
+    "le",
+    reference=np.less_equal,
+    lower=lambda jax, x, y: jax.lax.le(x, y),
+    splats=True,
+    accepts=REALS,
+    doc="""Less or equal; false beside a NaN.""",
+)
+gt = comparison(
+    "gt",
+    reference=np.greater,
+    lower=lambda jax, x, y: jax.lax.gt(x, y),
+    splats=True,
+    accepts=REALS,
+    doc="""Greater; false beside a NaN.""",
+)
+ge = comparison(
+    "ge",
+    reference=np.greater_equal,
+    lower=lambda jax, x, y: jax.lax.ge(x, y),
+    splats=True,
+    accepts=REALS,
+    doc="""Greater or equal; false beside a NaN.""",
+)
+isnan = comparison(
+    "isnan",
+    reference=np.isnan,
+    lower=lambda jax, x: jax.lax.ne(x, x),
+    accepts=FLOATS,
+    count=1,
+    doc="""Is it not a number?""",
+)
+isinf = comparison(
+    "isinf",
+    reference=np.isinf,
+    lower=lambda jax, x: jax.lax.eq(jax.lax.abs(x), jax.lax.full_like(x, float("inf"))),
+    accepts=FLOATS,
+    count=1,
+    doc="""Is it infinite, of either sign?""",
+)
+isfinite = comparison(
+    "isfinite",
+    reference=np.isfinite,
+    lower=lambda jax, x: jax.lax.is_finite(x),
+    accepts=FLOATS,
+    count=1,
+    doc="""Is it neither infinite nor NaN?""",
+)
+
+
+def logical(name: str, count: int, reference: Rule, lower: Rule, doc: str) -> Op:
+    """Logic on truth values, element by element."""
+    sides = ((True, True, False, False), (True, False, True, False))
+    return elementwise(
+        name, inactive=True, same_bits=True, reference=reference, lower=lower, doc=doc, accepts=BOOLS,
+        samples=(Example(tuple(Fixed(side, BOOL) for side in sides[:count])),),
+    )  # fmt: skip
+
+
+logical_and = logical("logical_and", 2, np.logical_and, lambda jax, x, y: jax.lax.bitwise_and(x, y), "Both.")
+logical_or = logical("logical_or", 2, np.logical_or, lambda jax, x, y: jax.lax.bitwise_or(x, y), "One or both.")
+logical_xor = logical("logical_xor", 2, np.logical_xor, lambda jax, x, y: jax.lax.bitwise_xor(x, y), "Exactly one.")
+logical_not = logical("logical_not", 1, np.logical_not, lambda jax, x: jax.lax.bitwise_not(x), "Not.")
+
+
+# --------------------------------------------------------------------------------------------- the better of two
+
+
+def share(d: Value, z: Value, x: Value, y: Value, beats: Op) -> Value:
+    """The tangent of the one that won; half of it in a tie; NaN beside a NaN, like the value; else exactly 0."""
+    tie = select.one(eq.one(x, y), like(x, 0.5), z)
+    kept = d * select.one(beats.one(x, y), like(x, 1.0), tie)
+    return select.one(beats.one(y, x), zeros_at(kept, kept.type), kept)
+
+
+max_ = binary(
+    "max",
+    jvp=(lambda d, z, x, y: share(d, z, x, y, gt), lambda d, z, x, y: share(d, z, y, x, gt)),
+    reference=np.maximum,
+    lower=lambda jax, x, y: jax.lax.max(x, y),
+    splats=True,
+    accepts=REALS,
+    samples=(Uniform(-2.0, 2.0), Uniform(-2.0, 2.0)),
+    doc="""The greater; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
+)
+min_ = binary(
+    "min",
+    jvp=(lambda d, z, x, y: share(d, z, x, y, lt), lambda d, z, x, y: share(d, z, y, x, lt)),
+    reference=np.minimum,
+    lower=lambda jax, x, y: jax.lax.min(x, y),
+    splats=True,
+    accepts=REALS,
+    samples=(Uniform(-2.0, 2.0), Uniform(-2.0, 2.0)),
+    doc="""The lesser; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
+)
+
+
+def masked(d: Value, z: Value, dropped: Value) -> Value:
+    """The tangent, exactly 0 where `dropped`, NaN where the value is NaN."""
+    kept = d * select.one(eq.one(z, z), like(z, 1.0), z)
+    return select.one(dropped, zeros_at(kept, kept.type), kept)
+
+
+def clamp_low(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
+    return masked(d, z, logical_or.one(le.one(lo, x), lt.one(hi, lo)))
+
+
+def clamp_inside(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
+    return masked(d, z, logical_or.one(lt.one(x, lo), lt.one(hi, x)))
+
+
+def clamp_high(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
+    return masked(d, z, logical_and.one(le.one(x, hi), le.one(lo, hi)))
+
+
+def clamp_lower(jax: Any, lo: Any, x: Any, hi: Any) -> Any:
+    """XLA's own takes numbers as bounds of an array, but no array as the bound of a number."""
+    shape = np.broadcast_shapes(lo.shape, x.shape, hi.shape)
+    return jax.lax.clamp(lo, x if x.shape == shape else jax.lax.full(shape, x), hi)
+
+
+clamp = elementwise(
+    "clamp",
+    jvp=(clamp_low, clamp_inside, clamp_high),
+    reference=lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi),
+    lower=clamp_lower,
+    splats=True,
+    accepts=REALS,
+    samples=(Uniform(-1.0, -0.5), Uniform(-2.0, 2.0), Uniform(0.5, 1.0)),
+    doc="""`x`, but not below `lo` nor above `hi` (`hi` where `lo > hi`). Units: u, u, u -> u.
+    Kinks: at a bound the derivative in `x` is 1 and in the bound 0.""",
+)

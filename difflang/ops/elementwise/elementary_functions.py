@@ -1,0 +1,293 @@
+"""Elementary functions of real and complex numbers. Higher ones are in `special`, arithmetic in `arithmetic`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.tensor_types import F64
+from difflang.numerics import accurate_elementary
+from difflang.numerics.accurate_elementary import in_double
+from difflang.ops.elementwise.comparison_and_logic import le
+from difflang.ops.elementwise.linear_arithmetic import select
+from difflang.ops.elementwise.nonlinear_arithmetic import one_minus_square
+from difflang.ops.elementwise.roots_and_distances import hypot, positive, rsqrt
+from difflang.ops.op_factories import (
+    HOLOMORPHIC,
+    Array,
+    Uniform,
+    like,
+    number_like,
+    of_complex,
+    tensor,
+    unary,
+    zeros_at,
+)
+
+POSITIVE = Uniform(0.2, 3.0)
+INSIDE = Uniform(-0.9, 0.9)
+
+exp = unary(
+    "exp",
+    jvp=lambda dx, y, x: dx * y,
+    reference=np.exp,
+    lower=lambda jax, x: jax.lax.exp(x),
+    accepts=HOLOMORPHIC,
+    doc="""Exponential. Units: 1 -> 1, positive. Kinks: none.""",
+)
+
+
+def exp2_slope_of(jax: Any, x: Any) -> Any:
+    """From the root: `2^x` is Inf before its slope is."""
+    root = exp2_lower(jax, x * number_like(x, 0.5))
+    return root * (root * number_like(x, math.log(2.0)))
+
+
+exp2_lower = in_double(accurate_elementary.exp2, lambda lax: lax.exp2)
+exp2_slope = unary(
+    "exp2_slope",
+    jvp=lambda dx, y, x: dx * (y * math.log(2.0)),
+    reference=lambda x: np.exp2(x * 0.5) * (np.exp2(x * 0.5) * math.log(2.0)),
+    lower=exp2_slope_of,
+    formula=(F64,),
+    doc="""The slope of `exp2`, `log(2) 2^x`. Units: 1 -> 1, positive. Kinks: none.""",
+)
+exp2 = unary(
+    "exp2",
+    jvp=lambda dx, y, x: dx * exp2_slope.one(x),
+    reference=np.exp2,
+    lower=exp2_lower,
+    formula=(F64,),
+    doc="""Power of two. Units: 1 -> 1, positive. Kinks: none.""",
+)
+expm1 = unary(
+    "expm1",
+    jvp=lambda dx, y, x: dx * exp.one(x),  # not y + 1, which cancels: it is 0 from -38 on
+    reference=np.expm1,
+    lower=lambda jax, x: jax.lax.expm1(x),
+    doc="""`exp(x) - 1`, accurate near 0. Units: 1 -> 1. Kinks: none.""",
+)
+
+
+log = unary(
+    "log",
+    jvp=lambda dx, y, x: dx / (x if tensor(x).dtype.is_complex else positive.one(x)),
+    reference=np.log,
+    lower=lambda jax, x: jax.lax.log(x),
+    accepts=HOLOMORPHIC,
+    samples=POSITIVE,
+    doc="""Natural logarithm; of complex numbers the one whose imaginary part is in [-pi, pi]. Units: 1 -> 1.
+    Kinks: +Inf at 0 and -0.0; NaN below, and at a complex 0.""",
+)
+log1p = unary(
+    "log1p",
+    jvp=lambda dx, y, x: dx / positive.one(x + 1.0),
+    reference=np.log1p,
+    lower=in_double(accurate_elementary.log1p, lambda lax: lax.log1p),
+    formula=(F64,),
+    samples=Uniform(-0.8, 2.0),
+    doc="""`log(1 + x)`, accurate near 0. Units: 1 -> 1. Kinks: +Inf at -1; NaN below.""",
+)
+
+
+sin = unary(
+    "sin",
+    jvp=lambda dx, y, x: dx * cos.one(x),
+    reference=np.sin,
+    lower=lambda jax, x: jax.lax.sin(x),
+    accepts=HOLOMORPHIC,
+    doc="""Sine. Units: radians -> 1. Kinks: none.""",
+)
+cos = unary(
+    "cos",
+    jvp=lambda dx, y, x: dx * -sin.one(x),
+    reference=np.cos,
+    lower=lambda jax, x: jax.lax.cos(x),
+    accepts=HOLOMORPHIC,
+    doc="""Cosine. Units: radians -> 1. Kinks: none.""",
+)
+tan = unary(
+    "tan",
+    jvp=lambda dx, y, x: dx * (sech2.one(x * 1j) if tensor(x).dtype.is_complex else y * y + 1.0),
+    reference=np.tan,
+    lower=lambda jax, x: jax.lax.tan(x),
+    accepts=HOLOMORPHIC,
+    samples=Uniform(-1.2, 1.2),
+    doc="""Tangent. Units: radians -> 1. Kinks: none.""",
+)
+
+
+def on_unit_interval(x: Value) -> Value:
+    """`(1 - x^2)^(-1/2)`: +Inf at both ends, NaN outside."""
+    return rsqrt.one(one_minus_square.one(x))
+
+
+asin = unary(
+    "asin",
+    jvp=lambda dx, y, x: dx * on_unit_interval(x),
+    reference=np.arcsin,
+    lower=lambda jax, x: jax.lax.asin(x),
+    samples=INSIDE,
+    doc="""Inverse sine. Units: 1 -> radians. Kinks: +Inf at -1 and 1; NaN outside.""",
+)
+acos = unary(
+    "acos",
+    jvp=lambda dx, y, x: dx * -on_unit_interval(x),
+    reference=np.arccos,
+    lower=lambda jax, x: jax.lax.acos(x),
+    samples=INSIDE,
+    doc="""Inverse cosine. Units: 1 -> radians. Kinks: -Inf at -1 and 1; NaN outside.""",
+)
+atan = unary(
+    "atan",
+    jvp=lambda dx, y, x: dx / (x * x + 1.0),
+    reference=np.arctan,
+    lower=lambda jax, x: jax.lax.atan(x),
+    doc="""Inverse tangent. Units: 1 -> radians. Kinks: none.""",
+)
+
+
+def turned(jax: Any, x: Any) -> Any:
+    """`i x`: XLA's sine and cosine of it are accurate, its hyperbolic ones of complex numbers are not."""
+    return jax.lax.complex(jax.lax.neg(jax.lax.imag(x)), jax.lax.real(x))
+
+
+real_sinh = in_double(accurate_elementary.sinh, lambda lax: lax.sinh)
+real_cosh = in_double(accurate_elementary.cosh, lambda lax: lax.cosh)
+
+
+def sinh_lower(jax: Any, x: Any) -> Any:
+    if not of_complex(jax, x):
+        return real_sinh(jax, x)
+    y = jax.lax.sin(turned(jax, x))
+    return jax.lax.complex(jax.lax.imag(y), jax.lax.neg(jax.lax.real(y)))
+
+
+def cosh_lower(jax: Any, x: Any) -> Any:
+    return jax.lax.cos(turned(jax, x)) if of_complex(jax, x) else real_cosh(jax, x)
+
+
+sinh = unary(
+    "sinh",
+    jvp=lambda dx, y, x: dx * cosh.one(x),
+    reference=np.sinh,
+    lower=sinh_lower,
+    formula=(F64,),
+    accepts=HOLOMORPHIC,
+    doc="""Hyperbolic sine. Units: 1 -> 1. Kinks: none.""",
+)
+cosh = unary(
+    "cosh",
+    jvp=lambda dx, y, x: dx * sinh.one(x),
+    reference=np.cosh,
+    lower=cosh_lower,
+    formula=(F64,),
+    accepts=HOLOMORPHIC,
+    doc="""Hyperbolic cosine. Units: 1 -> 1. Kinks: none.""",
+)
+
+
+def sech2_reference(x: Array) -> Array:
+    return accurate_elementary.sech2(np, x)
+
+
+def narrow_sech2(jax: Any, x: Any) -> Any:
+    lax = jax.lax
+    e = lax.exp(lax.mul(lax.abs(x), number_like(x, -2)))
+    whole = lax.add(e, number_like(x, 1))
+    return lax.div(lax.mul(e, number_like(x, 4)), lax.mul(whole, whole))
+
+
+def sech2_lower(jax: Any, x: Any) -> Any:
+    return accurate_elementary.sech2(jax.numpy, x) if of_complex(jax, x) else narrow_sech2(jax, x)
+
+
+sech2 = unary(
+    "sech2",
+    jvp=lambda dx, y, x: dx * (tanh.one(x) * y * -2.0),
+    reference=sech2_reference,
+    lower=sech2_lower,
+    accepts=HOLOMORPHIC,
+    doc="""`1 / cosh(x)^2`, the slope of tanh, to full relative accuracy. Units: 1 -> 1. Kinks: none.""",
+)
+
+
+tanh = unary(
+    "tanh",
+    jvp=lambda dx, y, x: dx * sech2.one(x),  # not 1 - y*y, which cancels: 145 ulp off at 4, 0 at 20
+    reference=np.tanh,
+    lower=lambda jax, x: jax.lax.tanh(x),
+    accepts=HOLOMORPHIC,
+    doc="""Hyperbolic tangent. Units: 1 -> 1, inside (-1, 1). Kinks: none.""",
+)
+asinh = unary(
+    "asinh",
+    jvp=lambda dx, y, x: dx / hypot.one(x, like(x, 1.0)),
+    reference=np.arcsinh,
+    lower=lambda jax, x: jax.lax.asinh(x),
+    doc="""Inverse hyperbolic sine. Units: 1 -> 1. Kinks: none.""",
+)
+acosh = unary(
+    "acosh",
+    jvp=lambda dx, y, x: dx * (rsqrt.one(x - 1.0) * rsqrt.one(x + 1.0)),
+    reference=np.arccosh,
+    lower=lambda jax, x: jax.lax.acosh(x),
+    samples=Uniform(1.3, 4.0),
+    doc="""Inverse hyperbolic cosine. Units: 1 -> 1. Kinks: +Inf at 1; NaN below.""",
+)
+atanh = unary(
+    "atanh",
+    jvp=lambda dx, y, x: dx / positive.one(one_minus_square.one(x)),
+    reference=np.arctanh,
+    lower=in_double(accurate_elementary.atanh, lambda lax: lax.atanh),
+    formula=(F64,),
+    samples=INSIDE,
+    doc="""Inverse hyperbolic tangent. Units: 1 -> 1. Kinks: +Inf at -1 and 1; NaN outside.""",
+)
+
+
+def sigmoid_lower(jax: Any, x: Any) -> Any:
+    """As XLA writes out its own `logistic`, which takes JAX as long to lower as all of this four times."""
+    one = number_like(x, 1)
+    return jax.lax.div(one, jax.lax.add(jax.lax.exp(jax.lax.neg(x)), one))
+
+
+sigmoid = unary(
+    "sigmoid",
+    jvp=lambda dx, y, x: dx * (sech2.one(x * 0.5) * 0.25),  # not y (1 - y), which cancels
+    reference=lambda x: np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-np.abs(x))),
+    lower=sigmoid_lower,
+    doc="""Logistic function `1 / (1 + exp(-x))`. Units: 1 -> 1, inside (0, 1). Kinks: none.""",
+)
+
+
+def relu_jvp(dx: Value, y: Value, x: Value) -> Value:
+    """Exactly 0 on the flat side, whatever the tangent; 1 elsewhere, as of `x` itself, at NaN too."""
+    return select.one(le.one(x, like(x, 0.0)), zeros_at(dx, dx.type), dx)
+
+
+relu = unary(
+    "relu",
+    jvp=relu_jvp,
+    reference=lambda x: np.maximum(x, 0),
+    lower=lambda jax, x: jax.lax.max(x, number_like(x, 0)),
+    samples=Uniform(-2.0, 2.0, avoid=(0.0,)),
+    doc="""The positive part. Units: u -> u. Kinks: 0 at 0, unlike `max(x, 0)`.""",
+)
+
+
+def softplus_lower(jax: Any, x: Any) -> Any:
+    lax = jax.lax
+    return lax.add(lax.max(x, number_like(x, 0)), lax.log1p(lax.exp(lax.neg(lax.abs(x)))))
+
+
+softplus = unary(
+    "softplus",
+    jvp=lambda dx, y, x: dx * sigmoid.one(x),
+    reference=lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+    lower=softplus_lower,
+    doc="""`log(1 + exp(x))` without overflow. Units: 1 -> 1, positive. Kinks: none.""",
+)

@@ -1,0 +1,263 @@
+"""The gamma function, its logarithm and the derivatives of that of every order, on the whole real line.
+
+Both engines compute them by the same formulas: XLA's and SciPy's own lose digits near zeros and poles and far out.
+`m` is NumPy or `jax.numpy`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.tensor_types import FLOATS
+from difflang.numerics.accurate_elementary import polynomial, power
+from difflang.numerics.digamma_negative import digamma_left, log
+from difflang.numerics.double_double import Pair, pair, plus, times
+from difflang.ops.op_factories import Example, Uniform, unary
+
+# Chebyshev fits by mpmath's `chebyfit`, highest power first; `tests/support/fits.py` makes them again.
+# psi(x) / (x - ROOT) for x = 1.75 + 0.75 s and s from -1 to 1
+ROOT_QUOTIENT = (
+    -8.934356011296607e-10, 2.084685603446026e-09, 9.430557062404434e-10, -2.200445705916143e-09,
+    -1.156176906966138e-08, 2.6977745451521798e-08, -3.500133329871432e-08, 8.167352559979187e-08,
+    -2.2075621816099983e-07, 5.151484439513242e-07, -1.18021728977209e-06, 2.7545238283035987e-06,
+    -6.440728700090912e-06, 1.5037639097798307e-05, -3.511830836552196e-05, 8.206954316386523e-05,
+    -0.0001919680188528313, 0.0004496886163981509, -0.0010559201165992072, 0.002489169460176379,
+    -0.0059065251786198075, 0.014174890666917201, -0.03471423174384224, 0.08838006376052003, -0.24469097090107927,
+    0.8581832171262995,
+)  # fmt: skip
+# (log x - 1 / (2 x) - psi(x)) x^2 in 1 / x^2, for x from 2.5
+PSI_TAIL = (
+    -138.07538488499677, 172.67957008683638, -100.25803909760218, 36.41520181835897, -9.536094055886467,
+    2.016786241801458, -0.39153496701913143, 0.08136951730856672, -0.02103925711040969, 0.00757477549863857,
+    -0.0041666555790601705, 0.003968253901552892, -0.008333333333172483, 0.08333333333333327,
+)  # fmt: skip
+# lgamma(2 + s) / (s (1 + s)) for s from -1 to 0.5
+BETWEEN_ZEROS = (
+    -1.5069416728386754e-07, -5.929080536705197e-07, -8.66945987804204e-07, -1.7898878266475367e-07,
+    7.051540265756957e-07, 7.739811734147986e-07, -3.0047995251347475e-07, 1.4425579993472215e-08,
+    -9.403407544212204e-07, 1.911608575161866e-06, -3.801597688095123e-06, 8.207856505261183e-06,
+    -1.7671676469105627e-05, 3.816980476924877e-05, -8.30939198651485e-05, 0.000182552637680546,
+    -0.0004057074808388794, 0.0009153769193331747, -0.002108130830829956, 0.004998641164825213, -0.01238419219342549,
+    0.03296500062115426, -0.10031730167435364, 0.42278433509846713,
+)  # fmt: skip
+# x (lgamma(x) - (x - 1/2) log x + x - log(2 pi) / 2) in 1 / x^2, for x from 2.5
+STIRLING_TAIL = (
+    -0.3798798444577467, 0.43176800571851115, -0.23176632972839445, 0.08129466384616944, -0.022593560645490073,
+    0.006035234354704072, -0.0019031412413929255, 0.0008413836627094221, -0.0005952323836025104,
+    0.0007936507466535246, -0.002777777777623419, 0.08333333333333325,
+)  # fmt: skip
+
+ROOT, ROOT_REST, ROOT_SLOPE = 1.4616321449683622, 9.549995429965697e-17, 0.9676722454476212  # of psi, and psi' there
+FAR = 2.5  # from here on the asymptotic series serve
+STIRLING_CONSTANT = 0.5 * math.log(2.0 * math.pi) - 0.5
+HALF_LOG_2_PI = (0.9189385332046728, -3.8782941580672414e-17)
+GAMMA_OVERFLOWS = 172.0
+
+# Bernoulli numbers B_2, B_4, ...
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
+
+
+def beside_integer(m: Any, x: Any) -> Any:
+    """`x` less the nearest integer: exact, from -0.5 to 0.5; 0 at +-Inf."""
+    return m.where(m.abs(x) < 2.0**52, x - m.round(x), 0.0 * m.sign(x))
+
+
+def cot_pi(m: Any, f: Any) -> Any:
+    """`cot(pi f)` for f from -0.5 to 0.5; Inf at 0."""
+    size = m.abs(f)
+    steep = size > 0.25
+    t = m.tan(math.pi * m.where(steep, 0.5 - size, size))
+    return m.where(f < 0, -1.0, m.ones_like(f)) * m.where(steep, t, 1.0 / t)
+
+
+def reflected(m: Any, x: Any) -> Any:
+    """`x` on the right of 0, `1 - x` on the left of it."""
+    return m.where(x < 0, 1.0 - x, x)
+
+
+def stirling(m: Any, x: Any) -> Any:
+    """`lgamma(x)` for x from `FAR`."""
+    v = 1.0 / x
+    return (x - 0.5) * (m.log(x) - 1.0) + (STIRLING_CONSTANT + v * polynomial(STIRLING_TAIL, v * v))
+
+
+def lgamma_of(m: Any, x: Any) -> Any:
+    """Between the zeros 1 and 2 and around them a polynomial times both; then Stirling's series; left of 0 reflected.
+
+    Source: Abramowitz and Stegun 6.1.17, 6.1.40.
+    """
+    y = reflected(m, x)
+    low = y < 1.0
+    z = m.where(y < FAR, y, 1.5)
+    s = m.where(low, z - 1.0, z - 2.0)
+    near = s * m.where(low, z, z - 1.0) * polynomial(BETWEEN_ZEROS, s) - m.where(low, m.log(z), 0.0)
+    f = m.where(y < FAR, FAR, y)
+    right = m.where(y < FAR, near, stirling(m, f))
+    beside = m.abs(beside_integer(m, x))
+    left = m.log(math.pi / m.sin(math.pi * beside)) - right
+    return m.where(x > 0, right, m.where(beside == 0, math.inf, left))
+
+
+def lgamma_pair(m: Any, x: Any) -> Pair:
+    """Stirling's series with twice the digits, for doubles from `FAR`."""
+    v = 1.0 / x
+    main = plus(times(pair(x - 0.5), log(m, pair(x))), pair(-x))
+    return plus(plus(main, HALF_LOG_2_PI), pair(v * polynomial(STIRLING_TAIL, v * v)))
+
+
+def gamma_of(m: Any, x: Any) -> Any:
+    """`x gamma(x)` by a polynomial up to `FAR`, then `gamma(x)` by Stirling's series; left of 0 reflected.
+
+    The logarithm that is exponentiated is small, or has digits to spare: for narrower types any double has.
+    Source: Abramowitz and Stegun 6.1.15, 6.1.17, 6.1.40.
+    """
+    dtype = x.dtype
+    if dtype.itemsize < 8:
+        x = x.astype(m.result_type(float))
+    size = m.abs(x)
+    low = size < 1.0
+    z = m.where(size < FAR, size, 1.5)
+    s = m.where(low, z - 1.0, z - 2.0)
+    near = m.exp(s * m.where(low, z, z - 1.0) * polynomial(BETWEEN_ZEROS, s))
+    times_x = near * m.where(low, 1.0, z)
+    f = m.where(size < FAR, FAR, m.minimum(size, 2.0 * GAMMA_OVERFLOWS))
+    high, rest = lgamma_pair(m, f) if dtype == np.float64 else (stirling(m, f), 0.0)
+    right = m.where(size < FAR, near / m.where(low, z, 1.0), m.exp(high) * (1.0 + rest))
+    inverse = m.where(size < FAR, 1.0 / times_x, m.exp(-high) * (1.0 - rest))
+    beside = beside_integer(m, x)
+    odd = m.floor(size) - 2.0 * m.floor(0.5 * size)
+    left = inverse * (math.pi / m.sin(math.pi * m.abs(beside))) / m.where(size < FAR, 1.0, size)
+    pole = m.where(x == 0, m.copysign(math.inf, x), math.nan)
+    y = m.where(x > 0, right, m.where(beside == 0, pole, m.where(odd == 1, left, -left)))
+    return m.where(m.isnan(x), x, y).astype(dtype)
+
+
+def digamma_right(m: Any, x: Any) -> Any:
+    """Around its root a polynomial times the distance from it; then the asymptotic series. For `x` from 0.
+
+    Source: Abramowitz and Stegun 6.3.5, 6.3.18.
+    """
+    low = x < 1.0
+    z = m.where(x < FAR, m.where(low, x + 1.0, x), 1.5)
+    root = x.dtype.type(ROOT)
+    rest = (ROOT - float(root)) + ROOT_REST
+    near = (z - root) * polynomial(ROOT_QUOTIENT, (z - 1.75) / 0.75) - rest * ROOT_SLOPE
+    f = m.where(x < FAR, FAR, x)
+    v = 1.0 / f
+    far = m.log(f) - v * (0.5 + v * polynomial(PSI_TAIL, v * v))
+    return m.where(x < FAR, near - m.where(low, 1.0 / x, 0.0), far)
+
+
+def chosen(condition: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
+    """NumPy's counterpart of `jax.lax.cond`."""
+    return yes(*operands) if condition else no(*operands)
+
+
+def digamma_of(m: Any, x: Any, cond: Any = chosen) -> Any:
+    """Reflected left of 0, with more digits on the way. That takes four times as long: only if need be."""
+    right = m.where(x == 0, math.nan, digamma_right(m, m.maximum(x, 0.0)))
+    return cond(m.any(x < 0), lambda x, y: m.where(x < 0, digamma_left_of_0(m, x), y), lambda x, y: y, x, right)
+
+
+def digamma_left_of_0(m: Any, x: Any) -> Any:
+    """NaN at the poles. Doubles have digits to spare for narrower types, floats of more than 64 bits have their own."""
+    beside = beside_integer(m, x)
+    if x.dtype == np.float64:
+        y = digamma_left(m, x, beside)
+    else:
+        dtype = x.dtype if x.dtype.itemsize > 8 else m.result_type(float)
+        wide = x.astype(dtype)
+        y = (digamma_right(m, 1.0 - wide) - math.pi * cot_pi(m, beside.astype(dtype))).astype(x.dtype)
+    return m.where(beside == 0, math.nan, y)
+
+
+def polygamma_of(m: Any, x: Any, n: int) -> Any:
+    """The first terms of its series and the Euler-Maclaurin formula for the rest; left of 0 reflected.
+
+    Source: Abramowitz and Stegun 6.4.7, 6.4.10, 23.1.30.
+    """
+    y, s, terms = reflected(m, x), n + 1, 10 + n
+    far = y > 32.0
+    w = m.where(far, y, y + float(terms))
+    v = 1.0 / w
+    total, rising, square = 1.0 / n + 0.5 * v, float(s), v * v
+    even = square
+    for j, b in enumerate(BERNOULLI, 1):
+        total = total + even * (b * rising / math.factorial(2 * j))
+        rising, even = rising * (s + 2 * j - 1) * (s + 2 * j), even * square
+    head = 1.0 / power(m, y + (terms - 1.0), s)
+    for k in reversed(range(terms - 1)):
+        head = head + 1.0 / power(m, y + float(k), s)
+    right = (total / power(m, w, n) + m.where(far, 0.0, head)) * ((-1.0) ** s * math.factorial(n))
+    beside = beside_integer(m, x)
+    c = cot_pi(m, m.where(beside == 0, 0.5, beside))
+    left = (-1.0) ** n * right - math.pi**s * polynomial([0.0, *slopes_of_cot(n)], c)
+    return m.where(x < 0, m.where(beside == 0, math.nan, left), right)
+
+
+def slopes_of_cot(n: int) -> list[float]:
+    """Derivative number `n` of the cotangent as a polynomial in it, highest power first: c' = -(1 + c^2)."""
+    lowest_first = [0.0, 1.0]
+    for _ in range(n):
+        slope = [k * a for k, a in enumerate(lowest_first)][1:]
+        lowest_first = [-a - b for a, b in zip([*slope, 0.0, 0.0], [0.0, 0.0, *slope], strict=True)]
+    return lowest_first[::-1]
+
+
+def compiled(function: Any, *, branches: bool = False) -> Any:
+    """A lowering by a formula above, which may have branches. 16-bit floats are computed in f32."""
+
+    def lower(jax: Any, x: Any, **attrs: int) -> Any:
+        narrow = x.dtype.itemsize == 2
+        wide = jax.lax.convert_element_type(x, "float32") if narrow else x
+        y = function(jax.numpy, wide, *attrs.values(), *([jax.lax.cond] if branches else []))
+        return jax.lax.convert_element_type(y, x.dtype)
+
+    return lower
+
+
+lgamma = unary(
+    "lgamma",
+    jvp=lambda dx, y, x: dx * digamma.one(x),
+    reference=lambda x: lgamma_of(np, x),
+    lower=compiled(lgamma_of),
+    formula=FLOATS,
+    samples=Uniform(0.3, 5.0),
+    doc="""Logarithm of the absolute value of the gamma function; +Inf at its poles. Units: 1 -> 1.
+    Kinks: NaN at the poles 0, -1, -2, ...""",
+)
+gamma = unary(
+    "gamma",
+    jvp=lambda dx, y, x: dx * (y * digamma.one(x)),
+    reference=lambda x: gamma_of(np, x),
+    lower=compiled(gamma_of),
+    formula=FLOATS,
+    samples=Uniform(0.3, 5.0),
+    doc="""The gamma function; +-Inf at +-0, NaN at its other poles. Units: 1 -> 1.
+    Kinks: NaN at the poles 0, -1, -2, ...""",
+)
+digamma = unary(
+    "digamma",
+    jvp=lambda dx, y, x: dx * polygamma.one(x, n=1),
+    reference=lambda x: digamma_of(np, x),
+    lower=compiled(digamma_of, branches=True),
+    formula=FLOATS,
+    samples=Uniform(0.3, 5.0),
+    doc="""Derivative of `lgamma`. Units: 1 -> 1. Kinks: NaN at the poles 0, -1, -2, ...""",
+)
+
+
+polygamma = unary(
+    "polygamma",
+    jvp=lambda dx, y, x, n: dx * polygamma.one(x, n=n + 1),
+    reference=lambda x, n: polygamma_of(np, x, n),
+    lower=compiled(polygamma_of),
+    formula=FLOATS,
+    samples=tuple(Example(((2, 3),), {"n": n}, Uniform(0.3, 5.0)) for n in (1, 2, 3)),
+    doc="""Derivative number `n` (at least 1) of `digamma`. Units: 1 -> 1.
+    Kinks: +-Inf at 0, the limit from the right; NaN at the other poles.""",
+)

@@ -1,0 +1,185 @@
+"""Arithmetic that is not linear: integer powers, remainders, signs and rounding. Bit operations are in `bits`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.tensor_types import F64, FLOATS, NUMBERS, REALS, SIGNED
+from difflang.numerics import accurate_elementary
+from difflang.ops.op_factories import Array, Example, Uniform, binary, elementwise, rounding, unary, zeros_at
+
+NONZERO = Uniform(0.6, 2.4)
+
+
+def integer_pow_jvp(dx: Value, y: Value, x: Value, *, n: int) -> Value:
+    if n == 0:
+        return zeros_at(dx, dx.type)
+    if n == 1:
+        return dx
+    power = x if n == 2 else integer_pow.one(x, n=n - 1)
+    return dx * (power * float(n))
+
+
+ROUNDED = 8  # from this power on rounding at each squaring adds up to more than four units in the last place
+
+
+def integer_pow_reference(x: Array, *, n: int) -> Array:
+    """By squaring, as the lowering does: exact where the power is."""
+    if abs(n) >= ROUNDED and x.dtype == np.float64:
+        return unrounded_power(np, x, n)
+    result, square, left = np.ones_like(x), x, abs(n)
+    while left:
+        result = result * square if left & 1 else result
+        square, left = square * square, left >> 1
+    return np.ones_like(x) / result if n < 0 else result
+
+
+def integer_pow_lower(jax: Any, x: Any, *, n: int) -> Any:
+    if abs(n) >= ROUNDED and x.dtype == np.float64:
+        return unrounded_power(jax.numpy, x, n)
+    return jax.lax.integer_pow(x, n)
+
+
+def unrounded_power(m: Any, x: Any, n: int) -> Any:
+    y = accurate_elementary.power(m, x, abs(n))
+    return 1.0 / y if n < 0 else y
+
+
+integer_pow = unary(
+    "integer_pow",
+    jvp=integer_pow_jvp,
+    reference=integer_pow_reference,
+    lower=integer_pow_lower,
+    formula=(F64,),
+    accepts=NUMBERS,
+    samples=tuple(Example(((2, 3),), {"n": n}, NONZERO) for n in (0, 1, 2, 3, 7)),
+    doc="""`x` to an integer power known at compile time; not negative for integers. Units: u -> u^n.
+    Kinks: none; the derivative is exactly `n x^(n-1)`, and `x^0` has derivative 0.""",
+)
+
+
+def one_minus_square_lower(jax: Any, x: Any) -> Any:
+    one = jax.lax.full_like(x, 1)
+    return jax.lax.mul(jax.lax.sub(one, x), jax.lax.add(one, x))
+
+
+one_minus_square = unary(
+    "one_minus_square",
+    jvp=lambda dx, y, x: dx * (x * -2.0),
+    reference=lambda x: (1 - x) * (1 + x),
+    lower=one_minus_square_lower,
+    doc="""`1 - x^2`, accurate near -1 and 1, and its slope near 0. Units: 1 -> 1. Kinks: none.""",
+)
+
+
+# ----------------------------------------------------------------------------------------- floor division
+
+
+def adjusted(jax: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+    """Truncated remainder of `x / y`, where the floored one differs from it, and `y` with 1 for an integer 0."""
+    lax = jax.lax
+    zero = lax.full_like(y, 0)
+    if not jax.numpy.issubdtype(y.dtype, np.floating):
+        y = lax.select(lax.eq(y, zero), lax.full_like(y, 1), y)
+    r = lax.rem(x, y)
+    opposite = lax.ne(lax.lt(r, zero), lax.lt(y, zero))
+    return r, lax.bitwise_and(lax.ne(r, zero), opposite), y
+
+
+def rem_lower(jax: Any, x: Any, y: Any) -> Any:
+    """An integer modulo 0 is 0, for 1 stands in for it."""
+    r, differs, safe = adjusted(jax, x, y)
+    return jax.lax.select(differs, jax.lax.add(r, safe), r)
+
+
+def floor_div_lower(jax: Any, x: Any, y: Any) -> Any:
+    lax = jax.lax
+    r, differs, safe = adjusted(jax, x, y)
+    if jax.numpy.issubdtype(y.dtype, np.floating):
+        exact = lax.sub(x, lax.select(differs, lax.add(r, y), r))
+        whole, ratio = lax.round(lax.div(exact, y), lax.RoundingMethod.TO_NEAREST_EVEN), lax.div(x, y)
+        below = lax.bitwise_and(differs, lax.is_finite(x))
+        by_infinity = lax.select(below, lax.full_like(x, -1), ratio)
+        found = lax.select(lax.eq(lax.abs(y), lax.full_like(y, np.inf)), by_infinity, whole)
+        return lax.select(lax.eq(y, lax.full_like(y, 0)), ratio, found)
+    quotient = lax.div(x, safe)
+    floored = lax.select(differs, lax.sub(quotient, lax.full_like(quotient, 1)), quotient)
+    return lax.select(lax.eq(y, lax.full_like(y, 0)), lax.full_like(y, 0), floored)
+
+
+SIGNED_PAIR = (Uniform(-20.0, 20.0), Uniform(2.5, 4.5))
+
+floor_div = elementwise(
+    "floor_div",
+    inactive=True,
+    reference=np.floor_divide,
+    lower=floor_div_lower,
+    accepts=REALS,
+    samples=SIGNED_PAIR,
+    doc="""`floor(x / y)`. An integer divided by 0 is 0, a float as in `x / 0`; the check is elsewhere.
+    Kinks: the derivative is 0 everywhere.""",
+)
+rem = binary(
+    "rem",
+    jvp=(lambda d, z, x, y: d, lambda d, z, x, y: d * -floor_div.one(x, y)),
+    reference=lambda x, y: np.where(y == 0, np.zeros_like(x), np.mod(x, y)) if x.dtype.kind in "iu" else np.mod(x, y),
+    lower=rem_lower,
+    accepts=REALS,
+    samples=SIGNED_PAIR,
+    doc="""Remainder of floor division, with the sign of `y`; 0 where an integer is divided by 0. Units: u, u -> u.
+    Kinks: the derivative is 1 in x and `-floor(x / y)` in y, at the jumps too.""",
+)
+
+
+# -------------------------------------------------------------------------------------- signs and rounding
+
+sign = rounding(
+    "sign",
+    reference=np.sign,
+    lower=lambda jax, x: jax.lax.sign(x),
+    accepts=REALS,
+    doc="""-1, 0 or 1; NaN at NaN. Units: u -> 1. Kinks: the derivative is 0 everywhere.""",
+)
+absolute = unary(
+    "abs",
+    jvp=lambda dx, y, x: dx * sign.one(x),
+    reference=np.abs,
+    lower=lambda jax, x: jax.lax.abs(x),
+    accepts=SIGNED + FLOATS,
+    samples=Uniform(-2.0, 2.0, avoid=(0.0,)),
+    doc="""Absolute value. Units: u -> u. Kinks: 0 at 0.""",
+)
+floor = rounding(
+    "floor",
+    reference=np.floor,
+    lower=lambda jax, x: jax.lax.floor(x),
+    doc="""Greatest integer below. Units: 1 -> 1. Kinks: the derivative is 0 everywhere.""",
+)
+ceil = rounding(
+    "ceil",
+    reference=np.ceil,
+    lower=lambda jax, x: jax.lax.ceil(x),
+    doc="""Least integer above. Units: 1 -> 1. Kinks: the derivative is 0 everywhere.""",
+)
+round_ = rounding(
+    "round",
+    reference=np.round,
+    lower=lambda jax, x: jax.lax.round(x, jax.lax.RoundingMethod.TO_NEAREST_EVEN),
+    doc="""Nearest integer, half to even. Units: 1 -> 1. Kinks: the derivative is 0 everywhere.""",
+)
+
+
+def trunc_lower(jax: Any, x: Any) -> Any:
+    lax = jax.lax
+    return lax.select(lax.lt(x, lax.full_like(x, 0)), lax.ceil(x), lax.floor(x))
+
+
+trunc = rounding(
+    "trunc",
+    reference=np.trunc,
+    lower=trunc_lower,
+    doc="""Nearest integer toward zero. Units: 1 -> 1. Kinks: the derivative is 0 everywhere.""",
+)

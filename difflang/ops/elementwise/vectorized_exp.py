@@ -1,0 +1,75 @@
+"""Exponentials of few numbers, written out for the CPU: `lower/cpu/small_exp` says of which.
+
+They are steps that go through vector units in any shape, where XLA asks for one exponential after the other in rows
+that are short.
+
+Sources: the rational approximation in `exp.c` of the Cephes library, S. L. Moshier, and in single precision that of
+Padé of order 4 over 4.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.tensor_types import F32, F64
+from difflang.numerics.accurate_elementary import polynomial
+from difflang.ops.elementwise.elementary_functions import exp
+from difflang.ops.elementwise.powers_and_logs import difference, exp_sub
+from difflang.ops.op_factories import elementwise
+
+INFINITE = {4: 89.0, 8: 710.0}  # from there on the exponential is. By the bytes of a number, as what follows
+LN2 = {  # as a sum; products of the first with counts are exact
+    4: (6.93359375e-1, -2.12194440054690583e-4), 8: (6.93145751953125e-1, 1.42860682030941723212e-6)
+}  # fmt: skip
+ABOVE = {
+    4: (1 / 42, 1.0), 8: (1.26177193074810590878e-4, 3.02994407707441961300e-2, 9.99999999999999999910e-1)
+}  # fmt: skip
+BELOW = {
+    4: (1 / 840, 3 / 14, 2.0),
+    8: (
+        3.00198505138664455042e-6, 2.52448340349684104192e-3, 2.27265548208155028766e-1, 2.00000000000000000005,
+    ),
+}  # fmt: skip
+
+
+def written_out(m: Any, x: Any) -> Any:
+    """`e^x = 2^n e^r`, and `e^r` as `(Q + r P) / (Q - r P)`, P and Q polynomials of `r^2`.
+
+    Within 2.1 units in the last place, and 0 where it is no normal number, as XLA's is. Half of `2^n`, since that may
+    be too large where `e^x` is not.
+    """
+    width, of = x.dtype.itemsize, np.finfo(x.dtype)
+    smaller = x < math.log(of.tiny)
+    x = m.minimum(x, INFINITE[width])
+    n = m.maximum(m.round(x * (1 / math.log(2))), float(of.minexp + 1))
+    rest = (x - n * LN2[width][0]) - n * LN2[width][1]
+    square = rest * rest
+    odd, even = rest * polynomial(ABOVE[width], square), polynomial(BELOW[width], square)
+    half = ((n.astype(np.int32).astype(f"i{width}") - of.minexp) << of.nmant).view(x.dtype)
+    return m.where(smaller, 0.0, even + odd) * half / ((even - odd) * 0.5)
+
+
+exp_of_few = elementwise(
+    "exp_of_few",
+    jvp=exp.jvp,
+    reference=exp.reference,
+    lower=exp.lower,
+    on_cpu=lambda jax, x: written_out(jax.numpy, x),
+    accepts=(F32, F64),
+    samples=exp.samples,
+    doc="""Exponential, by polynomials on the CPU. Units: 1 -> 1, positive. Kinks: none.""",
+)
+
+exp_sub_of_few = elementwise(
+    "exp_sub_of_few",
+    jvp=exp_sub.jvp,
+    reference=exp_sub.reference,
+    lower=exp_sub.lower,
+    on_cpu=lambda jax, x, y: written_out(jax.numpy, difference(jax, x, y)),
+    accepts=(F32, F64),
+    samples=exp_sub.samples,
+    doc="""`exp(x - y)`, by polynomials on the CPU; 1 where x = y, infinite ones too. Units: 1, 1 -> 1. Kinks: none.""",
+)

@@ -1,0 +1,244 @@
+"""Triangular solves, and the factorizations that go through without iterating: Cholesky, LU, QR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS, Op, Solver, Unknown
+from difflang.ir.tensor_types import Tensor
+from difflang.ops.elementwise.comparison_and_logic import eq, ge, gt, le, lt
+from difflang.ops.elementwise.linear_arithmetic import conjugate
+from difflang.ops.linalg.batched_matrices import (
+    FIELDS,
+    adjoint,
+    in_single,
+    lowered_in_single,
+    matmul,
+    matrix_type,
+    of_a_matrix,
+    one_by_one,
+    paired,
+    part,
+    same_squares,
+    square_type,
+    swap,
+    symmetric,
+)
+from difflang.ops.op_factories import Array, Example, Fixed, Graded, tensor
+
+SQUARE = tuple(Example((shape,), {}, Graded()) for shape in ((3, 3), (1, 1), (0, 0), (2, 2, 2)))
+
+
+def scipy() -> Any:
+    import scipy.linalg
+
+    return scipy.linalg
+
+
+# ------------------------------------------------------------------------------------------ triangular solves
+
+
+def solve_type(same: Solver, a: Tensor, b: Tensor, **_: Any) -> Tensor:
+    """solve(a[*b, n, n], b[*b, n, m]) -> [*b, n, m]"""
+    rows = square_type(same, a, FIELDS)
+    same.dtype(a, b)
+    same.require(a.rank == b.rank, "as many axes in {} as in {}", a, b)
+    for mine, theirs in zip((*a.shape[:-2], rows), b.shape[:-1], strict=True):
+        same.size(mine, theirs, "number of rows")
+    return b
+
+
+def solve_triangular_reference(a: Array, b: Array, *, lower: bool, transposed: bool, unit: bool) -> Array:
+    """By BLAS, which divides by the diagonal whatever it is."""
+    if not b.size:
+        return b
+    (trsm,) = scipy().get_blas_funcs(("trsm",), (a,))
+    (x,) = one_by_one(lambda a, b: (trsm(1.0, a, b, lower=lower, trans_a=transposed, diag=unit),), (a, b), b.shape[-2:])
+    return x
+
+
+def solve_triangular_lower(jax: Any, a: Any, b: Any, *, lower: bool, transposed: bool, unit: bool) -> Any:
+    return jax.lax.linalg.triangular_solve(
+        a, b, left_side=True, lower=lower, transpose_a=transposed, unit_diagonal=unit
+    )
+
+
+def solve_triangular_jvp(
+    da: Value, x: Value, a: Value, b: Value, *, lower: bool, transposed: bool, unit: bool
+) -> Value:
+    """`-A⁻¹ dA x`, of the triangle that is read alone."""
+    read = part(da, (gt if lower else lt) if unit else (ge if lower else le))
+    moved = matmul(swap(read) if transposed else read, x)
+    return -solve_triangular.one(a, moved, lower=lower, transposed=transposed, unit=unit)
+
+
+def solve_triangular_transpose(
+    ct: Value, a: Value, b: Value | Unknown, *, lower: bool, transposed: bool, unit: bool
+) -> Value:
+    return solve_triangular.one(conjugate(a), ct, lower=lower, transposed=not transposed, unit=unit)
+
+
+WAYS = tuple(
+    {"lower": bool(lower), "transposed": bool(transposed), "unit": bool(unit)}
+    for lower, transposed, unit in (
+        (True, False, False),
+        (False, False, False),
+        (True, True, True),
+        (False, True, False),
+    )
+)
+
+solve_triangular = OPS.declare(
+    Op(
+        "solve_triangular",
+        type=solve_type,
+        jvp=(
+            solve_triangular_jvp,
+            lambda db, x, a, b, **how: solve_triangular.one(a, db, **how),
+        ),
+        transpose=(None, solve_triangular_transpose),
+        reference=in_single(solve_triangular_reference),
+        lower=lowered_in_single(solve_triangular_lower),
+        accepts=FIELDS,
+        cost=lambda a, b, **_: a.shape[-1] * np.prod(b.shape),
+        samples=(
+            *(Example(((3, 3), (3, 2)), way, Graded()) for way in WAYS),
+            Example(((2, 2, 2), (2, 2, 1)), WAYS[0], Graded()),
+            Example(((1, 1), (1, 3)), WAYS[0], Graded()),
+            Example(((0, 0), (0, 2)), WAYS[0], Graded()),
+            Example(((2, 2), (2, 0)), WAYS[0], Graded()),
+        ),
+        doc="""The x of `a x = b`, or `aᵀ x = b` if `transposed`, for a triangular `a`. Only that triangle is read, the
+        lower or the upper; if `unit`, its diagonal is not, and stands for ones. Units: u, v -> v / u.
+        Kinks: none; a 0 on the diagonal divides as in IEEE 754.""",
+    )
+)
+
+
+# -------------------------------------------------------------------------------------------------- Cholesky
+
+
+def cholesky_reference(a: Array) -> Array:
+    (found,) = one_by_one(lambda a: (np.linalg.cholesky((a + a.conj().T) / 2),), (a,), a.shape[-2:])
+    return np.tril(found)
+
+
+def cholesky_jvp(da: Value, y: Value, a: Value) -> Value:
+    """`L Φ(L⁻¹ dA L⁻ᴴ)`, where Φ keeps the lower triangle and half of the diagonal.
+
+    Source: Murray 2016, Differentiation of the Cholesky decomposition.
+    """
+    lower: dict[str, Any] = {"lower": True, "transposed": False, "unit": False}
+    left = solve_triangular.one(y, symmetric(da), **lower)
+    both = solve_triangular.one(y, adjoint(left), **lower)
+    return matmul(y, (part(both, ge) + part(both, gt)) * 0.5)
+
+
+cholesky = of_a_matrix(
+    "cholesky",
+    type=lambda same, a: same_squares(same, a, of=FIELDS),
+    accepts=FIELDS,
+    conjugates=True,
+    jvp=cholesky_jvp,
+    reference=cholesky_reference,
+    lower=lambda jax, a: jax.lax.linalg.cholesky(a, symmetrize_input=True),
+    samples=SQUARE,
+    doc="""The lower triangular L with positive diagonal and `L Lᵀ = a`, of the symmetric part of `a`; of complex
+    matrices `L Lᴴ = a`, of the Hermitian part. Units: u -> u^(1/2). Kinks: NaN where it is not positive definite.""",
+)
+
+
+# -------------------------------------------------------------------------------------------------------- LU
+
+
+def lu_type(same: Solver, a: Tensor) -> tuple[Tensor, ...]:
+    square_type(same, a, FIELDS)
+    return a, a, a
+
+
+def lu_reference(a: Array) -> tuple[Array, ...]:
+    return one_by_one(lambda a: scipy().lu(a, check_finite=False), (a,), *[a.shape[-2:]] * 3)
+
+
+def lu_lower(jax: Any, a: Any) -> tuple[Any, ...]:
+    jnp, n = jax.numpy, a.shape[-1]
+    packed, _, order = jax.lax.linalg.lu(a)
+    p = (jax.lax.iota(np.int32, n)[:, None] == order[..., None, :]).astype(a.dtype)
+    return p, jnp.tril(packed, -1) + jnp.eye(n, dtype=a.dtype), jnp.triu(packed)
+
+
+def lu_jvp(da: Value, found: tuple[Value, Value, Value], a: Value) -> tuple[Value | None, ...]:
+    """Of `X = L⁻¹ Pᵀ dA U⁻¹`, the part below the diagonal moves L, the rest U; P stays."""
+    p, low, up = found
+    left = solve_triangular.one(low, matmul(swap(p), da), lower=True, transposed=False, unit=True)
+    x = divided(left, up)
+    return None, matmul(low, part(x, gt)), matmul(part(x, le), up)
+
+
+def divided(x: Value, upper: Value) -> Value:
+    """`X U⁻¹`"""
+    return swap(solve_triangular.one(upper, swap(x), lower=False, transposed=True, unit=False))
+
+
+lu = of_a_matrix(
+    "lu",
+    type=lu_type,
+    accepts=FIELDS,
+    jvp=lu_jvp,
+    reference=lu_reference,
+    lower=lu_lower,
+    samples=(*SQUARE, Example((Fixed(((0.0, 2.0), (3.0, 1.0))),), {}, Graded())),
+    doc="""(P, L, U) with `a = P L U` for square `a`: a permutation, a lower triangle with ones on its diagonal,
+    and an upper one. Units: u -> 1, 1, u. Kinks: P is a constant; Inf and NaN where U is singular.""",
+)
+
+
+# -------------------------------------------------------------------------------------------------------- QR
+
+
+def qr_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
+    """qr(a[*b, n, m]) -> [*b, n, m], [*b, m, m], where n >= m."""
+    rows, columns = matrix_type(same, a, FIELDS)
+    tall = not (isinstance(rows, int) and isinstance(columns, int)) or rows >= columns
+    same.require(tall, "at least as many rows as columns, not {}", a)
+    return a, a.resized(a.rank - 2, columns)
+
+
+def qr_reference(a: Array) -> tuple[Array, ...]:
+    n = a.shape[-1]
+    return one_by_one(np.linalg.qr, (a,), a.shape[-2:], (n, n))
+
+
+def qr_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value, Value]:
+    """With `Z = dA R⁻¹`: `dR = T R` and `dQ = Z - Q T` for the upper triangular T with which Q stays orthogonal.
+
+    The diagonal of R is real, so that of T is.
+    Source: Walter, Lehmann, Lamour 2012, On evaluating higher-order derivatives of the QR decomposition.
+    """
+    q, r = found
+    z = divided(da, r)
+    w = matmul(adjoint(q), z)
+    above = part(w, le)
+    if tensor(w).dtype.is_complex:
+        above = part(w, lt) + part(symmetric(w), eq)
+    t = above + adjoint(part(w, gt))
+    return z - matmul(q, t), matmul(t, r)
+
+
+qr = of_a_matrix(
+    "qr",
+    type=qr_type,
+    accepts=FIELDS,
+    conjugates=True,
+    phases=lambda q, r: (paired(q, q), paired(adjoint(r), adjoint(r))),
+    jvp=qr_jvp,
+    reference=qr_reference,
+    lower=lambda jax, a: tuple(jax.lax.linalg.qr(a, full_matrices=False)),
+    samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 0), (2, 3, 1)))),
+    doc="""(Q, R) with `a = Q R`, for `a` with at least as many rows as columns: Q has orthonormal columns, R is an
+    upper triangle with a real diagonal, of the sign that LAPACK gives it. Units: u -> 1, u.
+    Kinks: Inf and NaN where the columns are dependent, huge where rounding parts them.""",
+)

@@ -1,0 +1,58 @@
+"""Histories as values: the empty one, which is zero of every length, and their sum, item by item.
+
+Only loops make and read them. What they are in a compiled program is said in `saved`.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.op import OPS, Op, Solver
+from difflang.ir.tensor_types import History, Type
+from difflang.ops.ad_interface import alike
+from difflang.ops.loop.history_value import Empty, Sum
+
+
+def empty_type(same: Solver, *, type: Type) -> Type:
+    same.require(isinstance(type, History), "{} is no history", type)
+    return type
+
+
+def add_type(same: Solver, x: Type, y: Type) -> Type:
+    same.require(isinstance(x, History), "{} is no history", x)
+    alike(same, "add_history", [y], [x])
+    return x
+
+
+def added(x: Any, y: Any) -> Any:
+    if not isinstance(x, list):
+        return np.add(x, y)
+    pairs: list[Any] = list(zip_longest(x, y))
+    return [b if a is None else a if b is None else added(a, b) for a, b in pairs]
+
+
+empty_history = OPS.declare(
+    Op(
+        "empty_history",
+        empty_type,
+        lambda type: [],
+        lambda jax, type: Empty(),
+        inactive=True,
+        doc="""A history without items: it reads zero everywhere.""",
+    )
+)
+add_history = OPS.declare(
+    Op(
+        "add_history",
+        add_type,
+        added,
+        lambda jax, x, y: Sum(x, y),
+        jvp=(lambda d, z, x, y: d, lambda d, z, x, y: d),
+        transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct),
+        doc="""The sum of two histories, item by item; of truths, whether one holds. The shorter one is continued by
+        zeros.""",
+    )
+)

@@ -1,0 +1,99 @@
+"""Functions that can be undone: `rule step by inverse g`. A loop of such steps is run backwards instead of stored.
+
+`invertible(*state, *others) {step} {back}` runs the step, which gives the state after it first. `back` takes the state
+after a step in place of that before, and gives that before. The derivatives are those of the step: the inverse is asked
+for nothing but states. It is pushed along with the step, so what forward mode makes of a loop can be undone as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import OPS, MaybeValue, Op, Solver
+from difflang.ir.region_dataflow import invertible_layout
+from difflang.ir.tensor_types import Type
+from difflang.ops.ad_interface import Ad, Linearized, Tangents, alike, on, or_zeros, present, reordered, spread
+from difflang.ops.control.call import call, call_lower, linearized, transpose
+
+
+def invertible_type(
+    same: Solver, *types: Type, regions: tuple[Graph, Graph], state: int, name: str
+) -> tuple[Type, ...]:
+    """invertible(*operands) {step} {back} -> the step's results; the first `state` of both are the state."""
+    step, back = regions
+    params, results = step.type
+    alike(same, name, types, params)
+    alike(same, f"the state that {name} gives", results[:state], params[:state])
+    alike(same, f"the inverse of {name}", back.type[0], params)
+    alike(same, f"what the inverse of {name} gives", back.type[1], params[:state])
+    return results
+
+
+def invertible_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph, Graph], state: int, name: str) -> list[Any]:
+    return evaluate(regions[0], *arrays)
+
+
+def invertible_lower(lowering: Any, *arrays: Any, regions: tuple[Graph, Graph], state: int, name: str) -> list[Any]:
+    return call_lower(lowering, *arrays, regions=regions[:1], name=name)
+
+
+def plain(eqn: Eqn, undone: bool) -> Eqn:
+    """The call that is left of it where nobody will undo it."""
+    if undone:
+        return eqn
+    return Eqn(call, eqn.operands, eqn.results, {"name": eqn.attrs["name"]}, eqn.regions[:1], eqn.span)
+
+
+def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """The primal can still be undone. Its tangent is a call, as that of any function."""
+
+    def primal(lin: Linearized) -> Sequence[Value]:
+        return xs[0].home.emit(invertible, xs, (lin.primal, eqn.regions[1]), **eqn.attrs)
+
+    return linearized(ad.linearize(eqn.regions[0], dxs.active), eqn, xs, dxs, primal)
+
+
+def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
+    """Of x' = f(x) and dx' = Df(x) dx the inverse is x = g(x') and dx = Dg(x') dx': both graphs are pushed."""
+    (step, back), k = eqn.regions, eqn.attrs["state"]
+    moving = tuple([x.type.tangent is not None for x in xs[:k]])
+    active = (*moving, *on(dxs.values[k:]))
+    forth = ad.jvp(step, active, (*moving, *[False] * (len(eqn.results) - k)))
+    turned = ad.jvp(back, active, moving)
+    more, n, m = sum(moving), len(xs), len(eqn.results)
+    of_state = [or_zeros(dxs.builder, d, x.type) for d, x, a in zip(dxs.values, xs, moving, strict=False) if a]
+    operands = [*xs[:k], *of_state, *xs[k:], *present(dxs.values[k:])]
+    regions = (
+        reordered(forth.graph, together(forth.graph.params, k, more, n), together(forth.graph.results, k, more, m)),
+        reordered(turned.graph, together(turned.graph.params, k, more, n)),
+    )
+    outs = dxs.builder.emit(invertible, operands, regions, state=k + more, name=f"{eqn.attrs['name']}.jvp")
+    rest = k + more + m - k
+    dys = spread([*outs[k : k + more], *outs[rest:]], forth.active)
+    return [*outs[:k], *outs[k + more : rest]], dys
+
+
+def together(values: Sequence[Value], state: int, more: int, count: int) -> list[Value]:
+    """So many values and then their tangents, with the tangents of the state behind the state."""
+    tangents = values[count:]
+    return [*values[:state], *tangents[:more], *values[state:count], *tangents[more:]]
+
+
+invertible = OPS.declare(
+    Op(
+        "invertible",
+        invertible_type,
+        invertible_reference,
+        invertible_lower,
+        direct=True,
+        linearize=linearize,
+        jvp_region=jvp,
+        transpose_region=transpose,
+        plain=plain,
+        layout=invertible_layout,
+        doc="""invertible(*state, *others) {step} {back}: what the step gives, the `state` after it first. `back` takes
+        that state and the others, and gives the state before.""",
+    )
+)

@@ -1,0 +1,280 @@
+"""Families of ops: what is the same for all unary, binary, comparing, linear, ... ops is said once, here.
+
+Also how a declaration says what its tests draw (`Uniform`, `Graded`, `Example`), and small helpers that many rules
+share. No op is declared here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import ml_dtypes  # noqa: F401  # pyright: ignore[reportUnusedImport]  teaches NumPy the name bfloat16
+import numpy as np
+from msgspec import Struct, field
+
+from difflang.ir.graph import Value
+from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, NUMBERS, DType, Tensor, Type
+
+Array = np.ndarray[Any, Any]
+HOLOMORPHIC = FLOATS + COMPLEXES  # what functions take that have a complex derivative
+
+
+class Uniform(Struct, frozen=True):
+    """Operands drawn evenly from an interval, away from the points in `avoid`."""
+
+    low: float = -2.0
+    high: float = 2.0
+    avoid: tuple[float, ...] = ()
+
+
+class Graded(Struct, frozen=True):
+    """Matrices drawn evenly from an interval around 0, with 1, 2, 3, ... added along the diagonal.
+
+    They are far from singular, and their eigenvalues and singular values far apart.
+    """
+
+    width: float = 0.3
+
+
+class Fixed(Struct, frozen=True):
+    """An operand that tests do not draw: index arrays, keys, predicates. `data` is a number or nested tuples.
+
+    Without an element type it is of the one under test.
+    """
+
+    data: Any
+    dtype: DType | None = None
+
+
+class Example(Struct, frozen=True):
+    """One use of an op. An operand is a shape, of the element type under test and drawn from `draw`, or `Fixed`."""
+
+    operands: tuple[tuple[int, ...] | Fixed, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    draw: Uniform | Graded = Uniform()
+
+
+Samples = Uniform | tuple[Uniform, ...] | tuple[Example, ...]
+Rules = Sequence[Rule | None]
+
+
+def axes_moved(n: Dim, *, axes: tuple[int, ...]) -> dict[str, Any]:
+    """The axes of an op where its operand has one more in front."""
+    return {"axes": tuple([a + 1 for a in axes])}
+
+
+class ForEach(Sequence[Rule | None]):
+    """Rules for an op with any number of operands: `rule(i)` is that of operand i."""
+
+    def __init__(self, rule: Callable[[int], Rule | None]) -> None:
+        self.rule = rule
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.rule(i)
+
+
+def tensor(x: Value | Unknown) -> Tensor:
+    """The type of what is known to be an array, not a history."""
+    return cast(Tensor, x.type)
+
+
+def known(size: Dim) -> int:
+    """A size where it is a number: in what is computed, not only typed."""
+    return cast(int, size)
+
+
+def array_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy dtype of an element type."""
+    return np.dtype(dtype.numpy)
+
+
+def same_type(accepts: tuple[DType, ...]) -> Rule:
+    """All operands alike, and the result too."""
+
+    def type(same: Solver, x: Tensor, *others: Tensor, **_: Any) -> Tensor:
+        if accepts:
+            same.accepts(x, accepts)
+        for other in others:
+            same.dtype(x, other)
+            same.shape(x, other)
+        return x
+
+    return type
+
+
+def widened(function: Rule) -> Rule:
+    """A reference that computes 16-bit floats in f32 and rounds once, and keeps the first operand's element type."""
+
+    def reference(x: Array, *others: Array, **attrs: Any) -> Array:
+        if x.dtype.itemsize == 2 and x.dtype.kind in "fV":
+            wide = [a.astype(np.float32) for a in (x, *others)]
+            return np.asarray(function(*wide, **attrs)).astype(x.dtype)
+        return np.asarray(function(x, *others, **attrs)).astype(x.dtype, copy=False)
+
+    return reference
+
+
+def unary(
+    name: str,
+    *,
+    jvp: Rule,
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    accepts: tuple[DType, ...] = FLOATS,
+    samples: Samples = Uniform(),
+    **facts: Any,
+) -> Op:
+    """An elementwise function of one array. `jvp(dx, y, x)` is linear in `dx`."""
+    return elementwise(
+        name, jvp=(jvp,), reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples, **facts
+    )
+
+
+def binary(
+    name: str,
+    *,
+    jvp: tuple[Rule, Rule],
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    accepts: tuple[DType, ...] = FLOATS,
+    samples: Samples = (Uniform(), Uniform()),
+    **facts: Any,
+) -> Op:
+    """An elementwise function of two arrays of one type. The rules are `(d, z, x, y) -> dz`."""
+    return elementwise(
+        name, jvp=jvp, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples, **facts
+    )
+
+
+def elementwise(name: str, *, reference: Rule, accepts: tuple[DType, ...], samples: Samples, **facts: Any) -> Op:
+    """An op on arrays of one type that gives that type, whatever its position on differentiability."""
+    op = Op(
+        name,
+        type=same_type(accepts),
+        reference=widened(reference),
+        accepts=accepts,
+        elementwise=True,
+        samples=samples,
+        **facts,
+    )
+    return OPS.declare(op)
+
+
+def rounding(name: str, *, reference: Rule, lower: Rule, doc: str, accepts: tuple[DType, ...] = FLOATS) -> Op:
+    """A piecewise constant function of one array: its derivative is 0 everywhere."""
+    return elementwise(
+        name, inactive=True, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=Uniform(-3.0, 3.0)
+    )
+
+
+def comparison(
+    name: str,
+    *,
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    accepts: tuple[DType, ...] = NUMBERS,
+    count: int = 2,
+    splats: bool = False,
+) -> Op:
+    """An elementwise question about `count` arrays: no derivative."""
+
+    def type(same: Solver, *operands: Tensor) -> Tensor:
+        return Tensor(BOOL, same_type(accepts)(same, *operands).shape)
+
+    def answer(*arrays: Array) -> Array:
+        return np.asarray(reference(*arrays), dtype=np.bool_)
+
+    samples = (Uniform(),) * count
+    op = Op(
+        name, type, answer, lower, doc,
+        inactive=True, elementwise=True, same_bits=True, accepts=accepts, samples=samples, splats=splats,
+    )  # fmt: skip
+    return OPS.declare(op)
+
+
+def linear(
+    name: str,
+    *,
+    type: Rule,
+    transpose: Rules,
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    samples: Samples,
+    accepts: tuple[DType, ...] = (),
+    **facts: Any,
+) -> Op:
+    """Linear in all operands that have a rule, together; its jvp is itself."""
+    op = Op(name, type, reference, lower, doc, transpose=transpose, samples=samples, accepts=accepts, **facts)
+    return OPS.declare(op)
+
+
+def multilinear(
+    name: str,
+    *,
+    type: Rule,
+    transpose: Rules,
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    samples: Samples,
+    accepts: tuple[DType, ...],
+    **facts: Any,
+) -> Op:
+    """Linear in each operand by itself; its jvp is a sum of itself."""
+    op = Op(
+        name, type, reference, lower, doc,
+        transpose=transpose, multilinear=True, samples=samples, accepts=accepts, **facts,
+    )  # fmt: skip
+    return OPS.declare(op)
+
+
+def inactive(
+    name: str,
+    *,
+    type: Rule,
+    reference: Rule,
+    lower: Rule,
+    doc: str,
+    samples: Samples,
+    accepts: tuple[DType, ...] = (),
+    **facts: Any,
+) -> Op:
+    """An op whose results never carry a tangent."""
+    op = Op(name, type, reference, lower, doc, inactive=True, samples=samples, accepts=accepts, **facts)
+    return OPS.declare(op)
+
+
+def like(value: Value, number: complex) -> Value:
+    """That number in every place of an array like `value`."""
+    return value.home.const(number, value.type)
+
+
+def zeros_at(value: Value, type: Type) -> Value:
+    """Zeros of a type, where `value` lives."""
+    return value.home.const(0, type)
+
+
+def axes_but(rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes that are not in `axes`, in order."""
+    return tuple(i for i in range(rank) if i not in axes)
+
+
+def of_complex(jax: Any, x: Any) -> bool:
+    """Whether an array of JAX's holds complex numbers: for lowerings."""
+    return jax.numpy.issubdtype(x.dtype, np.complexfloating)
+
+
+def number_like(x: Array, value: float) -> Any:
+    """A number of an array's element type, for lowerings: JAX's operators take it beside the array."""
+    return np.asarray(value, x.dtype)[()]

@@ -1,0 +1,174 @@
+"""Discrete Fourier transforms: of complex numbers along any axes, of real numbers along one. Normalized as in NumPy.
+
+The matrix F of a transform is symmetric, and its adjoint is that of the other direction but for a factor of the size.
+Of a real transform, frequencies between the first and the middle stand for two: themselves and their conjugates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.graph import Value
+from difflang.ir.op import Solver, Unknown
+from difflang.ir.symbolic_dims import Dim, floor_div
+from difflang.ir.tensor_types import COMPLEXES, F32, F64, I32, Tensor
+from difflang.ops.elementwise.comparison_and_logic import gt, logical_and, lt
+from difflang.ops.elementwise.linear_arithmetic import select
+from difflang.ops.op_factories import Array, Example, axes_but, linear, tensor
+
+Ints = tuple[int, ...]
+Operand = Value | Unknown
+AT_ONCE = 3  # axes that XLA transforms in one step
+
+
+def transformed(same: Solver, x: Tensor, axes: Ints) -> None:
+    """What the axes of a transform must be."""
+    distinct = len(set(axes)) == len(axes) and all(0 <= a < x.rank for a in axes)
+    same.require(distinct, "axes {} do not fit {}", axes, x)
+    same.require(all(x.shape[a] != 0 for a in axes), "an axis of size 0 has no transform: {}", x)
+
+
+def fft_type(same: Solver, x: Tensor, *, axes: Ints, inverse: bool) -> Tensor:
+    same.accepts(x, COMPLEXES)
+    transformed(same, x, axes)
+    return x
+
+
+def rfft_type(same: Solver, x: Tensor, *, axis: int) -> Tensor:
+    same.accepts(x, (F32, F64))
+    transformed(same, x, (axis,))
+    return Tensor(same.whole(x), x.resized(axis, frequencies(x.shape[axis])).shape)
+
+
+def irfft_type(same: Solver, z: Tensor, *, axis: int, size: Dim) -> Tensor:
+    same.accepts(z, COMPLEXES)
+    transformed(same, z, (axis,))
+    same.require(size != 0, "a signal of size 0 has no transform")
+    same.size(z.shape[axis], frequencies(size), "number of frequencies")
+    return Tensor(same.part(z), z.resized(axis, size).shape)
+
+
+def frequencies(size: Dim) -> Dim:
+    """How many frequencies a real signal of this size has, the conjugates of others left out."""
+    return floor_div(size, 2) + 1
+
+
+# --------------------------------------------------------------------------------------------- adjoints
+
+
+def filled(like: Value, number: Dim) -> Value:
+    """That size in every place of an array like another."""
+    return like.home.one("const", value=number, type=like.type)
+
+
+def fft_transpose(ct: Value, x: Operand, *, axes: Ints, inverse: bool) -> Value:
+    size: Dim = 1
+    for a in axes:
+        size = size * tensor(ct).shape[a]
+    back = fft.one(ct, axes=axes, inverse=not inverse)
+    return back / filled(back, size) if inverse else back * filled(back, size)
+
+
+def shared(z: Value, axis: int, size: Dim, factor: float) -> Value:
+    """Frequencies that stand for two, multiplied: all but 0 and, of an even size, the middle one."""
+    k = z.home.one("iota", type=Tensor(I32, tensor(z).shape), axis=axis)
+    inner = logical_and.one(gt.one(k, filled(k, 0)), lt.one(k + k, filled(k, size)))
+    return select.one(inner, z * factor, z)
+
+
+def rfft_transpose(ct: Value, x: Operand, *, axis: int) -> Value:
+    size = tensor(x).shape[axis]
+    back = irfft.one(shared(ct, axis, size, 0.5), axis=axis, size=size)
+    return back * filled(back, size)
+
+
+def irfft_transpose(ct: Value, z: Operand, *, axis: int, size: Dim) -> Value:
+    back = shared(rfft.one(ct, axis=axis), axis, size, 2.0)
+    return back / filled(back, size)
+
+
+# -------------------------------------------------------------------------------- references and lowerings
+
+
+def moved_last(jax: Any, x: Any, axes: Ints, transform: Any) -> Any:
+    """`transform` of an array whose `axes` are the last ones, put back where they were."""
+    perm = (*axes_but(x.ndim, axes), *axes)
+    if perm == tuple(range(x.ndim)):
+        return transform(x)
+    return jax.lax.transpose(transform(jax.lax.transpose(x, perm)), [perm.index(i) for i in range(x.ndim)])
+
+
+def fft_lower(jax: Any, x: Any, *, axes: Ints, inverse: bool) -> Any:
+    kind = jax.lax.FftType.IFFT if inverse else jax.lax.FftType.FFT
+    for start in range(0, len(axes), AT_ONCE):
+        some = axes[start : start + AT_ONCE]
+        sizes = tuple(x.shape[a] for a in some)
+        x = moved_last(jax, x, some, lambda y, sizes=sizes: jax.lax.fft(y, kind, sizes))
+    return x
+
+
+def rfft_lower(jax: Any, x: Any, *, axis: int) -> Any:
+    kind, size = jax.lax.FftType.RFFT, x.shape[axis]
+    return moved_last(jax, x, (axis,), lambda y: jax.lax.fft(y, kind, (size,)))
+
+
+def irfft_lower(jax: Any, z: Any, *, axis: int, size: int) -> Any:
+    kind = jax.lax.FftType.IRFFT
+    return moved_last(jax, z, (axis,), lambda y: jax.lax.fft(y, kind, (size,)))
+
+
+def fft_reference(x: Array, *, axes: Ints, inverse: bool) -> Array:
+    return (np.fft.ifftn if inverse else np.fft.fftn)(x, axes=axes)
+
+
+PLACES = (((5,), (0,)), ((2, 4), (0,)), ((3, 2, 4), (0, 2)), ((2, 1, 2, 3), (0, 1, 2, 3)), ((1,), (0,)), ((0, 3), (1,)))
+
+fft = linear(
+    "fft",
+    type=fft_type,
+    transpose=(fft_transpose,),
+    reference=fft_reference,
+    lower=fft_lower,
+    accepts=COMPLEXES,
+    barrier=True,
+    lanes=lambda n, axes, inverse: {"axes": tuple([a + 1 for a in axes]), "inverse": inverse},
+    samples=tuple(Example((shape,), {"axes": axes, "inverse": i}) for i in (False, True) for shape, axes in PLACES),
+    doc="""Discrete Fourier transform along axes, `y[k] = sum_j x[j] exp(-2 pi i j k / n)`; the inverse has the other
+    sign and is divided by n. Units: u -> u. Kinks: none.""",
+)
+rfft = linear(
+    "rfft",
+    type=rfft_type,
+    transpose=(rfft_transpose,),
+    reference=lambda x, axis: np.fft.rfft(x, axis=axis),
+    lower=rfft_lower,
+    accepts=(F32, F64),
+    barrier=True,
+    lanes=lambda n, axis: {"axis": axis + 1},
+    samples=tuple(
+        Example((shape,), {"axis": axis})
+        for shape, axis in (((5,), 0), ((6,), 0), ((2, 3), 0), ((4, 2), 0), ((3, 1), 1), ((0, 3), 1))
+    ),
+    doc="""Discrete Fourier transform of real numbers along an axis: the frequencies 0 to n // 2, of which the others
+    are conjugates. Units: u -> u. Kinks: none.""",
+)
+irfft = linear(
+    "irfft",
+    type=irfft_type,
+    transpose=(irfft_transpose,),
+    reference=lambda z, axis, size: np.fft.irfft(z, n=size, axis=axis),
+    lower=irfft_lower,
+    accepts=COMPLEXES,
+    barrier=True,
+    lanes=lambda n, axis, size: {"axis": axis + 1, "size": size},
+    samples=tuple(
+        Example((shape,), {"axis": axis, "size": size})
+        for shape, axis, size in (
+            ((3,), 0, 5), ((4,), 0, 6), ((2, 3), 0, 2), ((2, 3), 0, 3), ((3, 1), 1, 1), ((0, 2), 1, 3),
+        )
+    ),
+    doc="""The real signal of `size` numbers that has these frequencies; the imaginary parts of the first and, of an
+    even size, the last one do not matter. Units: u -> u. Kinks: none.""",
+)  # fmt: skip

@@ -1,0 +1,61 @@
+"""Numbers that regions take from outside become constants of theirs: rules see them there, and so do readers."""
+
+from __future__ import annotations
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.structural_equality import attr_key
+from difflang.ir.tensor_types import Tensor
+
+
+def inward(graph: Graph) -> Graph:
+    """Write scalar constants down in the branches and loops that use them. What is no longer taken is left to dce.
+
+    Cost: linear, but for graphs that are used with several numbers: each of these has its own.
+    """
+    return Inward().graph(graph)
+
+
+class Inward:
+    def __init__(self) -> None:
+        self.done: dict[Graph, Graph] = {}
+        self.told: dict[object, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph not in self.done:
+            filled = {e.results[0]: e for e in graph.eqns if e.op.name == "const"}
+            self.done[graph] = graph.with_eqns([self.eqn(e, filled) if e.regions else e for e in graph.eqns])
+        return self.done[graph]
+
+    def eqn(self, eqn: Eqn, filled: dict[Value, Eqn]) -> Eqn:
+        """The equation, in whose regions the numbers stand that it hands on: one for all, or one each time."""
+        slots = eqn.op.layout(eqn).slots if eqn.op.layout is not None else ()
+        given = [(s, filled[eqn.operands[s.operand]]) for s in slots
+                 if s.operand is not None and not s.returns and eqn.operands[s.operand] in filled]  # fmt: skip
+        regions: list[Graph] = []
+        for i, region in enumerate(eqn.regions):
+            known = {region.params[p]: made for s, made in given if (p := s.params[i]) is not None}
+            regions.append(self.graph(self.with_numbers(region, known)))
+        return eqn.with_regions(regions)
+
+    def with_numbers(self, graph: Graph, known: dict[Value, Eqn]) -> Graph:
+        """The graph in which these params are not read: the constants stand there instead."""
+        read = {v for e in graph.eqns for v in e.operands} | set(graph.results)
+        known = {p: made for p, made in known.items() if p in read and is_scalar(p)}
+        if not known:
+            return graph
+        key = graph, tuple([(p, attr_key(made.attrs["value"])) for p, made in known.items()])
+        if key not in self.told:
+            builder = Builder()
+            builder.span = graph.eqns[0].span if graph.eqns else builder.span
+            params = [builder.param(p.type, p.hint) for p in graph.params]
+            given = [
+                builder.const(known[p].attrs["value"], p.type) if p in known else own
+                for p, own in zip(graph.params, params, strict=True)
+            ]
+            self.told[key] = builder.finish(builder.inline(graph, *given), name=graph.name)
+        return self.told[key]
+
+
+def is_scalar(value: Value) -> bool:
+    return isinstance(value.type, Tensor) and not value.type.shape

@@ -1,0 +1,195 @@
+"""Contractions that a loop of a derivative adds up are done after it, over all steps at once.
+
+The cotangent of a matrix that every step reads is the sum, over the steps, of a product of what the step read beside
+the matrix and of a cotangent. What was read is often kept for each step anyhow. Where the cotangent is no larger than
+the sum, it is kept too, and one contraction over steps and all else takes the place of one product, and one sum of
+matrices, in each step. The sums that a program writes are added in the order in which it writes them: only loops in
+reverse are looked at, which derivatives alone make.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, field
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import Tensor, stacked
+from difflang.ops.control.map import map_
+from difflang.ops.linalg.dot_general import dot_general
+from difflang.ops.loop.loop_op import Form, loop
+from difflang.ops.op_factories import tensor
+from difflang.passes.drop_batch_axes import unbatch
+from difflang.passes.rules.reshapes_and_constants import ints
+from difflang.passes.simplify import simplify
+from difflang.passes.sums_to_contractions import terms_of
+from difflang.passes.vectorize_maps import widen
+
+
+def defer(graph: Graph) -> Graph:
+    """Sums of contractions leave loops in reverse, and the maps around those. What is no longer read is left to dce.
+
+    What lanes give to a shared matrix is one contraction over steps and lanes then. Cost: linear.
+    """
+    deferrer = Deferrer()
+    found = deferrer.graph(graph)
+    return unbatch(widen(simplify(found))) if deferrer.in_lanes else found
+
+
+class Deferrer:
+    def __init__(self) -> None:
+        self.done: dict[Graph, Graph] = {}
+        self.in_lanes = False  # whether sums left loops in maps
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph not in self.done:
+            self.done[graph] = self.rebuilt(graph) if any([e.regions for e in graph.eqns]) else graph
+        return self.done[graph]
+
+    def rebuilt(self, graph: Graph) -> Graph:
+        eqns: list[Eqn] = []
+        to: dict[Value, Value] = {}
+        for old in graph.eqns:
+            inner = old.with_regions(map(self.graph, old.regions)) if old.regions else old
+            self.in_lanes |= inner is not old and old.op is map_
+            eqn = inner.renamed(to)
+            plan = Plan.of(eqn) if eqn.op is loop else None
+            if plan is None or not plan.sums:
+                eqns.append(eqn)
+            else:
+                to |= plan.emitted(eqns)
+        return graph.with_eqns(eqns).renamed_results(to)
+
+
+class Product(Struct, frozen=True, eq=False):
+    """A term of a sum: a contraction, and the moves of axes after it, last first."""
+
+    dot: Eqn
+    moves: tuple[Eqn, ...]
+
+    def over_all(self, builder: Builder, lhs: Value, rhs: Value) -> Value:
+        """The sum of all steps' terms, of their factors stacked."""
+        contract, batch = (
+            tuple([(*first, *[a + 1 for a in ints(axes)]) for axes in self.dot.attrs[name]])
+            for name, first in (("contract", (0,)), ("batch", ()))
+        )
+        result = builder.one("dot_general", lhs, rhs, contract=contract, batch=batch)
+        for eqn in reversed(self.moves):
+            (result,) = builder.emit(eqn.op, [result], **eqn.attrs)
+        return result
+
+
+class Plan(Struct, frozen=True, eq=False):
+    """A loop, what of its sums is done after it, and what it gives for that at each step."""
+
+    eqn: Eqn
+    form: Form
+    sums: dict[int, tuple[list[Value], list[Product]]]  # by carry: terms that stay, and those that leave
+    kept: list[Value]
+
+    @classmethod
+    def of(cls, eqn: Eqn) -> Plan | None:
+        """A plan for a loop in reverse that takes a number of steps that is known."""
+        form = Form.of(eqn)
+        if form.again or not (form.reverse and form.exact and isinstance(form.length, int) and form.length > 1):
+            return None
+        pairs = zip(form.parts(eqn.regions[0].params).xs, form.parts(eqn.operands).xs, strict=True)
+        step = Step(eqn.regions[0], form, {item for item, x in pairs if isinstance(x.type, Tensor)})
+        sums = {i: found for i in range(form.carry) if (found := step.sum(i))[1]}
+        return cls(eqn, form, sums, list(step.kept))
+
+    def emitted(self, eqns: list[Eqn]) -> dict[Value, Value]:
+        """Append the loop and what comes after it; gives what takes the place of its sums."""
+        eqn, (step,) = self.eqn, self.eqn.regions
+        results, rest = list(step.results), list(step.eqns)
+        for i, (terms, _) in self.sums.items():
+            results[i] = added(terms, rest, eqn)
+        given = [Value(stacked(v.type, self.form.length), eqn.results[0].home) for v in self.kept]
+        carries = [Value(r.type, r.home, r.hint) if i - 1 in self.sums else r for i, r in enumerate(eqn.results)]
+        region = Graph(step.params, tuple(rest), (*results, *self.kept), step.name)
+        eqns.append(Eqn(eqn.op, eqn.operands, (*carries, *given), eqn.attrs, (region,), eqn.span))
+        items = self.form.parts(step.params).xs
+        whole = dict(zip([*items, *self.kept], [*self.form.parts(eqn.operands).xs, *given], strict=True))
+        return {eqn.results[1 + i]: self.total(i, carries[1 + i], whole, eqns) for i in self.sums}
+
+    def total(self, carry: int, rest: Value, whole: dict[Value, Value], eqns: list[Eqn]) -> Value:
+        """Append the contractions over all steps that belong to a sum, and add them to the rest of it."""
+        products = self.sums[carry][1]
+        builder = Builder(span=self.eqn.span)
+        reads = [rest, *[whole[v] for p in products for v in p.dot.operands]]
+        total, *factors = [builder.param(v.type) for v in reads]
+        to = dict(zip([total, *factors], reads, strict=True))
+        for product, lhs, rhs in zip(products, factors[::2], factors[1::2], strict=True):
+            total += product.over_all(builder, lhs, rhs)
+        eqns += [e.renamed(to) for e in builder.eqns]
+        return total
+
+
+class Step(Struct, eq=False):
+    """The step of a loop while it is decided which products leave it."""
+
+    graph: Graph
+    form: Form
+    items: set[Value]  # what it reads of arrays: of a history there is nothing to contract after the loop
+    kept: dict[Value, None] = field(default_factory=dict)  # what it gives for those that leave
+    makers: dict[Value, Eqn] = field(default_factory=dict)
+    readers: Counter[Value] = field(default_factory=Counter[Value])
+    room: int = 0  # what is kept may be as much as what the step reads of what was kept before;
+    # nothing where the loop is asked to keep little
+
+    def __post_init__(self) -> None:
+        self.makers = {r: e for e in self.graph.eqns for r in e.results}
+        self.readers = Counter([*self.graph.results, *[v for e in self.graph.eqns for v in e.operands]])
+        self.room = 0 if self.form.thrifty else size(self.items)
+
+    def sum(self, carry: int) -> tuple[list[Value], list[Product]]:
+        """The terms that a step adds to a carry of which nothing else is made, and the products that leave it."""
+        before = self.form.parts(self.graph.params).carry[carry]
+        terms = terms_of(self.graph.results[carry], self.makers, self.readers)
+        if before not in terms or self.readers[before] > 1:
+            return terms, []
+        found = {v: product for v in terms if (product := self.product(v)) is not None and self.pays(product)}
+        return [v for v in terms if v not in found], list(found.values())
+
+    def product(self, value: Value) -> Product | None:
+        """The contraction that a value is, but for the order of its axes, if nothing else reads it."""
+        moves: list[Eqn] = []
+        while (eqn := self.makers.get(value)) is not None and self.readers[value] == 1:
+            if eqn.op is dot_general:
+                return Product(eqn, tuple(moves))
+            if eqn.op.moves is None:
+                return None
+            moves.append(eqn)
+            (value,) = eqn.operands
+        return None
+
+    def pays(self, product: Product) -> bool:
+        """Whether to keep the factors that are not there takes no more than the sum. If so they are kept."""
+        missing = {v for v in product.dot.operands if v not in self.items and v not in self.kept}
+        needs = size(missing)
+        if needs > size(product.dot.results) or needs > self.room or not all(map(self.varies, missing)):
+            return False
+        self.room -= needs
+        self.kept |= dict.fromkeys(v for v in product.dot.operands if v in missing)
+        return True
+
+    def varies(self, value: Value) -> bool:
+        """Whether a value is made in the step, or by the one before it."""
+        return value in self.makers or value in self.form.parts(self.graph.params).carry
+
+
+def size(values: Iterable[Value]) -> int:
+    return sum([tensor(v).bytes for v in values if isinstance(v.type, Tensor)])
+
+
+def added(terms: Sequence[Value], eqns: list[Eqn], like: Eqn) -> Value:
+    """Append what adds up the terms in their order."""
+    total, *others = terms
+    for term in others:
+        result = Value(total.type, total.home)
+        eqns.append(Eqn(OPS["add"], (total, term), (result,), {}, (), like.span))
+        total = result
+    return total

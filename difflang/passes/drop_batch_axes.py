@@ -1,0 +1,197 @@
+"""Contractions without an axis of the batch that they need not have.
+
+A batch of products that are added up afterwards is one product with a longer sum, and a factor that is the same all
+along an axis of the batch is one factor: along that axis the other one has rows. One large product takes the place of
+many small ones, and nothing is written down for each of them. What heads of attention give is summed, and the cotangent
+of that sum spread over them; what lanes of a map give to a shared weight is summed as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import reduce
+
+from msgspec import Struct, field
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ops.linalg.dot_general import dot_general
+from difflang.ops.op_factories import tensor
+from difflang.passes.rules.reshapes_and_constants import ints
+from difflang.passes.sums_to_contractions import Factor, along, spread, terms_of
+
+Axes = tuple[int, ...]
+
+
+def unbatch(graph: Graph) -> Graph:
+    """Contractions with fewer axes of the batch: sums are added in another order. What is no longer read is left to
+    dce. Cost: linear.
+    """
+    return Unbatcher().graph(graph)
+
+
+class Unbatcher:
+    def __init__(self) -> None:
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph not in self.done:
+            inner = self.with_inner(graph)
+            self.done[graph] = Level(inner).rewritten() if any(map(has_batch, inner.eqns)) else inner
+        return self.done[graph]
+
+    def with_inner(self, graph: Graph) -> Graph:
+        if not any([e.regions for e in graph.eqns]):
+            return graph
+        return graph.with_eqns([e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns])
+
+
+def has_batch(eqn: Eqn) -> bool:
+    return eqn.op is dot_general and bool(eqn.attrs["batch"][0])
+
+
+class Product(Struct, frozen=True):
+    """A contraction with names for axes: what the factors share and the result has not is summed."""
+
+    lhs: Axes
+    rhs: Axes
+    result: Axes
+
+    @classmethod
+    def of(cls, dot: Eqn) -> Product:
+        x, y = (tensor(v).rank for v in dot.operands)
+        lhs, rhs = list(range(x)), list(range(x, x + y))
+        for name in ("batch", "contract"):
+            for a, b in zip(*pair(dot, name), strict=True):
+                rhs[b] = lhs[a]
+        batch = [lhs[a] for a in pair(dot, "batch")[0]]
+        left = [name for name in (*lhs, *rhs) if (name in lhs) != (name in rhs)]
+        return cls(tuple(lhs), tuple(rhs), (*batch, *left))
+
+    def emitted(self, builder: Builder, x: Value, y: Value) -> Value:
+        """The contraction, the axes of its result in their order."""
+        both = [name for name in self.lhs if name in self.rhs]
+        batch, contract = ([n for n in both if (n in self.result) is kept] for kept in (True, False))
+        places = [
+            tuple([tuple(map(side.index, names)) for side in (self.lhs, self.rhs)]) for names in (batch, contract)
+        ]
+        result = builder.one("dot_general", x, y, batch=places[0], contract=places[1])
+        made = [*batch, *[n for n in (*self.lhs, *self.rhs) if n not in both]]
+        perm = tuple(map(made.index, self.result))
+        return result if perm == tuple(range(len(perm))) else builder.one("transpose", result, perm=perm)
+
+
+def pair(dot: Eqn, name: str) -> tuple[Axes, Axes]:
+    first, second = dot.attrs[name]
+    return ints(first), ints(second)
+
+
+class Term(Struct, frozen=True):
+    """A contraction of which a sum over axes of its batch is a contraction too."""
+
+    dot: Eqn
+    sum: Product
+
+
+class Built(Struct):
+    """Equations that take the place of one, their params values of its graph."""
+
+    builder: Builder
+    params: dict[Value, Value] = field(default_factory=dict)
+    result: Value | None = None
+
+    def param(self, value: Value) -> Value:
+        made = self.builder.param(value.type, value.hint)
+        self.params[made] = value
+        return made
+
+
+class Level:
+    """One level of a graph, its regions being done."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.made = {r: e for e in graph.eqns for r in e.results}
+        self.readers = Counter([*graph.results, *[v for e in graph.eqns for v in e.operands]])
+        self.eqns: list[Eqn] = []
+        self.to: dict[Value, Value] = {}
+
+    def rewritten(self) -> Graph:
+        for eqn in self.graph.eqns:
+            if eqn.op.name == "reduce_sum" and (terms := self.summed(eqn)):
+                self.put(eqn, self.total(eqn, terms))
+            elif has_batch(eqn) and (alike := self.alike(eqn)):
+                self.put(eqn, self.product(eqn, *alike))
+            else:
+                self.eqns.append(eqn.renamed(self.to))
+        return self.graph.with_eqns(self.eqns).renamed_results(self.to)
+
+    def put(self, eqn: Eqn, built: Built) -> None:
+        """Append what has been built instead of an equation."""
+        to = {p: self.to.get(v, v) for p, v in built.params.items()}
+        self.eqns += [e.renamed(to) for e in built.builder.eqns]
+        assert built.result is not None
+        self.to[eqn.results[0]] = built.result
+
+    # -------------------------------------------------------------------------------------- a batch that is summed
+
+    def summed(self, eqn: Eqn) -> list[Term | Value]:
+        """What is added up by a sum over axes, if all but one of it are contractions that have those in their batch."""
+        axes = ints(eqn.attrs["axes"])
+        found = [self.term(v, axes) or v for v in terms_of(eqn.operands[0], self.made, self.readers)]
+        others = sum([isinstance(t, Value) for t in found])
+        return found if axes and others <= 1 and others < len(found) else []
+
+    def term(self, value: Value, summed: Axes) -> Term | None:
+        places = tuple(range(tensor(value).rank))
+        while (eqn := self.made.get(value)) is not None and self.readers[value] == 1:
+            if has_batch(eqn):
+                product = Product.of(eqn)
+                named = dict(zip(places, product.result, strict=True))
+                if not {named[a] for a in summed} <= {*product.result[: len(pair(eqn, "batch")[0])]}:
+                    return None
+                left = tuple([named[a] for a in sorted(named) if a not in summed])
+                return Term(eqn, Product(product.lhs, product.rhs, left))
+            if eqn.op.moves is None:
+                return None
+            order = eqn.op.moves(**eqn.attrs)
+            places = tuple([places[order.index(a)] for a in range(len(order))])
+            (value,) = eqn.operands
+        return None
+
+    def total(self, eqn: Eqn, terms: Sequence[Term | Value]) -> Built:
+        """The sum of contractions that have no axes left to be summed."""
+        built = Built(Builder(span=eqn.span))
+
+        def summed(term: Term | Value) -> Value:
+            if isinstance(term, Value):
+                return built.builder.one("reduce_sum", built.param(term), axes=eqn.attrs["axes"])
+            return term.sum.emitted(built.builder, *map(built.param, term.dot.operands))
+
+        built.result = reduce(lambda a, b: a + b, map(summed, terms))
+        return built
+
+    # ------------------------------------------------------------------------- a factor that is alike all along it
+
+    def alike(self, eqn: Eqn) -> tuple[int, Factor] | None:
+        """Which factor is the same along axes of the batch, and what it is before it is spread."""
+        for side, axes in enumerate(pair(eqn, "batch")):
+            factor = spread(eqn.operands[side], self.made)
+            if not set(axes) <= set(factor.axes):
+                return side, factor
+        return None
+
+    def product(self, eqn: Eqn, side: int, factor: Factor) -> Built:
+        """The contraction where along those axes the other factor has rows instead."""
+        built, product = Built(Builder(span=eqn.span)), Product.of(eqn)
+        batch, shape = pair(eqn, "batch")[side], tensor(eqn.operands[side]).shape
+        kept = [a for a in range(len(shape)) if a in factor.axes or a not in batch]
+        operands = [built.param(factor.value if i == side else v) for i, v in enumerate(eqn.operands)]
+        names, axes = [product.lhs, product.rhs], factor.axes
+        if len(kept) > len(axes):  # it is spread over others too
+            inner = Factor(operands[side], tuple(map(kept.index, axes)))
+            operands[side], axes = along(inner, tuple([shape[a] for a in kept])), tuple(kept)
+        names[side] = tuple([names[side][a] for a in axes])
+        built.result = Product(names[0], names[1], product.result).emitted(built.builder, *operands)
+        return built

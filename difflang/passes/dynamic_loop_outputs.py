@@ -1,0 +1,141 @@
+"""What loops yield as often as only the run knows: as elaborated an array with room for `ITEMS`, or a history.
+
+A history takes no memory of its own: its loop is run again where it is read. That is so as long as each loop that reads
+it, derivatives among them, is beside its maker. Else there is a number for `ITEMS`, and who runs the program tells a
+greater one where that is not enough: the program then fails with a check of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import I32, History, Tensor, Type
+from difflang.passes.substitute_dims import room_for
+
+ITEMS = room_for("items")
+INDEX = Tensor(I32)
+FOREVER = -1  # the limit of a loop that only its condition ends
+
+
+def as_histories(graph: Graph) -> Graph | None:
+    """The graph with histories in place of arrays with room for `ITEMS`, and no bound on the steps of their loops.
+
+    Without such arrays it is given back as it is. None where something is done with them that is not done with
+    histories. Cost: linear.
+    """
+    graphs, _ = inner_first(graph)
+    if not any(has_room(t) for g in graphs for t in types_in(g)):
+        return graph
+    done: dict[Graph, Graph] = {}
+    for inner in graphs:
+        found = Rewritten(inner, done).graph()
+        if found is None:
+            return None
+        done[inner] = found
+    return done[graph]
+
+
+def types_in(graph: Graph) -> list[Type]:
+    return [v.type for v in (*graph.params, *[r for e in graph.eqns for r in e.results])]
+
+
+def has_room(type: Type) -> bool:
+    return has_room(type.item) if isinstance(type, History) else ITEMS in type.shape
+
+
+def as_history(type: Type) -> Type:
+    """An array of rows as a history of them, also where rows are histories themselves."""
+    if isinstance(type, History):
+        inner = as_history(type.item)
+        return type if inner is type.item else History(inner)
+    if ITEMS not in type.shape:
+        return type
+    return History(as_history(Tensor(type.dtype, type.shape[1:])))
+
+
+class Rewritten:
+    """One graph, its regions being done."""
+
+    def __init__(self, graph: Graph, done: dict[Graph, Graph]) -> None:
+        self.old, self.done = graph, done
+        self.to: dict[Value, Value] = {}
+        self.rooms: set[Value] = set()  # the number of items that there is room for
+        self.eqns: list[Eqn] = []
+
+    def graph(self) -> Graph | None:
+        params = tuple(map(self.there, self.old.params))
+        if not all(map(self.rewrite, self.old.eqns)):
+            return None
+        eqns, results = tuple(self.eqns), tuple([self.to.get(r, r) for r in self.old.results])
+        same = params == self.old.params and results == self.old.results
+        if same and len(eqns) == len(self.old.eqns) and all(a is b for a, b in zip(eqns, self.old.eqns, strict=True)):
+            return self.old
+        return Graph(params, eqns, results, self.old.name)
+
+    def there(self, value: Value) -> Value:
+        """A value as it is then."""
+        type = as_history(value.type)
+        return value if type is value.type else self.to.setdefault(value, Value(type, value.home, value.hint))
+
+    def rewrite(self, eqn: Eqn) -> bool:
+        """Whether there is such an equation on histories."""
+        op, rooms = eqn.op.name, [v in self.rooms for v in eqn.operands]
+        new = eqn.renamed(self.to)
+        new = new.with_regions([self.done[r] for r in eqn.regions]) if eqn.regions else new
+        if op == "const" and eqn.attrs["value"] == ITEMS:
+            self.rooms.update(eqn.results)
+        elif op == "loop" and eqn.attrs["length"] == ITEMS:
+            self.endless(eqn, new, rooms[0])
+        elif any(rooms):
+            return self.unlimited(eqn, new)
+        elif any(has_room(v.type) for v in (*eqn.operands, *eqn.results)):
+            return self.of_histories(eqn, new)
+        else:
+            self.eqns.append(new)
+        return True
+
+    def endless(self, eqn: Eqn, new: Eqn, only_room: bool) -> None:
+        """A loop with no bound on its steps: where there was none but the room, only its condition ends it."""
+        attrs = {k: v for k, v in eqn.attrs.items() if k != "again"}
+        limit = self.number(FOREVER, INDEX, eqn) if only_room else new.operands[0]
+        self.put(eqn, new, attrs={**attrs, "length": None}, operands=(limit, *new.operands[1:]))
+
+    def unlimited(self, eqn: Eqn, new: Eqn) -> bool:
+        """What is asked of the room: it is never full, and any number of steps is below it."""
+        match eqn.op.name, eqn.results:
+            case "ge", (result,):
+                self.to[result] = self.number(False, result.type, eqn)
+            case "min", (result,):
+                self.to[result] = new.operands[0]
+            case _:
+                return False
+        return True
+
+    def of_histories(self, eqn: Eqn, new: Eqn) -> bool:
+        """An equation with regions, a zero, a sum."""
+        op = eqn.op.name
+        if eqn.regions:
+            self.put(eqn, new)
+        elif op == "const" and eqn.attrs["value"] == 0:
+            self.put(eqn, new, op="empty_history", attrs={"type": as_history(eqn.results[0].type)})
+        elif op in ("add", "logical_or"):
+            self.put(eqn, new, op="add_history")
+        else:
+            return False
+        return True
+
+    def put(
+        self, eqn: Eqn, new: Eqn, *, op: str = "", attrs: Any = None, operands: tuple[Value, ...] | None = None
+    ) -> None:
+        results = tuple(map(self.there, eqn.results))
+        self.eqns.append(Eqn(
+            OPS[op] if op else eqn.op, new.operands if operands is None else operands, results,
+            eqn.attrs if attrs is None else attrs, new.regions, eqn.span,
+        ))  # fmt: skip
+
+    def number(self, value: int, type: Type, eqn: Eqn) -> Value:
+        made = Value(type, eqn.results[0].home)
+        self.eqns.append(Eqn(OPS["const"], (), (made,), {"value": value, "type": type}, (), eqn.span))
+        return made

@@ -1,0 +1,44 @@
+"""Functions and blocks put where they are used: a graph that is to be read, not compiled."""
+
+from __future__ import annotations
+
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ops.control.custom_linear_solve import as_call, solved
+from difflang.passes.inline import is_call, spliced
+
+
+def flatten(graph: Graph) -> Graph:
+    """The graph with every region that runs once in the place of its equation. Cost: linear in what it gives."""
+    done: dict[Graph, Graph] = {}
+    for inner in inner_first(graph)[0]:
+        done[inner] = flattened(inner, done)
+    return done[graph]
+
+
+def flattened(graph: Graph, done: dict[Graph, Graph]) -> Graph:
+    if not any(e.regions for e in graph.eqns):
+        return graph
+    to: dict[Value, Value] = {}
+    eqns: list[Eqn] = []
+    for old in graph.eqns:
+        eqn = old.renamed(to) if to else old
+        if eqn.regions:
+            eqn = eqn.with_regions([done[r] for r in eqn.regions])
+        if eqn.op.plain is not None:  # its derivative has been taken, and nothing is undone where it is read
+            eqn = eqn.op.plain(eqn, False)
+        if eqn.op is solved:
+            eqn = as_call(eqn)
+        if is_call(eqn) or runs_apart(eqn):
+            found = spliced(eqn.regions[0], eqn.operands, eqns)
+            to.update(zip(eqn.results, found, strict=False))
+        else:
+            eqns.append(eqn)
+    return graph.with_eqns(eqns).renamed_results(to)
+
+
+def runs_apart(eqn: Eqn) -> bool:
+    """Whether it runs its one region once, on its operands, though no other pass may open it."""
+    if eqn.op.layout is None or len(eqn.regions) != 1:
+        return False
+    layout = eqn.op.layout(eqn)
+    return layout.apart and not layout.repeats

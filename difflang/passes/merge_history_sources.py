@@ -1,0 +1,73 @@
+"""Loops that read what several others keep read it of the last of these: a program goes through what one loop yields.
+
+Only loops of a length that the run decides: what others keep are arrays, which are read by index.
+"""
+
+from __future__ import annotations
+
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.tensor_types import History, item_of
+
+
+def abreast(graph: Graph) -> Graph:
+    """The graph in which each loop reads the histories of one loop alone, which hands on those that it reads itself.
+
+    Cost: linear, times how many loops one reads.
+    """
+    done: dict[Graph, Graph] = {}
+    for inner in inner_first(graph)[0]:
+        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
+        done[inner] = inner.with_eqns(Row(eqns).eqns)
+    return done[graph]
+
+
+class Row:
+    """The equations of one graph on the way."""
+
+    def __init__(self, eqns: list[Eqn]) -> None:
+        self.eqns = eqns
+        self.maker: dict[Value, int] = {}
+        self.handed: dict[tuple[int, Value], Value] = {}
+        self.first: dict[Value, Value] = {}  # what is handed on, as its first loop keeps it
+        for number, eqn in enumerate(eqns):
+            if goes_freely(eqn):
+                self.read_of_one(number)
+            self.maker |= {r: number for r in self.eqns[number].results if isinstance(r.type, History)}
+
+    def read_of_one(self, number: int) -> None:
+        eqn = self.eqns[number]
+        makers = [self.maker[v] for v in eqn.operands if v in self.maker]
+        if len(set(makers)) < 2:
+            return
+        last = max(makers)
+        if not goes_freely(self.eqns[last]):
+            return
+        operands = [self.handed_on(last, v) if self.maker.get(v, last) != last else v for v in eqn.operands]
+        self.eqns[number] = Eqn(eqn.op, tuple(operands), eqn.results, eqn.attrs, eqn.regions, eqn.span)
+        self.read_of_one(last)  # what it hands on it reads of others as well
+
+    def handed_on(self, maker: int, history: Value) -> Value:
+        """What a loop reads of an earlier one, as it keeps it itself."""
+        history = self.first.get(history, history)
+        if (maker, history) in self.handed:
+            return self.handed[maker, history]
+        eqn = self.eqns[maker]
+        step, *go = eqn.regions
+        operands, params = eqn.operands, step.params
+        reads = [self.first.get(v, v) for v in operands]
+        if history in reads:
+            param = params[reads.index(history)]
+        else:
+            param = Value(item_of(history.type), params[0].home, history.hint)
+            operands, params = (*operands, history), (*params, param)
+        result = Value(history.type, eqn.results[0].home, history.hint)
+        step = Graph(params, step.eqns, (*step.results, param), step.name)
+        self.eqns[maker] = Eqn(eqn.op, operands, (*eqn.results, result), eqn.attrs, (step, *go), eqn.span)
+        self.maker[result], self.first[result] = maker, history
+        self.handed[maker, history] = result
+        return result
+
+
+def goes_freely(eqn: Eqn) -> bool:
+    """Whether it is a loop whose number of steps only the run knows."""
+    return "reverse" in eqn.attrs and "carry" in eqn.attrs and eqn.attrs["length"] is None

@@ -1,0 +1,348 @@
+"""Places that are known: `x[2 * i + 1]`, `x[n - 1 - i]` and `x[i, i]` are slices, not gathers, and need no check.
+
+An index array is followed back to the numbers 0, 1, 2, … along its axes. Where it is a sum of multiples of these that
+stays in range, what a gather reads lies at even distances: a slice with a step, perhaps backwards. The cotangent of a
+slice is padded, that of a gather added up item by item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from msgspec import Struct
+
+from difflang.ir.builder import region
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import BOOL, F64, I32, I64, U32, Tensor
+from difflang.ops.op_factories import axes_but, known, tensor
+from difflang.passes.rules.reshapes_and_constants import apply, filled, ints, on_matrix, on_vector, program
+from difflang.passes.simplify import Guarded, Rewriter
+
+Found = Sequence[Value] | None
+Made = Mapping[Value, Eqn]
+Emit = Callable[..., Value]  # (name of an op, *operands, **attrs) -> its result
+
+DEPTH = 12  # how far back an index is followed
+INDICES = {I32: (-(2**31), 2**31), I64: (-(2**63), 2**63), U32: (0, 2**32)}  # from, to below
+
+
+class Affine(Struct, frozen=True):
+    """An array of integers: `start`, and along each axis a multiple of the position."""
+
+    start: int
+    steps: tuple[int, ...]
+
+    def ends(self, shape: Sequence[int]) -> tuple[int, int]:
+        """The least and the greatest of them. No axis is empty."""
+        reach = [step * (n - 1) for step, n in zip(self.steps, shape, strict=True)]
+        return self.start + sum(r for r in reach if r < 0), self.start + sum(r for r in reach if r > 0)
+
+    def plus(self, other: Affine, times: int = 1) -> Affine:
+        steps = tuple([a + times * b for a, b in zip(self.steps, other.steps, strict=True)])
+        return Affine(self.start + times * other.start, steps)
+
+    def times(self, number: int) -> Affine:
+        return Affine(number * self.start, tuple([number * s for s in self.steps]))
+
+
+def affine(value: Value, made: Made, depth: int = DEPTH) -> Affine | None:
+    """How an array of integers goes on along its axes, if it does so evenly and no integer on the way wraps around."""
+    eqn = made.get(value)
+    shape = tensor(value).shape
+    if (
+        eqn is None
+        or depth == 0
+        or tensor(value).dtype not in INDICES
+        or not all(isinstance(n, int) and n for n in shape)
+    ):
+        return None
+    rule = RULES.get(eqn.op.name)
+    inner = [affine(v, made, depth - 1) for v in eqn.operands] if rule is not None else []
+    operands = [a for a in inner if a is not None]
+    if rule is None or len(operands) < len(inner):
+        return None
+    found = rule(eqn, *operands)
+    least, most = found.ends(sizes(value)) if found is not None else (0, 0)
+    first, end = INDICES[tensor(value).dtype]
+    return found if first <= least and most < end else None
+
+
+def sizes(value: Value) -> tuple[int, ...]:
+    return tuple(map(known, tensor(value).shape))
+
+
+def of_const(eqn: Eqn) -> Affine | None:
+    value = eqn.attrs["value"]
+    return Affine(value, (0,) * tensor(eqn.results[0]).rank) if isinstance(value, int) else None
+
+
+def of_iota(eqn: Eqn) -> Affine:
+    return Affine(0, tuple([int(a == eqn.attrs["axis"]) for a in range(tensor(eqn.results[0]).rank)]))
+
+
+def of_product(_: Eqn, x: Affine, y: Affine) -> Affine | None:
+    if any(x.steps):
+        x, y = y, x
+    return None if any(x.steps) else y.times(x.start)
+
+
+def of_broadcast(eqn: Eqn, x: Affine) -> Affine:
+    places = ints(eqn.attrs["axes"])
+    small = sizes(eqn.operands[0])
+    steps = {a: s for a, s, n in zip(places, x.steps, small, strict=True) if n != 1}
+    return Affine(x.start, tuple([steps.get(a, 0) for a in range(tensor(eqn.results[0]).rank)]))
+
+
+def of_reshape(eqn: Eqn, x: Affine) -> Affine | None:
+    """Axes of size 1 come and go."""
+    before, after = sizes(eqn.operands[0]), sizes(eqn.results[0])
+    if [n for n in before if n != 1] != [n for n in after if n != 1]:
+        return None
+    steps = iter([s for s, n in zip(x.steps, before, strict=True) if n != 1])
+    return Affine(x.start, tuple([next(steps) if n != 1 else 0 for n in after]))
+
+
+def of_slice(eqn: Eqn, x: Affine) -> Affine:
+    starts, strides = ints(eqn.attrs["starts"]), ints(eqn.attrs["steps"])
+    start = x.start + sum(s * first for s, first in zip(x.steps, starts, strict=True))
+    return Affine(start, tuple([s * stride for s, stride in zip(x.steps, strides, strict=True)]))
+
+
+def of_reverse(eqn: Eqn, x: Affine) -> Affine:
+    turned, shape = ints(eqn.attrs["axes"]), sizes(eqn.operands[0])
+    start = x.start + sum(x.steps[a] * (shape[a] - 1) for a in turned)
+    return Affine(start, tuple([-s if a in turned else s for a, s in enumerate(x.steps)]))
+
+
+RULES: dict[str, Callable[..., Affine | None]] = {
+    "const": of_const,
+    "iota": of_iota,
+    "add": lambda eqn, x, y: x.plus(y),
+    "sub": lambda eqn, x, y: x.plus(y, -1),
+    "neg": lambda eqn, x: x.times(-1),
+    "mul": of_product,
+    "truncate": lambda eqn, x: x,
+    "broadcast": of_broadcast,
+    "reshape": of_reshape,
+    "transpose": lambda eqn, x: Affine(x.start, tuple([x.steps[a] for a in ints(eqn.attrs["perm"])])),
+    "slice": of_slice,
+    "reverse": of_reverse,
+}
+
+
+# ------------------------------------------------------------------------------------------------- lookups
+
+
+def at_known_places(to: Rewriter, eqn: Eqn) -> Found:
+    """A gather of what lies at even distances is a slice."""
+    x, *indices = eqn.operands
+    places = [affine(v, to.made) for v in indices]
+    found = [p for p in places if p is not None]
+    if len(found) < len(places):
+        return None
+
+    def emit(name: str, *operands: Value, **attrs: Any) -> Value:
+        return to.emit(eqn, name, *operands, **attrs)[0]
+
+    result = taken(emit, x, found, ints(eqn.attrs["axes"]), sizes(indices[0]))
+    return None if result is None else [result]
+
+
+def taken(emit: Emit, x: Value, places: Sequence[Affine], axes: Sequence[int], grid: tuple[int, ...]) -> Value | None:
+    """What a gather reads at places over a grid, as a slice if it is one."""
+    shape = sizes(x)
+    if 0 in grid or not all(inside(p, grid, shape[a]) for p, a in zip(places, axes, strict=True)):
+        return None
+    along = [[d for d, (s, n) in enumerate(zip(p.steps, grid, strict=True)) if s and n > 1] for p in places]
+    lanes = [d for ds in along for d in ds]
+    if all(len(ds) <= 1 for ds in along) and len(set(lanes)) == len(lanes):
+        return axis_by_axis(emit, x, places, axes, grid)
+    if len(set(lanes)) > 1:
+        return None
+    rest = axes_but(len(shape), tuple(axes))
+    strides = [prod([shape[b] for b in axes[i + 1 :]]) for i in range(len(axes))]
+    place = Affine(0, (0,) * len(grid))
+    for p, stride in zip(places, strides, strict=True):
+        place = place.plus(p, stride)
+    front = emit("transpose", x, perm=(*axes, *rest))
+    flat = emit("reshape", front, shape=(prod([shape[a] for a in axes]), *[shape[a] for a in rest]))
+    return axis_by_axis(emit, flat, [place], (0,), grid)
+
+
+def inside(place: Affine, grid: Sequence[int], size: int) -> bool:
+    least, most = place.ends(grid)
+    return least >= 0 and most < size
+
+
+def axis_by_axis(emit: Emit, x: Value, places: Sequence[Affine], axes: Sequence[int], grid: tuple[int, ...]) -> Value:
+    """Along each axis places that change along one axis of the grid, or stay."""
+    shape = sizes(x)
+    starts, stops, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    backwards: list[int] = []
+    lane_of: dict[int, int] = {}  # axis of the grid: axis of x
+    for place, axis in zip(places, axes, strict=True):
+        lane = next((d for d, (s, n) in enumerate(zip(place.steps, grid, strict=True)) if s and n > 1), None)
+        least, most = place.ends(grid)
+        starts[axis], stops[axis] = least, most + 1
+        if lane is not None:
+            lane_of[lane] = axis
+            strides[axis] = abs(place.steps[lane])
+            backwards += [axis] if place.steps[lane] < 0 else []
+    found = emit("slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(strides))
+    if backwards:
+        found = emit("reverse", found, axes=tuple(backwards))
+    lanes = sorted(lane_of)
+    points = [a for a in axes if a not in lane_of.values()]
+    rest = axes_but(len(shape), tuple(axes))
+    found = emit("transpose", found, perm=(*[lane_of[d] for d in lanes], *points, *rest))
+    found = emit("reshape", found, shape=(*[grid[d] for d in lanes], *[shape[a] for a in rest]))
+    spread = (*lanes, *range(len(grid), len(grid) + len(rest)))
+    return emit("broadcast", found, shape=(*grid, *[shape[a] for a in rest]), axes=spread)
+
+
+def from_known_starts(to: Rewriter, eqn: Eqn) -> Found:
+    """A window that begins at places known beforehand is a slice; one that would leave the array is moved inside."""
+    x, *starts = eqn.operands
+    numbers, shape, wanted = [to.number(s) for s in starts], tensor(x).shape, ints(eqn.attrs["sizes"])
+    first: list[int] = []
+    for n, whole, size in zip(numbers, shape, wanted, strict=True):
+        end = whole - size
+        if not isinstance(n, int) or not (n == 0 or isinstance(end, int)):
+            return None  # a size that is a name does not say whether it leaves the array
+        first.append(min(max(n, 0), end) if isinstance(end, int) else 0)
+    stops = tuple([f + size for f, size in zip(first, wanted, strict=True)])
+    return to.emit(eqn, "slice", x, starts=tuple(first), stops=stops, steps=(1,) * len(shape))
+
+
+def on_a_diagonal(to: Rewriter, eqn: Eqn) -> Found:
+    """A row of numbers with zeros between that make it a square: they lie on its diagonal, and are chosen there."""
+    made = to.maker(eqn.operands[0], "pad")
+    shape = sizes(eqn.results[0])
+    if made is None or len(shape) != 2 or shape[0] != shape[1] or tensor(made.operands[0]).rank != 1:
+        return None
+    between = (made.attrs["low"], made.attrs["high"], made.attrs["interior"])
+    if sizes(made.operands[0]) != shape[:1] or between != ((0,), (0,), (shape[0],)):
+        return None
+    row, column = (to.emit(eqn, "iota", type=Tensor(I32, shape), axis=a)[0] for a in (0, 1))
+    (here,) = to.emit(eqn, "eq", row, column)
+    numbers, between = (
+        to.emit(eqn, "broadcast", v, shape=shape, axes=a)[0] for v, a in zip(made.operands, ((0,), ()), strict=True)
+    )
+    return to.emit(eqn, "select", here, numbers, between)
+
+
+# ------------------------------------------------------------------------------------------------- checks
+
+
+# Of each comparison, the answer where the difference is less than a number; elsewhere it is the other.
+SIDES = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (False, 1)}
+
+
+def decided(to: Rewriter, eqn: Eqn) -> Found:
+    """A comparison of integers of which all are known to be on one side."""
+    x, y = (affine(v, to.made) for v in eqn.operands)
+    if x is None or y is None:
+        return None
+    least, most = x.plus(y, -1).ends(sizes(eqn.operands[0]))
+    below, reached = SIDES[eqn.op.name]
+    answer = below if most < reached else not below if least >= reached else None
+    return None if answer is None else [to.const(eqn, answer, eqn.results[0].type)]
+
+
+def alike(to: Rewriter, eqn: Eqn) -> Found:
+    """What is chosen of elements that are all one number is that number."""
+    number = to.number(eqn.operands[0])
+    if number is None or 0 in tensor(eqn.operands[0]).shape:
+        return None
+    return [to.const(eqn, number, eqn.results[0].type)]
+
+
+# -------------------------------------------------------------------------------------------------- the table
+
+
+on_truths = program(Tensor(BOOL, (2, 3)))
+
+
+def at(x: Value, place: int) -> Value:
+    return filled(x, place, Tensor(I32))
+
+
+def diagonal(x: Value) -> Value:
+    spread = apply("pad", x, filled(x, -0.0, Tensor(F64)), low=(0,), high=(0,), interior=(3,))
+    return apply("reshape", spread, shape=(3, 3))
+
+
+def beyond(name: str, size: int) -> Graph:
+    """A check of 2 i + 3 for i from 0 to 4, as indices are checked."""
+
+    def body(x: Value) -> list[Value]:
+        index = x.home.one("iota", type=Tensor(I32, (5,)), axis=0) * 2 + 3
+        unsigned = apply("truncate", index, dtype=U32)
+        return [apply(name, unsigned, filled(unsigned, size))]
+
+    return region([Tensor(I32)], body)
+
+
+def lookup(shape: tuple[int, ...], axes: tuple[int, ...], *places: Callable[[Value, Value], Value]) -> Graph:
+    """A gather on a grid of 2 by 3."""
+
+    def body(x: Value) -> list[Value]:
+        i, j = (x.home.one("iota", type=Tensor(I32, (2, 3)), axis=a) for a in (0, 1))
+        return [OPS["gather"].one(x, *[p(i, j) for p in places], axes=axes)]
+
+    return region([Tensor(F64, shape)], body)
+
+
+PLACES = (
+    Guarded(
+        ("gather",),
+        at_known_places,
+        (
+            lambda: lookup((8,), (0,), lambda i, j: j * 2 + 1),
+            lambda: lookup((4, 5), (1,), lambda i, j: filled(j, 4) - j * 2),
+            lambda: lookup((3, 2, 7), (0, 2), lambda i, j: j, lambda i, j: i * 3 + 2),
+            lambda: lookup((3, 3, 2), (0, 1), lambda i, j: j, lambda i, j: filled(j, 2) - j),
+            lambda: lookup((2, 4), (1,), lambda i, j: filled(j, 3)),
+            lambda: lookup((3, 4), (0, 1), lambda i, j: apply("reverse", j, axes=(1,)), lambda i, j: filled(j, 1)),
+        ),
+    ),
+    Guarded(
+        ("dynamic_slice",),
+        from_known_starts,
+        (
+            on_matrix(lambda x: apply("dynamic_slice", x, at(x, 1), at(x, 1), sizes=(1, 2))),
+            on_matrix(lambda x: apply("dynamic_slice", x, at(x, -7), at(x, 9), sizes=(1, 2))),
+        ),
+    ),
+    Guarded(
+        ("reshape",),
+        on_a_diagonal,
+        (on_vector(diagonal),),
+        need=(0, "pad"),
+    ),
+    Guarded(
+        ("lt", "le", "gt", "ge"),
+        decided,
+        (
+            lambda: beyond("ge", 12),
+            lambda: beyond("ge", 3),
+            lambda: beyond("gt", 11),
+            lambda: beyond("lt", 12),
+            lambda: beyond("le", 2),
+        ),
+    ),
+    Guarded(
+        ("reduce_any", "reduce_all", "reduce_max", "reduce_min", "reduce_top"),
+        alike,
+        (
+            on_truths(lambda p: apply("reduce_any", filled(p, True), axes=(0,))),
+            on_truths(lambda p: apply("reduce_all", filled(p, False), axes=(0, 1))),
+            on_matrix(lambda x: apply("reduce_max", filled(x, -0.0), axes=(1,))),
+            on_matrix(lambda x: apply("reduce_min", filled(x, float("nan")), axes=())),
+        ),
+        need=(0, "const"),
+    ),
+)

@@ -1,0 +1,125 @@
+"""Rules that are pairs of programs. Each is a theorem: one test evaluates both sides of all of them, bit for bit.
+
+What is not here is as deliberate as what is. `x + 0.0` is 0.0 at -0.0; `x * 0`, `x - x` and `x / x` are NaN at Inf;
+`-(x - y)` and `y - x` are zeros of different sign at x = y; `not (x < y)` holds beside a NaN. Both sides have one
+derivative too, whatever runs first: so `max(x, x)` stays, whose derivative at NaN is NaN.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from difflang.ir.builder import region
+from difflang.ir.graph import Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import BOOL, COMPLEXES, F16, F32, F64, FLOATS, I32, INTEGERS, NUMBERS, U8, DType, Tensor
+from difflang.ops.elementwise.comparison_and_logic import eq, logical_and, logical_not, logical_or
+from difflang.ops.elementwise.linear_arithmetic import conj, select
+
+Program = Callable[..., Value]
+abs_ = OPS["abs"]
+BOOLS = (BOOL,)
+REALS = (F64, F32, F16, I32, U8)
+EVERY = (*NUMBERS, BOOL)
+
+
+class Rule(Struct, frozen=True):
+    """Two programs of one meaning on params of these types; a param in `truths` is a truth value."""
+
+    left: Program
+    right: Program
+    dtypes: tuple[DType, ...]
+    truths: tuple[int, ...] = ()
+
+    def traced(self, program: Program, dtype: DType) -> Graph:
+        count = len(inspect.signature(self.left).parameters)
+        types = [Tensor(BOOL if i in self.truths else dtype, (7,)) for i in range(count)]
+        return region(types, lambda *xs: [program(*xs)])
+
+    @property
+    def lhs(self) -> Graph:
+        return self.traced(self.left, self.dtypes[0])
+
+    @property
+    def rhs(self) -> Graph:
+        return self.traced(self.right, self.dtypes[0])
+
+
+def rule(left: Program, right: Program, *, on: tuple[DType, ...], truths: tuple[int, ...] = ()) -> Rule:
+    return Rule(left, right, on, truths)
+
+
+def truth(like: Value, value: bool) -> Value:
+    return like.home.const(value, like.type)
+
+
+def number(like: Value, value: int) -> Value:
+    return like.home.const(value, like.type)
+
+
+RULES = (
+    # floats: the neutral element of a sum is -0.0; a constant stands last, see `facts`
+    rule(lambda x: x + (-0.0), lambda x: x, on=FLOATS),
+    rule(lambda x: x - 0.0, lambda x: x, on=FLOATS),
+    rule(lambda x: x * 1.0, lambda x: x, on=FLOATS),
+    rule(lambda x: x / 1.0, lambda x: x, on=FLOATS),
+    rule(lambda x: x * -1.0, lambda x: -x, on=FLOATS),
+    rule(lambda x: x / -1.0, lambda x: -x, on=FLOATS),
+    rule(lambda x: -0.0 - x, lambda x: -x, on=FLOATS),
+    # integers
+    rule(lambda x: x + 0, lambda x: x, on=INTEGERS),
+    rule(lambda x: x - 0, lambda x: x, on=INTEGERS),
+    rule(lambda x: x * 1, lambda x: x, on=INTEGERS),
+    rule(lambda x: 0 - x, lambda x: -x, on=INTEGERS),
+    rule(lambda x: select.one(eq.one(x, number(x, 0)), number(x, 0), x), lambda x: x, on=INTEGERS),
+    # signs
+    rule(lambda x: -(-x), lambda x: x, on=NUMBERS),  # noqa: B002
+    rule(lambda x, y: x + -y, lambda x, y: x - y, on=NUMBERS),
+    rule(lambda x, y: -x + y, lambda x, y: y - x, on=NUMBERS),
+    rule(lambda x, y: x - -y, lambda x, y: x + y, on=NUMBERS),
+    rule(lambda x, y: -x * -y, lambda x, y: x * y, on=REALS),
+    rule(lambda x, y: -x / -y, lambda x, y: x / y, on=FLOATS),
+    rule(lambda x: abs_.one(abs_.one(x)), lambda x: abs_.one(x), on=(*FLOATS, I32)),
+    rule(lambda x: conj.one(conj.one(x)), lambda x: x, on=COMPLEXES),
+    # logic
+    rule(lambda x: logical_not.one(logical_not.one(x)), lambda x: x, on=BOOLS),
+    rule(lambda x: logical_and.one(x, x), lambda x: x, on=BOOLS),
+    rule(lambda x: logical_or.one(x, x), lambda x: x, on=BOOLS),
+    rule(lambda x, y: logical_or.one(x, logical_and.one(x, y)), lambda x, y: x, on=BOOLS),
+    rule(lambda x, y: logical_and.one(x, logical_or.one(x, y)), lambda x, y: x, on=BOOLS),
+    rule(lambda x, y: logical_and.one(logical_or.one(x, y), x), lambda x, y: x, on=BOOLS),
+    rule(lambda x, y: logical_and.one(logical_or.one(y, x), x), lambda x, y: x, on=BOOLS),
+    rule(lambda x: logical_and.one(x, truth(x, True)), lambda x: x, on=BOOLS),
+    rule(lambda x: logical_and.one(truth(x, True), x), lambda x: x, on=BOOLS),
+    rule(lambda x: logical_or.one(x, truth(x, False)), lambda x: x, on=BOOLS),
+    rule(lambda x: logical_or.one(truth(x, False), x), lambda x: x, on=BOOLS),
+    rule(lambda x: logical_and.one(x, truth(x, False)), lambda x: truth(x, False), on=BOOLS),
+    rule(lambda x: logical_and.one(truth(x, False), x), lambda x: truth(x, False), on=BOOLS),
+    rule(lambda x: logical_or.one(x, truth(x, True)), lambda x: truth(x, True), on=BOOLS),
+    rule(lambda x: logical_or.one(truth(x, True), x), lambda x: truth(x, True), on=BOOLS),
+    # selection
+    rule(lambda p, x: select.one(p, x, x), lambda p, x: x, on=EVERY, truths=(0,)),
+    rule(lambda p, x, y: select.one(truth(p, True), x, y), lambda p, x, y: x, on=EVERY, truths=(0,)),
+    rule(lambda p, x, y: select.one(truth(p, False), x, y), lambda p, x, y: y, on=EVERY, truths=(0,)),
+    rule(
+        lambda p, x, y: select.one(logical_not.one(p), x, y),
+        lambda p, x, y: select.one(p, y, x),
+        on=EVERY,
+        truths=(0,),
+    ),
+    rule(
+        lambda p, x, y, z: select.one(p, select.one(p, x, y), z),
+        lambda p, x, y, z: select.one(p, x, z),
+        on=EVERY,
+        truths=(0,),
+    ),
+    rule(
+        lambda p, x, y, z: select.one(p, x, select.one(p, y, z)),
+        lambda p, x, y, z: select.one(p, x, z),
+        on=EVERY,
+        truths=(0,),
+    ),
+)

@@ -1,0 +1,185 @@
+"""Rewrites of equations with regions: branches that are decided, loops of no or one step, values passed through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from difflang.ir.builder import region
+from difflang.ir.graph import Attr, Eqn, Graph, Value
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import BOOL, F64, I32, History, Tensor
+from difflang.ops.loop.checkpoint_store import Asked, Size
+from difflang.ops.loop.loop_op import Form
+from difflang.passes.simplify import Guarded, Rewriter, tensor
+
+Found = Sequence[Value] | None
+INDEX = Tensor(I32)
+
+
+def decided(to: Rewriter, eqn: Eqn) -> Found:
+    """A branch whose condition is a constant is the region that it chooses."""
+    number = to.number(eqn.operands[0])
+    if number is None:
+        return None
+    return to.splice(eqn.regions[0] if number else eqn.regions[1], eqn.operands[1:])
+
+
+def passed_through(to: Rewriter, eqn: Eqn) -> Found:
+    """What every region of a branch or call gives back as it came is the operand. The rest stays as it is."""
+    assert eqn.op.layout is not None
+    layout = eqn.op.layout(eqn)
+    came: dict[tuple[int, Value], Value] = {}
+    for slot in layout.slots:
+        if slot.fixed and slot.operand is not None:
+            for number, place in enumerate(slot.params):
+                if place is not None:
+                    came[number, eqn.regions[number].params[place]] = eqn.operands[slot.operand]
+    results = list(eqn.results)
+    for slot in layout.slots:
+        if slot.result is None or slot.operand is not None:
+            continue
+        made = [
+            came.get((n, eqn.regions[n].results[place])) for n, place in enumerate(slot.returns) if place is not None
+        ]
+        if made[0] is not None and all(v is made[0] for v in made):
+            results[slot.result] = made[0]
+    if all(a is b for a, b in zip(results, eqn.results, strict=True)):
+        return None
+    to.keep(eqn)
+    return results
+
+
+def unrolled(to: Rewriter, eqn: Eqn) -> Found:
+    """A loop of no step is its carry; one of exactly one step is that step."""
+    form, (step, *_) = Form.of(eqn), eqn.regions
+    limit = to.number(eqn.operands[0])
+    ys = eqn.results[1 + form.carry :]
+    parts = form.parts(eqn.operands)
+    if limit == 0 and not any(isinstance(y.type, History) for y in ys):
+        zeros = [to.const(eqn, 0, y.type) for y in ys]
+        return [to.const(eqn, 0, INDEX), *parts.carry, *zeros]
+    if not form.exact or form.length != 1 or any(isinstance(v.type, History) for v in (*parts.xs, *ys)):
+        return None
+    items = [to.emit(eqn, "reshape", x, shape=tensor(x).shape[1:])[0] for x in parts.xs]
+    outs = to.splice(step, [to.const(eqn, 0, INDEX), *parts.consts, *parts.carry, *items])
+    stacked = [
+        to.emit(eqn, "reshape", v, shape=tensor(y).shape)[0] for v, y in zip(outs[form.carry :], ys, strict=True)
+    ]
+    return [to.const(eqn, 1, INDEX), *outs[: form.carry], *stacked]
+
+
+def counted(to: Rewriter, eqn: Eqn) -> Found:
+    """A loop that nothing but a constant limit ends takes that many steps.
+
+    It stays as it is where the program says what it keeps, and where a tape of its states would drop some for want of
+    room: a loop of known length keeps what every step needs.
+    """
+    form, limit = Form.of(eqn), to.number(eqn.operands[0])
+    if form.exact or len(eqn.regions) > 1 or form.keep != (0, 0) or form.host or not isinstance(limit, int):
+        return None
+    if not all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)]):
+        return None
+    steps = max(limit, 0)
+    carried = [v.type for v in form.parts(eqn.operands).carry]
+    if steps != form.length if form.length is not None else steps > Size.of(carried, 1, Asked()).whole:
+        return None
+    attrs: dict[str, Attr] = {**eqn.attrs, "length": steps, "exact": True}
+    return to.emit(eqn, "loop", to.const(eqn, steps, INDEX), *eqn.operands[1:], regions=eqn.regions, **attrs)
+
+
+def all_steps(to: Rewriter, eqn: Eqn) -> Found:
+    """A loop that nothing ends takes as many steps as it may."""
+    if not Form.of(eqn).exact:
+        return None
+    to.keep(eqn)
+    return [eqn.operands[0], *eqn.results[1:]]
+
+
+def unchanging(to: Rewriter, eqn: Eqn) -> Found:
+    """A carry that no step changes is a const, and its result the operand."""
+    form, regions = Form.of(eqn), eqn.regions
+    step = regions[0]
+    carries = form.parts(step.params).carry
+    still = [step.results[k] is carries[k] for k in range(form.carry)]
+    if not any(still):
+        return None
+    results = list(eqn.results)
+    for k, stays in enumerate(still):
+        if stays:
+            results[1 + k] = eqn.operands[1 + form.consts + k]
+    moved = sum(still)
+    keep = [not s for s in still]
+
+    def order(values: Sequence[Value]) -> tuple[Value, ...]:
+        """Operands or params: carries that stay come after the consts."""
+        at = form.parts(values)
+        fixed = [v for v, s in zip(at.carry, still, strict=True) if s]
+        return (at.first, *at.consts, *fixed, *[v for v, k in zip(at.carry, keep, strict=True) if k], *at.xs)
+
+    outs = [r for r, k in zip(step.results, keep, strict=False) if k] + list(step.results[form.carry :])
+    new_step = Graph(order(step.params), step.eqns, tuple(outs), step.name)
+    others = [Graph(order(g.params), g.eqns, g.results, g.name) for g in regions[1:]]
+    attrs: dict[str, Attr] = {**eqn.attrs, "consts": form.consts + moved, "carry": form.carry - moved}
+    left = [r for r, k in zip(eqn.results[1:], keep, strict=False) if k]
+    made = (eqn.results[0], *left, *eqn.results[1 + form.carry :])
+    to.add(Eqn(eqn.op, order(eqn.operands), made, attrs, (new_step, *others), eqn.span))
+    return results
+
+
+# -------------------------------------------------------------------------------------------------- the table
+
+FLOAT, VECTOR, TRUTH = Tensor(F64), Tensor(F64, (1,)), Tensor(BOOL)
+
+
+def branching(pred: Callable[[Value], Value]) -> Callable[[], Graph]:
+    def program(p: Value, x: Value, y: Value) -> Sequence[Value]:
+        then = region([FLOAT, FLOAT], lambda a, b: [a * b, a])
+        other = region([FLOAT, FLOAT], lambda a, b: [-b, a])
+        return OPS["cond"](pred(p), x, y, regions=(then, other))
+
+    return lambda: region([TRUTH, FLOAT, FLOAT], program)
+
+
+def calling() -> Graph:
+    body = region([FLOAT, FLOAT], lambda a, b: [b, a * b])
+    return region([FLOAT, FLOAT], lambda x, y: OPS["call"](x, y, regions=(body,), name="f"))
+
+
+def looping(limit: int, length: int | None, exact: bool, shape: tuple[int, ...]) -> Callable[[], Graph]:
+    """A loop with a const, a carry that changes, one that does not, an item and an output."""
+
+    def program(a: Value, b: Value, c: Value, xs: Value) -> Sequence[Value]:
+        def body(i: Value, a: Value, b: Value, c: Value, x: Value) -> Sequence[Value]:
+            return [a * b + x, c, OPS["convert"].one(i, dtype=F64) - x * c]
+
+        step = region([INDEX, *[FLOAT] * 4], body)
+        attrs: dict[str, Attr] = {"consts": 1, "carry": 2, "length": length, "exact": exact, "reverse": False}
+        return a.home.emit(OPS["loop"], [a.home.const(limit, INDEX), a, b, c, xs], (step,), **attrs)
+
+    return lambda: region([FLOAT, FLOAT, FLOAT, Tensor(F64, shape)], program)
+
+
+def running(limit: int, *, exact: bool = False) -> Callable[[], Graph]:
+    """A loop of which its limit says how many steps it takes: only that, or it is `exact`."""
+    step = region([INDEX, FLOAT, FLOAT], lambda i, a, b: [a * b + OPS["convert"].one(i, dtype=F64)])
+    attrs: dict[str, Attr] = {
+        "consts": 1, "carry": 1, "length": limit if exact else None, "exact": exact, "reverse": False
+    }  # fmt: skip
+    return lambda: region(
+        [FLOAT, FLOAT], lambda a, b: a.home.emit(OPS["loop"], [a.home.const(limit, INDEX), a, b], (step,), **attrs)
+    )
+
+
+CONTROL = (
+    Guarded(
+        ("cond",),
+        decided,
+        (branching(lambda p: p.home.const(True, TRUTH)), branching(lambda p: p.home.const(False, TRUTH))),
+        need=(0, "const"),
+    ),
+    Guarded(("cond", "call"), passed_through, (branching(lambda p: p), calling)),
+    Guarded(("loop",), unrolled, (looping(0, 3, False, (3,)), looping(1, 1, True, (1,)), looping(0, 0, True, (0,)))),
+    Guarded(("loop",), counted, (looping(3, 3, False, (3,)), running(3), running(-1))),
+    Guarded(("loop",), unchanging, (looping(2, 3, False, (3,)), looping(3, 3, True, (3,)))),
+    Guarded(("loop",), all_steps, (running(3, exact=True),)),
+)

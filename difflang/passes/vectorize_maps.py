@@ -1,0 +1,250 @@
+"""Widening: what a map does lane by lane and an op does on whole arrays is done on whole arrays, outside the map.
+
+An elementwise op on the items of arrays is the same op on the arrays; a reduction of an item is a reduction along later
+axes; what each lane looks up at an index of its own is one gather, also where a branch of the lane does it; a function
+that is called in lanes is called once for all of them. What comes before anything that needs lanes (a loop, a branch)
+is done before the map, what comes after all of it behind. Usually nothing is left between, and the map is gone: nothing
+is batched by tracing, and what stands around it can be simplified together with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from difflang.base.source import NOWHERE, Span
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.tensor_types import Tensor, stacked
+from difflang.ops.batching_rules import Mask, in_lanes
+from difflang.ops.control.call import call
+from difflang.ops.control.map import map_
+from difflang.ops.loop.loop_op import loop
+from difflang.passes.batch_loops import LoopAtOnce, at_once
+from difflang.passes.gathers_before_branches import lookups_first
+
+Renaming = dict[Value, Value]
+
+
+def widen(graph: Graph) -> Graph:
+    """Every map without what need not be in it. Inner maps come first. Cost: linear in equations."""
+    return Widener().graph(graph)
+
+
+def widen_closed(graph: Graph) -> Graph:
+    """The same before derivatives, maps that hold a loop of unknown length left whole: what such a loop keeps for its
+    gradient is read in the lane that it is kept in.
+    """
+    return Widener(whole_only=True).graph(graph)
+
+
+def side_by_side(graph: Graph, wide: Mask, length: int) -> tuple[Graph, Mask] | None:
+    """A graph done for all lanes at once, and which of its results differ between lanes; what differs has a first axis
+    more. `wide` says which params do. None where some of it is done in lanes only.
+    """
+    builder = Builder()
+    same, lanes = dict[Value, Value](), dict[Value, Value]()
+    for param, differs in zip(graph.params, wide, strict=True):
+        (lanes if differs else same)[param] = builder.param(stacked(param.type, length) if differs else param.type)
+    found = Lanes(Widener(), builder, graph, same, lanes, length, NOWHERE)
+    if not found.at_all():
+        return None
+    results = [found.wide[r] if r in found.wide else found.same[r] for r in found.body.results]
+    return builder.finish(results, name=graph.name), tuple([r in found.wide for r in found.body.results])
+
+
+class Widener:
+    def __init__(self, *, whole_only: bool = False) -> None:
+        self.whole_only = whole_only
+        self.done: dict[Graph, Graph] = {}
+        self.functions: dict[tuple[Graph, Mask, int], Graph] = {}
+        self.open: dict[Graph, bool] = {}
+        self.loops: dict[tuple[Eqn, Mask, int], LoopAtOnce | None] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph not in self.done:
+            self.done[graph] = self.outside(self.with_inner(graph))
+        return self.done[graph]
+
+    def with_inner(self, graph: Graph) -> Graph:
+        if not any([e.regions for e in graph.eqns]):
+            return graph
+        return graph.with_eqns([e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns])
+
+    def outside(self, graph: Graph) -> Graph:
+        """One level of a graph with its maps widened."""
+        if not any(e.op is map_ for e in graph.eqns):
+            return graph
+        builder = Builder()
+        env: Renaming = {p: builder.param(p.type, p.hint) for p in graph.params}
+        for eqn in graph.eqns:
+            operands = tuple([env[v] for v in eqn.operands])
+            plain = all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results))
+            if eqn.op is map_ and plain and not (self.whole_only and self.open_ended(eqn.regions[0])):
+                results: Sequence[Value] = self.lanes(builder, eqn, operands).results()
+            else:
+                results = builder.copy(eqn, operands)
+            env.update(zip(eqn.results, results, strict=True))
+        return builder.finish([env[r] for r in graph.results], name=graph.name)
+
+    def lanes(self, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> Lanes:
+        consts, length = eqn.attrs["consts"], eqn.attrs["length"]
+        assert isinstance(consts, int)
+        body = eqn.regions[0]
+        same = dict(zip(body.params[:consts], operands[:consts], strict=True))
+        wide = dict(zip(body.params[consts:], operands[consts:], strict=True))
+        return Lanes(self, builder, body, same, wide, length, eqn.span)
+
+    def open_ended(self, graph: Graph) -> bool:
+        """Whether it holds a loop whose length is not known."""
+        if graph not in self.open:
+            inner = [g for e in graph.eqns for g in e.regions]
+            here = any(e.op.name == "loop" and e.attrs["length"] is None for e in graph.eqns)
+            self.open[graph] = here or any(map(self.open_ended, inner))
+        return self.open[graph]
+
+    def function(self, body: Graph, wide: Mask, length: int) -> Graph:
+        """A function for all lanes at once: the operands that differ, and all results, have lanes."""
+        key = (body, wide, length)
+        if key not in self.functions:
+            builder = Builder()
+            shared: Renaming = {}
+            lanes: Renaming = {}
+            for param, differs in zip(body.params, wide, strict=True):
+                type = stacked(param.type, length) if differs else param.type
+                (lanes if differs else shared)[param] = builder.param(type, param.hint)
+            results = Lanes(self, builder, body, shared, lanes, length, NOWHERE).results()
+            self.functions[key] = builder.finish(results, name=body.name)
+        return self.functions[key]
+
+
+class Parts(Struct, frozen=True):
+    """The equations of a map's body: done before it on whole arrays, in lanes, and behind it."""
+
+    before: list[Eqn]
+    lanes: list[Eqn]
+    behind: list[Eqn]
+
+
+class Lanes:
+    """One map on its way out. `same` are values that all lanes share, `wide` those of all lanes in one array."""
+
+    def __init__(
+        self, widener: Widener, builder: Builder, body: Graph, same: Renaming, wide: Renaming, length: int, span: Span
+    ) -> None:
+        self.widener, self.builder, self.span, self.length = widener, builder, span, length
+        self.body = lookups_first(body, wide)
+        self.same, self.wide = same, wide
+
+    def results(self) -> list[Value]:
+        parts = self.parts()
+        for eqn in parts.before:
+            self.do(eqn)
+        if parts.lanes:
+            self.keep(parts)
+        for eqn in parts.behind:
+            self.do(eqn)
+        return [self.whole(r) for r in self.body.results]
+
+    def at_all(self) -> bool:
+        """Do all of it at once, if nothing of it must be done in lanes."""
+        parts = self.parts()
+        if parts.lanes:
+            return False
+        for eqn in (*parts.before, *parts.behind):
+            self.do(eqn)
+        return True
+
+    def parts(self) -> Parts:
+        inside: set[Value] = set(self.wide)  # values that differ between lanes
+        late: set[Value] = set()  # those made from what only a lane can do
+        before: list[Eqn] = []
+        rest: list[Eqn] = []
+        for eqn in self.body.eqns:
+            differs = not inside.isdisjoint(eqn.operands)
+            if differs:
+                inside.update(eqn.results)
+            if late.isdisjoint(eqn.operands) and (self.does(eqn, inside) if differs else not eqn.effectful):
+                before.append(eqn)
+            else:
+                late.update(eqn.results)
+                rest.append(eqn)
+        needed: set[Value] = set()
+        kept: list[Eqn] = []
+        behind: list[Eqn] = []
+        for eqn in reversed(rest):
+            if needed.isdisjoint(eqn.results) and self.does(eqn, inside):
+                behind.append(eqn)
+            else:
+                needed.update(eqn.operands)
+                kept.append(eqn)
+        return Parts(before, kept[::-1], behind[::-1])
+
+    def does(self, eqn: Eqn, inside: set[Value]) -> bool:
+        """Whether the op itself does on whole arrays what the lanes do."""
+        if eqn.effectful or not all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)):
+            return False
+        if eqn.op.elementwise or eqn.op is call:
+            return True
+        wide = tuple([v in inside for v in eqn.operands])
+        if eqn.regions:
+            return self.loop(eqn, wide) is not None
+        if eqn.op.lanes is not None and wide[0] and not any(wide[1:]):
+            return True
+        return eqn.op.each is not None and eqn.op.each(eqn, wide, self.length) is not None
+
+    def loop(self, eqn: Eqn, wide: Mask) -> LoopAtOnce | None:
+        """A loop of all lanes, where no derivative is taken of it any more."""
+        if eqn.op is not loop or self.widener.whole_only:
+            return None
+        key = (eqn, wide, self.length)
+        if key not in self.widener.loops:
+            self.widener.loops[key] = at_once(eqn, wide, self.length, side_by_side)
+        return self.widener.loops[key]
+
+    def do(self, eqn: Eqn) -> None:
+        self.builder.span = eqn.span
+        if not any(v in self.wide for v in eqn.operands):
+            made = self.builder.copy(eqn, tuple([self.same[v] for v in eqn.operands]))
+            self.same.update(zip(eqn.results, made, strict=True))
+            return
+        self.wide.update(zip(eqn.results, self.at_once(eqn), strict=True))
+
+    def at_once(self, eqn: Eqn) -> Values:
+        """The results of all lanes."""
+        if eqn.op.elementwise:
+            return self.builder.emit(eqn.op, [self.whole(v) for v in eqn.operands], **eqn.attrs)
+        wide = tuple([v in self.wide for v in eqn.operands])
+        if eqn.op.lanes is not None and wide[0] and not any(wide[1:]):
+            return self.builder.emit(eqn.op, self.operands(eqn), **eqn.op.lanes(self.length, **eqn.attrs))
+        if eqn.op is call:
+            function = self.widener.function(eqn.regions[0], wide, self.length)
+            return self.builder.emit(call, self.operands(eqn), (function,), **eqn.attrs)
+        if (found := self.loop(eqn, wide) if eqn.regions else None) is not None:
+            return tuple(found(*self.operands(eqn), wide=wide))
+        assert eqn.op.each is not None
+        return (eqn.op.each(eqn, wide, self.length)(*self.operands(eqn)),)
+
+    def operands(self, eqn: Eqn) -> list[Value]:
+        """What an equation reads, with lanes only where these differ."""
+        return [self.wide[v] if v in self.wide else self.same[v] for v in eqn.operands]
+
+    def whole(self, value: Value) -> Value:
+        """A value of every lane in one array."""
+        if value in self.wide:
+            return self.wide[value]
+        return in_lanes(self.same[value], self.length)
+
+    def keep(self, parts: Parts) -> None:
+        """What is left of the map: it reads what was made before, and gives what is read behind."""
+        made = [r for e in parts.lanes for r in e.results]
+        wanted = {v for e in parts.behind for v in e.operands} | set(self.body.results)
+        given = [r for r in made if r in wanted]
+        read = list(dict.fromkeys(v for e in parts.lanes for v in e.operands if v not in set(made)))
+        consts, xs = [v for v in read if v not in self.wide], [v for v in read if v in self.wide]
+        body = Graph((*consts, *xs), tuple(parts.lanes), tuple(given), self.body.name)
+        operands = [*[self.same[v] for v in consts], *[self.wide[v] for v in xs]]
+        self.builder.span = self.span
+        results = self.builder.emit(map_, operands, (body,), consts=len(consts), length=self.length)
+        self.wide.update(zip(given, results, strict=True))

@@ -1,0 +1,106 @@
+"""What is said where a limit on memory cannot be kept: the smallest that can, and the lines that need the most."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING
+
+from difflang.base.byte_sizes import human
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.source import Source, Span
+from difflang.ir.graph import Graph, inner_first
+from difflang.ops.loop.residual_selection import size
+from difflang.passes.unroll import AS_SAID
+
+if TYPE_CHECKING:
+    from difflang.lower.buffer_assignment import Account
+
+PLACES = 3  # lines that a refusal shows
+
+
+def refusal(
+    graph: Graph, limit: int, account: Account, least: int, room: str = "", *, predicted: bool = False
+) -> DifflangError:
+    """Errors: DL1012, with the lines that need the most at the peak.
+
+    `room`: for how much there is room, in words. Whether that is `predicted`, or XLA's account, is said.
+    """
+    here: dict[tuple[str, int], int] = {}
+    for b in account.at_the_peak():
+        if b.place is not None:
+            here[b.place] = here.get(b.place, 0) + b.bytes
+    lines = lines_of(graph)
+    most = sorted([(n, place) for place, n in here.items() if place in lines], reverse=True)[:PLACES]
+    labels = [Label(lines[place], f"{human(n)} for this line, when most is there") for n, place in most]
+    if not labels and (made := most_made(graph)) is not None:  # JAX hid the lines of the program that was looked at
+        labels = [Label(lines[made], "most is computed here")]
+    has, needs = human(limit), human(least, up=True)
+    if has == needs:  # rounded
+        has, needs = f"{limit:,} B", f"{least:,} B"
+    many = " for so many" if room else ""
+    asked = ", as predicted: `difflang memory --compile` asks XLA" if predicted else ""
+    return DifflangError(
+        Diagnostic(
+            "DL1012",
+            f"this derivative does not fit in {has}: it takes {needs} at least{room and f', with room for {room}'}",
+            tuple(labels),
+            (
+                f"the smallest limit that can be kept is {human(least, up=True)}{many}{asked}",
+                *besides(account, lines),
+                *said_there(graph, here, account.peak),
+            ),
+        )
+    )
+
+
+def besides(account: Account, lines: Container[tuple[str, int]]) -> list[str]:
+    """How much is no line's, where that is a tenth of the peak or more."""
+    there = [b for b in account.at_the_peak() if b.place is None or b.place not in lines]
+    given = sum([b.bytes for b in there if b.role != "between"])
+    between = sum([b.bytes for b in there if b.role == "between"])
+    parts = {"are arguments and results": given, "belong to no line": between}
+    found = [f"{human(n)} {text}" for text, n in parts.items() if 10 * n >= account.peak > 0]
+    return [f"of the least, {' and '.join(found)}"] if found else []
+
+
+def said_there(graph: Graph, here: Mapping[tuple[str, int], int], peak: int) -> list[str]:
+    """A way out where what a loop keeps is said in the program, and much of the peak: the limit may decide that."""
+    eqns = [e for g in inner_first(graph)[0] for e in g.eqns if e.attrs.get("keep", AS_SAID) != AS_SAID]
+    places = {(e.span.source.name, e.span.position[0]) for e in eqns}
+    much = sorted([place for place in places if 10 * here.get(place, 0) >= peak])
+    return [f"`@checkpoint` says what the loop at {name}:{line} keeps; with `@checkpoint(auto)` the limit decides"
+            for name, line in much[:1]]  # fmt: skip
+
+
+def most_made(graph: Graph) -> tuple[str, int] | None:
+    """The line whose equations make the most bytes, steps of loops counted one by one."""
+    found, times = Counter[tuple[str, int]](), Counter({graph: 1})
+    for inner in reversed(inner_first(graph)[0]):
+        for e in inner.eqns:
+            if e.span.source.text and not e.regions:
+                found[e.span.source.name, e.span.position[0]] += times[inner] * size(e.results)
+            length = e.attrs.get("length")
+            for region in e.regions:
+                times[region] += times[inner] * (length if isinstance(length, int) else 1)
+    return max(found, key=lambda place: found[place], default=None)
+
+
+def lines_of(graph: Graph) -> dict[tuple[str, int], Span]:
+    """The lines of a program that equations come from, each as a span."""
+    found: dict[tuple[str, int], Span] = {}
+    for inner in inner_first(graph)[0]:
+        for e in inner.eqns:
+            if e.span.source.text:
+                line = e.span.position[0]
+                found.setdefault((e.span.source.name, line), whole_line(e.span.source, line))
+    return found
+
+
+def whole_line(source: Source, line: int) -> Span:
+    """The text of a line, without the space around it."""
+    start = source.starts[line - 1]
+    end = source.starts[line] if line < len(source.starts) else len(source.text)
+    text = source.text[start:end]
+    begin = start + len(text) - len(text.lstrip())
+    return Span(source, begin, max(begin, start + len(text.rstrip())))

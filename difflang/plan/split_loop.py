@@ -1,0 +1,88 @@
+"""A loop of known length in two, one after the other, so that reverse mode may keep of its last steps what it does not
+keep of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import OPS, result_types
+from difflang.ir.tensor_types import Tensor, Type
+from difflang.ops.loop.loop_op import INDEX, Form
+from difflang.ops.op_factories import tensor
+
+SHORTEST = 8  # steps of a loop that is worth being two
+
+
+def can_be_two(eqn: Eqn) -> bool:
+    """Whether a loop always takes so many steps, forwards, and reads and gives nothing but arrays."""
+    form = Form.of(eqn)
+    arrays = all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)])
+    return form.exact and isinstance(form.length, int) and form.length >= SHORTEST and not form.reverse and arrays
+
+
+def in_two(early: Eqn, late: Eqn, last: int) -> list[Eqn]:
+    """The equations of a loop that takes its `last` steps as `late` does, and those before as `early`.
+
+    Both take the same steps. They give the results of `late`. What steps read is cut in two, what they give joined.
+    """
+    form, write = Form.of(late), Writing(late)
+    assert isinstance(form.length, int)
+    middle, parts = form.length - last, form.parts(late.operands)
+    before = write.steps(early, 0, middle, parts.carry)
+    state = late.results[1 : 1 + form.carry]
+    after = write.steps(late, middle, form.length, before[: form.carry], state)
+    write.one("const", to=late.results[0], value=form.length, type=INDEX)
+    for a, b, y in zip(before[form.carry :], after[form.carry :], late.results[1 + form.carry :], strict=True):
+        write.one("concat", a, b, to=y, axis=0)
+    return write.eqns
+
+
+class Writing(Struct, eq=False):
+    """Equations that take the place of one, in its graph."""
+
+    of: Eqn
+    eqns: list[Eqn] = field(default_factory=list[Eqn])
+
+    def value(self, type: Type) -> Value:
+        return Value(type, self.of.results[0].home)
+
+    def one(self, name: str, *operands: Value, to: Value | None = None, **attrs: object) -> Value:
+        """The result of one more equation: a new value, or that one."""
+        (type,) = result_types(OPS[name], [v.type for v in operands], (), attrs)
+        result = to or self.value(type)
+        self.eqns.append(Eqn(OPS[name], operands, (result,), attrs, (), self.of.span))
+        return result
+
+    def part(self, x: Value, start: int, stop: int) -> Value:
+        """Some of the items of an array."""
+        shape = tensor(x).shape
+        rest = shape[1:]
+        return self.one("slice", x, starts=(start, *[0] * len(rest)), stops=(stop, *rest), steps=(1,) * len(shape))
+
+    def steps(self, loop: Eqn, start: int, stop: int, carry: Sequence[Value], to: Sequence[Value] = ()) -> list[Value]:
+        """Some steps of a loop: the carries after them, which are those if there are such, and what they give."""
+        form = Form.of(loop)
+        parts, attrs = form.parts(loop.operands), {**loop.attrs, "length": stop - start}
+        limit = self.one("const", value=stop - start, type=INDEX)
+        operands = (limit, *parts.consts, *carry, *[self.part(x, start, stop) for x in parts.xs])
+        regions = (later(loop.regions[0], start), *loop.regions[1:])
+        count, *found = map(self.value, result_types(loop.op, [v.type for v in operands], regions, attrs))
+        found = [*(to or found[: form.carry]), *found[form.carry :]]
+        self.eqns.append(Eqn(loop.op, operands, (count, *found), attrs, regions, loop.span))
+        return found
+
+
+def later(step: Graph, start: int) -> Graph:
+    """The step where it is the first one that comes after `start` others."""
+    index = step.params[0]
+    if not start or (index not in step.results and not any(index in e.operands for e in step.eqns)):
+        return step
+    builder = Builder()
+    params = [builder.param(p.type, p.hint) for p in step.params]
+    moved = params[0] + builder.const(start, INDEX)
+    return builder.finish(builder.inline(step, moved, *params[1:]), name=step.name)

@@ -1,0 +1,278 @@
+"""Functions that call each other, cut into blocks: straight code that ends by a call, a return or a jump.
+
+A block is cut at each call within the group, and at each branch that holds one. What the code after a cut needs of the
+code before is found by walking backwards, so the rest of a function is there before what leads to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from difflang.base.diagnostics import DifflangError, InternalError
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values, inner_first
+from difflang.ops.control.recursive_call import computed_again, in_rule, of_no_order, recur
+from difflang.recursion.loops_to_blocks import cycle
+
+WORD = 3  # the values of a failure
+COPIED = 8  # equations after a branch that are put into both of its sides, where a block of their own would cost more
+
+
+class Member(Struct, frozen=True, eq=False):
+    """A function of a group. Its graph takes what calls give, then values that are the same in the whole group."""
+
+    graph: Graph
+    shared: tuple[object, ...]  # what the last params are, by name
+    fails: bool  # the last three results are a failure
+
+    @property
+    def given(self) -> Values:
+        return self.graph.params[: len(self.graph.params) - len(self.shared)]
+
+    @property
+    def results(self) -> Values:
+        """What it gives, without its failure."""
+        return self.graph.results[: len(self.graph.results) - WORD * self.fails]
+
+
+class Return(Struct, frozen=True, eq=False):
+    values: Values
+    word: Values
+
+
+class Call(Struct, frozen=True, eq=False):
+    function: int
+    operands: Values
+    word: Values
+    then: Block | None  # none for a call whose results are those of the function: nothing is left to do here
+
+
+class Jump(Struct, frozen=True, eq=False):
+    block: Block
+    values: Values  # what it receives, then what it needs besides
+
+
+class Branch(Struct, frozen=True, eq=False):
+    condition: Value
+    sides: tuple[Piece, Piece]
+
+
+End = Return | Call | Jump | Branch
+
+
+class Piece(Struct, frozen=True, eq=False):
+    """Equations in order, and what comes then."""
+
+    eqns: tuple[Eqn, ...]
+    end: End
+
+
+class Block(Struct, eq=False):
+    """Where the machine can be: code, what it is given, and what it needs besides of code that ran before."""
+
+    received: Values
+    piece: Piece
+    live: Values = ()
+    after_call: bool = False  # what it needs besides waits in a frame
+    number: int = 0
+
+
+class Blocks(Struct, eq=False):
+    """The blocks of a group, the functions' entries by their numbers, and the values that never change."""
+
+    members: Mapping[int, Member]
+    constants: Mapping[tuple[int, int], Value]  # by function and param: given alike by every call, so never passed
+    entries: dict[int, Block] = field(default_factory=dict[int, Block])
+    all: list[Block] = field(default_factory=list["Block"])
+    numbers: dict[Value, Eqn] = field(default_factory=dict[Value, Eqn])  # equations without operands, by their result
+    calling: dict[Graph, bool] = field(default_factory=dict[Graph, bool])  # whether a graph calls within the group
+
+    def add(self, received: Iterable[Value], piece: Piece, *, after_call: bool = False) -> Block:
+        """A block. Numbers and the like are made anew in it instead of being kept for it."""
+        received = tuple(received)
+        there = {*received, *self.constants.values()}
+        needed = [v for v in free(piece) if v not in there]
+        again = [self.numbers[v] for v in needed if v in self.numbers]
+        live = tuple([v for v in needed if v not in self.numbers])
+        block = Block(received, Piece((*again, *piece.eqns), piece.end), live, after_call, len(self.all) + 1)
+        self.all.append(block)
+        return block
+
+    def passed(self, function: int, operands: Sequence[Value]) -> Values:
+        """What a call of a function passes on."""
+        return tuple([v for i, v in enumerate(operands) if (function, i) not in self.constants])
+
+    def function(self, number: int) -> None:
+        """Cut a function into blocks. Errors: DL0410, DL1108 for a call where a function cannot be cut."""
+        member = self.members[number]
+        self.look_into(member.graph)
+        params = member.graph.params
+        home = Builder()
+        fresh = [self.constants.get((number, i)) or Value(p.type, home, p.hint) for i, p in enumerate(params)]
+
+        def leave(results: Values) -> Piece:
+            values = len(member.results)
+            return Piece((), Return(results[:values], results[values:]))
+
+        piece = self.cut(member.graph, fresh, leave)
+        self.entries[number] = self.add(self.passed(number, fresh[: len(member.given)]), piece)
+        if self.entries[number].live:
+            raise InternalError("the first block of a function needs what nothing gives it")
+
+    def look_into(self, graph: Graph) -> None:
+        """See which regions of a graph call within the group."""
+        for inner in inner_first(graph)[0]:
+            self.calling[inner] = any(map(self.calls, inner.eqns))
+
+    def cut(self, graph: Graph, operands: Sequence[Value], after: Callable[[Values], Piece]) -> Piece:
+        """The code of a graph, and `after` it on its results, up to the first cut: from the last one backwards."""
+        eqns, results = self.copied(graph, operands)
+        rest = after(results)
+        pending, end = list(reversed(rest.eqns)), rest.end
+        for eqn in reversed(eqns):
+            if not self.calls(eqn):
+                pending.append(eqn)
+                continue
+            rest = pruned(Piece(tuple(reversed(pending)), end))
+            ended = self.ended(eqn, rest)
+            pending, end = list(reversed(ended.eqns)), ended.end
+        return Piece(tuple(reversed(pending)), end)
+
+    def calls(self, eqn: Eqn) -> bool:
+        """Whether it calls a function of the group, by itself or in a region."""
+        return eqn.op is recur or any(self.calling[r] for r in eqn.regions)
+
+    def copied(self, graph: Graph, operands: Sequence[Value]) -> tuple[list[Eqn], Values]:
+        """The equations of a graph on these operands, and its results: new values, however often it stands here."""
+        to = dict(zip(graph.params, operands, strict=True))
+        eqns: list[Eqn] = []
+        for eqn in graph.eqns:
+            results = tuple([Value(r.type, r.home, r.hint) for r in eqn.results])
+            to.update(zip(eqn.results, results, strict=True))
+            new = Eqn(eqn.op, tuple([to[v] for v in eqn.operands]), results, eqn.attrs, eqn.regions, eqn.span)
+            eqns.append(new)
+            if not eqn.operands and not eqn.regions:
+                self.numbers.update((r, new) for r in results)
+        return eqns, tuple([to[r] for r in graph.results])
+
+    def ended(self, eqn: Eqn, rest: Piece) -> Piece:
+        """What a piece ends with: an equation that calls within the group, and the code after it."""
+        if eqn.op.name in ("loop", "map"):
+            return cycle(self, eqn, rest)
+        return Piece((), self.end(eqn, rest))
+
+    def end(self, eqn: Eqn, rest: Piece) -> End:
+        if eqn.op is recur:
+            operands, word = eqn.operands, ()
+            if eqn.attrs["word"]:
+                operands, word = operands[:-WORD], operands[-WORD:]
+            then = None if self.is_last(eqn, rest) else self.add(eqn.results, rest, after_call=True)
+            function = eqn.attrs["function"]
+            if [v.type for v in eqn.results] != [v.type for v in self.members[function].results]:
+                raise InternalError("a call takes its function to give something else than it gives")
+            return Call(function, self.passed(function, operands), word, then)
+        if eqn.op.name != "cond":
+            raise refused(eqn)
+        after = self.after(eqn, rest)
+        condition, *operands = eqn.operands
+        then, other = [pruned(self.cut(region, operands, after)) for region in eqn.regions]
+        return Branch(condition, (then, other))
+
+    def after(self, eqn: Eqn, rest: Piece) -> Callable[[Values], Piece]:
+        """The code after an equation, given what its results are."""
+        if is_short(rest):
+            return lambda results: moved(rest, dict(zip(eqn.results, results, strict=True)))
+        joined = self.add(eqn.results, rest)
+        return lambda results: Piece((), Jump(joined, (*results, *joined.live)))
+
+    @property
+    def nowhere(self) -> Block:
+        """What a jump leads to as long as that is not known."""
+        return Block((), Piece((), Return((), ())))
+
+    def is_last(self, eqn: Eqn, rest: Piece) -> bool:
+        """Whether the results of a call are those of the function, and nothing is said or kept beside them."""
+        end = rest.end
+        if any(e.effectful for e in rest.eqns):
+            return False
+        return isinstance(end, Return) and end.values == eqn.results and all(map(self.is_zero, end.word))
+
+    def is_zero(self, value: Value) -> bool:
+        return value in self.numbers and self.numbers[value].attrs.get("value") == 0
+
+
+def refused(eqn: Eqn) -> DifflangError:
+    """A call in what is no piece of code. Errors: DL0410 in a derivative, DL0801 in a block, DL1108 in a rule."""
+    if eqn.op.expand is not None:
+        return of_no_order(eqn.span)
+    if eqn.op.name == "checkpoint":
+        return computed_again(eqn.span)
+    if eqn.op.name not in ("ruled", "solved", "invertible"):
+        raise InternalError(f"a function that calls itself inside {eqn.op}")
+    return in_rule(eqn.span)
+
+
+def free(piece: Piece) -> dict[Value, None]:
+    """The values that a piece of code needs, in an order that is always the same."""
+    needed = of_end(piece.end)
+    for eqn in reversed(piece.eqns):
+        for result in eqn.results:
+            needed.pop(result, None)
+        needed.update(dict.fromkeys(eqn.operands))
+    return needed
+
+
+def of_end(end: End) -> dict[Value, None]:
+    match end:
+        case Return(values, word):
+            return dict.fromkeys((*values, *word))
+        case Call(_, operands, word, then):
+            live: Values = () if then is None else then.live
+            return dict.fromkeys((*operands, *word, *live))
+        case Jump(_, values):
+            return dict.fromkeys(values)
+        case Branch(condition, sides):
+            return {condition: None, **free(sides[0]), **free(sides[1])}
+
+
+def pruned(piece: Piece) -> Piece:
+    """The same without equations that nothing needs."""
+    needed = of_end(piece.end)
+    kept: list[Eqn] = []
+    for eqn in reversed(piece.eqns):
+        if eqn.effectful or not needed.keys().isdisjoint(eqn.results):
+            needed.update(dict.fromkeys(eqn.operands))
+            kept.append(eqn)
+    return Piece(tuple(reversed(kept)), piece.end)
+
+
+def is_short(piece: Piece) -> bool:
+    """Whether code had better stand twice than be jumped to."""
+    leaves = isinstance(piece.end, (Return, Jump)) or (isinstance(piece.end, Call) and piece.end.then is None)
+    return leaves and len(piece.eqns) <= COPIED and not any(e.regions for e in piece.eqns)
+
+
+def moved(piece: Piece, to: dict[Value, Value]) -> Piece:
+    """A short piece on other values."""
+    eqns: list[Eqn] = []
+    for eqn in piece.eqns:
+        results = tuple([Value(r.type, r.home, r.hint) for r in eqn.results])
+        operands = tuple([to.get(v, v) for v in eqn.operands])
+        eqns.append(Eqn(eqn.op, operands, results, eqn.attrs, eqn.regions, eqn.span))
+        to.update(zip(eqn.results, results, strict=True))
+
+    def there(values: Values) -> Values:
+        return tuple([to.get(v, v) for v in values])
+
+    match piece.end:
+        case Return(values, word):
+            end: End = Return(there(values), there(word))
+        case Call(function, operands, word, None):
+            end = Call(function, there(operands), there(word), None)
+        case Jump(block, values):
+            end = Jump(block, there(values))
+        case _:
+            raise InternalError("code that calls or branches is not short")
+    return Piece(tuple(eqns), end)

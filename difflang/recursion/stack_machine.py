@@ -1,0 +1,309 @@
+"""Functions that call each other as one loop: a machine with a stack of frames.
+
+Each step runs the block where the machine is. A call puts what is needed after it into a frame on the stack and goes to
+the function's first block; a return takes the last frame and goes on where it says. What calls give and what jumps
+need passes in registers. The stack has room for `FRAMES` frames and the machine stops after `STEPS` steps. Both are
+sizes that are told before the program is lowered; where that is not enough the failure says so, and who runs the
+program tells a greater one. The number of steps decides how much the gradient keeps, and nothing else.
+
+The loop is an ordinary one and the stack is written and read by `exchange`, so derivatives, lanes and both engines come
+from the ops there are. Where all calls come last there is no stack, and the loop is that of a `while`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from difflang.base.source import Span
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Graph, Value, Values
+from difflang.ir.op import OPS
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import I32, Tensor, Type
+from difflang.ops.ad_interface import zeros
+from difflang.ops.loop.step_transpose import cut
+from difflang.passes.substitute_dims import room_for
+from difflang.recursion.basic_blocks import WORD, Block, Blocks, Branch, Call, Jump, Member, Piece, Return, free
+from difflang.recursion.invariant_params import invariants
+
+FRAMES, STEPS = room_for("frames"), room_for("steps")
+INDEX = Tensor(I32)
+DONE = 0  # where the machine is when the first call has returned; it is also what an empty stack says
+PUSH, POP = 1, -1
+FOREVER = -1  # the limit of a loop that only its condition ends
+
+
+def machine(
+    members: Mapping[int, Member],
+    first: int,
+    overflow: tuple[int, int],
+    span: Span,
+    name: str,
+    most: tuple[int, int] | None = None,
+) -> tuple[Graph, tuple[object, ...]]:
+    """The graph of the `first` function of a group, without calls within the group, and the names of what all share.
+
+    Shapes: takes what a call of it gives, then what the group shares; gives its results and a failure, which is
+            `overflow` where there were too few frames, or too few steps, and the second of `most` where calls that keep
+            no frame are more than the first.
+    Errors: DL0410 for a call that stands in a derivative, DL1108 in a rule.
+    Cost:   linear in the equations of the group.
+    """
+    builder = Builder(span=span)
+    given = [builder.param(p.type, p.hint) for p in members[first].given]
+    shared: dict[object, Value] = {}
+    constants = invariants(members, first, given)
+    for number, member in members.items():
+        start = len(member.given)
+        for i, (label, param) in enumerate(zip(member.shared, member.graph.params[start:], strict=True), start):
+            if label not in shared:
+                shared[label] = builder.param(param.type, param.hint)
+            constants[number, i] = shared[label]
+    blocks = Blocks(members, constants)
+    for number in members:
+        blocks.function(number)
+    results = Machine(blocks, (*given, *shared.values()), overflow, most).run(builder, first, given)
+    return builder.finish(results, name=name), tuple(shared)
+
+
+class Machine:
+    """The blocks of a group, with the places where values wait from one step to the next."""
+
+    def __init__(
+        self, blocks: Blocks, params: Values, overflow: tuple[int, int], most: tuple[int, int] | None = None
+    ) -> None:
+        self.blocks, self.params, self.overflow = blocks, params, overflow
+        after = [b for b in blocks.all if b.after_call]
+        self.deep = bool(after)
+        self.most = None if self.deep else most
+        self.word = WORD * (self.deep or self.most is not None or any(m.fails for m in blocks.members.values()))
+        self.frame = Slots.enough([types_of(b.live) for b in after])
+        demands = [types_of(b.received if b.after_call else (*b.received, *b.live)) for b in blocks.all]
+        demands += [types_of(m.results) for m in blocks.members.values()]
+        self.registers = Slots.enough(demands)
+
+    # ---- the loop
+
+    def run(self, builder: Builder, first: int, given: Sequence[Value]) -> list[Value]:
+        """The results of the first function, and the failure."""
+        entry = self.blocks.entries[first]
+        start = self.state(builder, builder.const(entry.number, INDEX))
+        passed = self.blocks.passed(first, given)
+        places = self.registers.places(types_of(passed))
+        for place, value in zip(places, passed, strict=True):
+            start.registers[place] = value
+        limit = STEPS if self.deep else self.most[0] + 1 if self.most is not None else FOREVER
+        operands = [number(builder, limit), *self.params, *start.values]
+        step, go = self.step(), self.goes_on()
+        outs = builder.emit(
+            OPS["loop"], operands, (step, go), consts=len(self.params), carry=len(start.values),
+            length=STEPS if self.deep else None, exact=False, reverse=False,
+        )  # fmt: skip
+        end = self.taken_apart(outs[1:])
+        results = types_of(self.blocks.members[first].results)
+        word = self.unless_stopped(builder, end) if self.deep or self.most is not None else end.word
+        return [*[end.registers[i] for i in self.registers.places(results)], *word]
+
+    def unless_stopped(self, builder: Builder, end: State) -> list[Value]:
+        """The failure; where the machine ran out of steps, that."""
+        on = self.running(builder, end)
+        stopped = (self.overflow[1], STEPS, 0) if self.most is None else (self.most[1], 0, 0)
+        return [OPS["select"].one(on, number(builder, n), w) for n, w in zip(stopped, end.word, strict=True)]
+
+    def state(self, builder: Builder, at: Value) -> State:
+        """What the loop carries at first: nothing but where it is."""
+        stacks = [stack(t) for t in (INDEX, *self.frame.types)] if self.deep else []
+        return State(
+            at,
+            [builder.const(1, INDEX)] * self.deep,
+            [builder.const(0, INDEX)] * self.word,
+            [zeros(builder, t) for t in self.frame.types],
+            [zeros(builder, t) for t in self.registers.types],
+            [zeros(builder, t) for t in stacks],
+        )
+
+    def taken_apart(self, values: Sequence[Value]) -> State:
+        sizes = (1, int(self.deep), self.word, len(self.frame.types), len(self.registers.types))
+        edges = [sum(sizes[:i]) for i in range(1, len(sizes) + 1)]
+        (at,), height, word, frame, registers, stacks = map(list, cut(values, *edges))
+        return State(at, height, word, frame, registers, stacks)
+
+    def params_of_step(self, builder: Builder) -> tuple[list[Value], State]:
+        """What a step takes: its index is not used."""
+        builder.param(INDEX)
+        fixed = [builder.param(p.type, p.hint) for p in self.params]
+        scratch = Builder()
+        like = self.state(scratch, scratch.const(DONE, INDEX))
+        return fixed, self.taken_apart([builder.param(v.type) for v in like.values])
+
+    def goes_on(self) -> Graph:
+        builder = Builder()
+        _, state = self.params_of_step(builder)
+        return builder.finish([self.running(builder, state)])
+
+    def running(self, builder: Builder, state: State) -> Value:
+        """Whether the first call has not returned, and nothing has failed."""
+        on = OPS["ne"].one(state.at, builder.const(DONE, INDEX))
+        if not state.word:
+            return on
+        return OPS["logical_and"].one(on, OPS["eq"].one(state.word[0], builder.const(0, INDEX)))
+
+    def step(self) -> Graph:
+        builder = Builder()
+        fixed, state = self.params_of_step(builder)
+        outs = self.chosen(builder, self.blocks.all, state.at, [*fixed, *state.frame, *state.registers])
+        sizes = (1, 2 * self.deep, self.word, len(self.registers.types))
+        edges = [sum(sizes[:i]) for i in range(1, len(sizes) + 1)]
+        (at,), move, word, registers, frame = map(list, cut(outs, *edges))
+        if not self.deep:
+            return builder.finish([at, *word, *registers])
+        (height,), (moved, then) = state.height, move
+        place, full = self.place(builder, height, moved)
+        pairs = [OPS["exchange"](s, place, x) for s, x in zip(state.stacks, [then, *frame], strict=True)]
+        (old_at, *old_frame) = [old for _, old in pairs]
+        at = OPS["select"].one(OPS["lt"].one(moved, builder.const(0, INDEX)), old_at, at)
+        overflow = (builder.const(self.overflow[0], INDEX), height, builder.const(0, INDEX))
+        word = [OPS["select"].one(full, o, w) for o, w in zip(overflow, word, strict=True)]
+        end = State(at, [height + moved], word, old_frame, registers, [s for s, _ in pairs])
+        return builder.finish(end.values)
+
+    def place(self, builder: Builder, height: Value, moved: Value) -> tuple[Value, Value]:
+        """Where on the stack this step reads and writes, and whether it would have to write beyond the end.
+
+        What is neither a call nor a return exchanges zeros in a spare place.
+        """
+        spare = number(builder, FRAMES)
+        still = OPS["eq"].one(moved, builder.const(0, INDEX))
+        pushed = OPS["gt"].one(moved, builder.const(0, INDEX))
+        full = OPS["logical_and"].one(pushed, OPS["ge"].one(height, spare))
+        top = OPS["select"].one(pushed, height, height - 1)
+        return OPS["select"].one(OPS["logical_or"].one(still, full), spare, top), full
+
+    # ---- blocks
+
+    def chosen(self, builder: Builder, blocks: Sequence[Block], at: Value, given: list[Value]) -> Sequence[Value]:
+        """What the block with the number `at` gives."""
+        if len(blocks) == 1:
+            return builder.inline(self.graph(blocks[0]), *given)
+        half = len(blocks) // 2
+        below = OPS["lt"].one(at, builder.const(blocks[half].number, INDEX))
+        operands, regions = [at, *given], list[Graph]()
+        for side in (blocks[:half], blocks[half:]):
+            inner = Builder()
+            params = [inner.param(v.type) for v in operands]
+            regions.append(inner.finish(self.chosen(inner, side, params[0], params[1:])))
+        return builder.emit(OPS["cond"], [below, *operands], tuple(regions))
+
+    def graph(self, block: Block) -> Graph:
+        """A block on what the group shares, the frame that was taken last, and the registers."""
+        builder = Builder()
+        env = {p: builder.param(p.type, p.hint) for p in self.params}
+        frame = [builder.param(t) for t in self.frame.types]
+        registers = [builder.param(t) for t in self.registers.types]
+        passed = block.received if block.after_call else (*block.received, *block.live)
+        for value, place in zip(passed, self.registers.places(types_of(passed)), strict=True):
+            env[value] = registers[place]
+        if block.after_call:
+            for value, place in zip(block.live, self.frame.places(types_of(block.live)), strict=True):
+                env[value] = frame[place]
+        return builder.finish(self.code(builder, block.piece, env))
+
+    def code(self, builder: Builder, piece: Piece, env: dict[Value, Value]) -> Sequence[Value]:
+        """Where to go, how the stack moves and who goes on afterwards, a failure, registers, a frame."""
+        for eqn in piece.eqns:
+            env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
+        entries = self.blocks.entries
+        match piece.end:
+            case Branch(condition, sides):
+                return self.branch(builder, condition, sides, env)
+            case Return(values, word):
+                return self.given(builder, env, DONE, values, word, move=POP)
+            case Jump(block, values):
+                return self.given(builder, env, block.number, values)
+            case Call(function, operands, word, None):
+                return self.given(builder, env, entries[function].number, operands, word)
+            case Call(function, operands, word, then):
+                return self.given(builder, env, entries[function].number, operands, word, then)
+
+    def branch(
+        self, builder: Builder, condition: Value, sides: tuple[Piece, Piece], env: dict[Value, Value]
+    ) -> Sequence[Value]:
+        captured = [*dict.fromkeys((*free(sides[0]), *free(sides[1])))]
+        regions: list[Graph] = []
+        for side in sides:
+            inner = Builder()
+            known = {v: inner.param(v.type, v.hint) for v in captured}
+            regions.append(inner.finish(self.code(inner, side, known)))
+        return builder.emit(OPS["cond"], [env[condition], *[env[v] for v in captured]], tuple(regions))
+
+    def given(
+        self, builder: Builder, env: Mapping[Value, Value], at: int, values: Values, word: Values = (),
+        then: Block | None = None, move: int = 0,
+    ) -> list[Value]:  # fmt: skip
+        kept = () if then is None else then.live
+        numbers = [at, *((PUSH if then else move, then.number if then else DONE) if self.deep else ())]
+        failure = [env[v] for v in word] or [builder.const(0, INDEX)] * self.word
+        return [
+            *[builder.const(n, INDEX) for n in numbers],
+            *failure,
+            *filled(builder, self.registers, [env[v] for v in values]),
+            *filled(builder, self.frame, [env[v] for v in kept]),
+        ]
+
+
+class State(Struct, frozen=True):
+    """What the machine carries from step to step."""
+
+    at: Value  # the number of the block that is next
+    height: list[Value]  # of the stack, which holds at least what says that the first call has returned
+    word: list[Value]
+    frame: list[Value]
+    registers: list[Value]
+    stacks: list[Value]  # of blocks to go on with, then one a place of a frame
+
+    @property
+    def values(self) -> list[Value]:
+        return [self.at, *self.height, *self.word, *self.frame, *self.registers, *self.stacks]
+
+
+class Slots(Struct, frozen=True):
+    """Places for values, of each type as many as are needed at a time."""
+
+    types: tuple[Type, ...]
+
+    @classmethod
+    def enough(cls, demands: Sequence[Sequence[Type]]) -> Slots:
+        most: Counter[Type] = Counter()
+        for types in demands:
+            most |= Counter(types)
+        return cls(tuple(most.elements()))
+
+    def places(self, types: Sequence[Type]) -> list[int]:
+        """The place of each of several values."""
+        free: dict[Type, list[int]] = {}
+        for i, type in reversed(list(enumerate(self.types))):
+            free.setdefault(type, []).append(i)
+        return [free[t].pop() for t in types]
+
+
+def number(builder: Builder, value: Dim) -> Value:
+    return builder.one("const", value=value, type=INDEX)
+
+
+def types_of(values: Sequence[Value]) -> list[Type]:
+    return [v.type for v in values]
+
+
+def stack(item: Type) -> Tensor:
+    """Room for frames, and a spare place."""
+    assert isinstance(item, Tensor)
+    return Tensor(item.dtype, (FRAMES + 1, *item.shape))
+
+
+def filled(builder: Builder, slots: Slots, values: Sequence[Value]) -> list[Value]:
+    """Values in their places, and zeros in the others."""
+    there = dict(zip(slots.places(types_of(values)), values, strict=True))
+    return [there[i] if i in there else zeros(builder, t) for i, t in enumerate(slots.types)]

@@ -1,0 +1,214 @@
+"""Arguments at the door: what a person gives, as an array of the declared element type. Nothing is converted silently.
+
+An array keeps its element type: it must be the declared one. A wider one would be filled up with digits that nobody
+measured. A plain Python number takes the declared type if that can hold it, and so does what began as one in JAX.
+Arrays already in JAX stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Any
+
+import jax
+import jax.core
+import ml_dtypes
+import numpy as np
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
+from difflang.ir.interpreter import numpy_dtype
+from difflang.ir.tensor_types import DTYPES, DType, Tensor, Type
+
+Array = Any
+Convert = Callable[[Any], Array]
+NAMES: dict[np.dtype[Any], DType] = {numpy_dtype(d): d for d in DTYPES.values()}
+
+
+def converter(type: Type, name: str) -> Convert:
+    """A function from what may be given for a param to a NumPy or JAX array of that type.
+
+    Errors: DL1201 another element type, DL1202 another shape, DL1205 a number that does not fit, DL1206 no array.
+    """
+    if not isinstance(type, Tensor):
+        raise InternalError(f"{name}: a {type} is no param of a program")
+    dtype = numpy_dtype(type.dtype)
+    shape = tuple([int(n) for n in type.shape if isinstance(n, int)])
+    largest = float(ml_dtypes.finfo(dtype).max) if type.dtype.is_float and not shape else -1.0
+    scalar, classes = dtype.type, (np.ndarray, dtype.type)
+
+    def convert(given: Any) -> Array:
+        if given.__class__ is float and -largest <= given <= largest:
+            return scalar(given)
+        if given.__class__ in classes and given.dtype == dtype and given.shape == shape:
+            return given
+        return checked(given, type, name)
+
+    return convert
+
+
+def concrete_array() -> type[Any]:
+    """The class of JAX's concrete arrays."""
+    with jax.ensure_compile_time_eval():  # a trace may be going on
+        return type(jax.device_put(np.zeros((), np.float32)))  # which compiles nothing
+
+
+def checked(given: Any, type: Tensor, name: str) -> Array:
+    array = given
+    if is_python_number(given):
+        if not type.shape:
+            return number(given, type, name)
+        raise other_shape((), type, name)
+    if isinstance(given, (list, tuple)):
+        raise DifflangError(
+            Diagnostic(
+                "DL1206",
+                f"`{name}` is a {type}, and a Python {given.__class__.__name__} was given",
+                helps=(f"write `np.array({name}, dtype={numpy_name(type.dtype)})`",),
+            )
+        )
+    refuse_masked(given, name)
+    if not isinstance(array, (np.ndarray, np.generic, jax.Array)):
+        return other_array(given, type, name)
+    if array.shape != type.shape:
+        raise other_shape(array.shape, type, name)
+    return with_dtype(array, type, name)
+
+
+def is_python_number(given: Any) -> bool:
+    """Whether it is a plain number of Python, or one of the classes that JAX makes of them to pass them on."""
+    return isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic)
+
+
+def refuse_masked(given: Any, name: str) -> None:
+    """Errors: DL1206 for an array some numbers of which do not count: here all would."""
+    if isinstance(given, np.ma.MaskedArray):
+        message = f"`{name}` is a masked array, and the language has no numbers that do not count"
+        way = f"fill them in, `{name}.filled(0)`, or give `{name}.data` and `{name}.mask` as two arguments"
+        raise DifflangError(Diagnostic("DL1206", message, helps=(way,)))
+
+
+def other_array(given: Any, type: Tensor, name: str) -> Array:
+    """Arrays of other libraries, which offer themselves to NumPy."""
+    if not hasattr(given, "__array__"):
+        message = f"`{name}` is a {type}, and a {given.__class__.__name__} was given"
+        raise DifflangError(Diagnostic("DL1206", message))
+    return checked(np.asarray(given), type, name)
+
+
+def with_dtype(array: Array, type: Tensor, name: str) -> Array:
+    wanted = numpy_dtype(type.dtype)
+    if is_weak(array) and fits_kind(NAMES.get(array.dtype), type.dtype):
+        with jax.enable_x64(True):
+            return jax.lax.convert_element_type(array, wanted)
+    if array.dtype == wanted:
+        return array
+    raise other_dtype(array, type, name)
+
+
+def is_weak(value: Any) -> bool:
+    """Whether a value in JAX began as a plain Python number."""
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return bool(value.weak_type)
+    return isinstance(value, jax.Array) and bool(getattr(value.aval, "weak_type", False))
+
+
+def fits_kind(given: DType | None, wanted: DType) -> bool:
+    """What began as a Python number in JAX may stand for a float that holds no more digits than it has by now.
+
+    Nothing says that an integer fits.
+    """
+    if given is None or not wanted.differentiable or given.kind not in ("int", "float", wanted.kind):
+        return False
+    return given.kind == "int" or given.bits >= (wanted.bits if given.kind == wanted.kind else wanted.bits // 2)
+
+
+def number(given: complex, type: Tensor, name: str) -> Array:
+    """A plain number in the declared type, if that holds it."""
+    kind, wanted = type.dtype.kind, numpy_dtype(type.dtype)
+    holds: tuple[Any, ...] = {
+        "bool": (bool,), "int": (int,), "uint": (int,), "float": (int, float), "complex": (int, float, complex)
+    }[kind]  # fmt: skip
+    if not isinstance(given, holds) or (isinstance(given, bool) and kind != "bool"):
+        message = f"`{name}` is {type.dtype}, and the {given.__class__.__name__} {given} was given"
+        raise DifflangError(Diagnostic("DL1201", message, helps=(number_to_write(given, type.dtype, name),)))
+    if isinstance(given, int) and kind in ("int", "uint"):
+        low, high = np.iinfo(wanted).min, np.iinfo(wanted).max
+        if not low <= given <= high:
+            raise too_large(given, type, name)
+    try:
+        with np.errstate(over="ignore"):
+            array = np.asarray(given, wanted)
+    except OverflowError:
+        raise too_large(given, type, name) from None
+    if kind in ("float", "complex") and not np.isfinite(array) and np.isfinite(given):
+        raise too_large(given, type, name)
+    return array
+
+
+def too_large(given: complex, type: Tensor, name: str) -> DifflangError:
+    dtype = numpy_dtype(type.dtype)
+    if type.dtype.kind in ("int", "uint"):
+        way = f"{type.dtype} goes from {np.iinfo(dtype).min:,} to {np.iinfo(dtype).max:,}"
+    else:
+        way = f"{type.dtype} goes to {float(ml_dtypes.finfo(dtype).max):.3g}"
+    message = f"`{name}` is {type.dtype}, which does not hold {digits(given)}"
+    return DifflangError(Diagnostic("DL1205", message, helps=(way,)))
+
+
+def digits(given: complex) -> str:
+    return str(given) if not isinstance(given, int) or given.bit_length() < 200 else "a number of that many digits"
+
+
+def number_to_write(given: complex, wanted: DType, name: str) -> str:
+    """How a plain number becomes one of the type that is declared, if that is meant."""
+    whole = wanted.kind in ("int", "uint")
+    if isinstance(given, complex):
+        return f"write `{f'int({name}.real)' if whole else f'{name}.real'}` if its real part is meant"
+    if wanted.kind == "bool":
+        return f"write `bool({name})`, or compare it: `{name} > 0`"
+    if whole:
+        bounds = np.iinfo(numpy_dtype(wanted))
+        if not (isfinite(given) and bounds.min <= given <= bounds.max):
+            return f"no {wanted} is {given}: declare it a float"
+        return f"write `int({name})`" if given % 1 == 0 else f"write `round({name})`, or declare it a float"
+    return f"write `float({name})`"
+
+
+def array_to_write(name: str, shown: str) -> str:
+    """How a list becomes an array of the type that is declared."""
+    dtype = DTYPES.get(shown.partition("[")[0])
+    return f"write `np.array({name}{f', {numpy_name(dtype)}' if dtype is not None else ''})`"
+
+
+def numpy_name(dtype: DType) -> str:
+    return f"jnp.{dtype.numpy}" if dtype.numpy == "bfloat16" else f"np.{dtype.numpy}"
+
+
+def other_dtype(array: Array, type: Tensor, name: str) -> DifflangError:
+    found = NAMES.get(array.dtype)
+    message = f"`{name}` is a {type}, and an array of {found or array.dtype} was given"
+    return DifflangError(Diagnostic("DL1201", message, helps=(line_to_write(array, found, type.dtype, name),)))
+
+
+def line_to_write(array: Array, found: DType | None, wanted: DType, name: str) -> str:
+    """How an array of an element type becomes one of the type that is declared."""
+    if found is not None and found.kind == "complex" and wanted.kind != "complex":
+        return f"declare it {found}, or take its real part if that is meant: `{name}.real`"
+    to = numpy_name(wanted)
+    dtype = numpy_dtype(wanted)
+    if not isinstance(array, jax.Array) or jax.dtypes.canonicalize_dtype(dtype) == dtype:
+        return f"write `{name}.astype({to})`"
+    if not isinstance(array, jax.core.Tracer):
+        return f"write `np.asarray({name}, {to})`: JAX itself makes no {wanted} as it is set up"
+    return f"write `with jax.enable_x64(True): {name} = {name}.astype({to})`: JAX makes no {wanted} as it is set up"
+
+
+def other_shape(given: tuple[int, ...], type: Tensor, name: str) -> DifflangError:
+    what = "a number" if not given else f"an array of shape [{', '.join(map(str, given))}]"
+    if len(given) != type.rank:
+        message = f"`{name}` is a {type}, of rank {type.rank}, and {what} was given"
+    else:
+        axis = next(i for i, (a, b) in enumerate(zip(given, type.shape, strict=True)) if a != b)
+        message = f"`{name}` is a {type}, and {what} was given: axis {axis} is {given[axis]}, not {type.shape[axis]}"
+    return DifflangError(Diagnostic("DL1202", message))

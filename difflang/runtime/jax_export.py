@@ -1,0 +1,63 @@
+"""Programs as `jax.export` writes them: StableHLO that later versions of JAX and other runtimes read."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+from jax import export
+
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.gc_pause import paused
+from difflang.base.source import NOWHERE
+from difflang.ir.graph import Graph
+from difflang.lower.source_locations import framed
+from difflang.runtime.compile import jitted, spec
+
+
+def exported(graph: Graph, platform: str) -> Any:
+    """The program for a platform that need not be here, a `jax.export.Exported`.
+
+    Errors: DL0801 where an op is a call into a library, of which nobody promises that it stays the same.
+    """
+    specs = [spec(p.type, None) for p in graph.params]
+    try:
+        with jax.enable_x64(True), innermost_places(), paused():
+            program = export.export(jitted(graph, platform), platforms=(platform,))
+            place = graph.eqns[0].span if graph.eqns else NOWHERE
+            return framed(place)(lambda specs: program(*specs), specs, (), {})
+    except (ValueError, NotImplementedError) as error:
+        raise not_there(graph, platform, error) from error
+
+
+@contextmanager
+def innermost_places() -> Generator[None]:
+    """Inside, JAX writes down of each operation where in the program it stands, and nothing of who called the compiler:
+    those are paths of this machine.
+    """
+    name = "jax_traceback_in_locations_limit"
+    before = getattr(jax.config, name)
+    jax.config.update(name, 1)
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)
+
+
+def not_there(graph: Graph, platform: str, error: Exception) -> DifflangError:
+    where = (Label(graph.eqns[0].span, "in the program that begins here"),) if graph.eqns else ()
+    why = str(error).splitlines()[0] if str(error) else type(error).__name__
+    message = f"there is no StableHLO of {graph.name or 'this program'} for `{platform}`: {why}"
+    ways = ("leave that platform out: with `platforms=()` the artifact still loads wherever JAX runs",)
+    return DifflangError(Diagnostic("DL0801", message, where, ways))
+
+
+def loaded(data: bytes) -> Any:
+    """What was written by `serialize` of it. Errors: DL1241."""
+    try:
+        return export.deserialize(bytearray(data))
+    except Exception as error:
+        message = "this is no artifact of difflang, or it is damaged: JAX does not read its StableHLO"
+        raise DifflangError(Diagnostic("DL1241", message)) from error

@@ -1,0 +1,261 @@
+"""Which operation of a compiled program takes how long: XLA's own trace of some calls, and the lines they come from."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import jax
+from jax.profiler import ProfileData
+from msgspec import Struct
+
+from difflang.lower.source_locations import CALLED
+from difflang.runtime.compile import Executable
+from difflang.runtime.trace_sampling import LARGE, Sampling
+
+Line = tuple[str, int]  # the name of a text, and a line of it
+ENOUGH, CALLS = 0.5, 20  # seconds, and calls, of one program that are traced
+STEPS = 50_000  # of operations in a call that is traced from its beginning to its end; of others there are samples
+MOST = 4 * LARGE  # bytes of its traces, of some 40,000 steps
+HOLDS = {"while", "conditional", "call"}  # operations that are others
+MOVES = {"bitcast", "parameter", "constant", "get-tuple-element", "tuple", "copy"}  # what costs nothing in a fusion
+TABLES = re.compile(r"^(\d+) (?:\"(.*)\"|\{(.*)\})$")
+MADE = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*? ([a-z][\w\-]*)\(([^)]*)\)")
+NAME = re.compile(r"%([\w.\-]+)")
+HEAD = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$")
+DONE = re.compile(r"\b(?:body|condition|to_apply|true_computation|false_computation)=%?([\w.\-]+)")
+BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+FREE = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast"}  # what is nothing to do
+FRAME = re.compile(r"stack_frame_id=(\d+)")
+CALLS_OF = re.compile(r"calls=%?([\w.\-]+)")
+
+
+class Traces:
+    """Traces of calls, taken until each program was traced for long enough."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)  # of each program, in calls that were traced
+        self.calls: Counter[str] = Counter()
+        self.ops: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))  # seconds of each operation
+        self.unseen: dict[str, float] = defaultdict(float)  # seconds of which no operation is known
+        self.bytes: Counter[str] = Counter()  # of its traces
+        self.sampled: Counter[str] = Counter()  # samples of each program that is not traced as a whole
+        self.steps: dict[str, float] = {}  # operations that a call carries out
+        self.modules: dict[str, str] = {}  # what XLA calls a program
+        self.failed = ""  # why nothing more is traced
+
+    def call(self, name: str, program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], float]:
+        """The results of a call, which is over then, and how long it took."""
+        if not self.wants(name):
+            return timed(program, arrays)
+        if name not in self.steps:
+            text = program.made.as_text()
+            self.steps[name], self.modules[name] = steps_of(text), module_of(text)
+        with Sampling(apart=self.steps[name] > STEPS) as sampling:
+            results, took = timed(program, arrays)
+        self.failed = sampling.failed
+        self.seconds[name] += took
+        self.calls[name] += 1
+        self.add(name, sampling, took)
+        return results, took
+
+    def wants(self, name: str) -> bool:
+        little = self.seconds[name] < ENOUGH and self.calls[name] < CALLS and self.bytes[name] < MOST
+        return little and not self.failed
+
+    def add(self, name: str, sampling: Sampling, took: float) -> None:
+        """Count what was traced of a call; each sample stands for the time from its beginning to that of the next."""
+        samples = sampling.samples
+        ends = [sample.begin for sample in samples[1:]] + [took]
+        self.bytes[name] += sum(len(sample.trace) for sample in samples)
+        self.sampled[name] += len(samples) if any(sample.end < took for sample in samples) else 0
+        if not samples:
+            self.unseen[name] += took
+        for sample, end in zip(samples, ends, strict=True):
+            found, lasted = seconds_of(sample.trace, self.modules[name])
+            known = end - sample.begin
+            if sample.end < took:  # an operation at either edge of it was left out
+                known *= min(lasted / (sample.end - sample.begin), 1.0)
+            whole = sum(found.values())
+            for op, spent in found.items():
+                self.ops[name][op] += spent / whole * known
+            self.unseen[name] += end - sample.begin - (known if whole else 0.0)
+
+
+def timed(program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], float]:
+    start = time.perf_counter()
+    results = jax.block_until_ready(program(*arrays))
+    return results, time.perf_counter() - start
+
+
+def seconds_of(trace: bytes, module: str) -> tuple[dict[str, float], float]:
+    """The time of each operation of a program in a trace, and from the first beginning to the last end."""
+    threads = events_of(ProfileData.from_serialized_xspace(trace), module)
+    begin = min((event[0] for events in threads for event in events), default=0.0)
+    end = max((event[1] for events in threads for event in events), default=0.0)
+    return {op: spent / 1e9 for op, spent in wall_time(threads).items()}, (end - begin) / 1e9
+
+
+Event = tuple[float, float, str]  # from, to, operation
+
+
+def events_of(data: Any, module: str) -> list[list[Event]]:
+    """The operations of a program that each thread carried out, and when, in nanoseconds."""
+    threads: list[list[Event]] = []
+    for line in [line for plane in data.planes for line in plane.lines]:
+        here: list[Event] = []
+        for event in line.events:
+            stats = dict(event.stats)
+            if "hlo_op" in stats and stats.get("hlo_module", module) == module:
+                start = float(event.start_ns)
+                here.append((start, start + event.duration_ns, str(stats["hlo_op"])))
+        threads.append(here)
+    return threads
+
+
+def wall_time(threads: Iterable[Sequence[Event]]) -> dict[str, float]:
+    """Each moment given to the operations at work in it: to the innermost of each thread, in equal parts.
+
+    What only waits for others, a loop for its body on another thread, gets what nobody else does.
+    """
+    edges = sorted(
+        (at, -sign, number, thread, op)
+        for thread, events in enumerate(threads)
+        for number, (start, end, op) in enumerate(sorted(events, key=lambda e: (e[0], -e[1])))
+        for at, sign in ((start, 1), (end, -1))
+        if end > start
+    )
+    found: dict[str, float] = defaultdict(float)
+    stacks: dict[int, dict[int, str]] = defaultdict(dict)
+    before = 0.0
+    for at, sign, number, thread, op in edges:
+        tops = [next(reversed(stack.values())) for stack in stacks.values() if stack] if at > before else []
+        busy = [o for o in tops if o.partition(".")[0] not in HOLDS] or tops
+        for each in busy:
+            found[each] += (at - before) / len(busy)
+        before = at
+        if sign < 0:
+            stacks[thread][number] = op
+        else:
+            stacks[thread].pop(number)
+    return found
+
+
+# ---- From operations to lines
+
+
+def module_of(text: str) -> str:
+    """What XLA calls the program whose text this is."""
+    return text.partition(",")[0].removeprefix("HloModule ").split()[0]
+
+
+def steps_of(text: str) -> float:
+    """How many operations a call of this program carries out at most, infinity if that depends on the data."""
+    found: dict[str, float] = defaultdict(float)  # of each computation, which is printed after those that it does
+    computation = ""
+    for row in text.splitlines():
+        if (head := HEAD.match(row)) is not None:
+            computation = head[1]
+            found[computation] = 0.0
+        elif (made := MADE.match(row)) is not None:
+            found[computation] += steps_of_row(made[2], row, found)
+    return found.get(computation, inf)
+
+
+def steps_of_row(opcode: str, row: str, found: Mapping[str, float]) -> float:
+    if opcode in FREE:
+        return 0.0
+    if opcode == "custom-call" and "callback" in row:
+        return inf  # Python, which may do anything
+    if opcode not in HOLDS:
+        return 1.0
+    branches = BRANCHES.search(row)
+    parts = [part.strip().removeprefix("%") for part in branches[1].split(",")] if branches else DONE.findall(row)
+    once = sum(found.get(part, inf) for part in parts)
+    if opcode != "while":
+        return 1.0 + once
+    trips = TRIPS.search(row)
+    return 1.0 + (int(trips[1]) + 1) * once if trips else inf
+
+
+class Instruction(Struct, frozen=True):
+    """One row of a program as XLA prints it."""
+
+    opcode: str
+    line: Line | None
+    reads: tuple[str, ...]
+    calls: str  # the computation that it does
+
+
+def lines_of(text: str) -> dict[str, Counter[Line]]:
+    """The lines that each operation comes from: of one that holds several, one for each of them.
+
+    An operation of which XLA does not say it comes from where those do that read it, or that it reads.
+    """
+    rows, inside = instructions_of(text)
+    found: dict[str, Counter[Line]] = {}
+    for name, row in rows.items():
+        parts = [rows[i] for i in inside.get(row.calls, ())] if row.opcode == "fusion" else []
+        lines = [part.line for part in parts if part.line is not None and part.opcode not in MOVES]
+        found[name] = Counter(lines or ([row.line] if row.line is not None else []))
+    for name in reversed(rows):
+        for read in rows[name].reads:
+            if not found.get(read, True):
+                found[read] = found[name]
+    for name, row in rows.items():
+        found[name] = found[name] or next((found[r] for r in row.reads if found.get(r)), found[name])
+    return found
+
+
+def instructions_of(text: str) -> tuple[dict[str, Instruction], dict[str, list[str]]]:
+    """Every operation by its name, each after those that it reads, and which of them each computation holds."""
+    frames, rows, inside, computation = frames_of(text), dict[str, Instruction](), defaultdict[str, list[str]](list), ""
+    for written in text.splitlines():
+        if (made := MADE.match(written)) is not None:
+            frame, calls = FRAME.search(written), CALLS_OF.search(written)
+            line = frames.get(int(frame[1])) if frame else None
+            rows[made[1]] = Instruction(made[2], line, tuple(NAME.findall(made[3])), calls[1] if calls else "")
+            inside[computation].append(made[1])
+        elif (head := HEAD.match(written)) is not None:
+            computation = head[1]
+    return rows, inside
+
+
+def frames_of(text: str) -> dict[int, Line]:
+    """The line of the program for each stack frame that has one."""
+    tables: dict[str, dict[int, Any]] = defaultdict(dict)
+    title = ""
+    for row in text.splitlines():
+        if row in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+            title = row
+        elif title and (found := TABLES.match(row)) is not None:
+            told = dict(part.split("=", 1) for part in (found[3] or "").split() if "=" in part)
+            tables[title][int(found[1])] = told if found[2] is None else found[2]
+        elif row and title:
+            title = ""
+    ours = {n for n, name in tables["FunctionNames"].items() if name == CALLED}
+    lines: dict[int, Line] = {}
+    for number in tables["StackFrames"]:
+        line = line_at(number, tables, ours)
+        if line is not None:
+            lines[number] = line
+    return lines
+
+
+def line_at(number: int, tables: Mapping[str, Mapping[int, Any]], ours: set[int]) -> Line | None:
+    """The innermost line of the program that a frame stands in."""
+    seen: set[int] = set()
+    while number in tables["StackFrames"] and number not in seen:
+        seen.add(number)
+        frame = tables["StackFrames"][number]
+        place = tables["FileLocations"].get(int(frame.get("file_location_id", 0)), {})
+        if int(place.get("function_name_id", 0)) in ours:
+            name = tables["FileNames"].get(int(place.get("file_name_id", 0)), "")
+            return str(name), int(place.get("line", 0))
+        number = int(frame.get("parent_frame_id", 0))
+    return None

@@ -1,0 +1,162 @@
+"""Classes for records and variants of enums: frozen dataclasses, which JAX knows as structures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, make_dataclass
+from functools import wraps
+from keyword import iskeyword
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.error_codes import nearest
+from difflang.runtime.pytrees import Tracer, on_host, register_node, register_record
+
+
+class Shape(NamedTuple):
+    """What a pickled record says of its class."""
+
+    module: str
+    name: str
+    fields: tuple[str, ...]
+    static: tuple[str, ...]
+
+
+class Variant(NamedTuple):
+    """A variant of an enum: the enum's name, the variant's number in it, and its own name and fields."""
+
+    enum: str
+    mark: int
+    shape: Shape
+
+
+CLASSES: WeakValueDictionary[Shape | Variant, type] = WeakValueDictionary()
+"""The latest class of each shape, and of each variant."""
+
+
+def record_class(shape: Shape, space: dict[str, Any]) -> type:
+    """A frozen dataclass that JAX takes apart, and that pickles by its shape, as NumPy arrays: JAX may narrow f64."""
+
+    def values(record: Any) -> tuple[Any, ...]:
+        return tuple([getattr(record, name) for name in shape.fields])
+
+    ways = {
+        "__reduce__": lambda record: (restored, (shape, on_host(values(record)))),
+        "__copy__": lambda record: type(record)(*values(record)),
+        "__deepcopy__": lambda record, memo: type(record)(*deepcopy(values(record), memo)),
+    }
+    cls = dataclass_of(shape, {**space, **ways})
+    CLASSES[shape] = cls
+    return cls
+
+
+def variant_class(variant: Variant, space: dict[str, Any], base: type | None) -> type:
+    """The same for a variant, under the class of its enum; that of its tangents stands alone."""
+    cls = dataclass_of(variant.shape, space, () if base is None else (base,))
+    CLASSES[variant] = cls
+    return cls
+
+
+def dataclass_of(shape: Shape, space: dict[str, Any], bases: tuple[type, ...] = ()) -> type:
+    """A frozen dataclass whose fields are the leaves of a structure, but for its static ones.
+
+    Errors: DL0801 for a field that is called as a word of Python's is.
+    """
+    if words := [n for n in shape.fields if iskeyword(n)]:
+        message = f"the field `{words[0]}` of `{shape.name}` is a word of Python: there is no class for such a record"
+        way = "give it another name; a dict with that field is taken as an argument"
+        raise DifflangError(Diagnostic("DL0801", message, helps=(way,)))
+    fields = [(n, Any) for n in shape.fields]
+    cls = make_dataclass(shape.name, fields, bases=bases, frozen=True, eq=False, namespace=space)
+    cls.__module__ = shape.module
+    cls.__init__ = told_of_fields(cls.__init__, shape)
+    register_record(cls, [n for n in shape.fields if n not in shape.static], shape.static)
+    return cls
+
+
+def told_of_fields(made: Callable[..., None], shape: Shape) -> Callable[..., None]:
+    """The same `__init__`, whose TypeError names the fields."""
+
+    @wraps(made)
+    def init(self: Any, /, *values: Any, **named: Any) -> None:
+        try:
+            made(self, *values, **named)
+        except TypeError as error:
+            raise TypeError(not_these(shape, len(values), named) or str(error)) from None
+
+    return init
+
+
+def not_these(shape: Shape, by_position: int, named: Iterable[str]) -> str:
+    """What is wrong with the fields that are given; nothing where it is not the names."""
+    unknown = next((n for n in named if n not in shape.fields), None)
+    if unknown is not None:
+        near = nearest(unknown, shape.fields)
+        way = f"did you mean `{near}`?" if near else f"it has {', '.join(shape.fields) or 'none'}"
+        return f"`{shape.name}` has no field `{unknown}`: {way}"
+    if by_position > len(shape.fields) or any(n in named for n in shape.fields[:by_position]):
+        return ""
+    missing = [f"`{n}`" for n in shape.fields[by_position:] if n not in named]
+    return f"`{shape.name}` needs {', '.join(missing)} too" if missing else ""
+
+
+def restored(shape: Shape, values: tuple[Any, ...]) -> Any:
+    """A record out of a pickle: of the class of a loaded module, or of one that only has its fields."""
+    return known_class(shape)(*values)
+
+
+def known_class(shape: Shape) -> type:
+    """The class of that shape of a module that is loaded; else one that only has its fields."""
+    return CLASSES.get(shape) or UNLOADED.setdefault(shape, record_class(shape, {}))
+
+
+def known_variant(variant: Variant) -> type:
+    """The same for a variant: without its module it is under an enum that only has its name."""
+    known = CLASSES.get(variant) or UNLOADED.get(variant)
+    if known is not None:
+        return known
+    shape, space = variant.shape, {"__module__": variant.shape.module}
+    base = ENUMS.setdefault((shape.module, variant.enum), type(variant.enum, (), space))
+    return UNLOADED.setdefault(variant, variant_class(variant, {}, None if shape.name.startswith("D_") else base))
+
+
+UNLOADED: dict[Shape | Variant, type] = {}
+"""Classes of records and variants whose modules are not loaded."""
+ENUMS: dict[tuple[str, str], type] = {}
+"""Classes of the enums of these, by module and name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """One of several values, where a JAX transformation is going on or of every place of an array.
+
+    `options[i]` is what the value is where `tag` is `marks[i]`.
+    """
+
+    tag: Any
+    options: tuple[Any, ...]
+    marks: tuple[int, ...]
+
+    def known(self) -> Any:
+        """The value itself, outside of JAX transformations."""
+        return self.options[self.marks.index(int(self.tag))]
+
+
+register_node(Choice, lambda c: ((c.tag, c.options), c.marks), lambda marks, parts: Choice(parts[0], parts[1], marks))
+
+
+def chosen(
+    marks: Sequence[int], options: Sequence[Callable[[Any], Any]], shape: tuple[Any, ...]
+) -> Callable[[Any], Any]:
+    """A function from leaves to the value that the tag chooses, or to the choice where nobody can tell yet."""
+
+    def make(leaves: Any) -> Any:
+        tag = next(leaves)
+        values = tuple([option(leaves) for option in options])
+        if not shape and not isinstance(tag, Tracer) and int(tag) in marks:  # none where a check failed
+            return values[marks.index(int(tag))]
+        return Choice(tag, values, tuple(marks))
+
+    return make

@@ -1,0 +1,26 @@
+"""A graph as JAX shows it: lowered here or for another platform, and as JAX's own primitives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from difflang.ir.graph import Graph
+from difflang.lower.graph_to_jax import Lowering
+from difflang.runtime.compile import lowered, spec
+
+
+def lower(graph: Graph, platform: str | None = None) -> Any:
+    """JAX's lowered program for this machine, or for a platform that need not be here."""
+    if platform is None:
+        return lowered(graph, jax.default_backend())
+    return lowered(graph, platform, lowering_platforms=(platform,))
+
+
+def jaxpr_text(graph: Graph) -> str:
+    """The graph as a jaxpr."""
+    lowering = Lowering(jax)
+    with jax.enable_x64(True):
+        made = jax.make_jaxpr(lambda *arrays: lowering.graph(graph, *arrays))
+        return f"{made(*[spec(p.type, None) for p in graph.params])}\n"

@@ -1,0 +1,56 @@
+"""Where an import goes in a file that lacks it: among its others, in the order of the alphabet, else at its top."""
+
+from __future__ import annotations
+
+import re
+
+from difflang.base.diagnostics import Edit, Fix
+from difflang.base.package_data import stdlib_homes
+from difflang.base.source import Source, Span
+
+IMPORT = re.compile(r"^import[ \t]+(\w+|\"[^\"\n]*\")([^\n]*)(?:\n|\Z)", re.MULTILINE)
+FLOAT = re.compile(r"^float[ \t]+\w+[^\n]*(?:\n|\Z)", re.MULTILINE)
+COMMENTS = re.compile(r"(?:#[^\n]*\n)+(?=[ \t\r]*\n)")  # an empty line parts them from what they could be about
+
+
+def module_imported(source: Source, module: str) -> Fix:
+    """A fix that imports a module of the library."""
+    return imported(source, module, f"import {module}")
+
+
+def name_imported(span: Span, name: str) -> tuple[Fix, ...]:
+    """A fix that imports a name of the library where it is used; none where two modules have it."""
+    homes = stdlib_homes().get(name, ())
+    if len(homes) != 1:
+        return ()
+    (module,) = homes
+    for there in IMPORT.finditer(span.source.text):
+        names = re.match(r"[ \t]*\(([^()]*)\)", there[2])
+        if there[1] == module and names is not None:
+            written = ", ".join(sorted([*map(str.strip, names[1].strip(", ").split(",")), name]))
+            place = Span(span.source, there.start(2) + names.start(1), there.start(2) + names.end(1))
+            return (Fix(f"import it: `import {module} ({written})`", (Edit(place, written),)),)
+    return (imported(span.source, module, f"import {module} ({name})"),)
+
+
+def imported(source: Source, module: str, line: str) -> Fix:
+    """A fix that writes a line among the imports of a file."""
+    text = source.text
+    ending = "\r\n" if "\r\n" in text else "\n"
+    at, lead, tail = top(text), "", ending
+    lines = list(IMPORT.finditer(text))
+    if lines:
+        later = [there for there in lines if not there[1].startswith('"') and there[1] > module]
+        at = later[0].start() if later else lines[-1].end()
+    elif text[at:].strip():
+        lead = ending if at else ""
+        tail = ending if text[at:].startswith(("\n", "\r\n")) else 2 * ending
+    if at and text[at - 1] != "\n":
+        lead = ending + lead
+    return Fix(f"import it: `{line}`", (Edit(Span(source, at, at), f"{lead}{line}{tail}"),))
+
+
+def top(text: str) -> int:
+    """Where a first import goes: below the choice of floats, or the comment that a file begins with."""
+    found = FLOAT.search(text) or COMMENTS.match(text)
+    return found.end() if found else 0

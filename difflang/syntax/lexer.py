@@ -1,0 +1,172 @@
+"""Tokens of a text, as many as the parser asks for: which terminals it can take next decides the contextual ones.
+
+Which newlines end a statement is decided here, and where doc comments belong. What a string holds lives in `strings`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from functools import cache
+
+from msgspec import Struct
+
+from difflang.base.source import Source, Span
+from difflang.syntax.parser_tables import END, Lexis, tables
+
+BAD = "$BAD"  # no terminal begins here
+OPENS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
+CLOSES = frozenset(OPENS.values())
+# A newline after one of these ends a statement.
+ENDS = frozenset(
+    ("NAME", "INT", "FLOAT", "STRING", "TRUE", "FALSE", "BREAK", "CONTINUE", "RETURN", "QUOTE", *OPENS.values())
+)
+
+
+class Token(Struct, eq=False):
+    """A terminal in the text."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+@cache
+def scanners() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """What matches the next token: with the contextual terminals, without them; and what continues a line."""
+    lexis = tables().lexis
+    symbols = "|".join(map(re.escape, lexis.symbols))
+    plain = "|".join(f"(?P<{name}>{pattern})" for name, pattern in lexis.patterns)
+    plain = f"{plain}|(?P<SYMBOL>{symbols})"
+    contextual = "|".join(f"(?P<{name}>{pattern})" for name, pattern in lexis.contextual)
+    space = f"(?:{lexis.space})?"
+    return (
+        re.compile(f"{space}(?:{contextual}|{plain})"),
+        re.compile(f"{space}(?:{plain})"),
+        re.compile(lexis.join),
+    )
+
+
+class Lexer:
+    """Reads `source` from `pos` to `end`. After `next`, the token stands from `start` to `stop`."""
+
+    __slots__ = (
+        "brackets", "comments", "docs", "end", "last", "lexis", "pending", "pos", "scanners", "source", "start", "stop"
+    )  # fmt: skip
+
+    def __init__(self, source: Source, pos: int, end: int) -> None:
+        self.source = source
+        self.pos = pos
+        self.end = end
+        self.start = self.stop = pos
+        self.last = ""
+        self.brackets: list[str] = ["LBRACE"]
+        self.lexis: Lexis = tables().lexis
+        self.scanners = scanners()
+        self.comments: dict[int, int] = {}
+        self.docs: dict[int, tuple[int, int]] = {}  # where a token begins: the doc comment above it
+        self.pending: tuple[int, int] | None = None
+
+    def next(self, accepted: Container[str]) -> str:
+        """The kind of the next token, given what the parser can take."""
+        text, end = self.source.text, self.end
+        full, plain, join = self.scanners
+        pos = self.pos
+        while True:
+            match = full.match(text, pos, end)
+            if match is None:
+                return self._nothing(pos)
+            kind: str = match.lastgroup  # type: ignore[assignment]
+            if kind == "NAME":
+                kind = self.lexis.words.get(match["NAME"], kind)
+            elif kind == "SYMBOL":
+                kind = self.lexis.symbols[match["SYMBOL"]]
+            elif kind == "_NL":
+                pos = match.end()
+                if self.last not in ENDS or self.brackets[-1] != "LBRACE":
+                    continue
+                start = match.start("_NL")
+                if join.match(text, start, end):
+                    self.last = ""  # so the other newlines before the next token do not count either
+                    continue
+                self.last, self.start, self.stop, self.pos = kind, start, pos, pos
+                return kind
+            elif kind == "COMMENT":
+                pos = match.end()
+                self._comment(match.start("COMMENT"), pos)
+                continue
+            elif kind not in accepted:
+                match = plain.match(text, pos, end)  # a contextual terminal where none is meant
+                if match is None:
+                    return self._nothing(pos)
+                kind = match.lastgroup  # type: ignore[assignment]
+                if kind == "SYMBOL":
+                    kind = self.lexis.symbols[match["SYMBOL"]]
+            return self._found(kind, match)
+
+    def _found(self, kind: str, match: re.Match[str]) -> str:
+        start, stop = match.span(match.lastindex)  # type: ignore[arg-type]
+        if kind in OPENS:
+            self.brackets.append(kind)
+        elif kind in CLOSES and len(self.brackets) > 1:
+            self.brackets.pop()
+        if self.pending is not None:
+            self.docs[start] = self.pending
+            self.pending = None
+        self.last, self.start, self.stop, self.pos = kind, start, stop, stop
+        return kind
+
+    def _nothing(self, pos: int) -> str:
+        """The end, or a character that begins no token."""
+        text = self.source.text
+        while pos < self.end and text[pos] in " \t":
+            pos += 1
+        self.start = self.pos = pos
+        self.stop = min(pos + 1, self.end)
+        return BAD if pos < self.end else END
+
+    def _comment(self, start: int, stop: int) -> None:
+        """Remember a comment, and a doc comment on lines of its own as what the next token may be told."""
+        text = self.source.text
+        self.comments[start] = stop
+        if not text.startswith("##", start):
+            return
+        line = text.rfind("\n", 0, start) + 1
+        if text[line:start].strip():
+            return
+        if self.pending is not None and text.count("\n", self.pending[1], start) == 1:
+            self.pending = (self.pending[0], stop)
+        else:
+            self.pending = (start, stop)
+
+    def at(self, pos: int, last: str, brackets: list[str]) -> Lexer:
+        """A lexer of the same text elsewhere, sharing what was found in comments."""
+        other = Lexer(self.source, pos, self.end)
+        other.last, other.brackets = last, brackets
+        other.comments, other.docs = self.comments, self.docs
+        return other
+
+    def doc(self, start: int) -> str | None:
+        """The text of the doc comment above the token that begins at `start`."""
+        if start not in self.docs:
+            return None
+        lines = self.source.text[slice(*self.docs[start])].split("\n")
+        return "\n".join(line.strip().removeprefix("##").removeprefix(" ") for line in lines)
+
+
+def tokenize(source: Source) -> tuple[Token, ...]:
+    """Every token and comment as it stands, contextual words as names: for highlighting and completeness."""
+    lexer = Lexer(source, 0, len(source.text))
+    found: list[Token] = []
+    while (kind := lexer.next(())) != END:
+        found.append(Token(kind, source.text[lexer.start : lexer.stop], lexer.start, lexer.stop))
+        if kind == BAD:
+            lexer.pos = lexer.stop
+    found += (Token("COMMENT", source.text[a:b], a, b) for a, b in lexer.comments.items())
+    return tuple(sorted(found, key=lambda token: token.start))
+
+
+def comments(lexer: Lexer) -> tuple[Span, ...]:
+    """The comments met so far, in order."""
+    return tuple(Span(lexer.source, start, stop) for start, stop in sorted(lexer.comments.items()))

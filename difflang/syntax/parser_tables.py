@@ -1,0 +1,255 @@
+"""The parser's tables: made from `difflang.lark` by lark once, then kept as JSON in the user's cache folder.
+
+Lark is imported only to make them. What drives them lives in `parse`, what they make of a text in `build`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from difflang.base import package_data
+
+FORMAT = 2
+STARTS = ("start", "expr")
+END = "$END"
+ACCEPT = 1 << 30
+
+
+class Rule(Struct, frozen=True):
+    """A production. `keep` says what reaches the callback: (index, whether that list is spliced in, Nones before)."""
+
+    origin: str
+    size: int
+    callback: str
+    keep: tuple[tuple[int, bool, int], ...]
+    missing: int  # how many Nones come last
+    single: bool  # a single child stands for the whole
+
+    @property
+    def unit(self) -> bool:
+        return self.single and self.size == 1 and len(self.keep) == 1
+
+    @property
+    def plain(self) -> bool:
+        """Nothing is spliced in or added: the children are some of the symbols."""
+        return not self.missing and not any(spread or nones for _, spread, nones in self.keep)
+
+
+class Lexis(Struct, frozen=True):
+    """The terminals: reserved words, symbols, and regular expressions in the order in which they are tried."""
+
+    words: Mapping[str, str]
+    symbols: Mapping[str, str]
+    patterns: tuple[tuple[str, str], ...]
+    contextual: tuple[tuple[str, str], ...]
+    join: str
+    space: str
+
+
+class Tables(Struct, frozen=True):
+    """`rows[state][symbol]` is a state to go to, the complement of a rule's number, or ACCEPT."""
+
+    rows: tuple[Mapping[str, int], ...]
+    rules: tuple[Rule, ...]
+    starts: Mapping[str, int]
+    lexis: Lexis
+    chains: dict[tuple[int, int, str], int] = field(default_factory=dict[tuple[int, int, str], int])
+
+
+@cache
+def tables() -> Tables:
+    """The tables of the language, from the cache if it has them."""
+    grammar = package_data.grammar()
+    path = package_data.cache_folder() / f"grammar-{_key(grammar)}.json"
+    kept = read(path)
+    if kept is not None:
+        return kept
+    data = build(grammar)
+    write(path, data)
+    return decode(data)
+
+
+def _key(grammar: str) -> str:
+    """Everything the tables depend on."""
+    parts = (str(FORMAT), lark_version(), sys.version, grammar)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def lark_version() -> str:
+    """The version of what makes the tables, by the name of its folder: its metadata takes longer to read."""
+    spec = find_spec("lark")
+    home = Path(spec.origin).parents[1] if spec is not None and spec.origin else None
+    found = sorted(home.glob("lark-*.dist-info")) if home is not None else []
+    if len(found) == 1:
+        return found[0].name.removeprefix("lark-").removesuffix(".dist-info")
+    from importlib import metadata
+
+    return metadata.version("lark")
+
+
+# ---- The cache
+
+
+def read(path: Path) -> Tables | None:
+    """What `write` wrote there; None for anything else, since it can be made again."""
+    try:
+        data = json.loads(path.read_bytes())
+        if data["checksum"] != _checksum(data["tables"]):
+            return None
+        return decode(data["tables"])
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        return None
+
+
+def write(path: Path, data: dict[str, Any]) -> None:
+    """Keep tables for the next start, whole or not at all. A folder that cannot be written costs time, nothing else."""
+    text = json.dumps({"checksum": _checksum(data), "tables": data}, separators=(",", ":"))
+    temporary = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".grammar-")  # readable by its owner only
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            if temporary:
+                os.unlink(temporary)
+
+
+def _checksum(data: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def decode(data: dict[str, Any]) -> Tables:
+    """Tables from what JSON can hold."""
+    lexis = data["lexis"]
+    return Tables(
+        rows=tuple(data["rows"]),
+        rules=tuple(
+            Rule(origin, size, callback, tuple((i, bool(spread), nones) for i, spread, nones in keep), missing, single)
+            for origin, size, callback, keep, missing, single in data["rules"]
+        ),
+        starts=data["starts"],
+        lexis=Lexis(
+            words=lexis["words"],
+            symbols=lexis["symbols"],
+            patterns=tuple((name, pattern) for name, pattern in lexis["patterns"]),
+            contextual=tuple((name, pattern) for name, pattern in lexis["contextual"]),
+            join=lexis["join"],
+            space=lexis["space"],
+        ),
+    )
+
+
+# ---- Making them
+
+
+def build(grammar: str) -> dict[str, Any]:
+    """Tables of a grammar, as JSON can hold them.
+
+    Errors: lark's GrammarError for a grammar that is not LALR(1).
+    Cost:   half a second.
+    """
+    from lark import Lark
+    from lark.grammar import Rule as LarkRule
+    from lark.lexer import Lexer, TerminalDef
+
+    class NoLexer(Lexer):
+        """Spares lark its own lexers, one for each set of accepted terminals."""
+
+        def __init__(self, lexer_conf: object) -> None:
+            pass
+
+        def lex(self, lexer_state: object, parser_state: object) -> Any:
+            return iter(())
+
+    lark = Lark(grammar, parser="lalr", lexer=NoLexer, start=list(STARTS), maybe_placeholders=True)
+    data, memo = lark.memo_serialize([TerminalDef, LarkRule])
+    table = data["parser"]["parser"]
+    names: dict[int, str] = {int(number): name for number, name in table["tokens"].items()}
+    keys = sorted((key for key in memo if memo[key]["__type__"] == "Rule"), key=lambda key: _spelling(memo[key]))
+    numbers = {int(key): number for number, key in enumerate(keys)}
+    rows: list[dict[str, int]] = [{} for _ in table["states"]]
+    for state, actions in table["states"].items():
+        for token, (reduces, target) in actions.items():
+            rows[int(state)][names[int(token)]] = ~numbers[target["@"]] if reduces else target
+    for state in table["end_states"].values():
+        rows[state][END] = ACCEPT
+    rows, starts = _in_order(rows, table["start_states"])
+    return {
+        "rows": rows,
+        "rules": [_rule(memo[key]) for key in keys],
+        "starts": starts,
+        "lexis": _lexis([memo[key] for key in memo if memo[key]["__type__"] == "TerminalDef"]),
+    }
+
+
+def _spelling(rule: dict[str, Any]) -> tuple[str, list[str]]:
+    return str(rule["origin"]["name"]), [symbol["name"] for symbol in rule["expansion"]]
+
+
+def _in_order(rows: list[dict[str, int]], starts: dict[str, int]) -> tuple[list[dict[str, int]], dict[str, int]]:
+    """The states as they are met from the start: lark numbers them as its sets fall, differently each time."""
+    met = {state: number for number, state in enumerate(starts[start] for start in STARTS)}
+    queue = list(met)
+    for state in queue:
+        for _, target in sorted(rows[state].items()):
+            if 0 <= target < ACCEPT and target not in met:
+                met[target] = len(met)
+                queue.append(target)
+    ordered = [
+        {symbol: met[target] if 0 <= target < ACCEPT else target for symbol, target in sorted(rows[state].items())}
+        for state in queue
+    ]
+    return ordered, {start: met[starts[start]] for start in STARTS}
+
+
+def _rule(data: dict[str, Any]) -> list[Any]:
+    """The serialized form of `Rule`: lark's rules for what reaches a callback, worked out beforehand."""
+    origin, symbols, options = str(data["origin"]["name"]), data["expansion"], data["options"]
+    nones = [0] * (len(symbols) + 1)
+    at = 0
+    for missing in options["empty_indices"] or [False] * len(symbols):
+        nones[at] += missing
+        at += not missing
+    keep: list[list[int]] = []
+    pending = 0
+    for index, symbol in enumerate(symbols):
+        pending += nones[index]
+        terminal = symbol["__type__"] == "Terminal"
+        if not (terminal and symbol["filter_out"]):
+            keep.append([index, int(not terminal and symbol["name"].startswith("_")), pending])
+            pending = 0
+    callback = str(data["alias"] or origin)
+    single = bool(options["expand1"]) and not data["alias"]
+    return [origin, len(symbols), callback, keep, pending + nones[-1], single]
+
+
+def _lexis(terminals: list[dict[str, Any]]) -> dict[str, Any]:
+    """The serialized form of `Lexis`. Longer fixed texts first, then lark's order for regular expressions."""
+    fixed = {t["pattern"]["value"]: t["name"] for t in terminals if t["pattern"]["__type__"] == "PatternStr"}
+    regular = {t["name"]: t for t in terminals if t["pattern"]["__type__"] == "PatternRE"}
+    texts = {name: t["pattern"]["value"] for name, t in regular.items()}
+    own = ("NAME", "JOIN", "SPACE")
+    ranked = sorted((n for n in texts if n not in own), key=lambda n: (n != "FLOAT", n))  # 1.5 before 1
+    return {
+        "words": {text: name for text, name in fixed.items() if text.isidentifier()},
+        "symbols": {t: fixed[t] for t in sorted(fixed, key=lambda t: (-len(t), t)) if not t.isidentifier()},
+        "patterns": [["NAME", texts["NAME"]]] + [[n, texts[n]] for n in ranked if not regular[n]["priority"]],
+        "contextual": [[n, texts[n]] for n in ranked if regular[n]["priority"]],
+        "join": texts["JOIN"],
+        "space": texts["SPACE"],
+    }

@@ -1,0 +1,254 @@
+"""What the parser does at a mistake: report it, mend it if a token more or less does, else go on below it.
+
+What a person probably meant lives in `mistakes`. A mend is tried on the states alone before it is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import Diagnostic, Fix, Label
+from difflang.base.source import Span
+from difflang.syntax.lexer import BAD, CLOSES, OPENS, Token
+from difflang.syntax.parser_tables import END, tables
+from difflang.syntax.recovery import common_mistakes
+from difflang.syntax.recovery.error_context import Situation, accepts, brackets, described, expected, look
+from difflang.syntax.recovery.panic_mode import NESTED, ONLY_ITEMS, close, closed_too_far_out, left_alone, skip
+from difflang.syntax.recovery.repairs import fix, repairs
+from difflang.syntax.recovery.token_repair import Mend, best, first, make, spelled, works
+
+if TYPE_CHECKING:
+    from difflang.syntax.parse import Parser
+
+_MISSING = ("COLON", "COMMA", "_NL", "EQUAL", "IN", "GIVES", "LBRACE", "ARROW")
+
+
+class Recovery:
+    """Told of each mistake in turn. `incomplete` says that the only one was the end of the text."""
+
+    def __init__(self, parser: Parser) -> None:
+        self.parser = parser
+        self.incomplete = False
+        self.last = -1  # where the mistake before was
+
+    def resume(self, kind: str) -> bool:
+        """Report the token that cannot stand there and get the parser going again; False if that is not possible."""
+        situation = look(self.parser, kind)
+        again = self.last == situation.start
+        self.last = situation.start
+        if kind == END:
+            return self._at_the_end(situation, silent=again)
+        if not again:
+            mended = self._reserved(situation)
+            if mended is None:
+                mended = self._explained(situation)
+            if mended is None:
+                mended = self._mended(situation)
+            if mended:
+                return True
+        return skip(self.parser, situation, again)
+
+    # ---- Mistakes that are known
+
+    def _explained(self, situation: Situation) -> bool | None:
+        """Report what looks like a known mistake; whether it was mended, None if none looks like it."""
+        text, end = self.parser.source.text, self.parser.lexer.end
+        for mistake in common_mistakes.like(situation):
+            taken = mistake.taken.match(text, situation.start, end) if mistake.taken else None
+            if (mistake.taken and taken is None) or not mistake.follows(text, situation.start):
+                continue
+            stop = taken.end() if taken else situation.stop
+            # What is meant is known, so one token more is proof enough.
+            mend = best(self.parser, *(Mend(kinds, situation.start, stop) for kinds in mistake.mends), least=1)
+            if mistake.only_if_mended and mend is None:
+                continue
+            if mistake.word:
+                start, stop = situation.before_start, situation.before_start + len(situation.word)
+            else:
+                start = situation.start
+            fixes = repairs(mistake, situation, self.parser.source, start, max(stop, start))
+            self._say(mistake.code, mistake.message, start, max(stop, start), "", mistake.help, fixes)
+            return mend is not None and self._make(mend)
+        return None
+
+    # ---- Mistakes that are not
+
+    def _mended(self, situation: Situation) -> bool:
+        """Report a mistake by what mends it; whether it was mended."""
+        attempts = [self._closed_wrongly, self._never_closed, self._missing, self._too_much]
+        if situation.operand and not situation.first and situation.kind not in CLOSES:
+            attempts.insert(0, self._no_operand)
+        for attempt in attempts:
+            done = attempt(situation)
+            if done is not None:
+                return done
+        return False
+
+    def _closed_wrongly(self, situation: Situation) -> bool | None:
+        if situation.kind not in CLOSES:
+            return None
+        opened = brackets(self.parser.values)
+        drop = Mend((), situation.start, situation.stop)
+        if situation.kind in (OPENS[token.kind] for token in opened):
+            return None
+        if opened and opened[-1].kind != "LBRACE" and situation.kind != "RBRACE":
+            exchange = Mend((OPENS[opened[-1].kind],), situation.start, situation.stop)
+            if best(self.parser, exchange, drop) == exchange:
+                message = f"`{opened[-1].text}` is closed by `{situation.text}`"
+                fixes = (fix(self.parser.source, situation.start, situation.stop, spelled(OPENS[opened[-1].kind])),)
+                self._say("DL0104", message, situation.start, situation.stop, fixes=fixes)
+                self._also(opened[-1].start, "opened here")
+                return self._make(exchange)
+        if not works(self.parser, drop):
+            return None
+        self._say("DL0104", f"`{situation.text}` closes nothing", situation.start, situation.stop)
+        return self._make(drop)
+
+    def _never_closed(self, situation: Situation) -> bool | None:
+        opened = brackets(self.parser.values)
+        if not opened:
+            return None
+        at = self._before()
+        closer = OPENS[opened[-1].kind]
+        word = situation.text
+        if closer != "RBRACE" or situation.kind == "ELSE":
+            mend = first(self.parser, Mend((closer,), at, at))
+        elif word in ONLY_ITEMS and situation.first:
+            several = range(1, min(len(opened), NESTED) + 1)
+            mend = first(self.parser, *(Mend((closer,) * n + ("_NL",), at, situation.start) for n in several))
+            del opened[len(opened) + 2 - len(mend.kinds) if mend else len(opened) :]
+        else:
+            return None
+        if mend is None:
+            return None
+        token = opened[-1]
+        self._say("DL0103", f"`{token.text}` is never closed", token.start, token.end)
+        self._also(situation.start, f"expected `{spelled(closer)}` before this")
+        return self._make(mend)
+
+    def _reserved(self, situation: Situation) -> bool | None:
+        """A reserved word where only a name can stand."""
+        if situation.kind not in tables().lexis.words.values() or situation.first:
+            return None
+        mend = Mend(("NAME",), situation.start, situation.stop)
+        if accepts(self.parser.states, "INT") or not best(self.parser, mend, least=1):
+            return None
+        word = situation.text
+        self._say("DL0106", f"`{word}` is a reserved word", situation.start, situation.stop, "expected a name")
+        return self._make(mend)
+
+    def _missing(self, situation: Situation) -> bool | None:
+        """A token or an operand left out just before this one."""
+        before, states = self._before(), self.parser.states
+        if situation.kind == "_NL" and not situation.operand and accepts(states, "LBRACE"):
+            return self._unopened(situation, before)
+        if situation.operand:
+            return self._no_operand(situation)
+        mend = best(self.parser, *(Mend((k,), before, situation.start if k == "_NL" else before) for k in _MISSING))
+        if mend is None or (mend.kinds == ("_NL",) and situation.kind == BAD):
+            return None
+        self._say_missing(situation, *mend.kinds)
+        return self._make(mend)
+
+    def _no_operand(self, situation: Situation) -> bool | None:
+        before = self._before()
+        mend = Mend(("NAME",), before, before)
+        if situation.kind in tables().lexis.words.values() and not accepts(self.parser.states, "INT"):
+            return None  # a reserved word used as a name
+        if not works(self.parser, mend):
+            return None
+        what = expected(self.parser.states).split(",")[0].split(" or ")[0] or "a name"
+        way = "the type of one number has no brackets: `f32`" if what == "a type" and situation.text == "]" else ""
+        self._say("DL0129", f"{what} is missing", before, before, f"expected {what} here", way)
+        return self._make(mend)
+
+    def _say_missing(self, situation: Situation, kind: str) -> None:
+        if kind == "_NL":
+            help = "begin a new line; between two values an operator or a comma is missing"
+            message = f"{described(situation)} does not continue the statement before it"
+            self._say("DL0122", message, situation.start, situation.stop, "", help)
+            return
+        message = f"`{spelled(kind)}` is missing"
+        code = "DL0114" if kind == "LBRACE" else "DL0129"
+        self._say(code, message, situation.start, situation.stop, "expected before this")
+
+    def _unopened(self, situation: Situation, before: int) -> bool:
+        """A line that ends where its block should begin: the brace stands on the next line, or nowhere."""
+        help = f"`{{` stands on the line of its `{situation.opener}`" if situation.opener.isalpha() else ""
+        self._say("DL0114", "`{` is missing", before, before, "expected `{` here", help)
+        on_the_next_line = Mend((), before, situation.stop)
+        if works(self.parser, on_the_next_line):
+            return self._make(on_the_next_line)
+        mend = Mend(("LBRACE",), before, before)
+        # Where nothing closes the block either, its lines are left out.
+        return not left_alone(self.parser.source.text, before) and works(self.parser, mend) and self._make(mend)
+
+    def _too_much(self, situation: Situation) -> bool:
+        found = described(situation)
+        could = expected(self.parser.states)
+        label = f"expected {could}" if could else ""
+        if situation.kind == BAD:
+            self._say("DL0107", f"{found} means nothing", situation.start, situation.stop, label)
+        else:
+            stop = situation.start if situation.kind == "_NL" else situation.stop
+            self._say("DL0101", f"{found} cannot stand here", situation.start, stop, label)
+        mend = first(self.parser, Mend((), situation.start, situation.stop))
+        return mend is not None and self._make(mend)
+
+    # ---- Saying and mending
+
+    def _make(self, mend: Mend) -> bool:
+        make(self.parser, mend)
+        self.last = -1
+        return True
+
+    # ---- The end of the text
+
+    def _at_the_end(self, situation: Situation, silent: bool) -> bool:
+        opened = brackets(self.parser.values)
+        if not silent:
+            self.incomplete = not self.parser.reports
+            if opened:
+                self._unclosed(situation)
+            else:
+                could = expected(self.parser.states)
+                what = "the text" if situation.stop == len(self.parser.source.text) else "this expression"
+                self._say(
+                    "DL0129", f"{what} ends too early", situation.start, situation.stop, could and f"expected {could}"
+                )
+        return close(self.parser)
+
+    def _unclosed(self, situation: Situation) -> None:
+        """Name the bracket whose partner is missing: by the indentation, if that tells, else the innermost."""
+        opened = brackets(self.parser.values)
+        text = self.parser.source.text
+        token = opened[-1]
+        brace = closed_too_far_out(text, self.parser.lexer.end)
+        if brace is not None:
+            token = Token("LBRACE", "{", brace, brace + 1)
+        else:
+            lone = (one for one in opened[: -NESTED - 1 : -1] if one.kind == "LBRACE" and left_alone(text, one.start))
+            token = next(lone, token)
+        self._say("DL0103", f"`{token.text}` is never closed", token.start, token.end)
+        self._also(situation.start, f"the text ends without its `{spelled(OPENS[token.kind])}`")
+
+    def _say(
+        self, code: str, message: str, start: int, stop: int, label: str = "", help: str = "",
+        fixes: tuple[Fix, ...] = (),
+    ) -> None:  # fmt: skip
+        span = Span(self.parser.source, start, stop)
+        self.parser.reports.append(
+            Diagnostic(code, message, (Label(span, label),), (help,) if help else (), fixes=fixes)
+        )
+
+    def _also(self, at: int, text: str) -> None:
+        """A second label for the report just made."""
+        report = self.parser.reports.pop()
+        label = Label(Span(self.parser.source, at, at), text)
+        self.parser.reports.append(replace(report, labels=(*report.labels, label)))
+
+    def _before(self) -> int:
+        """Where the token before the mistake ends."""
+        return self.parser.recent[-1].end if self.parser.recent else self.parser.lexer.start

@@ -1,0 +1,65 @@
+"""What a known mistake in the syntax is written as: the edits that `mistakes` describes, made for one text."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from difflang.base.diagnostics import Edit, Fix
+from difflang.base.source import Source, Span
+
+if TYPE_CHECKING:
+    from difflang.syntax.recovery.common_mistakes import Mistake
+    from difflang.syntax.recovery.error_context import Situation
+
+
+def repairs(mistake: Mistake, situation: Situation, source: Source, start: int, stop: int) -> tuple[Fix, ...]:
+    """The fixes of a mistake that is marked from `start` to `stop`, best first."""
+    if mistake.writes is None:
+        return ()
+    if mistake.both:
+        start = situation.before_start
+    if isinstance(mistake.writes, str):
+        return (fix(source, start, stop, mistake.writes),)
+    found: list[Fix] = []
+    for pattern, template in mistake.writes:
+        if there := compiled(pattern).match(source.text, start):
+            found.append(fix(source, there.start(), there.end(), there.expand(template)))
+    return tuple(found)
+
+
+def fix(source: Source, start: int, stop: int, written: str) -> Fix:
+    """A text for what stands between two places, set apart from what stands beside it."""
+    text = source.text
+    before, after = text[start - 1 : start], text[stop : stop + 1]
+    shown = written.strip()
+    said = f"write `{shown}`" if shown else "type a space"
+    if written.startswith("\n"):
+        said = "begin a new line" + (f": `{shown}`" if shown else "")
+        written = new_line(text, start) + written[1:]
+    elif shown:
+        left = written[0] == " " and not before.isspace()
+        right = written[-1] == " " and not after.isspace()
+        written = " " * (left or joins(before, shown[0])) + shown + " " * (right or joins(shown[-1], after))
+    elif not written:
+        said = f"leave `{text[start:stop].strip()}` out"
+        if before.isspace():
+            stop += len(text[stop:]) - len(text[stop:].lstrip(" \t"))
+    return Fix(said, (Edit(Span(source, start, stop), written),))
+
+
+def new_line(text: str, at: int) -> str:
+    """The end of a line as the text has it, and the indentation of this one."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return ("\r\n" if "\r\n" in text else "\n") + line[: len(line) - len(line.lstrip())]
+
+
+def joins(a: str, b: str) -> bool:
+    """Whether two characters side by side are read as one word."""
+    return (a.isalnum() or a == "_") and (b.isalnum() or b == "_")
+
+
+@lru_cache(maxsize=128)
+def compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.MULTILINE)

@@ -1,0 +1,66 @@
+"""A text read input by input, as a person types it: where one ends, and what of a transcript was typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from difflang.base.source import Source
+from difflang.syntax.lexer import scanners
+from difflang.syntax.parse import parse
+
+PROMPT, MORE = "dfl> ", "...  "
+
+
+def is_complete(text: str) -> bool:
+    """Whether nothing is missing at the end of a text. What is wrong elsewhere is complete: more would not mend it."""
+    return not parse(Source("<input>", text)).incomplete
+
+
+def indentation(line: str) -> str:
+    """The spaces that the line after this one begins with."""
+    deeper = line.rstrip().endswith(("{", "(", "["))
+    return " " * (len(line) - len(line.lstrip()) + 2 * deeper)
+
+
+def is_input(text: str) -> bool:
+    """Whether a text is complete and more than comments, which may be about what comes below."""
+    found = parse(Source("<input>", text))
+    return not found.incomplete and bool(found.module.items or found.diagnostics)
+
+
+def goes_on(line: str) -> bool:
+    """Whether a line goes on from the one above it: `else`, `|>`, `.name`."""
+    return scanners()[2].match(f"\n{line.lstrip()}") is not None
+
+
+def typed(text: str) -> str:
+    """What of a text was typed: of a transcript the lines after prompts, else all."""
+    lines = text.split("\n")
+    if not any(line.startswith(PROMPT) for line in lines):
+        return text
+    prompts = (PROMPT, MORE)
+    kept = [
+        line[len(PROMPT) :] for line in lines if line.startswith(prompts) or line.rstrip() in map(str.strip, prompts)
+    ]
+    return "\n".join(kept)
+
+
+def is_command(line: str) -> bool:
+    """Whether a line is a command of the session, `:t x` or `?x`, and no part of a program."""
+    return line.lstrip().startswith((":", "?"))
+
+
+def inputs(lines: Iterable[str]) -> Iterator[str]:
+    """The inputs that lines spell, each as soon as the line after it is there; the last as it is."""
+    held = ""
+    for line in lines:
+        line = line.rstrip("\n")
+        if held and is_input(held) and not goes_on(line):
+            yield held
+            held = ""
+        if not held and is_command(line):
+            yield line
+        elif held or line.strip():
+            held += ("\n" if held else "") + line
+    if held.strip():
+        yield held

@@ -1,0 +1,198 @@
+"""The tree, made while parsing: one callback for every rule of `difflang.lark`, given a span and the rule's children.
+
+The few mistakes that the grammar lets through, such as `f(x) = 3`, are reported here. Names are not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from difflang.base.source import Span
+from difflang.syntax import tree
+from difflang.syntax.expression_builder import Expressions, name_of, present
+from difflang.syntax.lexer import Token
+
+
+class Build(Expressions):
+    """Callbacks for files, declarations and statements, beside those for what they hold."""
+
+    # ---- Files and declarations
+
+    def start(self, span: Span, *items: Any) -> tree.Module:
+        default = "f32"
+        if items and isinstance(items[0], str):
+            default, *items = items  # type: ignore[assignment]
+        whole = Span(self.source, 0, len(self.source.text))
+        return tree.Module(whole, present(items), default)
+
+    def default_float(self, span: Span, word: Token, name: Token) -> str:
+        return name.text
+
+    def import_(self, span: Span, module: Token, alias: Token | None, names: tuple[Token, ...] | None) -> tree.Import:
+        path = module.kind == "STRING"
+        text = self.text(module, "a path") if path else name_of(module)
+        taken, called = names or (), name_of(alias) if alias else None
+        places = tuple(map(self.span, taken))
+        return tree.Import(span, text, self.span(module), path, called, tuple(map(name_of, taken)), places)
+
+    def names(self, span: Span, *names: Token) -> tuple[Token, ...]:
+        return names
+
+    def test(self, span: Span, name: Token, body: tree.Block) -> tree.Test:
+        return tree.Test(span, self.text(name, "a test's name"), self.span(name), body)
+
+    def bench(self, span: Span, name: Token, body: tree.Block) -> tree.Bench:
+        return tree.Bench(span, self.text(name, "a benchmark's name"), self.span(name), body)
+
+    def public(self, span: Span, item: Any) -> Any:
+        return replace(item, span=span, pub=True, doc=self.doc(span.start))
+
+    def public_attributed(self, span: Span, attributes: tuple[tree.Attribute, ...], fn: tree.Fn) -> tree.Fn:
+        return replace(fn, span=span, pub=True, doc=self.doc(span.start), attributes=attributes)
+
+    def attributed(self, span: Span, attributes: tuple[tree.Attribute, ...], item: Any) -> Any:
+        if isinstance(item, tree.Fn):
+            return replace(item, span=span, attributes=attributes, doc=self.doc(span.start))
+        return replace(item, span=span, attributes=attributes)
+
+    def bare_fn(self, span: Span, host: Token | None, signature: tuple[Any, ...], body: tree.Expr) -> tree.Fn:
+        name, generics, params, result, where = signature
+        doc = self.doc(span.start)
+        return tree.Fn(
+            span, name_of(name), self.span(name), generics, params, result, where, body, host=host is not None, doc=doc
+        )
+
+    def signature(
+        self,
+        span: Span,
+        name: Token,
+        generics: tuple[tree.Generic, ...] | None,
+        params: tuple[tree.Param, ...],
+        result: tree.TypeExpr | None,
+        where: tuple[tree.Expr, ...] | None,
+    ) -> tuple[Any, ...]:
+        return name, generics or (), params, result, where or ()
+
+    def generics(self, span: Span, *generics: tree.Generic) -> tuple[tree.Generic, ...]:
+        return generics
+
+    def generic(self, span: Span, name: Token, bound: Token | None) -> tree.Generic:
+        return tree.Generic(span, name_of(name), name_of(bound) if bound else None)
+
+    def parameters(self, span: Span, *params: tree.Param) -> tuple[tree.Param, ...]:
+        return params
+
+    def param(self, span: Span, name: Token, type: tree.TypeExpr | None, default: tree.Expr | None) -> tree.Param:
+        return tree.Param(span, name_of(name), type, default)
+
+    def where(self, span: Span, *conditions: tree.Expr) -> tuple[tree.Expr, ...]:
+        return conditions
+
+    def extern(self, span: Span, name: Token, params: tuple[tree.Param, ...], result: tree.TypeExpr) -> tree.Fn:
+        body = tree.Foreign(span, name_of(name))
+        return tree.Fn(span, name_of(name), self.span(name), (), params, result, (), body, doc=self.doc(span.start))
+
+    def rule(self, span: Span, name: Token, params: tuple[tree.Param, ...] | None, *rest: Any) -> tree.Rule:
+        by, body = rest if len(rest) == 2 else (None, rest[0])
+        how = name_of(by) if by else None
+        return tree.Rule(span, name_of(name), self.span(name), params or (), how, body, self.doc(span.start))
+
+    def record(
+        self, span: Span, name: Token, generics: tuple[tree.Generic, ...] | None, fields: tuple[tree.Field, ...]
+    ) -> tree.Record:
+        doc = self.doc(span.start)
+        return tree.Record(span, name_of(name), self.span(name), generics or (), fields, doc=doc)
+
+    def fields(self, span: Span, *fields: tree.Field | None) -> tuple[tree.Field, ...]:
+        return present(fields)
+
+    def field(self, span: Span, name: Token, type: tree.TypeExpr) -> tree.Field:
+        return tree.Field(span, name_of(name), type, self.doc(span.start))
+
+    def enum(
+        self, span: Span, name: Token, generics: tuple[tree.Generic, ...] | None, variants: tuple[tree.Variant, ...]
+    ) -> tree.Enum:
+        doc = self.doc(span.start)
+        return tree.Enum(span, name_of(name), self.span(name), generics or (), variants, doc=doc)
+
+    def variants(self, span: Span, *variants: tree.Variant | None) -> tuple[tree.Variant, ...]:
+        return present(variants)
+
+    def variant(self, span: Span, name: Token, *fields: tree.Field | None) -> tree.Variant:
+        return tree.Variant(span, name_of(name), present(fields))
+
+    def attributes(self, span: Span, *attributes: tree.Attribute) -> tuple[tree.Attribute, ...]:
+        return attributes
+
+    def attribute(self, span: Span, name: str, *args: Any) -> tree.Attribute:
+        return tree.Attribute(span, name, tuple(_arg(a) for a in args if a is not None))
+
+    def attribute_name(self, span: Span, name: Token) -> str:
+        return name_of(name)
+
+    def quantity(self, span: Span, number: tree.Expr, unit: Token) -> tree.Quantity:
+        return tree.Quantity(span, number, name_of(unit))
+
+    # ---- Statements
+
+    def block(self, span: Span, *stmts: tree.Stmt | None) -> tree.Block:
+        return tree.Block(span, present(stmts))
+
+    def let(self, span: Span, pattern: tree.Pattern, type: tree.TypeExpr | None, value: tree.Expr) -> tree.Let:
+        return tree.Let(span, pattern, type, value, doc=self.doc(span.start))
+
+    def var(self, span: Span, pattern: tree.Pattern, type: tree.TypeExpr | None, value: tree.Expr) -> tree.Var:
+        return tree.Var(span, pattern, type, value)
+
+    def assign(self, span: Span, target: tree.Expr, value: tree.Expr) -> tree.Assign | None:
+        return tree.Assign(span, target, value) if self.assignable(target, tuples=True) else None
+
+    def update(self, span: Span, target: tree.Expr, op: Token, value: tree.Expr) -> tree.Update | None:
+        places = self.assignable(target, tuples=False)
+        return tree.Update(span, target, op.text[:-1], value, self.span(op)) if places else None
+
+    def assignable(self, target: tree.Expr, tuples: bool) -> bool:
+        """Whether a target is a place: a name, fields and indices of it, or a tuple of such. If not, it is reported."""
+        todo = [target]
+        while todo:
+            part = todo.pop()
+            if isinstance(part, tree.TupleExpr) and part.items and tuples:
+                todo += part.items
+                continue
+            while isinstance(part, tree.Member | tree.Index):
+                part = part.base
+            if not isinstance(part, tree.Name):
+                help = "the left side is a name, a field `r.x`, an index `a[i]`, or a tuple of these"
+                self.report("DL0112", "this cannot be assigned to", part.span, "not a place", help)
+                return False
+        return True
+
+    def for_(self, span: Span, pattern: tree.Pattern, iterable: tree.Expr, body: tree.Block) -> tree.For:
+        return tree.For(span, pattern, iterable, body, ())
+
+    def while_(self, span: Span, condition: tree.Expr, body: tree.Block) -> tree.While:
+        return tree.While(span, condition, body, ())
+
+    def return_(self, span: Span, value: tree.Expr | None) -> tree.Return:
+        return tree.Return(span, value)
+
+    def yield_(self, span: Span, value: tree.Expr) -> tree.Yield:
+        return tree.Yield(span, value)
+
+    def save(self, span: Span, name: Token) -> tree.Save:
+        return tree.Save(span, name_of(name))
+
+    def break_(self, span: Span) -> tree.Break:
+        return tree.Break(span)
+
+    def continue_(self, span: Span) -> tree.Continue:
+        return tree.Continue(span)
+
+    def assert_(self, span: Span, condition: tree.Expr, message: tree.Expr | None) -> tree.Assert:
+        return tree.Assert(span, condition, message)
+
+
+def _arg(value: Any) -> Any:
+    return value if isinstance(value, tree.Arg | tree.Quantity) else tree.Arg(value.span, None, value)

@@ -1,0 +1,248 @@
+"""`run FILE:f --arg x=@train.npz:images --set lr=0.1`: a call that is written on the command line.
+
+It becomes a block of source, checked and run like a test: the arguments from files first, each with the type that the
+file's header tells, then the call. So whatever is wrong with it is said as of any other program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.error_codes import nearest
+from difflang.base.source import Source
+from difflang.driver.check_and_run import Checked
+from difflang.execution.engine import Engine
+from difflang.host import program_args
+from difflang.host.builtin_registry import HOSTED
+from difflang.host.builtins import Given
+from difflang.host.data.array_files import ALONE, SUFFIXES, Stored
+from difflang.host.data.file_access import Access
+from difflang.host.data.read_values import Reading, contents, plainly
+from difflang.host.data.state_dict import held
+from difflang.host.expected_type import Wanted
+from difflang.host.values import show
+from difflang.syntax import tree
+from difflang.syntax.parse import parse
+from difflang.tools.check_data import holding, is_generic
+from difflang.tools.testing.isolated_blocks import Apart, statement
+from difflang.types.annotations import Annotations
+from difflang.types.language_types import UNIT, SumType, TextType, VariantType, show_type
+from difflang.types.module_scope import Module
+from difflang.types.type_errors import Undecided, mistake
+from difflang.types.unify import Unifier
+
+ESCAPES = {"\\": "\\\\", '"': '\\"', "{": "\\{", "}": "\\}", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+READ_WHOLE = ("csv", "json")  # formats without headers
+USAGE = ("DL0201", "DL1207", "DL1210", "DL1220")
+
+
+class Call(Struct, frozen=True):
+    """A function, and what each argument is: a text of the language, or `@FILE` or `@FILE:NAME`."""
+
+    entry: str
+    given: Mapping[str, str]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that the call reads."""
+        return tuple([Path(file_of(text)[0]).resolve() for text in self.given.values() if text.startswith("@")])
+
+    def block(self, module: Module) -> tree.Block:
+        """The call as source. Errors: DL0201, DL1207, DL1210, DL07 for what is asked wrongly."""
+        decl = entry_of(module, self.entry)
+        self.refuse_unknown(decl)
+        names = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
+        lines: list[str] = []
+        values: list[str] = []
+        for param in decl.params:
+            text = self.given.get(param.name)
+            if text is None:
+                if param.default is None:
+                    raise missing(decl, param)
+                continue
+            if text.startswith("@"):
+                name = free_name(param.name, module)
+                lines.append(f"let {name}{from_file(module, param, names, *file_of(text))}")
+                values.append(f"{param.name} = {name}")
+            else:
+                values.append(f"{param.name} = {value(param.name, text)}")
+        body = "\n".join([*lines, f"{decl.name}({', '.join(values)})"])
+        start = 'test "the call" {\n'
+        parsed = parse(Source("<command line>", f"{start}{body}\n}}\n"))
+        if parsed.diagnostics:
+            raise DifflangError(*parsed.diagnostics)
+        (item,) = parsed.module.items
+        assert isinstance(item, tree.Test)
+        return item.body
+
+    def refuse_unknown(self, decl: tree.Fn) -> None:
+        """Errors: DL1207."""
+        names = [p.name for p in decl.params]
+        for name in self.given:
+            if name not in names:
+                near = nearest(name, names)
+                way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
+                raise mistake("DL1207", f"`{decl.name}` has no parameter `{name}`", (decl.name_span, ""), help=way)
+
+
+def entry_of(module: Module, name: str) -> tree.Fn:
+    """Errors: DL0201."""
+    if name in module.fns:
+        return module.fns[name]
+    near = nearest(name, module.fns)
+    help = f"did you mean `{near}`?" if near else f"it has {', '.join(module.fns) or 'none'}"
+    raise mistake("DL0201", f"there is no function `{name}` in {module.source.name}", help=help)
+
+
+def missing(decl: tree.Fn, param: tree.Param) -> DifflangError:
+    ways = f"`--set {param.name}=1.0`, or `--arg {param.name}=@data.npz`"
+    return mistake("DL1207", f"`{decl.name}` needs `{param.name}`", (param.span, "declared here"), help=f"say {ways}")
+
+
+def free_name(name: str, module: Module) -> str:
+    """A name for an argument that means nothing else in the file."""
+    while name in module.declared or name in module.fns or name in module.imported or name in module.modules:
+        name += "_"
+    return name
+
+
+def value(name: str, text: str) -> str:
+    """A text as the expression that it is. Errors: DL1210."""
+    parsed = parse(Source("<command line>", f"let value = {text}\n"))
+    items = parsed.module.items
+    if parsed.diagnostics or len(items) != 1 or not isinstance(items[0], tree.Let):
+        message = f"`{text}` is no value for `{name}`"
+        raise mistake("DL1210", message, help='write `0.1`, `[1.0, 2.0]` or `"text"`, or `@FILE` for a file')
+    return items[0].value.span.text  # without a comment behind it, which would go on to the end of the call
+
+
+# ---- Files
+
+
+def file_of(text: str) -> tuple[str, str | None]:
+    """`@FILE:NAME` in its two parts; a file of the whole name is that file."""
+    whole = text.removeprefix("@")
+    file, colon, member = whole.rpartition(":")
+    if not colon or not file or Path(whole).exists() or any(c in member for c in "/\\"):
+        return whole, None
+    return file, member
+
+
+def from_file(module: Module, param: tree.Param, names: Annotations, file: str, member: str | None) -> str:
+    """`: TYPE = load("FILE", "NAME")`, the type being that of the file. Errors: DL0701, DL0703 to DL0708, DL1210."""
+    suffix = Path(file).suffix
+    if suffix not in SUFFIXES:
+        raise mistake("DL0708", f"the name of a file ends with its format: `{file}` does not",
+                      help=f"there are {', '.join(SUFFIXES)}")  # fmt: skip
+    path = Path(file).resolve()
+    reader = next((f for f in ("load", f"read_{SUFFIXES[suffix]}") if f not in module.declared), None)
+    if reader is None:
+        raise mistake("DL1210", "`load` means something else in this file", help="give that another name")
+    holds = {} if SUFFIXES[suffix] in READ_WHOLE else holding(path, file)
+    if member is None and len(holds) > 1 and isinstance(holds.get(param.name), np.ndarray):
+        member = param.name
+    try:
+        type = declared_as(module, param, names, path, file, holds, member)
+    except Undecided:  # what an element type is, this call decides
+        type = as_it_is(module, param, suffix, holds, member)
+    told = ", ".join(quoted(x) for x in (str(path), member) if x is not None)
+    return f": {type} = {reader}({told})"
+
+
+def declared_as(
+    module: Module, param: tree.Param, names: Annotations, path: Path, file: str, holds: Stored, member: str | None
+) -> str:
+    """The declared type with the sizes that the file has. Errors: DL0701, DL0703 to DL0706; Undecided."""
+    written = param.type
+    if written is None or is_generic(written, names):
+        raise Undecided
+    type = replace(names, bound=dict(names.bound), rigid=True).type(written)
+    given = Given(param, HOSTED["load"], (), {}, Wanted(written, names=names))
+    with plainly(file, given):
+        if not holds:
+            holds = contents(path, file, SUFFIXES[path.suffix], type, given)
+        found = Reading(given, file, type).value_in(names, module.records.get, holds, member).type
+    if isinstance(found, TextType):
+        return "str"
+    return written.span.text if isinstance(found, (VariantType, SumType)) else show_type(found)
+
+
+def as_it_is(module: Module, param: tree.Param, suffix: str, holds: Stored, member: str | None) -> str:
+    """The type of the array that is meant, as the file has it. Errors: DL1210."""
+    alone = next(iter(holds)) if len(holds) == 1 else ALONE
+    found = holds.get(member if member is not None else alone)
+    if isinstance(found, np.ndarray):
+        return held(found)
+    if member is not None and holds:
+        near = nearest(member, holds)
+        way = f"did you mean `{near}`?" if near else f"it has {', '.join(list(holds)[:12])}"
+        raise mistake("DL0706", f"the file has no array `{member}`", (param.span, ""), help=way)
+    if suffix == ".csv":
+        return f"{module.default_float}[rows, columns]"
+    ways = f"it has {', '.join(list(holds)[:12])}: say which, `--arg {param.name}=@FILE:NAME`" if holds else ""
+    raise mistake("DL1210", f"what `{param.name}` is, its file does not say", (param.span, ""), help=ways)
+
+
+def quoted(text: str) -> str:
+    """A string of the language that means this text."""
+    return '"' + "".join(ESCAPES.get(c, c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text) + '"'
+
+
+# ---- Running
+
+
+def told_apart(
+    module: Module, entry: str | None, values: Mapping[str, str], data: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """What is for the function, and what for the program: the words of its own arguments. Errors: DL1207, DL1210."""
+    names = {p.name for p in module.fns[entry].params} if entry in module.fns else set[str]()
+    words: list[str] = []
+    given = dict(data)
+    for name, text in values.items():
+        if name in given:
+            raise mistake("DL1207", f"`{name}` is given twice")
+        if name not in names and name in module.arguments:
+            words.append(f"--{name}={text}")
+        elif entry is None:
+            raise unknown_argument(module, name)
+        else:
+            given[name] = text
+    return given, words
+
+
+def unknown_argument(module: Module, name: str) -> DifflangError:
+    near = nearest(name, module.arguments)
+    help = f"did you mean `{near}`?" if near else f"it has {', '.join(module.arguments) or 'none'}"
+    return DifflangError(Diagnostic("DL1220", f"the program has no argument `{name}`", (), (help,)))
+
+
+def run(
+    checked: Checked,
+    call: Call,
+    engine: Engine,
+    access: Access,
+    seed: int,
+    write: Callable[[str], None],
+    warn: Callable[[list[Diagnostic]], None],
+    words: Sequence[str],
+) -> None:
+    """Check the call beside the file, then carry it out, and write what it gives. Errors: DifflangError."""
+    from difflang.driver.check_and_run import check_beside
+
+    block = call.block(checked.module)
+    check_beside(checked, block)
+    told = program_args.told(words, checked.module)
+    access = Access(access.folder, (*access.allowed, *call.files))
+    apart = Apart(checked, engine, access, seed, told, warn)
+    with apart.block(checked.items, block, write) as runner:
+        for stmt in block.stmts:
+            last = stmt is block.stmts[-1]
+            found = statement(runner, stmt, last=last)
+            if last and found.type != UNIT:
+                runner.printed(show(found))

@@ -1,0 +1,371 @@
+"""`difflang derive`: the derivative of a function as a program of the same language.
+
+The derivative is asked for in a line of source, elaborated with names for sizes, taken and made smaller like any other;
+`spell` writes the graph down, and this puts records and a head around it. What was written is checked before anyone
+sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.source import Source
+from difflang.driver.check_and_run import Checked, loaded
+from difflang.driver.elaborate_call import Argument, Entry, elaborated
+from difflang.driver.type_specs import open_arguments, open_names
+from difflang.elaborate.context import Session
+from difflang.execution.engine import Engine
+from difflang.ir.graph import Graph
+from difflang.ir.op import TypeMismatch
+from difflang.ir.symbolic_dims import UnknownSize
+from difflang.ir.tensor_types import Tensor
+from difflang.syntax import tree
+from difflang.syntax.parse import parse
+from difflang.tools.derive.enum_cases import choices, refuse_sums
+from difflang.tools.derive.function_params import with_functions
+from difflang.tools.derive.not_derived import of_the_user, sizes_decide, unspelled
+from difflang.tools.derive.pullback_graph import at_once
+from difflang.tools.derive.render_derivative import Written, program
+from difflang.tools.derive.simplify_for_reading import names_of_lets, simplified
+from difflang.tools.emit import entries, place
+from difflang.types.function_code import FnCode, Wrt
+from difflang.types.language_types import KEY, ClosureType, KeyType, LangType, RecordType, VariantType, leaf_types
+from difflang.types.type_errors import Undecided, mistake
+from difflang.unparse.fragments import Nested, Unspelled
+
+Mode = Literal["grad", "jvp", "vjp", "hvp"]
+MODES: tuple[Mode, ...] = ("grad", "jvp", "vjp", "hvp")
+OPEN = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0334", "DL0336", "DL1002", "DL1003"}
+"""What is said of sizes that are names, of a program that checks: told as numbers they may do."""
+MOST = 4  # the highest order: each about triples what there is to read
+USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
+
+
+class Options(Struct, frozen=True):
+    """Which derivative: in what, how, how often; what its arguments are; arguments of the program."""
+
+    wrt: str | None = None
+    mode: Mode = "grad"
+    order: int = 1
+    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    words: tuple[str, ...] = ()
+
+
+Warn = Callable[[Diagnostic], object]
+
+
+def nobody(warning: Diagnostic) -> None:
+    """Is told, and does nothing."""
+
+
+def derive(checked: Checked, path: Path | None, entry: str | None, options: Options, warn: Warn = nobody) -> str:
+    """The derivative of a function of a file, as a program. `warn` is told where it is 0 by mistake.
+
+    Errors: DL0802 for what has no spelling; as `emit` for what is asked wrongly.
+    """
+    loaded(checked, path, Engine("interpret"), options.words)
+    return derive_of(checked, the_one(checked, entry), options, warn)
+
+
+def the_one(checked: Checked, entry: str | None) -> tree.Fn:
+    """The function that is asked for. Errors: DL0201, DL0401, DL1207."""
+    decls = [d for d in entries(checked, entry) if not d.host or entry is not None]
+    if not decls:
+        raise mistake(
+            "DL0401", "there is no function in this file", help="put what is to be differentiated into a `fn`"
+        )
+    if len(decls) > 1:
+        names = ", ".join(d.name for d in decls)
+        raise mistake("DL1207", "one function is taken at a time", help=f"say `FILE:{decls[0].name}`; it has {names}")
+    return decls[0]
+
+
+def formulas(checked: Checked, path: Path | None, entry: str | None, options: Options, *, latex: bool = False) -> str:
+    """The derivative of a function of numbers as formulas, one a line. Errors: as `derive`."""
+    from difflang.unparse import symbolic_formula
+
+    loaded(checked, path, Engine("interpret"), options.words)
+    decl = the_one(checked, entry)
+    asked = Asked(checked, decl, options)
+    with refusals(asked):
+        for argument in asked.taken():
+            refuse_sums(decl, argument.type)
+        graph = simplified(asked.entry().graph, {})
+        texts = symbolic_formula.formulas(graph, {p: p.hint for p in graph.params})[: len(asked.wanted)]
+        texts = [symbolic_formula.latex(t) if latex else t for t in texts]
+    heads = [partial_of(decl, w, latex=latex) for w in asked.wanted]
+    return "".join(f"{head} = {text}\n" for head, text in zip(heads, texts, strict=False))
+
+
+def partial_of(decl: tree.Fn, wanted: str, *, latex: bool) -> str:
+    """What stands before the equals sign: `d_x`, or a fraction of differentials."""
+    from difflang.unparse.symbolic_formula import name_in_latex
+
+    if not latex or not wanted.startswith("d_"):
+        return wanted or decl.name
+    return rf"\frac{{\partial {name_in_latex(decl.name)}}}{{\partial {name_in_latex(wanted[2:])}}}"
+
+
+def derive_of(checked: Checked, decl: tree.Fn, options: Options, warn: Warn = nobody) -> str:
+    """The same of a function whose file has its values. Errors: as `derive`."""
+    if decl.host:
+        raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
+    asked = Asked(checked, decl, options)
+    with refusals(asked):
+        cases = asked.cases()
+        return program([written(case, warn if len(cases) == 1 else nobody) for case in cases])
+
+
+def written(asked: Asked, warn: Warn) -> Written:
+    """The statements of a derivative, where the variants of enums are known. Errors: Unspelled, or as `derive`."""
+    entry = asked.entry()
+    if entry.warnings:
+        for warning in of_the_user(DifflangError(*entry.warnings), asked.decl).diagnostics:
+            warn(warning)
+    names = names_of_lets(asked.checked, entry.graph)
+
+    def spelled(*, again: bool = False) -> Written:
+        graph = simplified(asked.at_once(entry) if again else entry.graph, names, again=again)
+        given = (asked.checked, asked.decl, asked.name, asked.arguments, entry, graph, asked.wanted, asked.what)
+        return Written(*given).spelled()
+
+    try:
+        return spelled()
+    except Nested:
+        return spelled(again=True)
+
+
+@contextmanager
+def refusals(asked: Asked) -> Generator[None, None, None]:
+    """What has no spelling, and what names of sizes leave open, as a diagnostic. Errors: DL0802."""
+    try:
+        yield
+    except (Undecided, TypeMismatch, UnknownSize, DifflangError) as error:
+        wrong = {d.code for d in error.diagnostics} - OPEN if isinstance(error, DifflangError) else set[str]()
+        if not asked.names or wrong:
+            raise (of_the_user(error, asked.decl) if isinstance(error, DifflangError) else error) from None
+        what = str(error) if isinstance(error, UnknownSize) else ""
+        raise sizes_decide(asked.decl, asked.names, what) from None
+    except Unspelled as error:
+        raise unspelled(asked.decl, error) from None
+
+
+# ---- What is asked
+
+
+class Asked(Struct, eq=False):
+    """A derivative as a line of source: a function of its own that calls the operator."""
+
+    checked: Checked
+    decl: tree.Fn
+    options: Options
+    arguments: tuple[Argument, ...] = ()
+    names: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()  # what the parts of the result are called
+    inputs: str = ""  # in what it is taken
+    paths: tuple[str, ...] = ()  # the same one by one
+    key: str = ""  # what it draws from is called so
+    known: Mapping[str, VariantType] = field(default_factory=dict[str, VariantType])  # what enums are taken to be
+
+    def cases(self) -> list[Asked]:
+        """A derivative for each choice of variants of the parameters that are enums. Errors: DL0802."""
+        return [replace(self, known=chosen) for chosen in choices(self.decl, self.taken())]
+
+    def entry(self, session: Session | None = None) -> Entry:
+        """The graph of the derivative; where it draws, from a key that comes last. Errors: DL1210, DL0403, DL04."""
+        self.arguments, self.key = self.taken(), ""
+        text = self.source()
+        entry = self.elaborated(text, self.arguments, session)
+        if entry.random and self.known:
+            message = f"`{self.decl.name}` draws, and other numbers where the variant of `{min(self.known)}` is known"
+            way = "derive a function of what its variants hold"
+            raise mistake("DL0802", message, (self.decl.name_span, ""), help=way)
+        if entry.random:
+            self.key = self.unused("k")
+            self.arguments += (Argument(self.key, KEY),)
+            entry = self.elaborated(text, self.arguments, session)
+        return entry
+
+    def elaborated(self, text: str, arguments: Sequence[Argument], session: Session | None = None) -> Entry:
+        """The graph of a function that is written so, which draws from the key if there is one."""
+        if self.key:
+            head, body = text.split(") = ", 1)
+            text = f"{head}, {self.key}) = with_key({self.key}) {{ {body} }}"
+        module, parsed = self.checked.module, parse(Source("<derivative>", text))
+        (wrapper,) = parsed.module.items
+        assert isinstance(wrapper, tree.Fn)
+        function = ClosureType(FnCode(wrapper, module), ())
+        return elaborated(session or Session(), module, self.name, function, arguments)
+
+    @property
+    def name(self) -> str:
+        """What the derivative is called."""
+        mode, order = self.options.mode, self.options.order
+        head = {"grad": "d" if order == 1 else f"d{order}"}.get(mode, mode)
+        return f"{head}_{self.decl.name}"
+
+    @property
+    def what(self) -> str:
+        """The derivative in words."""
+        order = self.options.order
+        kinds = {
+            "grad": "The gradient" if order == 1 else f"Derivative number {order}",
+            "jvp": "The value and the change along a tangent",
+            "vjp": "The value and the pullback of a cotangent",
+            "hvp": "The product of the Hessian and a tangent",
+        }
+        draws = f", with draws from the key `{self.key}`" if self.key else ""
+        return f"{kinds[self.options.mode]} of `{self.decl.name}` in {self.inputs}{draws}"
+
+    def taken(self) -> tuple[Argument, ...]:
+        """The arguments, with names for the sizes that nobody told."""
+        decl = self.decl
+        arguments, self.names = open_arguments(self.checked.module, decl, self.options.told, functions=True)
+        arguments = [replace(a, type=self.known.get(a.name, a.type)) for a in arguments]
+        return with_functions(decl, arguments)
+
+    def source(self) -> str:
+        """The wrapper: `fn derivative(x, y) = grad[x](f)(x, y)`. Errors: DL0802 as `refuse_hidden`."""
+        decl, options = self.decl, self.options
+        names = [a.name for a in self.arguments]
+        self.refuse_hidden(names)
+        others = {a.name for a in self.arguments if isinstance(a.type, (ClosureType, KeyType))}
+        numbers = [n for n in names if n not in others]
+        wrt = [w.strip() for w in options.wrt.split(",")] if options.wrt else numbers[:1]
+        if strange := others.intersection(wrt):
+            message = f"there is no derivative in `{min(strange)}`: it is no number, and has none in it that is known"
+            raise mistake(
+                "DL0401", message, (decl.name_span, ""), help=f"it takes {', '.join(numbers) or 'no numbers'}"
+            )
+        if not wrt:
+            raise mistake("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
+        places = [place(decl, w, self.checked.module) for w in wrt]
+        paths = [path_of(decl, p) for p in places]
+        self.paths = tuple(paths)
+        given, which, params = ", ".join(names), ", ".join(paths), self.params(self.arguments)
+        self.wanted = tuple([f"d_{p.replace('.', '_')}" for p in paths])
+        self.inputs = ", ".join([f"`{p}`" for p in paths])
+        if options.order > 1:
+            self.refuse_order(paths)
+        f, head = decl.name, self.head
+        match options.mode:
+            case "grad":
+                for _ in range(options.order):
+                    f = f"grad[{which}]({f})"
+                return f"fn {head}({params}) = {f}({given})"
+            case "jvp" | "hvp":
+                tangents = self.more(paths, [self.type_at(p) for p in paths])
+                return f"fn {head}({params}, {tangents}) = {options.mode}[{which}]({f})({given}, {tangents})"
+            case "vjp":
+                return self.pullback(params, given, paths)
+
+    def params(self, arguments: Sequence[Argument]) -> str:
+        return ", ".join(f"{a.name}: dim" if a.size is not None else a.name for a in arguments)
+
+    @property
+    def head(self) -> str:
+        """What the wrapper is called: nothing that the file knows."""
+        head, module = "derivative", self.checked.module
+        while head in module.declared or head in module.host or head in module.imported:
+            head += "_"
+        return head
+
+    def hidden(self, words: Sequence[str], params: Sequence[str]) -> str:
+        """The first of the language's words that means something else in the wrapper; none if all are themselves."""
+        module = self.checked.module
+        known = {*params, *module.declared, *module.fns, *module.host, *module.imported}
+        return next((w for w in words if w in known), "")
+
+    def refuse_hidden(self, params: Sequence[str]) -> None:
+        """Errors: DL0802 where the wrapper cannot call the function, or the operator."""
+        decl, mode = self.decl, self.options.mode
+        word = decl.name if decl.name in params else self.hidden([mode, "grad"] if mode == "vjp" else [mode], params)
+        if word:
+            message = f"`{word}` means something else here, and a derivative of `{decl.name}` is asked for by this name"
+            raise mistake("DL0802", message, (decl.name_span, ""), help=f"give the other `{word}` another name")
+
+    def refuse_order(self, paths: Sequence[str]) -> None:
+        """Errors: DL0802 for a higher derivative of what is no number, DL1207 for one that is too high."""
+        if self.options.mode != "grad" or not 1 <= self.options.order <= MOST:
+            raise mistake("DL1207", f"`--order` is 1 to {MOST}, with `--mode grad`",
+                          help="derive what was derived once more: it is a program")  # fmt: skip
+        if len(paths) > 1 or leaf_types(self.type_at(paths[0])) != [self.type_at(paths[0])] or self.shaped(paths[0]):
+            raise mistake("DL0802", f"a higher derivative in `{', '.join(paths)}` is no gradient: it is not one number",
+                          (self.decl.name_span, ""), help="`--mode hvp` is its product with a direction")  # fmt: skip
+
+    def shaped(self, path: str) -> bool:
+        return any(t.shape for t in leaf_types(self.type_at(path)))
+
+    def type_at(self, path: str) -> LangType:
+        """The type of a parameter, or of a field in it."""
+        first, *fields = path.split(".")
+        type = next(a.type for a in self.arguments if a.name == first)
+        for name in fields:
+            assert isinstance(type, RecordType)
+            type = type.fields[type.names.index(name)]
+        return type
+
+    def more(self, names: Sequence[str], types: Sequence[LangType]) -> str:
+        """Further arguments: a tangent of each of these types."""
+        from difflang.types.language_types import tangent_type
+
+        texts: list[str] = []
+        for name, type in zip(names, types, strict=True):
+            refuse_sums(self.decl, type)
+            texts.append(self.unused(f"d_{name.replace('.', '_')}"))
+            self.arguments += (Argument(texts[-1], tangent_type(type)),)
+        self.wanted = ("", *[f"d_{self.decl.name}"])
+        return ", ".join(texts)
+
+    def unused(self, name: str) -> str:
+        """A name like this one for another argument."""
+        while name in {a.name for a in self.arguments} | open_names(self.arguments) | {self.decl.name}:
+            name += "_"
+        return name
+
+    def pullback(self, params: str, given: str, paths: Sequence[str]) -> str:
+        """The value and the cotangent of the arguments, from a cotangent of the value.
+
+        What is differentiated at once keeps the names of the program's values, so of a real result it is a gradient.
+        """
+        f, module, head = self.decl.name, self.checked.module, self.head
+        function = ClosureType(FnCode(self.decl, module), ())
+        entry = elaborated(Session(), module, f, function, self.arguments)
+        plain = entry.type
+        wanted, which = self.wanted, ", ".join(paths)
+        names = [a.name for a in self.arguments]
+        (ct,) = self.more([f], [plain]).split(", ")
+        self.wanted = ("", *wanted)
+        once = entry.random or bool(self.hidden(["sum"], names))  # called twice it would draw something else
+        if isinstance(plain, Tensor) and plain.dtype.is_float and not once:
+            open_ = ", ".join(dict.fromkeys(p.partition(".")[0] for p in paths))
+            inner = f"grad[{which}](|{open_}| sum({f}({given}) * {ct}))({open_})"
+            return f"fn {head}({params}, {ct}) = ({f}({given}), {inner})"
+        call = f"vjp[{which}]({f})({given})"
+        return f"fn {head}({params}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
+
+    def at_once(self, entry: Entry) -> Graph:
+        """The graph of the derivative, a pullback in it still to be taken."""
+        if self.options.mode != "vjp":
+            return entry.graph
+        key = self.arguments[len(self.arguments) - bool(self.key) :]
+        *arguments, ct = self.arguments[: len(self.arguments) - len(key)]
+        given = ", ".join(a.name for a in arguments)
+        text = f"fn {self.head}({self.params(arguments)}) = {self.decl.name}({given})"
+        return at_once(self.elaborated(text, [*arguments, *key]), arguments, ct, self.paths)
+
+
+def path_of(decl: tree.Fn, place: Wrt) -> str:
+    """A parameter, or a field in it, by name."""
+    first, *fields = place
+    return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
+
+
+__all__ = ["MODES", "USAGE", "Options", "derive", "derive_of"]

@@ -1,0 +1,292 @@
+"""A derivative as text: the records that it needs, its head, its statements, its result; laid out and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct, field
+
+from difflang.base.source import Source, Span
+from difflang.driver.check_and_run import Checked, check
+from difflang.driver.elaborate_call import Argument, Entry
+from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORMS
+from difflang.elaborate.terms import leaf_hints
+from difflang.ir.graph import Graph, Value
+from difflang.ir.symbolic_dims import names
+from difflang.ir.tensor_types import DTYPES
+from difflang.passes.dce import dce
+from difflang.syntax import tree
+from difflang.syntax.formatter.format_program import format
+from difflang.syntax.parser_tables import tables
+from difflang.tools.derive.function_params import shown
+from difflang.types.language_types import (
+    LangType,
+    RecordType,
+    SumType,
+    TupleType,
+    VariantType,
+    leaf_types,
+    show_type,
+    tangent_type,
+)
+from difflang.types.module_scope import Global
+from difflang.unparse.fragments import Unspelled, Words, name
+from difflang.unparse.unparser import Names, Speller
+
+Given = RecordType | VariantType
+SHORT = 32  # characters of a source text that a comment repeats
+
+
+class Written(Struct, eq=False):
+    """A derivative on its way to text."""
+
+    checked: Checked
+    decl: tree.Fn
+    name: str
+    arguments: tuple[Argument, ...]
+    entry: Entry
+    graph: Graph
+    wanted: Sequence[str]  # what the parts of the result are called
+    what: str  # a line that says what this is
+    given: list[tuple[str, Given]] = field(default_factory=list[tuple[str, Given]])  # records and variants, as written
+    patterns: list[str] = field(default_factory=list[str])  # of the arguments whose variant is known
+    body: str = ""
+    unchecked: bool = False
+
+    def spelled(self) -> Written:
+        """This, with the statements and the result. Errors: Unspelled."""
+        self.refuse_numbers()
+        result = as_tuple(self.entry.type)
+        self.graph, site = self.without_failure()
+        hidden = frozenset([a.name for a in self.arguments])
+        speller = Speller(self.names(), self.note, self.hints(result), hidden=hidden)
+        self.know_params(speller)
+        speller.graph(self.graph)
+        if site is not None:
+            self.assert_site(speller, site)
+        value = self.value(speller, result)
+        self.body = "\n".join([*speller.lines, value])
+        self.unchecked = speller.unchecked[0]
+        return self
+
+    # ---- what stands around it
+
+    def first_lines(self) -> list[str]:
+        """The default float, and what this is."""
+        module = self.checked.module
+        lines = [f"float {module.default_float}"] if module.default_float.name != "f32" else []
+        return [*lines, f"# {self.what}: {module.source.name}, line {self.decl.name_span.position[0]}."]
+
+    def declared(self) -> Iterator[tree.Record | tree.Enum]:
+        """The records and enums that it needs, those in others first."""
+        for type in [a.type for a in self.arguments] + [t for _, t in self.known()] + [self.entry.type]:
+            yield from declared_in(type)
+
+    def known(self) -> list[tuple[Global, LangType]]:
+        """The values of the file that it uses: they become parameters."""
+        return [(g, g.var.type) for g in self.entry.globals if g.var is not None]
+
+    def note(self, span: Span) -> str:
+        """The line that a statement comes from."""
+        if not span or span.source.name.startswith("<"):
+            return ""
+        home = "" if span.source is self.decl.span.source else f"{span.source.name.rsplit('/', 1)[-1]} "
+        text = " ".join(span.text.split())
+        return f"{home}line {span.position[0]}" + (f": {text}" if len(text) <= SHORT else "")
+
+    # ---- names and values
+
+    def names(self) -> Names:
+        """The names that nothing new is called by: those of the language and of the program."""
+        used = {
+            *BUILTINS,
+            *TRANSFORMS,
+            *DTYPES,
+            *tables().lexis.words.values(),
+            *tables().lexis.words,
+            self.name,
+            "pi",
+            "e",
+            "inf",
+            "nan",
+        }
+        used |= (
+            {g.name for g, _ in self.known()}
+            | {a.name for a in self.arguments}
+            | {n for a in self.arguments for d in declared_in(a.type) for n in names_of(d)}
+        )
+        for argument in self.arguments:
+            for leaf in leaf_types(argument.type):
+                used |= {n for d in leaf.shape for n in names(d)}
+        prelude = self.checked.module.prelude
+        return Names(used | set(prelude.fns if prelude is not None else ()))
+
+    def refuse_numbers(self) -> None:
+        """Errors: Unspelled for a parameter that hides a number which derivatives are written with."""
+        for given in [*self.arguments, *[g for g, _ in self.known()]]:
+            if given.name in ("nan", "inf"):
+                way = f"rename it: derivatives are written with the number `{given.name}`"
+                raise Unspelled(f"it uses something called `{given.name}`", self.decl.name_span, way)
+
+    def know_params(self, speller: Speller) -> None:
+        """Arguments are what their names say; of tuples, their parts get names."""
+        values = iter(self.graph.params)
+        for argument in self.arguments:
+            if argument.size is not None:
+                continue
+            texts = self.parts(speller, argument.type, argument.name)
+            for text, type in zip(texts, leaf_types(argument.type), strict=True):
+                speller.env[next(values)] = name(text, type)
+        for known, type in self.known():
+            if any(a.name == known.name for a in self.arguments):
+                raise Unspelled(f"it uses two values called `{known.name}`", self.decl.name_span, "rename one")
+            for text, leaf in zip(self.parts(speller, type, known.name), leaf_types(type), strict=True):
+                speller.env[next(values)] = name(text, leaf)
+
+    def parts(self, speller: Speller, type: LangType, text: str) -> list[str]:
+        """What the arrays in an argument are called."""
+        if isinstance(type, TupleType):
+            names = [speller.names.fresh(f"{text.replace('.', '_')}_{i}") for i in range(len(type.items))]
+            if names:
+                speller.say(f"let ({', '.join(names)}) = {text}")
+            return [p for t, n in zip(type.items, names, strict=True) for p in self.parts(speller, t, n)]
+        if isinstance(type, VariantType):
+            names = [speller.names.fresh(f"{text.replace('.', '_')}_{n}") for n in type.names]
+            self.patterns.append(f"{type.name}({', '.join(names)})" if names else type.name)
+            self.given.append((self.patterns[-1], type))
+            return [p for t, n in zip(type.fields, names, strict=True) for p in self.parts(speller, t, n)]
+        if isinstance(type, RecordType):
+            self.given.append((text, type))
+            fields = zip(type.names, type.fields, strict=True)
+            return [p for n, t in fields for p in self.parts(speller, t, f"{text}.{n}")]
+        return leaf_hints(type, text)
+
+    def hints(self, result: LangType) -> dict[Value, str]:
+        """What the parts of the result are called, and the loops' variables that become them."""
+        found: dict[Value, str] = {}
+        items = result.items if isinstance(result, TupleType) and len(self.wanted) > 1 else (result,)
+        values = iter(self.graph.results)
+        for wanted, item in zip(self.wanted, items, strict=False):
+            for leaf, hint in zip(leaf_types(item), leaf_hints(item, wanted), strict=True):
+                del leaf
+                value = next(values)
+                if wanted and not value.hint:
+                    found.setdefault(value, hint.replace(".", "_"))
+        return found
+
+    def value(self, speller: Speller, result: LangType) -> str:
+        values = iter(self.graph.results)
+        return built(result, lambda: speller.exact(next(values)), self.given)
+
+    # ---- checks
+
+    def without_failure(self) -> tuple[Graph, Value | None]:
+        """The graph without what says why a check failed; which one it was stays."""
+        if not self.entry.fails:
+            return self.graph, None
+        *values, site, _, _ = self.graph.results
+        graph = dce(self.graph.with_results([*values, site]))
+        *values, site = graph.results
+        made = {r: e for e in graph.eqns for r in e.results}
+        never = site in made and made[site].op.name == "const" and made[site].attrs["value"] == 0
+        return graph, None if never else site
+
+    def assert_site(self, speller: Speller, site: Value) -> None:
+        """The checks of the function, as one at its end."""
+        words = speller.words(site)
+        speller.say(f'assert {words.at(6)} == 0, "a check of `{self.decl.name}` fails"')
+
+    def proved(self, text: str) -> str:
+        """The text laid out, once it is known to be a program. Errors: Unspelled."""
+        laid_out = format(Source(f"<{self.name}>", text))
+        wrong = check(Source(f"<{self.name}>", laid_out)).errors
+        if wrong:
+            for argument in self.arguments:
+                if argument.name in BUILTINS:
+                    way = f"rename it: derivatives are written with the function `{argument.name}`"
+                    raise Unspelled(f"a parameter is called `{argument.name}`", self.decl.name_span, way)
+            raise Unspelled(f"what was written does not check ({wrong[0].message})")
+        return laid_out
+
+
+def program(cases: Sequence[Written]) -> str:
+    """A derivative that was spelled, or one for each case of variants. Errors: Unspelled."""
+    first = cases[0]
+    declared = dict.fromkeys(d for case in cases for d in case.declared())
+    known = {g.name: show_type(type) for case in cases for g, type in case.known()}
+    taken = {a.name: "dim" if a.size is not None else shown(a.type) for a in first.arguments} | known
+    params = ", ".join([f"{name}: {type}" for name, type in taken.items()])
+    body = first.body
+    if first.patterns:
+        chosen = [a.name for a in first.arguments if isinstance(a.type, VariantType)]
+        bodies = [f"{{\n{case.body}\n}}" if "\n" in case.body else case.body for case in cases]
+        arms = [f"{in_parentheses(case.patterns)} => {body}" for case, body in zip(cases, bodies, strict=True)]
+        body = "\n".join([f"match {in_parentheses(chosen)} {{", *arms, "}"])
+    head = "@unchecked\n" * any(case.unchecked for case in cases)
+    lines = "\n".join([*first.first_lines(), *[d.span.text.removeprefix("pub ") for d in declared]])
+    result = show_type(as_tuple(first.entry.type))
+    return first.proved(f"{lines}\n\n{head}fn {first.name}({params}) -> {result} {{\n{body}\n}}\n")
+
+
+def in_parentheses(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def as_tuple(type: LangType) -> LangType:
+    """A record of several gradients, which no program declares, as a tuple."""
+    if isinstance(type, RecordType) and type.decl.name == "grad":
+        return TupleType(type.fields)
+    if isinstance(type, TupleType):
+        return TupleType(tuple(map(as_tuple, type.items)))
+    return type
+
+
+def built(type: LangType, leaf: Callable[[], Words], given: Sequence[tuple[str, Given]], like: str = "") -> str:
+    """A value of that type: tuples as such, a change of a record by the fields that differ from none.
+
+    `like` is a value of the program whose change it is.
+    """
+    match type:
+        case TupleType(items=items):
+            return f"({', '.join([built(t, leaf, given) for t in items])})"
+        case RecordType(tangent=tangent) | VariantType(tangent=tangent):
+            like = like or (point_like(type, given) if tangent else "")
+            inner = f"{like}." if like and isinstance(type, RecordType) else ""
+            pairs = zip(type.names, type.fields, strict=True)
+            fields = ", ".join([f"{n} = {built(t, leaf, given, f'{inner}{n}' if inner else '')}" for n, t in pairs])
+            if tangent:
+                return f"zeros_like({like})" + (f" with ({fields})" if fields else "")
+            return f"{type.name if isinstance(type, VariantType) else type.decl.name}" + (
+                f"({fields})" if fields else ""
+            )
+        case _:
+            if isinstance(type, SumType) or len(leaf_types(type)) != 1:
+                raise Unspelled(f"a result of type {show_type(type)}")
+            return leaf().text
+
+
+def point_like(type: Given, given: Sequence[tuple[str, Given]]) -> str:
+    """A record or variant of the arguments, or of a part of one, whose change that is: the outermost one."""
+    for text, found in sorted(given, key=lambda each: each[0].count(".")):
+        if tangent_type(found) == type:
+            return text
+    raise Unspelled(f"a change of a {type.decl.name} that is no argument")
+
+
+def declared_in(type: LangType) -> Iterator[tree.Record | tree.Enum]:
+    """The records and enums in a type, those in others first."""
+    match type:
+        case RecordType() | VariantType():
+            for each in type.fields:
+                yield from declared_in(each)
+            if type.decl.name != "grad":
+                yield type.decl
+        case TupleType():
+            for each in type.items:
+                yield from declared_in(each)
+        case _:
+            return
+
+
+def names_of(decl: tree.Record | tree.Enum) -> list[str]:
+    return [decl.name, *([v.name for v in decl.variants] if isinstance(decl, tree.Enum) else [])]

@@ -1,0 +1,205 @@
+"""`difflang info`: the functions of a file, what they take, in what they are differentiable, and what a gradient takes.
+
+How many bytes a gradient takes is a formula in the sizes. Each size is told a prime of its own, so that the bytes of
+every array that is there at the peak say which of them they are made of. What is there at the peak depends on which
+sizes are larger than others, so a formula is for sizes in about such proportions, which can be said. It is held against
+the prediction for half and twice as large ones; where it is further off than a prediction may be, there is none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import isqrt, prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from difflang.base.byte_sizes import human
+from difflang.base.diagnostics import DifflangError
+from difflang.base.error_codes import nearest
+from difflang.driver.check_and_run import Checked, loaded
+from difflang.driver.type_specs import sizes_of
+from difflang.execution.engine import Engine
+from difflang.ir.graph import Graph
+from difflang.ir.tensor_types import Tensor
+from difflang.lower.lowering_pipeline import finished
+from difflang.plan.budget_search import limit_of
+from difflang.syntax import tree
+from difflang.tools.emit import Wanted, effects_of, graph_of
+from difflang.types.language_types import show_type
+from difflang.types.type_errors import mistake
+
+if TYPE_CHECKING:
+    from difflang.lower.buffer_assignment import Account
+
+USUAL = 97  # a size of which nothing is said
+LEAST = 37  # the smallest prime that no other number in a program is likely to be a multiple of
+OFF = 0.1  # how far a prediction may be off
+
+Powers = tuple[tuple[str, int], ...]
+
+
+class Formula(Struct, frozen=True):
+    """A sum of products of sizes, with how many bytes for each. Its `str` is an expression, here and in Python."""
+
+    terms: Mapping[Powers, int]
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """How many bytes that is for such sizes."""
+        return sum([n * prod([sizes[name] ** power for name, power in powers]) for powers, n in self.terms.items()])
+
+    def __str__(self) -> str:
+        ordered = sorted(self.terms.items(), key=lambda t: (-sum([p for _, p in t[0]]), t[0]))
+        texts = ["*".join([str(n), *[name for name, p in powers for _ in range(p)]]) for powers, n in ordered if n]
+        return " + ".join(texts) or "0"
+
+
+class Offer(Struct, frozen=True):
+    """One function of a file. It has a gradient in `wrt` if its result is a real number."""
+
+    name: str
+    arguments: Mapping[str, str | None]
+    dims: tuple[str, ...]
+    result: str | None
+    effects: tuple[str, ...]
+    dtypes: Mapping[str, str]
+    differentiable: tuple[str, ...]
+    wrt: tuple[str, ...]
+    at: Mapping[str, int]  # sizes for which the formula was found
+    formula: Formula | None
+    why: str | None  # there is no formula, or nothing that is differentiable
+    limit: int = 0  # in bytes, of its own or of what it calls; 0 for none
+
+    def to_json(self) -> dict[str, Any]:
+        arguments = [{"name": n, "type": t, "dtype": self.dtypes.get(n)} for n, t in self.arguments.items()]
+        bytes = None if self.formula is None else str(self.formula)
+        gradient = {"wrt": self.wrt, "bytes": bytes, "sizes_like": self.at, "limit": self.limit or None}
+        return {
+            "name": self.name, "arguments": arguments, "dims": self.dims, "result": self.result,
+            "effects": self.effects, "differentiable_in": self.differentiable,
+            "gradient": gradient if self.wrt else None, "why_not": self.why,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        params = ", ".join([f"{n}: {t}" if t else n for n, t in self.arguments.items()])
+        head = f"{self.name}({params})" + (f" -> {self.result}" if self.result else "")
+        lines = [head + (f"  # {', '.join(self.effects)}" if self.effects else "")]
+        if self.differentiable:
+            lines.append(f"  differentiable in {', '.join(self.differentiable)}")
+        if self.formula is not None:
+            like = ", ".join([f"{name} = {size}" for name, size in self.at.items()])
+            lines.append(f"  the gradient takes {self.formula} bytes" + (f", for sizes like {like}" if like else ""))
+        if self.limit:
+            lines.append(f"  `@memory` limits it to {human(self.limit)}")
+        return "\n".join([*lines, *([f"  {self.why}"] if self.why else [])])
+
+
+def info(checked: Checked, path: Path | None, sizes: Mapping[str, int], words: tuple[str, ...] = ()) -> list[Offer]:
+    """What the functions of a file are, for about such sizes. Errors: as a run of its statements; DL1207."""
+    loaded(checked, path, Engine("interpret"), words)
+    decls = list(checked.module.fns.values())
+    known = dict.fromkeys([n for decl in decls for n in sizes_of(checked.module, decl)])
+    for name in sizes:
+        if name not in known:
+            near = nearest(name, known)
+            help = f"did you mean `{near}`?" if near else f"it has {', '.join(known) or 'none'}"
+            raise mistake("DL1207", f"no function of {checked.module.source.name} has a size `{name}`", help=help)
+    return [offer(checked, decl, sizes) for decl in decls]
+
+
+def offer(checked: Checked, decl: tree.Fn, sizes: Mapping[str, int]) -> Offer:
+    dims, found = sizes_of(checked.module, decl), checked.session.found.get(decl)
+    arguments = {p.name: None if p.type is None else p.type.span.text for p in decl.params}
+    written = decl.result.span.text if decl.result is not None else None
+    result = written or (show_type(found.type) if found is not None else None)
+    head = decl.name, arguments, dims, result, tuple(sorted(effects_of(checked, decl)))
+    if decl.host:
+        return Offer(*head, {}, (), (), {}, None, "it is a host function: it is run, not compiled")
+    told = primes_near({name: sizes.get(name, USUAL) for name in dims})
+    try:
+        plain = graph(checked, decl, told, None)
+    except DifflangError as error:
+        return Offer(*head, {}, (), (), {}, None, error.diagnostics[0].message)
+    dtypes = {p.hint: p.type.dtype.name for p in plain.params if isinstance(p.type, Tensor) and p.hint}
+    try:
+        wrt = tuple([p.name for p in decl.params if has_gradient(checked, decl, told, p.name)])
+    except DifflangError as error:
+        return Offer(*head, dtypes, moving(decl, plain), (), {}, None, f"no gradient: {error.diagnostics[0].message}")
+    if not wrt:
+        return Offer(*head, dtypes, moving(decl, plain), (), {}, None, None)
+    try:
+        limit = limit_of(graph(checked, decl, told, ",".join(wrt)))
+        formula, why = formula_of(checked, decl, told, wrt)
+    except DifflangError as error:  # a derivative that is not there, as of a function of Python
+        return Offer(*head, dtypes, (), (), {}, None, error.diagnostics[0].message)
+    return Offer(*head, dtypes, wrt, wrt, told, formula, why, limit)
+
+
+def moving(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
+    """The parameters that can be changed a little, if the result can."""
+    if all(r.type.tangent is None for r in plain.results):
+        return ()
+    hints = {p.hint.partition(".")[0] for p in plain.params if p.hint and p.type.tangent is not None}
+    return tuple([p.name for p in decl.params if p.name in hints])
+
+
+def has_gradient(checked: Checked, decl: tree.Fn, told: Mapping[str, int], wrt: str) -> bool:
+    """Whether there is a gradient in a parameter. Errors: those of one that fails for another reason."""
+    try:
+        graph(checked, decl, told, wrt)
+    except DifflangError as error:
+        if any(not d.code.startswith("DL04") for d in error.diagnostics if d.severity == "error"):
+            raise
+        return False
+    return True
+
+
+def graph(checked: Checked, decl: tree.Fn, told: Mapping[str, int], wrt: str | None) -> Graph:
+    return graph_of(checked, decl, Wanted("ir", decl.name, {n: str(size) for n, size in told.items()}, wrt))
+
+
+# ------------------------------------------------------------------------------------------------ bytes as a formula
+
+
+def formula_of(
+    checked: Checked, decl: tree.Fn, told: Mapping[str, int], wrt: Sequence[str]
+) -> tuple[Formula | None, str | None]:
+    """How many bytes the gradient takes, or why nobody can say."""
+
+    def account(sizes: Mapping[str, int]) -> Account:
+        from difflang.runtime.predict_memory import predicted
+
+        return predicted(finished(graph(checked, decl, sizes, ",".join(wrt))))
+
+    formula = Formula(sum([terms(b.bytes, told) for b in account(told).at_the_peak()], Counter[Powers]()))
+    for part in (0.5, 2.0):
+        sizes = {name: round(part * size) for name, size in told.items()}
+        peak = account(sizes).peak
+        if abs(formula.at(sizes) - peak) > OFF * peak:
+            return None, "what its gradient takes is no sum of products of sizes"
+    return formula, None
+
+
+def primes_near(sizes: Mapping[str, int]) -> dict[str, int]:
+    """A prime for each size, about as large and none twice."""
+    found: dict[str, int] = {}
+    for name, size in sizes.items():
+        number = max(size, LEAST)
+        while number in found.values() or any(number % n == 0 for n in range(2, isqrt(number) + 1)):
+            number += 1
+        found[name] = number
+    return found
+
+
+def terms(bytes: int, told: Mapping[str, int]) -> Counter[Powers]:
+    """The product of sizes that so many bytes are, each size being a prime that no other number here is made of."""
+    powers: list[tuple[str, int]] = []
+    for name, prime in sorted(told.items()):
+        power = 0
+        while bytes and bytes % prime == 0:
+            bytes, power = bytes // prime, power + 1
+        if power:
+            powers.append((name, power))
+    return Counter({tuple(powers): bytes})

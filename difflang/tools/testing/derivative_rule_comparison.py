@@ -1,0 +1,240 @@
+"""Rules held against the derivative of the bodies that they stand in for, and against themselves turned round.
+
+A rule that is wrong still loads: this finds it. What is compared is one function, at one point, along random tangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.driver.capacity_for_call import with_enough_room
+from difflang.driver.check_and_run import Checked, loaded
+from difflang.driver.elaborate_call import Argument, Entry, elaborated
+from difflang.elaborate.context import Session
+from difflang.host.lazy_globals import Captured
+from difflang.host.values import HostValue
+from difflang.ir.graph import Eqn, Graph
+from difflang.ir.interpreter import evaluate, results_of, walk
+from difflang.ir.tensor_types import Tensor
+from difflang.lower.lowering_pipeline import derivable, finished
+from difflang.ops.loop.invertible_step import invertible
+from difflang.types.function_code import DerivativeCode, FnCode
+from difflang.types.language_types import UNIT, ClosureType, LangType, TupleType, leaf_types, tangent_type
+from difflang.types.module_scope import Global, Module
+
+Arrays = Sequence[Any]
+
+
+class Comparison(Struct, frozen=True):
+    """The largest relative differences, element by element; all are a few ε where the rules are right.
+
+    `value` and `change` are between the derivative by rules and that of the bodies; `turned` is
+    |<ct, J dx> - <Jᵀ ct, dx>| over the sum of absolute terms.
+    """
+
+    value: float
+    change: float
+    turned: float
+
+    def within(self, tolerance: float) -> bool:
+        return max(self.value, self.change, self.turned) <= tolerance
+
+
+def compare(
+    checked: Checked, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
+) -> Comparison:
+    """How a function's derivative by the rules of the file and of what it imports compares with that without, in NumPy.
+
+    The function and whatever it calls may have rules; it takes no functions itself: let one that calls it close over
+    them. Errors: DifflangError as a call of its `jvp` has them.
+    """
+    module = checked.module
+    captured = loaded(checked, path)
+    rng = np.random.default_rng(seed)
+    tangents = tangents_of(rng, arguments)
+    ruled, bare = (Calls(m, name, arguments, captured) for m in (module, without_rules(module, captured)))
+    by_rule, by_body = ruled.push(tangents), bare.push(tangents)
+    count = len(leaf_types(ruled.result))
+    cts = [random(rng, t) for t in leaf_types(tangent_type(ruled.result))]
+    pulled = ruled.pull(cts)
+    return Comparison(
+        worst(by_rule[:count], by_body[:count]),
+        worst(by_rule[count:], by_body[count:]),
+        adjoint(cts, by_rule[count:], pulled, tangents),
+    )
+
+
+def not_given_back(
+    checked: Checked, name: str, arguments: Sequence[HostValue], of: str, *, path: Path | None = None
+) -> float:
+    """How far what a function `of` that name took is from what its inverse gives back, wherever `name` calls it.
+
+    The largest difference of two numbers, each array by its own size. Errors: DifflangError as a call has them.
+    """
+    calls = Calls(checked.module, name, arguments, loaded(checked, path))
+    entry, given = calls.entry(calls.function, [], arguments)
+    found = [0.0]
+
+    def step(eqn: Eqn, operands: list[Any]) -> list[Any]:
+        results = results_of(eqn, operands, run)
+        if eqn.op is invertible and eqn.attrs["name"] == of:
+            state = eqn.attrs["state"]
+            back = run(eqn.regions[1], *results[:state], *operands[state:])
+            found.extend(map(apart, back, operands[:state], results[:state]))
+        return results
+
+    def run(graph: Graph, *arrays: Any) -> list[Any]:
+        return walk(graph, arrays, step)
+
+    with np.errstate(all="ignore"):
+        run(derivable(entry.graph), *given)
+    return max(found)
+
+
+def apart(found: Any, wanted: Any, between: Any) -> float:
+    """How much an array differs from another, in units of the largest number there and in what lies between them."""
+    if not np.size(wanted):
+        return 0.0
+    if not np.issubdtype(np.asarray(wanted).dtype, np.inexact):
+        return 0.0 if np.array_equal(found, wanted) else np.inf
+    size = max(float(np.max(np.abs(np.asarray(x, complex)))) for x in (wanted, between))
+    most = float(np.max(np.abs(np.asarray(found, complex) - np.asarray(wanted, complex))))
+    return float(np.nan_to_num(most / size if size else most, nan=np.inf))
+
+
+def unsteadiness(
+    checked: Checked, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
+) -> float:
+    """How much the derivative of the body changes with the last places of the arguments, relative to itself.
+
+    Where an iteration wanders before it ends, that is all of it: such a derivative tells nothing of a rule.
+    """
+    captured = loaded(checked, path)
+    module = without_rules(checked.module, captured)
+    tangents = tangents_of(np.random.default_rng(seed), arguments)
+    changes: list[Arrays] = []
+    for values in (arguments, [nearby(a) for a in arguments]):
+        calls = Calls(module, name, values, captured)
+        pushed = calls.push(tangents)
+        changes.append(pushed[len(leaf_types(calls.result)) :])
+    return worst(*changes)
+
+
+def nearby(value: HostValue) -> HostValue:
+    """The value with its floats some places on: so many that a sum with something larger moves too."""
+    if value.leaves is None:
+        return value
+    types = leaf_types(value.type)
+    steps = [64.0 * float(ml_dtypes.finfo(t.dtype.numpy).eps) if t.tangent is not None else None for t in types]
+    moved = [x if s is None else np.asarray(x * (1.0 + s)).astype(np.asarray(x).dtype)
+             for x, s in zip(value.leaves, steps, strict=True)]  # fmt: skip
+    return replace(value, leaves=tuple(moved))
+
+
+def tangents_of(rng: np.random.Generator, arguments: Sequence[HostValue]) -> list[np.ndarray]:
+    return [random(rng, t) for a in arguments for t in leaf_types(tangent_type(a.type))]
+
+
+def without_rules(module: Module, captured: Captured) -> Module:
+    """The module as if it and those that it imports had no rules; its top-level values are the same."""
+    copies = {m: replace(m, rules={}) for m in module.reached()}
+    for original, copy in copies.items():
+        copy.modules = {name: copies[m] for name, m in original.modules.items()}
+        copy.imported = {name: Global(copies[g.module], g.name) for name, g in original.imported.items()}
+        captured.runner.hosts[copy] = captured.runner.hosts[original]
+    return copies[module]
+
+
+class Calls:
+    """A function of a file at a point: its derivatives there, by the interpreter."""
+
+    def __init__(self, module: Module, name: str, arguments: Sequence[HostValue], captured: Captured) -> None:
+        self.module, self.name, self.arguments, self.captured = module, name, arguments, captured
+        self.function = ClosureType(FnCode(module.fns[name], module), ())
+        self.wrt = tuple((i,) for i, a in enumerate(arguments) if leaf_types(tangent_type(a.type)))
+        self.result: LangType = TupleType(())
+
+    def push(self, tangents: Arrays) -> list[np.ndarray]:
+        """The value and its change, leaf by leaf."""
+        rest = iter(tangents)
+        moving = [self.arguments[i] for (i,) in self.wrt]
+        types = [tangent_type(a.type) for a in moving]
+        given = [HostValue(t, tuple([next(rest) for _ in leaf_types(t)])) for t in types]
+        found, type = self.run(self.derivative("jvp"), [], [*self.arguments, *given])
+        assert isinstance(type, TupleType)
+        self.result = type.items[0]
+        return found
+
+    def pull(self, cts: Arrays) -> list[np.ndarray]:
+        """The cotangents of the arguments."""
+        found, type = self.run(self.derivative("vjp"), [], self.arguments)
+        assert isinstance(type, TupleType)
+        value, map = type.items
+        assert isinstance(map, ClosureType)
+        residuals = found[len(leaf_types(value)) :]
+        back, _ = self.run(map, residuals, [HostValue(tangent_type(value), tuple(cts))])
+        return back
+
+    def derivative(self, operator: str) -> ClosureType:
+        return ClosureType(DerivativeCode(operator, self.wrt), (self.function,))
+
+    def run(
+        self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]
+    ) -> tuple[list[np.ndarray], LangType]:
+        entry, given = self.entry(function, captures, values)
+        results = [np.asarray(x) for x in evaluate(finished(entry.graph), *given)]
+        return results[: len(leaf_types(entry.type))], entry.type
+
+    def entry(self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]) -> tuple[Entry, Arrays]:
+        """The graph of a function, as elaborated, and what it is given."""
+        arguments = [Argument(f"x{i}", v.type, size_of(v)) for i, v in enumerate(values)]
+        session = Session()
+        entry = elaborated(session, self.module, self.name, function, arguments)
+        arrays = [*captures, *[leaf for v in values for leaf in v.leaves or ()]]
+        arrays += [np.zeros(2, np.uint32)] * entry.random
+        arrays += [leaf for name in entry.globals for leaf in self.captured.leaves(name)]
+        given = [np.asarray(x) for x in arrays]
+        return with_enough_room(session, entry, given), given
+
+
+def size_of(value: HostValue) -> int | None:
+    """The number that an argument for a `dim` is."""
+    return value.static if value.type == UNIT and isinstance(value.static, int) else None
+
+
+def random(rng: np.random.Generator, type: Tensor) -> np.ndarray:
+    shape = tuple([d for d in type.shape if isinstance(d, int)])
+    drawn = rng.standard_normal(shape)
+    if type.dtype.kind == "complex":
+        drawn = drawn + 1j * rng.standard_normal(shape)
+    return np.asarray(drawn).astype(type.dtype.numpy)
+
+
+def worst(found: Arrays, wanted: Arrays) -> float:
+    """The largest relative difference of two numbers; 0 where both are 0 or both NaN."""
+    most = 0.0
+    for a, b in zip(found, wanted, strict=True):
+        x, y = np.asarray(a, complex).ravel(), np.asarray(b, complex).ravel()
+        differ = ~((x == y) | (np.isnan(x) & np.isnan(y)))
+        if differ.any():
+            scale = np.abs(x[differ]) + np.abs(y[differ])
+            most = max(most, float(np.nan_to_num(np.abs(x - y)[differ] / scale, nan=np.inf).max()))
+    return most
+
+
+def products(cts: Arrays, changes: Arrays) -> np.ndarray:
+    """The terms of the inner product of cotangents and tangents."""
+    return np.concatenate([np.ravel(np.real(np.conj(c) * d)) for c, d in zip(cts, changes, strict=True)])
+
+
+def adjoint(cts: Arrays, pushed: Arrays, pulled: Arrays, tangents: Arrays) -> float:
+    left, right = products(cts, pushed), products(pulled, tangents)
+    total = float(np.abs(left).sum() + np.abs(right).sum())
+    return abs(float(left.sum() - right.sum())) / total if total else 0.0

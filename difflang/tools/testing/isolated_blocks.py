@@ -1,0 +1,72 @@
+"""Blocks that run apart from the rest of their file: tests, examples, benchmarks.
+
+Each starts anew: with the `let`s that it needs, evaluated in the order of the file, and with random numbers from the
+seed. So what a block does depends on nothing that ran before it. What is compiled is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.driver.check_and_run import Checked
+from difflang.elaborate.context import Reported
+from difflang.execution.engine import Engine
+from difflang.host.assertion_errors import reached_from
+from difflang.host.compiled_units import Units
+from difflang.host.data.file_access import Access
+from difflang.host.lazy_globals import capture
+from difflang.host.let_dependencies import needed
+from difflang.host.run_statements import Runner
+from difflang.host.values import HostValue
+from difflang.ops.control.print_sink import Voice
+from difflang.syntax import tree
+
+
+class Apart:
+    """Runs blocks of one checked file."""
+
+    def __init__(
+        self,
+        checked: Checked,
+        engine: Engine,
+        access: Access,
+        seed: int,
+        told: Mapping[str, str] = MappingProxyType({}),
+        warn: Callable[[list[Diagnostic]], None] = lambda _: None,
+    ) -> None:
+        self.checked, self.engine, self.access, self.seed = checked, engine, access, seed
+        self.told, self.warn = told, warn  # the arguments of the program, and who hears of what only a run brings up
+        self.units = Units(checked.session, engine, Voice(lambda _: None))
+
+    @contextmanager
+    def block(
+        self, above: Sequence[tree.Item], node: tree.Node, write: Callable[[str], None]
+    ) -> Generator[Runner, None, None]:
+        """A runner inside a new scope, the `let`s among `above` that a node needs evaluated. Errors: DifflangError."""
+        module, session = self.checked.module, self.checked.session
+        said, errors = len(session.diagnostics), session.errors
+        module.host = {}
+        runner = Runner(session, module, self.engine, self.access, self.seed, write, self.warn, self.told)
+        runner.take_over(self.units)
+        capture(self.checked.imported, runner)
+        try:
+            runner.run(tuple(needed(module, above, node)))
+            with runner.scope(node.span):
+                yield runner
+        except Reported:
+            raise DifflangError(*session.diagnostics[said:]) from None
+        finally:
+            del session.diagnostics[said:]
+            session.errors = errors
+            module.host = {}
+
+
+def statement(runner: Runner, stmt: tree.Node, *, last: bool) -> HostValue:
+    """Carry out a statement; a failure elsewhere says which it was. Errors: DifflangError, Reported."""
+    try:
+        return runner.statement(stmt, last=last)
+    except DifflangError as error:
+        raise reached_from(error, stmt) from error.__cause__

@@ -1,0 +1,93 @@
+"""Outcomes of tests as JUnit XML, which continuous integration reads."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+from difflang.tools.testing.suite import Outcome
+
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(path: Path, outcomes: Sequence[Outcome]) -> None:
+    """Write the file whole or not at all. Errors: OSError."""
+    data = Xml.tostring(junit(outcomes), encoding="utf-8", xml_declaration=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o666 & ~mask())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def mask() -> int:
+    """The permissions that this process withholds from files it makes."""
+    found = os.umask(0)
+    os.umask(found)
+    return found
+
+
+def junit(outcomes: Sequence[Outcome]) -> Xml.Element:
+    """One suite for each file, in the order of the outcomes."""
+    root = Xml.Element("testsuites", counts(outcomes))
+    by_file: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_file.setdefault(outcome.case.file, []).append(outcome)
+    for file, found in by_file.items():
+        suite = Xml.SubElement(root, "testsuite", {"name": text(file), **counts(found)})
+        for outcome in found:
+            suite.append(testcase(outcome))
+    return root
+
+
+def counts(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    errors = sum(is_error(o) for o in outcomes)
+    return {
+        "tests": str(len(outcomes)),
+        "failures": str(sum(o.result == "failed" for o in outcomes) - errors),
+        "errors": str(errors),
+        "skipped": str(sum(o.result == "skipped" for o in outcomes)),
+        "time": f"{sum(o.seconds for o in outcomes):.6f}",
+    }
+
+
+def is_error(outcome: Outcome) -> bool:
+    """Whether something else went wrong than what was tested."""
+    return outcome.result == "failed" and not all(c.startswith("DL09") or c == "DL0406" for c in outcome.codes or ("",))
+
+
+def testcase(outcome: Outcome) -> Xml.Element:
+    case = outcome.case
+    found = Xml.Element(
+        "testcase",
+        {
+            "classname": text(case.file.removesuffix(".dfl")),
+            "name": text(case.title),
+            "file": text(case.file),
+            "line": str(case.line),
+            "time": f"{outcome.seconds:.6f}",
+        },
+    )
+    if outcome.result == "skipped":
+        Xml.SubElement(found, "skipped", {"message": text(outcome.report)})
+    elif outcome.result == "failed":
+        first = outcome.report.split("\n", 1)[0]
+        kind = "error" if is_error(outcome) else "failure"
+        part = Xml.SubElement(found, kind, {"message": text(first), "type": outcome.codes[0] if outcome.codes else ""})
+        part.text = text(outcome.report)
+    if outcome.output:
+        Xml.SubElement(found, "system-out").text = text(outcome.output)
+    return found
+
+
+def text(given: str) -> str:
+    """A text without the characters that XML cannot hold."""
+    return NOT_XML.sub("\ufffd", given)

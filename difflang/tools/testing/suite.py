@@ -1,0 +1,165 @@
+"""What `difflang test` runs of a file: its `test` blocks, the examples in its comments, its rules; and how it went."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
+
+from difflang.base.crash_report import crashed
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.source import Source, Span
+from difflang.base.source_files import read
+from difflang.driver import check_and_run
+from difflang.driver.doc_examples import Examples, mismatch
+from difflang.execution.engine import Engine
+from difflang.host.builtins import UNIT_VALUE
+from difflang.host.values import show
+from difflang.syntax import tree
+from difflang.tools.testing.derivative_rule_tests import NotComparable, rule_faults
+from difflang.tools.testing.digits import same_text
+from difflang.tools.testing.isolated_blocks import Apart, statement
+
+Kind = Literal["test", "example", "rule", "check"]
+Result = Literal["passed", "failed", "skipped"]
+
+
+class Case(Struct, frozen=True):
+    """One thing to test. A file that does not check is one case, of the kind `check`."""
+
+    file: str
+    line: int
+    kind: Kind
+    name: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def title(self) -> str:
+        """`test "name"`, `example name`: on one line whatever the name holds."""
+        name = json.dumps(self.name, ensure_ascii=False)
+        return f"{self.kind} {name if self.kind == 'test' else name[1:-1]}"
+
+
+class Outcome(Struct, frozen=True):
+    """How a case went: the report, what it printed, and whether a fault of ours ended it."""
+
+    case: Case
+    result: Result
+    seconds: float
+    report: str = ""
+    output: str = ""
+    codes: tuple[str, ...] = ()
+    crashed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self.case), **{n: v for n, v in asdict(self).items() if n != "case"}}
+
+
+class Options(Struct, frozen=True):
+    """How cases are run."""
+
+    engine: Engine = field(default_factory=Engine)
+    seed: int = 0
+    default_float: str | None = None
+    allow: tuple[Path, ...] = ()
+    paths: tuple[Path, ...] = ()  # folders that imports lead into
+
+
+def opened(file: str, options: Options, name: str | None = None) -> Suite:
+    """The suite of a file, called `name` in reports. One that cannot be read has a case that says so."""
+    try:
+        source = read(Path(file), name or file)
+    except DifflangError as error:
+        return Suite(Source(name or file, ""), None, options, error.diagnostics)
+    return Suite(source, Path(file), options)
+
+
+class Suite:
+    """A file and its cases."""
+
+    def __init__(
+        self, source: Source, path: Path | None, options: Options, unread: tuple[Diagnostic, ...] = ()
+    ) -> None:
+        self.path, self.options, self.name = path, options, source.name
+        self.checked = check_and_run.check(source, options.default_float, path, options.paths, examples=True)
+        self.apart = Apart(self.checked, options.engine, check_and_run.access_to(path, options.allow), options.seed)
+        self.errors = unread or self.checked.errors
+        found: list[tuple[Case, Callable[[list[str]], None]]] = []
+        if self.errors:
+            line = next((d.span.position[0] for d in self.errors if d.span is not None), 1)
+            found.append((Case(self.name, line, "check", self.name), self.wrong))
+        else:
+            found += [self.test(i, item) for i, item in enumerate(self.checked.items) if isinstance(item, tree.Test)]
+            found += [self.example(comment) for comment in self.checked.examples]
+            found += [self.rule(rule) for rule in self.checked.module.rules.values()]
+        found.sort(key=lambda each: each[0].line)
+        self.found = found
+
+    @property
+    def cases(self) -> list[Case]:
+        return [case for case, _ in self.found]
+
+    def run(self, number: int) -> Outcome:
+        """Run one case. Whatever happens is in the outcome."""
+        case, carry_out = self.found[number]
+        printed: list[str] = []
+        start = time.perf_counter()
+        said, result, codes, fault = "", "passed", (), False
+        try:
+            carry_out(printed)
+        except DifflangError as error:
+            said, result, codes = error.render(), "failed", tuple(d.code for d in error.diagnostics)
+        except NotComparable as reason:
+            said, result = str(reason), "skipped"
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends this case and no other
+            said, result, fault = crashed(error), "failed", True
+        return Outcome(case, result, time.perf_counter() - start, said, "\n".join(printed), codes, fault)
+
+    # ---- The kinds of cases
+
+    def wrong(self, printed: list[str]) -> None:
+        raise DifflangError(*self.errors)
+
+    def test(self, i: int, item: tree.Test) -> tuple[Case, Callable[[list[str]], None]]:
+        def carry_out(printed: list[str]) -> None:
+            with self.apart.block(self.checked.items[:i], item.body, printed.append) as runner:
+                for stmt in item.body.stmts:
+                    statement(runner, stmt, last=stmt is item.body.stmts[-1])
+
+        return self.case("test", item.name, item.span), carry_out
+
+    def example(self, comment: Examples) -> tuple[Case, Callable[[list[str]], None]]:
+        def carry_out(printed: list[str]) -> None:
+            wrong: list[Diagnostic] = []
+            said: list[str] = []
+            with self.apart.block(self.checked.items, comment.block, said.append) as runner:
+                for line in comment.lines:
+                    said.clear()
+                    values = [statement(runner, stmt, last=True) for stmt in line.stmts]
+                    said += [show(v) for v in values if v.type != UNIT_VALUE.type]
+                    shown = "\n".join(text.rstrip() for part in said for text in part.split("\n"))
+                    if not same_text(line.expected, shown):
+                        wrong.append(mismatch(line, shown))
+            if wrong:
+                raise DifflangError(*wrong)
+
+        return self.case("example", comment.name, comment.span), carry_out
+
+    def rule(self, rule: tree.Rule) -> tuple[Case, Callable[[list[str]], None]]:
+        def carry_out(printed: list[str]) -> None:
+            found = rule_faults(self.checked, self.path, rule, self.options.seed)
+            if found:
+                raise DifflangError(*found)
+
+        return self.case("rule", rule.name, rule.span), carry_out
+
+    def case(self, kind: Kind, name: str, span: Span) -> Case:
+        return Case(self.name, span.position[0], kind, name)

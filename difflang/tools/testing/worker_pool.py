@@ -1,0 +1,108 @@
+"""Cases run by several processes. JAX cannot be forked, and XLA may die: each is a Python of its own, told by lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from queue import Empty, SimpleQueue
+from typing import IO
+
+import msgspec
+from msgspec import Struct
+
+from difflang.tools.testing.suite import Case, Options, Outcome
+from difflang.tools.testing.worker_process import options_to
+
+CHUNK = 8  # cases of one file that a process takes at a time: each process has to check the file
+BEGIN = "import sys; sys.path[:] = sys.argv[1:]; from difflang.tools.testing.worker_process import main; main()"
+
+
+class Task(Struct, frozen=True):
+    """A case, and its number in its file."""
+
+    case: Case
+    number: int
+
+
+class Pool:
+    """As many processes as are asked for, each with a thread that tells it what to do."""
+
+    def __init__(self, tasks: Sequence[Task], options: Options, jobs: int) -> None:
+        self.todo: SimpleQueue[list[Task]] = SimpleQueue()
+        self.done: SimpleQueue[Outcome] = SimpleQueue()
+        self.options, self.jobs, self.stopped = options_to(options), jobs, threading.Event()
+        self.running: set[subprocess.Popen[str]] = set()
+        by_file: dict[str, list[Task]] = {}
+        for task in tasks:
+            by_file.setdefault(task.case.file, []).append(task)
+        for found in by_file.values():
+            for i in range(0, len(found), CHUNK):
+                self.todo.put(found[i : i + CHUNK])
+        self.count = len(tasks)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """The outcome of each case, as they come. Closing this ends the processes."""
+        threads = [threading.Thread(target=self.work, daemon=True) for _ in range(self.jobs)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(self.count):
+                yield self.done.get()
+        finally:
+            self.stopped.set()
+            for process in tuple(self.running):
+                process.kill()
+            for thread in threads:
+                thread.join()
+
+    def work(self) -> None:
+        process = self.begun()
+        try:
+            while not self.stopped.is_set():
+                for task in self.todo.get_nowait():
+                    outcome = self.asked(process, task)
+                    if outcome is None:
+                        if self.stopped.is_set():
+                            return
+                        outcome = died(task.case, process.wait())
+                        self.running.discard(process)
+                        process = self.begun()
+                    self.done.put(outcome)
+        except Empty:
+            pass
+        finally:
+            self.running.discard(process)
+            process.kill()
+            process.communicate()
+
+    def begun(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-P", "-c", BEGIN, *sys.path]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", bufsize=1
+        )
+        self.running.add(process)
+        return process
+
+    def asked(self, process: subprocess.Popen[str], task: Task) -> Outcome | None:
+        """What a process answers; None where it has ended."""
+        told = {"file": task.case.file, "number": task.number, "options": self.options}
+        try:
+            pipe(process.stdin).write(json.dumps(told) + "\n")
+            answer = pipe(process.stdout).readline()
+        except (BrokenPipeError, ValueError):
+            return None
+        return msgspec.convert(json.loads(answer), Outcome) if answer else None
+
+
+def pipe(end: IO[str] | None) -> IO[str]:
+    assert end is not None
+    return end
+
+
+def died(case: Case, code: int) -> Outcome:
+    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+    report = f"error: the process that ran this ended {how}; `--engine interpret` runs it without XLA"
+    return Outcome(case, "failed", 0.0, report, crashed=True)

@@ -1,0 +1,310 @@
+"""Stubs: what Python's type checkers are told of a checked file, as the text of a `.pyi` file.
+
+A record is a frozen dataclass, a variant of an enum one under its enum. A function is of a class of its own, so that
+its members know its parameters: `grad` of it is called as it is, and gives what the parameter is. Sizes and element
+types are not Python's to know: an array is `jax.Array` where it is given back, and whatever JAX takes for one where it
+is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from keyword import iskeyword
+
+from msgspec import Struct
+
+from difflang.driver.check_and_run import Checked
+from difflang.elaborate.calls.signatures import is_dim
+from difflang.ir.tensor_types import DTYPES, Tensor
+from difflang.syntax import tree
+from difflang.tools.emit import effects_of, typed
+from difflang.types.language_types import LangType, RecordType, SumType, TextType, TupleType, VariantType
+from difflang.types.module_scope import Module
+
+MARK = "# Written by `difflang stubs`"
+HEAD = """
+import typing as _t
+from collections.abc import Mapping as _Mapping
+from collections.abc import Sequence as _Sequence
+from dataclasses import dataclass as _dataclass
+
+from difflang import Function as _Function
+from jax import Array as _Array
+from jax.typing import ArrayLike as _ArrayLike
+
+_R = _t.TypeVar("_R")
+"""
+INDENT = "    "
+WRT = "wrt: int | str | _Sequence[int | str] = 0, *more: int | str"
+AXES = "int | _Sequence[int | None] | _Mapping[str, int | None]"
+SLOPES = ("jacobian", "jacfwd", "jacrev", "hessian", "deriv")
+
+
+def stubs(checked: Checked, source: str) -> str:
+    """The stub of a file called `source`. What it imports from other files stands in it too: these are its own."""
+    body = "\n".join([*Stub(checked, checked.module, "").lines(), ""])
+    needed = [line for line in HEAD.split("\n") if not line or word_of(line) in body]
+    return "\n".join([f"{MARK} from {source}: do not edit.", *needed, body])
+
+
+def word_of(line: str) -> str:
+    """The name that a line at the head of a stub declares."""
+    return line.split(" as ")[-1].split(" = ")[0].split(":")[0]
+
+
+class Stub(Struct, frozen=True, eq=False):
+    """The stub of one module of a program; `prefix` is what its names stand behind, `model.` or nothing."""
+
+    checked: Checked
+    module: Module
+    prefix: str
+
+    def lines(self) -> list[str]:
+        module = self.module
+        found = [*self.imports()]
+        for name, record in module.records.items():
+            if module.home(record) is module and "." not in name and usable(name):
+                found += self.record(record) if isinstance(record, tree.Record) else self.enum(record)
+        for name, decl in module.fns.items():
+            if not decl.host and usable(name):
+                found += self.function(decl)
+        return found
+
+    # ---- Other modules
+
+    def imports(self) -> Iterator[str]:
+        """What is imported: a file of the program under its name, and what is imported from it by name."""
+        for name, other in self.module.modules.items():
+            if other in self.beside:
+                yield from ("", f"class {name}:", *nested(Stub(self.checked, other, f"{self.prefix}{name}.").lines()))
+        named: dict[Module, str] = {m: n for n, m in self.module.modules.items() if m in self.beside}
+        for name, meant in self.module.imported.items():
+            other = meant.module
+            if other in self.beside and not offers(other, meant.name):
+                continue
+            if other not in self.beside:
+                yield f"{name}: _t.Any"
+                continue
+            if other not in named:
+                named[other] = f"_{other.name}" if other.name.isidentifier() else f"_module{len(named)}"
+                inner = Stub(self.checked, other, f"{self.prefix}{named[other]}.").lines()
+                yield from ("", f"class {named[other]}:", *nested(inner))
+            yield f"{name} = {self.prefix}{named[other]}.{name}"
+
+    @property
+    def beside(self) -> set[Module]:
+        """The files of the program, without the library."""
+        return {file.module for file in self.checked.imported if not file.library}
+
+    # ---- Records and enums
+
+    def record(self, decl: tree.Record) -> list[str]:
+        """A class of the fields, and one of those that have a tangent where these are fewer."""
+        generics = bounds(decl.generics)
+        lines = ["", *self.made(decl.name, "", decl.fields, generics, decl.span.text, decl.doc)]
+        moving = [f for f in decl.fields if self.moves(f.type, generics)]
+        if len(moving) < len(decl.fields) or any(self.changed(f.type, generics) != self.given(f.type, generics)
+                                                 for f in decl.fields):  # fmt: skip
+            head = f"class D_{decl.name}:"
+            body = [f"{f.name}: {self.changed(f.type, generics)}" for f in moving if usable(f.name)]
+            lines += ["", "@_t.type_check_only", head, *[f"{INDENT}{line}" for line in body or ["..."]]]
+        return lines
+
+    def enum(self, decl: tree.Enum) -> list[str]:
+        lines = ["", f"class {decl.name}:", *docstring(decl.span.text, decl.doc)]
+        for variant in decl.variants:
+            if usable(variant.name):
+                made = self.made(
+                    variant.name, decl.name, variant.fields, bounds(decl.generics), variant.span.text, None
+                )
+                lines += ["", *made]
+        return lines
+
+    def made(
+        self, name: str, base: str, fields: Sequence[tree.Field], generics: Bounds, shown: str, doc: str | None
+    ) -> list[str]:
+        """A frozen dataclass that takes NumPy arrays and numbers too."""
+        head = f"class {name}({base}):" if base else f"class {name}:"
+        there = [f for f in fields if usable(f.name)]
+        attributes = [f"{f.name}: {self.given(f.type, generics)}" for f in there]
+        taken = "".join(f", {f.name}: {self.taken(f.type, generics)}" for f in there)
+        me = "self" if all(f.name != "self" for f in there) else "_self"
+        init = f"def __init__({me}{taken}) -> None: ..."
+        return ["@_dataclass(frozen=True, init=False, eq=False)", head, *docstring(shown, doc),
+                *[f"{INDENT}{line}" for line in (*attributes, init)]]  # fmt: skip
+
+    # ---- Functions
+
+    def function(self, decl: tree.Fn) -> list[str]:
+        """The class of a function, by what it gives: its derivatives are called alike and give something else."""
+        generics, name = bounds(decl.generics), f"_{decl.name}_"
+        took = self.parameters(decl, generics)
+        body = [f"def __call__(self{took}) -> _R: ...", f"def interpret(self{took}) -> _t.Any: ..."]
+        body += self.derivatives(decl, generics, name)
+        result = self.result(decl, generics)
+        return [
+            "", f"class {name}(_Function, _t.Generic[_R]):", *docstring(typed(self.checked, decl), decl.doc),
+            *[f"{INDENT}{line}" for line in body], "", f"{decl.name}: {self.prefix}{name}[{result}]",
+        ]  # fmt: skip
+
+    def parameters(self, decl: tree.Fn, generics: Bounds) -> str:
+        """The parameters as `def` has them. By position only, where Python has no such names, or its own for one."""
+        shown = [(p.name, self.taken(p.type, generics), p.default is not None) for p in decl.params]
+        named = all(usable(name) and name != "self" for name, _, _ in shown)
+        seen, parts = False, list[str]()
+        for i, (name, type, optional) in enumerate(shown):
+            seen = seen or all(o for _, _, o in shown[i:])
+            parts.append(f"{name if named else f'_{i}'}: {type}" + (" = ..." if optional and seen else ""))
+        if not named:
+            parts.append("/")
+        if "rand" in effects_of(self.checked, decl) and "key" not in [n for n, _, _ in shown]:
+            parts += ["*", "key: _ArrayLike | None = None"]
+        return "".join(f", {part}" for part in parts)
+
+    def derivatives(self, decl: tree.Fn, generics: Bounds, name: str) -> Iterator[str]:
+        """The members that give functions of the same parameters."""
+        mine = f"{self.prefix}{name}"
+        places = [(i, p.name, self.changed(p.type, generics)) for i, p in enumerate(decl.params)]
+        moving = [(i, n, t) for i, n, t in places if t]
+        for member, gives in (("grad", "{}"), ("value_and_grad", "tuple[_R, {}]")):
+            for i, n, type in moving:
+                wrt = f'_t.Literal[{i}, "{n}"]' + (" = 0" if i == 0 else "")
+                yield "@_t.overload"
+                yield f"def {member}(self, wrt: {wrt}) -> {mine}[{gives.format(type)}]: ..."
+            yield from ("@_t.overload",) if moving else ()
+            unknown = gives.format("_t.Any")
+            yield f"def {member}(self, {WRT}) -> {mine}[{unknown}]: ..."
+        for member in ("vjp", "linearize"):
+            yield f"def {member}(self, {WRT}) -> {mine}[tuple[_R, _Function]]: ..."
+        for member in SLOPES:
+            yield f"def {member}(self, wrt: int | str = 0) -> {mine}[_t.Any]: ..."
+        yield f"def vmap(self, in_axes: {AXES} = 0, out_axes: int | _Sequence[int] = 0) -> {mine}[_R]: ..."
+        if not any(is_dim(p.type) for p in decl.params):  # else it takes fewer parameters then
+            yield f"def bind(self, **dims: int) -> {mine}[_R]: ..."
+
+    def result(self, decl: tree.Fn, generics: Bounds) -> str:
+        if decl.result is not None:
+            return self.given(decl.result, generics)
+        found = self.checked.session.found.get(decl)
+        return self.inferred(found.type) if found is not None else "_t.Any"
+
+    # ---- Types
+
+    def taken(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
+        """What is accepted for a written type."""
+        return self.type(written, generics, "_ArrayLike")
+
+    def given(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
+        """What is given back."""
+        return self.type(written, generics, "_Array")
+
+    def type(self, written: tree.TypeExpr | None, generics: Bounds, array: str) -> str:
+        match written:
+            case tree.TypeTuple(items=(only,)):
+                return self.type(only, generics, array)
+            case tree.TypeTuple(items=items):
+                return f"tuple[{', '.join(self.type(t, generics, array) for t in items) or '()'}]"
+            case tree.TypeFn():
+                return "_Function"
+            case tree.TypeName(path=path) | tree.TypeApply(path=path):
+                return self.named(".".join(path), generics, array)
+            case _:
+                return "_t.Any"
+
+    def named(self, name: str, generics: Bounds, array: str) -> str:
+        if name in generics:
+            return "_t.Any" if generics[name] == "vec" else array
+        if name in DTYPES or name == "key":
+            return array
+        if name in ("dim", "str"):
+            return {"dim": "int", "str": "str"}[name]
+        record = self.module.records.get(name)
+        return self.cls(record) if record is not None else "_t.Any"
+
+    def cls(self, record: tree.Record | tree.Enum, change: bool = False) -> str:
+        """The class of a record or an enum, by the name that it has in the stub."""
+        home, name = self.module.home(record), f"{'D_' if change else ''}{record.name}"
+        if not usable(record.name):
+            return "_t.Any"
+        if home is self.module:
+            return f"{self.prefix}{name}"
+        known = next((n for n, m in self.module.modules.items() if m is home and m in self.beside), None)
+        return f"{self.prefix}{known}.{name}" if known is not None else "_t.Any"
+
+    def moves(self, written: tree.TypeExpr | None, generics: Bounds) -> bool:
+        return bool(self.changed(written, generics))
+
+    def changed(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
+        """What a gradient in such a value is, nothing where it has none."""
+        match written:
+            case tree.TypeTuple(items=(only,)):
+                return self.changed(only, generics)
+            case tree.TypeName(path=path) | tree.TypeApply(path=path):
+                name = ".".join(path)
+                if name in ("dim", "str", "key") or (name in DTYPES and not DTYPES[name].differentiable):
+                    return ""
+                record = self.module.records.get(name) if name not in generics else None
+                if record is None:
+                    return self.named(name, generics, "_Array")
+                return self.change_of(record)
+            case _:
+                return "_t.Any"
+
+    def change_of(self, record: tree.Record | tree.Enum) -> str:
+        """The class of a change: the record's own where every field has a tangent."""
+        if isinstance(record, tree.Enum) or self.module.home(record) is not self.module:
+            return "_t.Any"
+        generics = bounds(record.generics)
+        kinds = [(self.changed(f.type, generics), self.given(f.type, generics)) for f in record.fields]
+        if not any(change for change, _ in kinds):
+            return ""
+        return self.cls(record, change=any(change != own for change, own in kinds))
+
+    def inferred(self, type: LangType) -> str:
+        match type:
+            case Tensor():
+                return "_Array"
+            case TupleType(items=items):
+                return f"tuple[{', '.join(map(self.inferred, items)) or '()'}]"
+            case RecordType(decl=decl) | VariantType(decl=decl):
+                return self.cls(decl) if not type.tangent else "_t.Any"
+            case SumType(variants=(first, *_)):
+                return self.cls(first.decl) if not first.tangent else "_t.Any"
+            case TextType():
+                return "str"
+            case _:
+                return "_t.Any"
+
+
+Bounds = dict[str, str | None]
+
+
+def bounds(generics: Sequence[tree.Generic]) -> Bounds:
+    """The element types and vectors among generic names: those that begin with a capital, as types do."""
+    return {g.name: g.bound for g in generics if g.bound is not None or g.name[:1].isupper()}
+
+
+def offers(module: Module, name: str) -> bool:
+    """Whether Python is given what a module has under a name."""
+    found = module.fns.get(name)
+    return usable(name) and (
+        (found is not None and not found.host) or name in module.records or name in module.variants
+    )
+
+
+def usable(name: str) -> bool:
+    """Whether Python can write it."""
+    return name.isidentifier() and not iskeyword(name)
+
+
+def nested(lines: Sequence[str]) -> list[str]:
+    return [f"{INDENT}{line}" if line else "" for line in lines] or [f"{INDENT}..."]
+
+
+def docstring(shown: str, doc: str | None) -> list[str]:
+    """What the language says of it, for who points at its name."""
+    text = "\n\n".join([" ".join(shown.split()), *([doc] if doc else [])])
+    rows = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"').split("\n")
+    if len(rows) == 1 and not text.endswith('"'):
+        return [f'{INDENT}"""{rows[0]}"""']
+    return [f'{INDENT}"""{rows[0]}', *[f"{INDENT}{row}".rstrip() for row in rows[1:]], f'{INDENT}"""']

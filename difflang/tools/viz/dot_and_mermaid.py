@@ -1,0 +1,128 @@
+"""Pictures as text for other programs: DOT for Graphviz, Mermaid for Markdown, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from difflang.tools.viz.diagram import Box, Picture
+
+FILLS = {"param": "#ddf4ff", "result": "#dafbe1", "new": "#fff1e5", "gone": "#ffebe9", "some": "#fff8c5"}
+PLAIN = "#f6f8fa"
+
+
+def dot(pictures: Sequence[Picture]) -> str:
+    """A digraph, each region a cluster. Source: Graphviz, The DOT Language."""
+    lines = [
+        "digraph difflang {", '  node [shape=box, style="rounded,filled", fontname="monospace", fontsize=11];',
+        '  edge [fontname="monospace", fontsize=9, color="#8c959f", fontcolor="#656d76"];', "  compound=true;",
+    ]  # fmt: skip
+    for i, each in enumerate(pictures):
+        dot_cluster(each, f"p{i}", each.title, "  ", lines)
+    return "\n".join([*lines, "}", ""])
+
+
+def dot_cluster(picture: Picture, name: str, title: str, indent: str, lines: list[str]) -> None:
+    inner = indent + "  "
+    lines += [f"{indent}subgraph cluster_{name} {{", f'{inner}label={quoted(title)}; style="rounded"; color="#afb8c1";']
+    for i, box in enumerate(picture.boxes):
+        at = f"{name}_{i}"
+        if box.inside:
+            told = f"label={quoted(said(box))}; bgcolor={quoted(fill(box))};"
+            lines += [f"{inner}subgraph cluster_{at} {{", f"{inner}  {told}",
+                      f'{inner}  {at} [shape=point, style=invis, tooltip={quoted(box.tip)}];']  # fmt: skip
+            for k, region in enumerate(box.inside):
+                dot_cluster(region, f"{at}_{k}", region.title, inner + "  ", lines)
+            lines.append(f"{inner}}}")
+        else:
+            lines.append(
+                f"{inner}{at} [label={quoted(said(box))}, fillcolor={quoted(fill(box))}, tooltip={quoted(box.tip)}];"
+            )
+    for wire in picture.wires:
+        source, target = picture.boxes[wire.source], picture.boxes[wire.target]
+        ends = [f"ltail=cluster_{name}_{wire.source}"] * bool(source.inside)
+        ends += [f"lhead=cluster_{name}_{wire.target}"] * bool(target.inside)
+        attrs = ", ".join([f"label={quoted(wire.label)}", *ends])
+        lines.append(f"{inner}{name}_{wire.source} -> {name}_{wire.target} [{attrs}];")
+    lines.append(f"{indent}}}")
+
+
+def said(box: Box) -> str:
+    return f"{box.title}\n{box.below}" if box.below else box.title
+
+
+def fill(box: Box) -> str:
+    return FILLS.get(box.mark) or FILLS.get(box.kind, PLAIN)
+
+
+def quoted(text: str) -> str:
+    """A text of DOT: a backslash would begin an escape."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "")
+    return f'"{escaped}"'
+
+
+# ---- Mermaid
+
+
+def mermaid(pictures: Sequence[Picture]) -> str:
+    """A flowchart, each region a subgraph. Source: Mermaid, Flowcharts - Basic Syntax."""
+    lines = ["flowchart TB"]
+    styles: dict[str, list[str]] = {}
+    for i, each in enumerate(pictures):
+        mermaid_part(each, f"p{i}", each.title, "  ", lines, styles)
+    for kind, names in styles.items():
+        lines.append(f"  classDef {kind} fill:{FILLS[kind]},stroke:#8c959f,color:#1f2328")
+        lines.append(f"  class {','.join(names)} {kind}")
+    return "\n".join([*lines, ""])
+
+
+def mermaid_part(
+    picture: Picture, name: str, title: str, indent: str, lines: list[str], styles: dict[str, list[str]]
+) -> None:
+    inner = indent + "  "
+    lines.append(f'{indent}subgraph {name}["{plain(title) or " "}"]')
+    for i, box in enumerate(picture.boxes):
+        at = f"{name}_{i}"
+        kind = box.mark or box.kind
+        if kind in FILLS:
+            styles.setdefault(kind, []).append(at)
+        if box.inside:
+            lines.append(f'{inner}subgraph {at}["{plain(said(box))}"]')
+            for k, region in enumerate(box.inside):
+                mermaid_part(region, f"{at}_{k}", region.title, inner + "  ", lines, styles)
+            lines.append(f"{inner}end")
+        else:
+            first, last = ("([", "])") if box.kind in ("param", "result") else ("[", "]")
+            lines.append(f'{inner}{at}{first}"{plain(said(box))}"{last}')
+    for wire in picture.wires:
+        lines.append(f'{inner}{name}_{wire.source} -->|"{plain(wire.label)}"| {name}_{wire.target}')
+    lines.append(f"{indent}end")
+
+
+def plain(text: str) -> str:
+    """A text between quotes: what means something to Mermaid or HTML is written by its number."""
+    safe = set(" _.,:+-=()")
+    parts = [c if c.isalnum() or c in safe else "<br/>" if c == "\n" else f"#{ord(c)};" for c in text]
+    return "".join(parts)
+
+
+# ---- JSON
+
+
+def data(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
+    """Boxes and wires as data: a wire leads from the box of that number, of its own picture, to another."""
+    return [as_data(p) for p in pictures]
+
+
+def as_data(picture: Picture) -> dict[str, Any]:
+    boxes = [
+        {
+            "kind": box.kind, "title": box.title, "below": box.below, "mark": box.mark, "tip": box.tip,
+            "file": box.span.source.name if box.span is not None else None,
+            "line": box.span.position[0] if box.span is not None else None,
+            "inside": [as_data(p) for p in box.inside],
+        }
+        for box in picture.boxes
+    ]  # fmt: skip
+    wires = [{"from": w.source, "port": w.port, "to": w.target, "name": w.name, "type": w.type} for w in picture.wires]
+    return {"title": picture.title, "marks": dict(picture.legend), "boxes": boxes, "wires": wires}

@@ -1,0 +1,102 @@
+"""Which equations of a graph stand in another one too: what a pass changed, what a derivative adds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.structural_equality import Keys, attrs_key
+
+
+def shared(graph: Graph, other: Graph) -> set[Eqn]:
+    """The equations of `graph`, at any depth, with one in `other` that computes the same of the same parameters.
+
+    An equation that occurs once there has one counterpart here. Where regions differ, the equations in them are held
+    against those of the next equation there with the same op at the same place.
+    Cost: linear; a graph that is used many times is compared where it is met first.
+    """
+    found: set[Eqn] = set()
+    numbers = Numbers()
+    seen: set[Graph] = set()
+    todo = [(graph, other)]
+    while todo:
+        one, two = todo.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        mine, theirs = numbers.of(one), numbers.of(two)
+        own, left = set(mine), Counter(theirs)
+        waiting: dict[Hashable, list[Eqn]] = {}
+        for eqn, number in zip(two.eqns, theirs, strict=True):
+            if eqn.regions and number not in own:
+                waiting.setdefault(rough(eqn), []).append(eqn)
+        for eqn, number in zip(one.eqns, mine, strict=True):
+            if left[number]:
+                left[number] -= 1
+                found.add(eqn)
+                found |= all_inside(eqn, seen)
+            elif eqn.regions and (like := waiting.get(rough(eqn))):
+                todo += zip(eqn.regions, like.pop(0).regions, strict=False)
+    return found
+
+
+def alike(graph: Graph, other: Graph, known: set[Eqn]) -> set[Eqn]:
+    """The equations of `graph` beyond those `known` that are in `other` but for what they take: same op, same place."""
+    left = Counter(kind(e) for g in inner_first(other)[0] for e in g.eqns)
+    rest = [e for g in inner_first(graph)[0] for e in g.eqns]
+    left.subtract(kind(e) for e in rest if e in known)
+    found: set[Eqn] = set()
+    for eqn in rest:
+        if eqn not in known and left[kind(eqn)] > 0:
+            left[kind(eqn)] -= 1
+            found.add(eqn)
+    return found
+
+
+def kind(eqn: Eqn) -> Hashable:
+    return *rough(eqn), tuple([r.type for r in eqn.results])
+
+
+def rough(eqn: Eqn) -> tuple[Hashable, ...]:
+    return eqn.op.name, len(eqn.regions), eqn.span.source, eqn.span.start, eqn.span.end
+
+
+def all_inside(eqn: Eqn, seen: set[Graph]) -> set[Eqn]:
+    """Every equation in the regions of one."""
+    found: set[Eqn] = set()
+    todo = list(eqn.regions)
+    while todo:
+        graph = todo.pop()
+        if graph not in seen:
+            seen.add(graph)
+            found.update(graph.eqns)
+            todo += [r for e in graph.eqns for r in e.regions]
+    return found
+
+
+class Numbers:
+    """Gives what computes the same, of parameters of the same names, the same number, in however many graphs."""
+
+    def __init__(self) -> None:
+        self.keys = Keys()
+        self.known: dict[Hashable, int] = {}
+
+    def of(self, graph: Graph) -> list[int]:
+        """A number for each equation."""
+        values: dict[Value, Hashable] = dict(zip(graph.params, names(graph.params), strict=True))
+        found: list[int] = []
+        for eqn in graph.eqns:
+            regions = tuple([self.keys.of(r) for r in eqn.regions])
+            operands = tuple([values.get(v) for v in eqn.operands])
+            key = (eqn.op.name, attrs_key(eqn.attrs), operands, regions)
+            number = self.known.setdefault(key, len(self.known))
+            values.update({r: (number, i) for i, r in enumerate(eqn.results)})
+            found.append(number)
+        return found
+
+
+def names(params: Sequence[Value]) -> list[Hashable]:
+    """What the parameters are called, by their place where that does not tell them apart."""
+    count = Counter(p.hint for p in params)
+    return [p.hint if p.hint and count[p.hint] == 1 else i for i, p in enumerate(params)]

@@ -1,0 +1,398 @@
+"""From written types to types: names bound by first use, sizes solved where they are linear in one new name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.ir import symbolic_dims
+from difflang.ir.op import TypeMismatch
+from difflang.ir.symbolic_dims import Dim, Poly
+from difflang.ir.tensor_types import DTYPES, DType, Tensor
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import free_names as mentioned_names
+from difflang.types.dtype_variables import BOUNDS, DTypeParam, pruned
+from difflang.types.enums import enum_type, fits_enum, generics_of
+from difflang.types.join_types import is_stacked, joint
+from difflang.types.language_types import (
+    KEY,
+    ClosureType,
+    FnType,
+    LangType,
+    RecordType,
+    Spread,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    declared_type,
+    is_linear_type,
+    tangent_type,
+)
+from difflang.types.module_name_errors import no_such_type
+from difflang.types.module_scope import Records
+from difflang.types.size_expressions import a_size, arithmetic, free_names, within_parts
+from difflang.types.tangent_annotations import fits_change
+from difflang.types.type_application import applied_type, head
+from difflang.types.type_errors import (
+    Undecided,
+    holds_itself,
+    kind_of,
+    mistake,
+    not_told,
+    unbound_size,
+    unknown_type,
+    untold,
+)
+from difflang.types.unify import Unifier
+
+ALL_BOUNDS = (*BOUNDS, "vec")
+NO_TYPES = (int, Poly, DType, Spread, tuple)
+WHOLE = (Tensor, TupleType, RecordType, VariantType, SumType, ClosureType, FnType)
+Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
+
+
+class Annotations(Struct):
+    """Reads written types against what their names are bound to by now.
+
+    `bound` maps dim names, element types and shapes to what they stand for, but for those that are `untold`; `generics`
+    are the declared bounds; `records` finds a record or an enum; `rigid` says that a name met for the first time is a
+    size of its own (a definition is being checked) rather than an error.
+    """
+
+    unifier: Unifier
+    records: Callable[[str], tree.Record | tree.Enum | None]
+    bound: dict[str, Binding] = field(default_factory=dict)
+    generics: dict[str, str | None] = field(default_factory=dict)
+    rigid: bool = False
+    within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
+    parts: list[int] = field(default_factory=lambda: [0])  # how many fields the outermost of these has by now
+    untold: dict[str, tuple[Span, Span]] = field(default_factory=dict[str, Any])  # by the argument and its parameter
+
+    # ---- evaluation: every name is bound, or becomes rigid
+
+    def type(self, written: tree.TypeExpr) -> LangType:
+        """The type that is written. Errors: DL02 for an unknown name, DL03 for what is no type."""
+        match written:
+            case tree.TypeName(path=path):
+                return self.named(written, ".".join(path))
+            case tree.TypeApply(path=path):
+                return self.applied(written, ".".join(path))
+            case tree.TypeTuple(items=items):
+                return self.type(items[0]) if len(items) == 1 else TupleType(tuple(map(self.type, items)))
+            case tree.TypeFn():
+                params = written.param.items if isinstance(written.param, tree.TypeTuple) else (written.param,)
+                return FnType(tuple(map(self.type, params)), self.type(written.result), written.linear)
+            case tree.TypeCall(path=("D",), args=(arg,)):
+                return tangent_type(self.type(arg))
+            case tree.TypeInt() | tree.DimBinary():
+                raise mistake("DL0301", "a size stands where a type is expected", (written.span, "this is a size"))
+            case tree.TypeCall(path=path):
+                raise self.unknown(written.span, ".".join(path))
+
+    def named(self, written: tree.TypeName, name: str) -> LangType:
+        if name in self.generics or name in self.bound:
+            return self.generic(written, name)
+        if name in DTYPES:
+            return Tensor(DTYPES[name])
+        if name in ("str", "key"):
+            return TextType() if name == "str" else KEY
+        if name == "dim":
+            return Tensor(DTYPES["i32"])
+        record = self.records(name)
+        if record is None:
+            raise self.unknown(written.span, name)
+        if record.generics:
+            raise mistake(
+                "DL0302",
+                f"the {kind_of(record)} `{name}` needs its arguments",
+                (written.span, ""),
+                (record.name_span, f"it is {head(record)}"),
+                help=f"write `{head(record)}`, with the sizes it has here",
+            )
+        return self.declared(record, {})
+
+    def unknown(self, span: Span, name: str) -> DifflangError:
+        place = Span(span.source, span.start, span.start + len(name))
+        error = no_such_type(self.table(), name, place)
+        return error or unknown_type(place, name, self.names(), self.generics, ALL_BOUNDS)
+
+    def table(self) -> Records | None:
+        """The records that a module can name, where `records` looks them up there."""
+        table = getattr(self.records, "__self__", None)
+        return table if isinstance(table, Records) else None
+
+    def names(self) -> tuple[str, ...]:
+        """The records that can be named."""
+        return tuple(self.table() or ())
+
+    def at_home(self, record: tree.Record | tree.Enum) -> Callable[[str], tree.Record | tree.Enum | None]:
+        """How the types of a declaration's fields are looked up: where it stands."""
+        table = self.table()
+        return table.homes[record].records.get if table is not None and record in table.homes else self.records
+
+    def generic(self, written: tree.TypeName, name: str) -> LangType:
+        value = self.bound.get(name)
+        if value is None and self.rigid:
+            bound = self.generics.get(name) or ""
+            if bound not in BOUNDS:
+                raise Undecided
+            value = self.bound[name] = DTypeParam(name, BOUNDS[bound])
+        if isinstance(value, DType):
+            return Tensor(value)
+        if isinstance(value, (int, Poly)):
+            raise mistake("DL0301", f"`{name}` is a size here, not a type", (written.span, ""))
+        if value is None or isinstance(value, (Spread, tuple)):
+            raise self.unbound(written.span, name) if name in self.untold else Undecided
+        return value
+
+    def applied(self, written: tree.TypeApply, name: str) -> LangType:
+        dtype = self.element(name)
+        if dtype is not None:
+            return Tensor(dtype, self.shape(written.args))
+        record = self.records(name)
+        if record is None:
+            raise self.unknown(written.span, name)
+        return applied_type(self, written, record)
+
+    def element(self, name: str) -> DType | None:
+        """The element type of that name, if it is one."""
+        if name in self.generics and self.generics[name] in BOUNDS:
+            found = self.bound.get(name)
+            if found is None and self.rigid:
+                found = self.bound[name] = DTypeParam(name, BOUNDS[self.generics[name] or ""])
+            return found if isinstance(found, DType) else None
+        found = self.bound.get(name)
+        return found if isinstance(found, DType) else DTYPES.get(name)
+
+    def shape(self, args: tuple[tree.TypeExpr | tree.AnyShape, ...]) -> tuple[Dim, ...]:
+        shape: list[Dim | Spread] = []
+        for arg in args:
+            if not isinstance(arg, tree.AnyShape):
+                shape.append(self.dim(arg))
+                continue
+            found = self.bound.get(arg.name)
+            if found is None and self.rigid:
+                found = self.bound[arg.name] = (Spread(arg.name),)
+            if not isinstance(found, tuple):
+                raise Undecided
+            shape.extend(found)
+        return cast("tuple[Dim, ...]", tuple(shape))  # with a `Spread` in it only while a definition is checked
+
+    def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> Binding:
+        """What a record is applied to: a size, an element type or a whole type."""
+        if isinstance(arg, tree.TypeName) and len(arg.path) == 1:
+            (name,) = arg.path
+            if (dtype := self.element(name)) is not None:
+                return dtype
+            whole = not self.within and name in self.generics and self.generics[name] not in BOUNDS
+            if whole or self.generics.get(name) == "vec" or isinstance(self.bound.get(name), WHOLE):
+                return self.generic(arg, name)  # of a function, where a size is not declared
+        match arg:
+            case tree.TypeName() | tree.TypeInt() | tree.DimBinary():
+                return self.dim(arg)
+            case tree.TypeApply() | tree.TypeCall() | tree.TypeFn():
+                return self.type(arg)
+            case tree.TypeTuple(items=items):
+                return self.argument(items[0]) if len(items) == 1 else self.type(arg)
+            case _:
+                pass
+        raise Undecided
+
+    def dim(self, written: tree.TypeExpr) -> Dim:
+        """The size that is written. Errors: DL02 if it names what is not bound."""
+        match written:
+            case tree.TypeInt(value=value):
+                return a_size(value, written.span)
+            case tree.TypeName(path=(name,)):
+                found = self.bound.get(name)
+                if found is None and self.rigid and name not in DTYPES:
+                    found = self.bound[name] = symbolic_dims.name(name)
+                if isinstance(found, (int, Poly)):
+                    return found
+                if found is not None or name in DTYPES:
+                    raise mistake("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
+                raise self.unbound(written.span, name)
+            case tree.DimBinary(op=op):
+                return a_size(arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs)), written.span)
+            case tree.TypeTuple(items=(only,)):
+                return self.dim(only)
+            case _:
+                raise mistake("DL0301", "a type stands where a size is expected", (written.span, ""))
+
+    def unbound(self, span: Span, name: str) -> DifflangError:
+        """What is said of a name that stands for nothing."""
+        return not_told(name, *self.untold[name], span) if name in self.untold else unbound_size(span, name)
+
+    def record_type(self, record: tree.Record, args: Mapping[str, Binding]) -> RecordType:
+        """The record applied to its arguments."""
+        inner = self.inside(record, args)
+        fields = tuple(inner.type(f.type) for f in record.fields)
+        within_parts(inner.parts, len(fields), record.name_span)
+        order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in record.generics)
+        return RecordType(record, tuple(f.name for f in record.fields), fields, order)
+
+    def declared(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> LangType:
+        if decl in self.within:
+            raise holds_itself(decl)
+        return enum_type(self, decl, args) if isinstance(decl, tree.Enum) else self.record_type(decl, args)
+
+    def inside(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> Annotations:
+        """For the types of a declaration's fields."""
+        home, within, parts = self.at_home(decl), (*self.within, decl), self.parts if self.within else [0]
+        return replace(self, records=home, bound=dict(args), generics=generics_of(decl), within=within, parts=parts)
+
+    # ---- matching: a written type against the type of a value; new names are bound
+
+    def match(self, written: tree.TypeExpr, type: LangType) -> bool:
+        """Bind the names of a written type so that it is `type`; says whether it can be."""
+        waiting: list[tuple[tree.TypeExpr, Dim]] = []
+        fits = self.matched(written, type, waiting)
+        return fits and all([self.match_dim(dim, size, None) for dim, size in waiting])
+
+    def matched(self, written: tree.TypeExpr, type: LangType, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
+        match written, type:
+            case tree.TypeName(path=(name,)), _ if name in self.generics and self.generics[name] not in BOUNDS:
+                found = self.bound.get(name)
+                if found is None:
+                    self.bound[name] = type
+                    return self.generics[name] != "vec" or self.unifier.vector(type)
+                both = None if isinstance(found, NO_TYPES) else joint(self.unifier, found, type)
+                self.bound[name] = found if both is None else both
+                return both is not None
+            case tree.TypeName(path=(name,)), Tensor(shape=()) if name in self.generics or name in DTYPES:
+                return self.match_element(name, type)
+            case tree.TypeApply(path=(name,)), Tensor() if name in self.generics or name in DTYPES:
+                return self.match_element(name, type) and self.match_shape(written.args, type.shape, waiting)
+            case tree.TypeApply(path=(name,)), _ if name in self.generics or name in DTYPES:
+                return False
+            case tree.TypeApply(path=path, args=args), RecordType() if (
+                type.decl is self.records(".".join(path)) and not type.tangent
+            ):
+                pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
+                told = [t is None or self.match_argument(a, t, waiting) for a, t in pairs]
+                return len(args) == len(type.args) and all(told)
+            case ((tree.TypeName() | tree.TypeApply()), (VariantType() | SumType())) if (
+                variants := type.variants if isinstance(type, SumType) else (type,)
+            ):
+                return not is_stacked(type) and fits_enum(self, written, variants[0], waiting)
+            case tree.TypeApply(path=path), _ if self.records(".".join(path)) is not None:
+                return False
+            case tree.TypeName(path=path), RecordType(tangent=False) if type.decl is self.records(".".join(path)):
+                inner, pairs = self.inside(type.decl, {}), zip(type.decl.fields, type.fields, strict=True)
+                return not type.args and all([inner.match(f.type, t) for f, t in pairs])
+            case tree.TypeName(path=(name,)), _ if name in self.generics:
+                return False
+            case tree.TypeCall(path=("D",), args=(arg,)), _:
+                return fits_change(self, written, arg, type, waiting)
+            case tree.TypeTuple(items=items), TupleType() if len(items) == len(type.items):
+                return all([self.matched(w, t, waiting) for w, t in zip(items, type.items, strict=True)])
+            case tree.TypeTuple(items=(only,)), _:
+                return self.matched(only, type, waiting)
+            case tree.TypeFn(), ClosureType() | FnType():
+                return self.matched_function(written, type, waiting)
+            case tree.TypeFn(), SumType():
+                return all([self.matched(written, t, waiting) for t in type.options])
+            case ((tree.TypeTuple() | tree.TypeFn()), _):
+                return False
+            case _:
+                return self.unifier.same(self.type(written), type)
+
+    def matched_function(
+        self, written: tree.TypeFn, type: ClosureType | FnType, waiting: list[tuple[tree.TypeExpr, Dim]]
+    ) -> bool:
+        """A function fits a written type if it is linear where that asks for it, and in what is known of it."""
+        if written.linear and not is_linear_type(type):
+            return False
+        known = declared_type(type)
+        params = written.param.items if isinstance(written.param, tree.TypeTuple) else (written.param,)
+        if known is None or len(params) != len(known.params):
+            return True
+        pairs = [*zip(params, known.params, strict=True), (written.result, known.result)]
+        return all([self.matched(w, t, waiting) for w, t in pairs])
+
+    def match_argument(self, arg: object, found: object, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
+        if isinstance(found, (int, Poly)) and isinstance(arg, (tree.TypeName, tree.TypeInt, tree.DimBinary)):
+            return self.match_dim(arg, found, waiting)
+        if isinstance(found, DType) and isinstance(arg, tree.TypeName):
+            return self.match_element(arg.path[0], Tensor(found))
+        whole = isinstance(found, WHOLE) and isinstance(arg, tree.Node)
+        return whole and self.matched(cast("tree.TypeExpr", arg), cast("LangType", found), waiting)
+
+    def match_element(self, name: str, type: Tensor) -> bool:
+        bound = self.generics.get(name)
+        if name not in self.bound and bound in BOUNDS:
+            accepted = Tensor(pruned(type.dtype))
+            try:
+                self.unifier.accepts(accepted, BOUNDS[bound or ""])
+            except TypeMismatch:
+                return False
+            self.bound[name] = accepted.dtype
+            return True
+        wanted = self.element(name)
+        return wanted is not None and self.unifier.same(Tensor(wanted), Tensor(type.dtype))
+
+    def match_shape(
+        self,
+        args: tuple[tree.TypeExpr | tree.AnyShape, ...],
+        shape: tuple[Dim, ...],
+        waiting: list[tuple[tree.TypeExpr, Dim]],
+    ) -> bool:
+        spread = next((i for i, a in enumerate(args) if isinstance(a, tree.AnyShape)), None)
+        if spread is not None:
+            name = args[spread]
+            assert isinstance(name, tree.AnyShape)
+            after = len(args) - spread - 1
+            if len(shape) < len(args) - 1:
+                return False
+            middle = shape[spread : len(shape) - after]
+            if self.bound.setdefault(name.name, middle) != middle:
+                return False
+            args = (*args[:spread], *args[spread + 1 :])
+            shape = (*shape[:spread], *shape[len(shape) - after :])
+        if len(args) != len(shape):
+            return False
+        pairs = zip(args, shape, strict=True)
+        return all([self.match_dim(a, s, waiting) for a, s in pairs if not isinstance(a, tree.AnyShape)])
+
+    def match_dim(self, written: tree.TypeExpr, size: Dim, waiting: list[tuple[tree.TypeExpr, Dim]] | None) -> bool:
+        """Bind or compare one size; with `waiting`, a formula is put off until every lone name is bound."""
+        if isinstance(written, tree.TypeName) and len(written.path) == 1 and written.path[0] not in self.bound:
+            self.bound[written.path[0]] = size
+            return True
+        if waiting is not None and isinstance(written, tree.DimBinary):
+            waiting.append((written, size))
+            return True
+        unknown = sorted(free_names(written) - self.bound.keys())
+        if len(unknown) == 1:
+            return self.solve(written, unknown[0], size)
+        if unknown:
+            raise untold(written, unknown)
+        return self.unifier.equal(self.dim(written), size)
+
+    def solve(self, written: tree.TypeExpr, name: str, size: Dim) -> bool:
+        """Bind the one new name of a formula that is linear in it."""
+        self.bound[name] = 0
+        offset = self.dim(written)
+        self.bound[name] = 1
+        slope = self.dim(written) - offset
+        rest = size - offset
+        if slope == 0 or not isinstance(slope, int):
+            del self.bound[name]
+            return False
+        self.bound[name] = symbolic_dims.floor_div(rest, slope)
+        if self.unifier.equal(self.dim(written), size):
+            return True
+        del self.bound[name]
+        return False
+
+
+def sizes_in(written: tree.TypeExpr, annotations: Annotations) -> list[str]:
+    """The names in a written type that stand for sizes."""
+    others = {*DTYPES, "dim", "str", "key", "D", *annotations.generics}
+    return [n for n in mentioned_names(written) if n not in others and annotations.records(n) is None]

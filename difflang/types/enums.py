@@ -1,0 +1,48 @@
+"""Enums as they are written: the type that a name stands for, and whether a value's type fits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from difflang.ir.symbolic_dims import Dim
+from difflang.syntax import tree
+from difflang.types.language_types import LangType, SumType, VariantType
+from difflang.types.type_errors import Undecided
+
+if TYPE_CHECKING:
+    from difflang.types.annotations import Annotations, Binding
+
+
+def generics_of(decl: tree.Record | tree.Enum) -> dict[str, str | None]:
+    """What a declaration takes in brackets, and what each may stand for."""
+    return {g.name: g.bound for g in decl.generics}
+
+
+def enum_type(names: Annotations, decl: tree.Enum, args: Mapping[str, Binding]) -> LangType:
+    """The enum applied to its arguments: any of its variants."""
+    if not decl.variants:
+        raise Undecided  # the parser has said so
+    inner = names.inside(decl, args)
+    fields = [tuple(inner.type(f.type) for f in v.fields) for v in decl.variants]
+    order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in decl.generics)
+    options = tuple(
+        VariantType(decl, i, tuple(f.name for f in v.fields), types, order, home=inner.records)
+        for i, (v, types) in enumerate(zip(decl.variants, fields, strict=True))
+    )
+    return SumType(options) if options[1:] else options[0]
+
+
+def fits_enum(
+    names: Annotations, written: tree.TypeExpr, type: VariantType, waiting: list[tuple[tree.TypeExpr, Dim]]
+) -> bool:
+    """An enum fits its name, applied to what it is applied to as far as that is known."""
+    match written:
+        case tree.TypeName(path=path) | tree.TypeApply(path=path):
+            args = written.args if isinstance(written, tree.TypeApply) else ()
+            if names.records(".".join(path)) is not type.decl or type.tangent or len(args) != len(type.args):
+                return False
+            pairs = zip(args, type.args, strict=True)
+            return all([t is None or names.match_argument(a, t, waiting) for a, t in pairs])
+        case _:
+            return False

@@ -1,0 +1,294 @@
+"""Types that values of several types are of: what an `if` gives whose sides give two variants, or two functions.
+
+A value is known by the variants, or the functions, that it can be, so that only these are looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import DifflangError
+from difflang.types.dtype_variables import pruned
+from difflang.types.language_types import (
+    TAG,
+    ClosureType,
+    FnType,
+    LangType,
+    NeverType,
+    RecordType,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    leaf_types,
+)
+from difflang.types.type_errors import Undecided
+from difflang.types.unify import Unifier
+
+
+def joint(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
+    """The least type that values of both types can be held as: `a` itself if that is one; nothing if there is none."""
+    if unifier.same(a, b):
+        return a if not unknown(a) else more_told(a, b)
+    match a, b:
+        case (NeverType(), other) | (other, NeverType()):
+            return other
+        case TupleType(), TupleType() if a.of is None or b.of is None:
+            items = all_joint(unifier, a.items, b.items)
+            return None if items is None else TupleType(items)
+        case RecordType(), RecordType() if a.decl is b.decl and a.tangent == b.tangent and a.names == b.names:
+            fields = all_joint(unifier, a.fields, b.fields)
+            return None if fields is None else replace(a, fields=fields, args=merged(a.args, b.args))
+        case _ if all(kind(o) is not None for o in (*options_of(a), *options_of(b))):
+            return one_of(unifier, a, b)
+        case _:
+            return None
+
+
+def kind(type: LangType) -> type[LangType] | None:
+    """What a type is one option of: an enum, functions, or the tangents of functions."""
+    match type:
+        case VariantType():
+            return VariantType
+        case ClosureType():
+            return ClosureType
+        case TupleType(of=ClosureType()):
+            return TupleType
+        case _:
+            return None
+
+
+def all_joint(unifier: Unifier, a: Sequence[LangType], b: Sequence[LangType]) -> tuple[LangType, ...] | None:
+    found = [joint(unifier, m, n) for m, n in zip(a, b, strict=True)] if len(a) == len(b) else [None]
+    kept = tuple([t for t in found if t is not None])
+    return kept if len(kept) == len(found) else None
+
+
+def kin(unifier: Unifier, a: LangType, b: LangType) -> bool:
+    """Whether a value of one type may stand where one of the other stood: of one type, but for what texts say."""
+    return joint(unifier, a, b) is not None or (
+        holds(a, (TextType,)) and joint(unifier, without_texts(a), without_texts(b)) is not None
+    )
+
+
+def without_texts(type: LangType) -> LangType:
+    """The type of values with other texts in them."""
+    match type:
+        case TextType():
+            return TextType()
+        case TupleType():
+            return replace(type, items=tuple(map(without_texts, type.items)))
+        case RecordType() | VariantType():
+            return replace(type, fields=tuple(map(without_texts, type.fields)))
+        case SumType():
+            return replace(type, options=tuple(map(without_texts, type.options)))
+        case _:
+            return type
+
+
+def filled_texts(type: LangType) -> bool:
+    """Whether a value of a type holds a text that the run fills in."""
+    match type:
+        case TextType():
+            return bool(type.parts)
+        case RecordType(fields=parts) | TupleType(items=parts) | VariantType(fields=parts) | SumType(options=parts):
+            return any(map(filled_texts, parts))
+        case ClosureType(captures=parts):
+            return any(map(filled_texts, parts))
+        case _:
+            return False
+
+
+def options_of(type: LangType) -> tuple[LangType, ...]:
+    return type.options if isinstance(type, SumType) else (type,)
+
+
+def one_of(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
+    """The options of both; of arrays, of arrays of one shape."""
+    mine, yours = options_of(a), options_of(b)
+    tag = a.tag if isinstance(a, SumType) else TAG
+    one_shape = unifier.same(tag, b.tag if isinstance(b, SumType) else TAG)
+    if len({kind(o) for o in (*mine, *yours)}) > 1 or not one_shape:
+        return None
+    found = list(mine)
+    for option in yours:
+        for i, other in enumerate(found):
+            both = alike(unifier, other, option)
+            if both is not None:
+                found[i] = both
+                break
+            if isinstance(other, VariantType) and not of_one_enum(unifier, other, option):
+                return None
+        else:
+            found.append(option)
+    if variants := [o for o in found if isinstance(o, VariantType)]:
+        found = list(with_arguments(variants))
+    return found[0] if len(found) == 1 and not tag.shape else SumType(tuple(found), tag)
+
+
+def is_stacked(type: LangType) -> bool:
+    return isinstance(type, SumType) and bool(type.tag.shape)
+
+
+def tagged(type: LangType) -> LangType:
+    """The type with a tag for every enum and function in it, known ones too: what an array of such is made of."""
+    match type:
+        case TupleType():
+            return replace(type, items=tuple(map(tagged, type.items)))
+        case RecordType():
+            return replace(type, fields=tuple(map(tagged, type.fields)))
+        case VariantType() | ClosureType():
+            return SumType((type,))
+        case _:
+            return type
+
+
+def of_one_enum(unifier: Unifier, a: VariantType, b: LangType) -> bool:
+    """Whether two variants that are not alike are of one enum, applied to the same arguments."""
+    if not isinstance(b, VariantType) or a.decl is not b.decl or a.tangent != b.tangent:
+        return False
+    return a.index != b.index and unifier.arguments(a, b)
+
+
+def alike(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
+    """One option in place of two: one variant, one function that captured two kinds of values, or changes of such."""
+    match a, b:
+        case VariantType(), VariantType() if a.decl is b.decl and (a.index, a.tangent) == (b.index, b.tangent):
+            fields = all_joint(unifier, a.fields, b.fields) if unifier.arguments(a, b) else None
+            return None if fields is None else replace(a, fields=fields, args=merged(a.args, b.args))
+        case ClosureType(), ClosureType() if a.code == b.code:
+            captures = all_joint(unifier, a.captures, b.captures)
+            return None if captures is None else ClosureType(a.code, captures)
+        case TupleType(of=ClosureType() as f), TupleType(of=ClosureType() as g):
+            of, items = alike(unifier, f, g), all_joint(unifier, a.items, b.items)
+            return TupleType(items, of) if items is not None and isinstance(of, ClosureType) else None
+        case _:
+            return None
+
+
+def of_one_option(unifier: Unifier, a: LangType, b: LangType) -> bool:
+    """Whether two options, or changes of options, are of one variant or of one function."""
+    if isinstance(a, VariantType) and isinstance(b, VariantType):
+        return a.decl is b.decl and a.index == b.index
+    f, g = (t.of if isinstance(t, TupleType) else t for t in (a, b))
+    return isinstance(f, ClosureType) and isinstance(g, ClosureType) and alike(unifier, f, g) is not None
+
+
+def with_arguments(variants: Sequence[VariantType]) -> list[VariantType]:
+    """Variants of one enum in their order, each with what is known of the enum's arguments."""
+    args = variants[0].args
+    for variant in variants[1:]:
+        args = merged(args, variant.args)
+    return [replace(v, args=args) for v in sorted(variants, key=lambda v: v.index)]
+
+
+def merged(a: Sequence[object], b: Sequence[object]) -> tuple[object, ...]:
+    return tuple([n if m is None else m for m, n in zip(a, b, strict=True)])
+
+
+def unknown(type: LangType) -> bool:
+    """Whether some argument of an enum in a type, or of a record of enums, has not been told."""
+    match type:
+        case VariantType() | RecordType():
+            return None in type.args or any(map(unknown, type.fields))
+        case TupleType(items=parts) | SumType(options=parts) | ClosureType(captures=parts):
+            return any(map(unknown, parts))
+        case _:
+            return False
+
+
+def more_told(a: LangType, b: LangType) -> LangType:
+    """Two types that are the same but for the arguments that one of them does not know."""
+    match a, b:
+        case VariantType(), VariantType():
+            return replace(a, args=merged(a.args, b.args), fields=tuple(map(more_told, a.fields, b.fields)))
+        case SumType(), SumType():
+            return replace(a, options=tuple(map(more_told, a.options, b.options)))
+        case TupleType(), TupleType():
+            return replace(a, items=tuple(map(more_told, a.items, b.items)))
+        case RecordType(), RecordType():
+            return replace(a, args=merged(a.args, b.args), fields=tuple(map(more_told, a.fields, b.fields)))
+        case ClosureType(), ClosureType():
+            return ClosureType(a.code, tuple(map(more_told, a.captures, b.captures)))
+        case _:
+            return a
+
+
+def whole(unifier: Unifier, type: LangType) -> LangType:
+    """The type with every variant of the enums in it, as far as their types can be told without a value."""
+    match type:
+        case TupleType():
+            return replace(type, items=tuple([whole(unifier, t) for t in type.items]))
+        case RecordType():
+            return replace(type, fields=tuple([whole(unifier, t) for t in type.fields]))
+        case VariantType() | SumType() if variants := [o for o in options_of(type) if isinstance(o, VariantType)]:
+            every = every_variant(unifier, variants[0])
+            found = None if every is None else joint(unifier, type, every)
+            return found if found is not None else type
+        case _:
+            return type
+
+
+def every_variant(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> LangType | None:
+    """All of an enum's variants by their declared types; nothing where these do not say how large a value is.
+
+    With `rigid` sizes that are not known are names, and every declared type will do.
+    """
+    from difflang.types.annotations import Annotations
+    from difflang.types.enums import enum_type, generics_of
+
+    if None in of.args and not rigid:
+        return None
+    assert of.home is not None
+    generics = generics_of(of.decl)
+    bound = {n: a for n, a in zip(generics, of.args, strict=True) if a is not None}
+    try:
+        found = enum_type(Annotations(unifier, of.home, bound, generics, rigid), of.decl, bound)  # type: ignore[arg-type]
+    except (DifflangError, Undecided):
+        return None
+    if not rigid and holds(found, (FnType, TextType)):
+        return None
+    return tangents(found) if of.tangent else found
+
+
+def may_move(unifier: Unifier, type: LangType) -> bool:
+    """Whether values of an enum have a tangent in some other variant than those that a value of this type can be."""
+    match type:
+        case TupleType(items=parts) | RecordType(fields=parts):
+            return any(may_move(unifier, t) for t in parts)
+        case VariantType() | SumType() if variants := [o for o in options_of(type) if isinstance(o, VariantType)]:
+            every = every_variant(unifier, variants[0], rigid=True)
+            return every is not None and any(pruned(t.dtype).differentiable for t in leaf_types(every))
+        case _:
+            return False
+
+
+def tangents(type: LangType) -> LangType:
+    from difflang.types.language_types import tangent_type
+
+    return tangent_type(type)
+
+
+def holds(type: LangType, kinds: tuple[Any, ...]) -> bool:
+    """Whether a value of a type has a part of one of these kinds."""
+    match type:
+        case RecordType(fields=parts) | TupleType(items=parts) | VariantType(fields=parts) | SumType(options=parts):
+            return isinstance(type, kinds) or any(holds(t, kinds) for t in parts)
+        case _:
+            return isinstance(type, kinds)
+
+
+def is_chosen(type: LangType) -> bool:
+    """Whether only the run knows the variant of some part of a value, or of what a function in it captured."""
+    match type:
+        case SumType():
+            return True
+        case RecordType(fields=parts) | VariantType(fields=parts):
+            return any(map(is_chosen, parts))
+        case TupleType(items=parts) | ClosureType(captures=parts):
+            return any(map(is_chosen, parts))
+        case _:
+            return False

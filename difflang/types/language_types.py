@@ -1,0 +1,339 @@
+"""Types of the language, above those of the IR: element types still open, tuples, records, closures, text, ranges.
+
+An array's type is the IR's `Tensor`. While a definition is being checked its element type may be a `DTypeParam` (a
+generic `T`) or a `DTypeVar` (a literal's, not yet asked for), and its sizes polynomials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.base.partial_equality import Partly
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import I32, U32, DType, Tensor
+from difflang.types.dtype_variables import dtype_text, pruned, settled
+
+if TYPE_CHECKING:
+    from difflang.syntax import tree
+    from difflang.types.function_code import Code
+
+
+class Spread(Struct, frozen=True):
+    """Stands in a shape for any number of axes, `..s`, while a definition is checked."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"..{self.name}"
+
+
+class TupleType(Struct, frozen=True):
+    """A tuple, or the tangent of a function `of`: of what it captured."""
+
+    items: tuple[LangType, ...]
+    of: ClosureType | None = None
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.items))})"
+
+
+UNIT = TupleType(())
+
+
+class RecordType(Struct, frozen=True):
+    """A record, or the tangent of one: then only the fields that have a tangent are there."""
+
+    decl: tree.Record
+    names: tuple[str, ...]
+    fields: tuple[LangType, ...]
+    args: tuple[object, ...] = ()  # the dims and element types it was applied to; None where nothing has told yet
+    tangent: bool = False
+
+    def __str__(self) -> str:
+        args = applied(self.args)
+        return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
+
+
+def applied(args: Sequence[object]) -> str:
+    """What a record or an enum is applied to, as messages write it."""
+    texts = ["_" if a is None else show_type(a) if isinstance(a, Tensor) else str(a) for a in args]
+    return f"[{', '.join(texts)}]" if args else ""
+
+
+class VariantType(Partly, frozen=True, eq=False):
+    """A value of an enum of which the variant is known, or the tangent of one: then only the fields with a tangent."""
+
+    decl: tree.Enum
+    index: int
+    names: tuple[str, ...]
+    fields: tuple[LangType, ...]
+    args: tuple[object, ...] = ()  # as a record's
+    tangent: bool = False
+    home: Callable[[str], tree.Record | tree.Enum | None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.decl.variants[self.index].name
+
+    def __str__(self) -> str:
+        args = applied(self.args)
+        return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
+
+
+TAG = Tensor(I32)
+
+
+class SumType(Struct, frozen=True):
+    """One of several, which the run chooses: variants of an enum, in their order, functions, or tangents of these.
+
+    As an operand it is a tag and every option, of which those that the tag does not say are zero.
+    """
+
+    options: tuple[LangType, ...]
+    tag: Tensor = TAG
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """What the tag is for each option, rising: a variant's number in its enum, else the place here."""
+        return tuple([o.index if isinstance(o, VariantType) else i for i, o in enumerate(self.options)])
+
+    @property
+    def variants(self) -> tuple[VariantType, ...]:
+        """The options, if they are variants of an enum."""
+        return tuple([o for o in self.options if isinstance(o, VariantType)])
+
+    def __str__(self) -> str:
+        if self.variants:
+            return str(self.variants[0]) + (f"[{', '.join(map(str, self.tag.shape))}]" if self.tag.shape else "")
+        return "one of " + ", ".join(map(show_type, self.options))
+
+
+class ClosureType(Struct, frozen=True):
+    """A function value: its code, and the types of what it captured. Two lambdas never have one type."""
+
+    code: Code
+    captures: tuple[LangType, ...]
+
+    def __str__(self) -> str:
+        return f"function {self.code}"
+
+
+class FnType(Struct, frozen=True):
+    """A written function type, `(A, B) -> C`: all that is known of a parameter while its definition is checked."""
+
+    params: tuple[LangType, ...]
+    result: LangType
+    linear: bool = False
+
+    def __str__(self) -> str:
+        arrow = "-o" if self.linear else "->"
+        return f"({', '.join(map(str, self.params))}) {arrow} {self.result}"
+
+
+class Hole(Struct, frozen=True):
+    """A place in a text that a value fills in, in a format of Python's."""
+
+    type: LangType
+    spec: str = ""
+
+
+class TextType(Struct, frozen=True):
+    """A string. What it says is known beforehand, or it has `parts` that the run fills in.
+
+    It has neither while only the declaration is known.
+    """
+
+    value: str | None = None
+    parts: tuple[str | Hole, ...] = ()
+
+    def __str__(self) -> str:
+        return "str"
+
+
+class KeyType(Struct, frozen=True):
+    """A random key; `u32[2]` in the IR."""
+
+    def __str__(self) -> str:
+        return "key"
+
+
+KEY = KeyType()
+KEY_DATA = Tensor(U32, (2,))
+
+
+class RangeType(Struct, frozen=True):
+    """`a..b by s`; the ends may be static."""
+
+    ends: tuple[Dim | float | None, ...]
+
+    def __str__(self) -> str:
+        return "range"
+
+
+class HistoryType(Struct, frozen=True):
+    """What a loop yields whose length only the run knows. It never leaves its function, so nobody writes its type."""
+
+    item: LangType
+
+    def __str__(self) -> str:
+        return f"history[{show_type(self.item)}]"
+
+
+class NeverType(Struct, frozen=True):
+    """Of what nobody reads before it is set: it is whatever it is set to."""
+
+    def __str__(self) -> str:
+        return "nothing yet"
+
+
+NEVER = NeverType()
+
+Structure = TupleType | RecordType | VariantType | SumType | ClosureType | FnType
+LangType = Tensor | Structure | TextType | KeyType | RangeType | HistoryType | NeverType
+
+
+def tangent_type(type: LangType) -> LangType:
+    """`D(type)`: what a small change of such a value is."""
+    match type:
+        case Tensor():
+            return type if pruned(type.dtype).differentiable else UNIT
+        case TupleType():
+            return TupleType(tuple(map(tangent_type, type.items)), type.of)
+        case RecordType():
+            pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
+            kept = [(n, t) for n, t in pairs if t != UNIT]
+            return RecordType(type.decl, tuple(n for n, _ in kept), tuple(t for _, t in kept), type.args, tangent=True)
+        case VariantType():
+            pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
+            kept = [(n, t) for n, t in pairs if t != UNIT]
+            names, fields = tuple([n for n, _ in kept]), tuple([t for _, t in kept])
+            return VariantType(type.decl, type.index, names, fields, type.args, True, type.home)
+        case SumType():
+            return SumType(tuple(map(tangent_type, type.options)), type.tag)
+        case ClosureType():
+            return TupleType(tuple(map(tangent_type, type.captures)), type)
+        case _:
+            return UNIT
+
+
+def is_linear_type(type: LangType) -> bool:
+    """Whether it is the type of functions that are known to be linear."""
+    if isinstance(type, ClosureType):
+        from difflang.types.function_code import is_linear
+
+        return is_linear(type.code)
+    if isinstance(type, SumType):
+        return all(map(is_linear_type, type.options))
+    return isinstance(type, FnType) and type.linear
+
+
+def declared_type(type: ClosureType | FnType) -> FnType | None:
+    """The types that a function takes and gives, where it was made with them."""
+    if isinstance(type, FnType):
+        return type
+    from difflang.types.function_code import AscribedCode, GivenCode, MapCode
+
+    match type.code:
+        case MapCode(takes=takes, gives=gives):
+            return FnType((takes,), gives, linear=True)
+        case AscribedCode(type=known) | GivenCode(type=known):
+            return known
+        case _:
+            return None
+
+
+def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
+    """The same type with every array type in it changed."""
+    match type:
+        case Tensor():
+            return change(type)
+        case TupleType():
+            of = None if type.of is None else mapped_function(type.of, change)
+            return TupleType(tuple(mapped(t, change) for t in type.items), of)
+        case RecordType():
+            fields = tuple(mapped(t, change) for t in type.fields)
+            args = tuple(mapped_argument(a, change) for a in type.args)
+            return RecordType(type.decl, type.names, fields, args, type.tangent)
+        case VariantType():
+            return replace(type, fields=tuple([mapped(t, change) for t in type.fields]))
+        case SumType():
+            return SumType(tuple([mapped(t, change) for t in type.options]), change(type.tag))
+        case TextType(parts=parts) if parts:
+            return TextType(
+                None, tuple([p if isinstance(p, str) else Hole(mapped(p.type, change), p.spec) for p in parts])
+            )
+        case ClosureType():
+            return mapped_function(type, change)
+        case FnType():
+            return FnType(tuple(mapped(t, change) for t in type.params), mapped(type.result, change), type.linear)
+        case _:
+            return type
+
+
+def mapped_function(type: ClosureType, change: Callable[[Tensor], Tensor]) -> ClosureType:
+    return ClosureType(type.code, tuple(mapped(t, change) for t in type.captures))
+
+
+def mapped_argument(argument: object, change: Callable[[Tensor], Tensor]) -> object:
+    """What a record is applied to, changed as its fields are: a size stays as it is."""
+    match argument:
+        case DType():
+            return change(Tensor(argument)).dtype
+        case Tensor() | TupleType() | RecordType() | ClosureType() | FnType():
+            return mapped(argument, change)
+        case _:
+            return argument
+
+
+def settled_type(type: LangType) -> LangType:
+    """The type with every open element type answered."""
+    return mapped(type, lambda t: Tensor(settled(t.dtype), t.shape))
+
+
+def pruned_type(type: LangType) -> LangType:
+    """The type with every answered element type in place."""
+    return mapped(type, lambda t: Tensor(pruned(t.dtype), t.shape))
+
+
+def leaf_types(type: LangType) -> list[Tensor]:
+    """The array types that a value of this type flattens to, in order."""
+    match type:
+        case Tensor():
+            return [type]
+        case TupleType():
+            return [leaf for t in type.items for leaf in leaf_types(t)]
+        case RecordType() | VariantType():
+            return [leaf for t in type.fields for leaf in leaf_types(t)]
+        case SumType():
+            return [type.tag, *[leaf for t in type.options for leaf in leaf_types(t)]]
+        case ClosureType():
+            return [leaf for t in type.captures for leaf in leaf_types(t)]
+        case TextType():
+            return [leaf for p in type.parts if not isinstance(p, str) for leaf in leaf_types(p.type)]
+        case KeyType():
+            return [KEY_DATA]
+        case RangeType():
+            return [Tensor(I32)] * (2 if type.ends[2] == 1 else 3)
+        case _:
+            return []
+
+
+def show_type(type: LangType) -> str:
+    """A type as messages write it."""
+    match type:
+        case Tensor():
+            name = dtype_text(type.dtype)
+            return f"{name}[{', '.join(map(str, type.shape))}]" if type.shape else name
+        case TupleType():
+            return f"({', '.join(map(show_type, type.items))})"
+        case FnType(params=params):
+            arrow = "-o" if type.linear else "->"
+            alone = len(params) == 1 and not isinstance(params[0], (FnType, TupleType))
+            taken = show_type(params[0]) if alone else f"({', '.join(map(show_type, params))})"
+            return f"{taken} {arrow} {show_type(type.result)}"
+        case _:
+            return str(type)

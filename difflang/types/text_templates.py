@@ -1,0 +1,123 @@
+"""What a value of a type looks like as text: the template that `print` fills in, and the formats that fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.source import Span
+from difflang.ir.tensor_types import DType, Tensor
+from difflang.ops.value_formatting import Part, Template, formatted
+from difflang.syntax import tree
+from difflang.types.dtype_variables import DTypeVar, pruned
+from difflang.types.language_types import (
+    KeyType,
+    LangType,
+    RecordType,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    leaf_types,
+    show_type,
+)
+from difflang.types.type_errors import mistake
+
+
+def template(type: LangType, spec: str = "") -> Template:
+    """How a value of a type is written; it takes the arrays of `leaf_types(type)`. `spec` is a format such as `.3f`."""
+    match type:
+        case TextType():
+            said = of_text(type)
+            return (("text", said, spec),) if spec else said
+        case _:
+            return shown(type, spec)
+
+
+def of_text(type: TextType) -> Template:
+    """What a text says."""
+    if not type.parts:
+        return (type.value or "",)
+    return joined([p if isinstance(p, str) else template(p.type, p.spec) for p in type.parts])
+
+
+def shown(type: LangType, spec: str) -> Template:
+    """A value inside another: there texts have quotes."""
+    match type:
+        case Tensor() | KeyType():
+            return (("number", spec),)
+        case TupleType():
+            return bracketed("(", [shown(t, spec) for t in type.items])
+        case RecordType():
+            name = f"D({type.decl.name})" if type.tangent else type.decl.name
+            return bracketed(f"{name}(", named(type, spec))
+        case VariantType():
+            name = f"D({type.name})" if type.tangent else type.name
+            return bracketed(f"{name}(", named(type, spec)) if type.fields else (name,)
+        case SumType():
+            return (("among", type.marks, tuple([shown(t, spec) for t in type.options])),)
+        case TextType():
+            return joined(['"', of_text(type), '"'])
+        case _:
+            skipped = len(leaf_types(type))
+            return (str(type), *((("skip", skipped),) if skipped else ()))
+
+
+def named(type: RecordType | VariantType, spec: str) -> list[Template]:
+    pairs = zip(type.names, type.fields, strict=True)
+    return [joined([f"{n} = ", shown(t, spec)]) for n, t in pairs]
+
+
+def bracketed(opened: str, items: Sequence[Template]) -> Template:
+    parts: list[str | Template] = [opened]
+    for i, item in enumerate(items):
+        parts += [", ", item] if i else [item]
+    return joined([*parts, ")"])
+
+
+def joined(parts: Iterable[str | Template]) -> Template:
+    """Strings and templates in a row, as few parts as possible."""
+    found: list[Part] = []
+    for part in [p for some in parts for p in ((some,) if isinstance(some, str) else some)]:
+        if isinstance(part, str) and found and isinstance(found[-1], str):
+            found[-1] += part
+        else:
+            found.append(part)
+    return tuple(found)
+
+
+# ---- Formats
+
+
+def check_format(type: LangType, part: tree.Interpolation) -> None:
+    """Hold the format of a string's hole against the type of its value. Errors: DL0339 at the format."""
+    if not part.format:
+        return
+    end = part.span.end - 1
+    place = Span(part.span.source, end - len(part.format), end)
+    try:
+        for leaf in [""] if isinstance(type, TextType) else [sample(t) for t in leaf_types(type)]:
+            formatted(leaf, part.format)
+    except ValueError as error:
+        raise bad_format(part.format, str(error), (place, f"the value is {show_type(type)}")) from None
+
+
+def sample(type: Tensor) -> Any:
+    """A number of an element type, as formats see it."""
+    return {"bool": "true", "float": 1.0, "complex": 1j}.get(default(type.dtype).kind, 1)
+
+
+def default(dtype: DType) -> DType:
+    """The element type itself, or what it is if nothing ever says."""
+    dtype = pruned(dtype)
+    return dtype.default if isinstance(dtype, DTypeVar) else dtype
+
+
+def bad_format(spec: str, why: str, *labels: tuple[Span, str]) -> DifflangError:
+    return mistake(
+        "DL0339",
+        f"the format `{spec}` does not fit: {why[:1].lower()}{why[1:]}",
+        *labels,
+        help="formats are Python's: `{x:.3f}`, `{n:5d}`, `{x:10.2e}`, `{name:>8}`",
+    )

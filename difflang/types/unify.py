@@ -1,0 +1,231 @@
+"""Making types agree: the checker's `Solver`, which answers open element types and proves sizes equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difflang.ir.op import TypeMismatch
+from difflang.ir.symbolic_dims import Dim, Poly, has_floor_div
+from difflang.ir.tensor_types import C64, COMPLEXES, FLOATS, PART_OF, WHOLE_OF, DType, Tensor
+from difflang.types.dtype_variables import DTypeParam, DTypeVar, dtype_text, pruned, settled
+from difflang.types.language_types import (
+    ClosureType,
+    FnType,
+    Hole,
+    LangType,
+    RecordType,
+    Spread,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    show_type,
+)
+
+
+class Unifier:
+    """A `Solver` that unifies.
+
+    `lenient` says that sizes which may yet be equal pass: while a definition is checked under a `where` clause or a
+    branch on sizes, the proof waits for the specialization, where every size is a number.
+    """
+
+    __slots__ = ("lenient",)
+
+    def __init__(self) -> None:
+        self.lenient = False
+
+    def dtype(self, a: Tensor, b: Tensor) -> None:
+        if not unified(a.dtype, b.dtype):
+            raise TypeMismatch(f"element types differ: {dtype_text(a.dtype)} and {dtype_text(b.dtype)}")
+
+    def accepts(self, a: Tensor, dtypes: Sequence[DType]) -> None:
+        dtype = pruned(a.dtype)
+        if isinstance(dtype, DTypeVar):
+            if not narrow(dtype, [c for c in dtype.candidates if c in dtypes]):
+                raise TypeMismatch(f"takes {family(dtypes)}, not {dtype_text(dtype)}")
+        elif isinstance(dtype, DTypeParam):
+            if not all(c in dtypes for c in dtype.candidates):
+                raise TypeMismatch(f"takes {family(dtypes)}; `{dtype}` may be more than that")
+        elif dtype not in dtypes:
+            raise TypeMismatch(f"takes {family(dtypes)}, not {dtype}")
+
+    def vector(self, type: LangType) -> bool:
+        """Whether values of a type have `+`, scale, `dot` and `zero`; numbers as written become floats."""
+        match type:
+            case Tensor():
+                try:
+                    self.accepts(type, FLOATS + COMPLEXES)
+                except TypeMismatch:
+                    return False
+                return True
+            case TupleType(items=parts):
+                return all([self.vector(t) for t in parts])
+            case RecordType(fields=parts) | VariantType(fields=parts):
+                return type.tangent and all([self.vector(t) for t in parts])
+            case SumType(options=parts):
+                return all([self.vector(t) for t in parts])
+            case _:
+                return False
+
+    def shape(self, a: Tensor, b: Tensor, but: int | None = None) -> None:
+        if a.rank != b.rank:
+            raise TypeMismatch(f"shapes differ: {show_type(a)} and {show_type(b)}")
+        for axis, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)):
+            if axis != but and not self.equal(m, n):
+                raise TypeMismatch(f"shapes differ: {show_type(a)} and {show_type(b)}")
+
+    def size(self, a: Dim, b: Dim, what: str = "size") -> None:
+        if not self.equal(a, b):
+            raise TypeMismatch(f"the {what} differs: {a} and {b}")
+
+    def part(self, z: Tensor) -> DType:
+        return PART_OF[settled(z.dtype)]
+
+    def whole(self, part: Tensor) -> DType:
+        return WHOLE_OF[settled(part.dtype)]
+
+    def require(self, condition: bool, message: str, *parts: object) -> None:
+        if not condition:
+            raise TypeMismatch(message.format(*parts))
+
+    def equal(self, a: Dim | Spread, b: Dim | Spread) -> bool:
+        """Whether two sizes are the same, or may be and that is for the specialization to prove."""
+        if a == b:
+            return True
+        if isinstance(a, Spread) or isinstance(b, Spread):
+            return self.lenient
+        difference = a - b
+        if isinstance(difference, int):
+            return False
+        return self.lenient or has_floor_div(difference)
+
+    def same(self, a: LangType, b: LangType) -> bool:
+        """Make two types one; says whether that is possible."""
+        match a, b:
+            case Tensor(), Tensor():
+                return (
+                    a.rank == b.rank
+                    and unified(a.dtype, b.dtype)
+                    and all(self.equal(m, n) for m, n in zip(a.shape, b.shape, strict=True))
+                )
+            case TupleType(), TupleType():
+                of_one = a.of is None or b.of is None or self.same(a.of, b.of)
+                return of_one and self.all_same(a.items, b.items)
+            case RecordType(), RecordType():
+                one = a.decl is b.decl and a.tangent == b.tangent and a.names == b.names
+                return one and self.all_same(a.fields, b.fields)
+            case VariantType(), VariantType():
+                one = a.decl is b.decl and a.tangent == b.tangent and a.index == b.index and a.names == b.names
+                return one and self.arguments(a, b) and self.all_same(a.fields, b.fields)
+            case SumType(), SumType():
+                return a.marks == b.marks and self.same(a.tag, b.tag) and self.all_same(a.options, b.options)
+            case ClosureType(), ClosureType():
+                return a.code == b.code and self.all_same(a.captures, b.captures)
+            case FnType(), FnType():
+                return a.linear == b.linear and self.all_same((*a.params, a.result), (*b.params, b.result))
+            case TextType(), TextType():
+                return self.texts(a, b)
+            case _:
+                return a == b
+
+    def texts(self, a: TextType, b: TextType) -> bool:
+        """Whether two texts say the same, but for the numbers of the run, as far as it is known what they say."""
+        declared = TextType()
+        if declared in (a, b):
+            return True
+        return a.value == b.value and len(a.parts) == len(b.parts) and all(map(self.filled, a.parts, b.parts))
+
+    def filled(self, a: str | Hole, b: str | Hole) -> bool:
+        if isinstance(a, Hole) and isinstance(b, Hole):
+            return a.spec == b.spec and self.same(a.type, b.type)
+        return a == b
+
+    def arguments(self, a: VariantType, b: VariantType) -> bool:
+        """Whether two enums were, or can have been, applied to the same sizes and types."""
+        return all(m is None or n is None or self.argument(m, n) for m, n in zip(a.args, b.args, strict=True))
+
+    def argument(self, a: object, b: object) -> bool:
+        if isinstance(a, DType) and isinstance(b, DType):
+            return unified(a, b)
+        if isinstance(a, (int, Poly)) and isinstance(b, (int, Poly)):
+            return self.equal(a, b)
+        return True  # types of fields, which are compared where they are
+
+    def all_same(self, first: Sequence[LangType], second: Sequence[LangType]) -> bool:
+        return len(first) == len(second) and all(self.same(a, b) for a, b in zip(first, second, strict=True))
+
+
+def differences(unifier: Unifier, a: LangType, b: LangType) -> list[tuple[LangType, LangType]]:
+    """The parts of two types that cannot be made one."""
+    found: list[tuple[LangType, LangType]] = []
+    todo = [(a, b)]
+    while todo:
+        a, b = todo.pop()
+        if unifier.same(a, b):
+            continue
+        match a, b:
+            case (TupleType(items=first), TupleType(items=second)) if len(first) == len(second):
+                todo += zip(first, second, strict=True)
+            case RecordType(), RecordType() if a.decl is b.decl and a.names == b.names and a.tangent == b.tangent:
+                todo += zip(a.fields, b.fields, strict=True)
+            case VariantType(), VariantType() if a.decl is b.decl and a.index == b.index and a.names == b.names:
+                todo += zip(a.fields, b.fields, strict=True)
+            case _:
+                found.append((a, b))
+    return found
+
+
+def unified(a: DType, b: DType) -> bool:
+    """Make two element types one; says whether that is possible."""
+    a, b = pruned(a), pruned(b)
+    if a is b:
+        return True
+    if isinstance(b, DTypeVar) and not isinstance(a, DTypeVar):
+        a, b = b, a
+    if not isinstance(a, DTypeVar):
+        return False
+    if isinstance(b, DTypeVar):
+        common = [c for c in a.candidates if c in b.candidates]
+        wanted = [d for d in (b.default, a.default) if d in common]
+        if not narrow(b, common):
+            return False
+        b.default = max(wanted, key=lambda d: d.bits, default=b.default)  # files may have different default floats
+        b.real = max(b.real, a.real, key=lambda d: d.bits)
+        a.found = b
+        return True
+    needed = b.candidates if isinstance(b, DTypeParam) else (b,)
+    if any(c not in a.candidates for c in needed):
+        return False
+    a.found = b
+    return True
+
+
+def narrow(var: DTypeVar, candidates: Sequence[DType]) -> bool:
+    """Leave a variable only these candidates; false where none is left. A sole candidate is its answer."""
+    if not candidates:
+        return False
+    var.candidates = tuple(candidates)
+    if len(candidates) == 1:
+        var.found = candidates[0]
+    elif var.default not in candidates:
+        wanted = (var.real, WHOLE_OF.get(var.real, C64))
+        var.default = next((d for d in wanted if d in candidates), candidates[0])
+    return True
+
+
+def family(dtypes: Sequence[DType]) -> str:
+    """How a message names a set of element types."""
+    kinds = {d.kind for d in dtypes}
+    if kinds == {"float"} and len(dtypes) < len(FLOATS):
+        return " or ".join(map(str, dtypes))
+    named = {
+        frozenset({"float"}): "a float",
+        frozenset({"int", "uint"}): "an integer",
+        frozenset({"complex"}): "a complex number",
+        frozenset({"float", "complex"}): "a float or complex number",
+        frozenset({"int", "uint", "float"}): "a real number",
+        frozenset({"int", "uint", "float", "complex"}): "a number",
+        frozenset({"bool"}): "a bool",
+    }
+    return named.get(frozenset(kinds), ", ".join(map(str, dtypes)))

@@ -1,0 +1,140 @@
+"""Formulas put in order: sums of products with whole or half powers, like terms together, one fraction a term."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from msgspec import Struct
+
+from difflang.unparse.fragments import ATOM, POSTFIX, POWER, PRODUCT, SUM, float_text
+
+HALF = Fraction(1, 2)
+Powers = tuple[tuple[str, Fraction], ...]  # texts that bind as tightly as a call, in the order in which they came
+
+
+class Formula(Struct, frozen=True):
+    """A sum: how much of each product of powers. Without any it is zero."""
+
+    terms: Mapping[Powers, float]
+
+    @property
+    def alone(self) -> tuple[Powers, float] | None:
+        """The one term, if it is one."""
+        return next(iter(self.terms.items())) if len(self.terms) == 1 else None
+
+    def plus(self, other: Formula, sign: float = 1.0) -> Formula:
+        total = dict(self.terms)
+        for powers, amount in other.terms.items():
+            like = next((p for p in total if set(p) == set(powers)), powers)
+            total[like] = total.get(like, 0.0) + sign * amount
+        return Formula({p: a for p, a in total.items() if a != 0.0})
+
+    def times(self, other: Formula) -> Formula:
+        """A sum is a factor as it is: nothing is multiplied out."""
+        if not self.terms or not other.terms:
+            return Formula({})
+        (left, a), (right, b) = self.factor(), other.factor()
+        total = dict(left)
+        for base, power in right:
+            total[base] = total.get(base, Fraction(0)) + power
+        return Formula({tuple((base, p) for base, p in total.items() if p): a * b})
+
+    def factor(self) -> tuple[Powers, float]:
+        return self.alone or (((self.grouped, Fraction(1)),), 1.0)
+
+    def to(self, power: Fraction) -> Formula | None:
+        """A power of it; None where it is no formula: a root of what may have another sign."""
+        powers, amount = self.factor()
+        if power.denominator != 1 and (amount != 1.0 or any(p != 1 for _, p in powers) or len(powers) > 1):
+            return None
+        if not self.terms or (amount == 0.0 and power < 0):
+            return None
+        return Formula({tuple((base, p * power) for base, p in powers): amount ** float(power)})
+
+    @property
+    def grouped(self) -> str:
+        return f"({self.text})"
+
+    @property
+    def text(self) -> str:
+        """The formula, an expression of the language."""
+        found = ""
+        for powers, amount in self.terms.items():
+            term = product(powers, abs(amount))
+            sign = "-" if amount < 0 else "+"
+            found += (f" {sign} " if found else "-" if amount < 0 else "") + term
+        return found or "0"
+
+    @property
+    def level(self) -> int:
+        if len(self.terms) != 1:
+            return SUM if self.terms else ATOM
+        powers, amount = self.factor()
+        if amount < 0:
+            return SUM
+        if amount != 1.0 or len(powers) > 1 or any(p < 0 for _, p in powers):
+            return PRODUCT if powers else ATOM
+        return POWER if powers and powers[0][1] not in (1, HALF) else POSTFIX
+
+
+def product(powers: Powers, amount: float) -> str:
+    """A coefficient and powers as one fraction."""
+    over = [raised(base, p) for base, p in powers if p > 0]
+    under = [raised(base, -p) for base, p in powers if p < 0]
+    whole = 1.0 / amount if amount else 0.0
+    if 0.0 < amount < 1.0 and whole == round(whole):
+        under.insert(0, number(whole))
+    elif amount != 1.0 or not over:
+        over.insert(0, number(amount))
+    top = " * ".join(over) or "1"
+    if not under:
+        return top
+    return f"{top} / {under[0]}" if len(under) == 1 else f"{top} / ({' * '.join(under)})"
+
+
+def raised(base: str, power: Fraction) -> str:
+    if power == 1:
+        return base
+    if power.denominator == 2:
+        inner = base[1:-1] if base.startswith("(") and base.endswith(")") else base
+        return f"sqrt({inner})" + (f"^{power.numerator}" if power.numerator != 1 else "")
+    return f"{base}^{power.numerator}"
+
+
+def number(value: float) -> str:
+    """A number as people write it: whole ones without a point."""
+    return str(int(value)) if value == round(value) and abs(value) < 1e15 else float_text(value)
+
+
+def atom(text: str) -> Formula:
+    """A name or a call."""
+    return Formula({((text, Fraction(1)),): 1.0})
+
+
+def constant(value: float) -> Formula:
+    return Formula({(): value} if value else {})
+
+
+def combined(op: str, parts: Sequence[Formula], n: int = 0) -> Formula | None:
+    """What an op makes of formulas; None where it is a function like any other."""
+    match op:
+        case "add" | "sub":
+            return parts[0].plus(parts[1], 1.0 if op == "add" else -1.0)
+        case "neg":
+            return constant(-1.0).times(parts[0])
+        case "mul":
+            return parts[0].times(parts[1])
+        case "div":
+            below = parts[1].to(Fraction(-1))
+            return None if below is None else parts[0].times(below)
+        case "positive":
+            return parts[0]
+        case "integer_pow":
+            return parts[0].to(Fraction(n))
+        case "sqrt":
+            return parts[0].to(HALF)
+        case "rsqrt":
+            return parts[0].to(-HALF)
+        case _:
+            return None

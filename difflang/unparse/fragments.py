@@ -1,0 +1,175 @@
+"""Pieces of source text with what is known of them: how tightly they bind, their shape, whether they say their type.
+
+A text may have fewer axes than the value that it stands for: what the language broadcasts is not written out. Where a
+value is needed as it is, `exact` writes it out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.base.source import NOWHERE, Span
+from difflang.ir.symbolic_dims import Dim, Poly
+from difflang.ir.tensor_types import BOOL, I32, DType, Tensor
+
+# How tightly a text binds, loosest first: the chapters of the grammar.
+OR, AND, NOT, COMPARE, RANGE, SUM, PRODUCT, MINUS, POWER, POSTFIX, ATOM = range(1, 12)
+
+Shape = tuple[Dim, ...]
+
+
+class Unspelled(Exception):
+    """Something that has no spelling in the language: what, where, and a way round."""
+
+    def __init__(self, what: str, span: Span = NOWHERE, way: str = "") -> None:
+        super().__init__(what)
+        self.what, self.span, self.way = what, span, way
+
+
+class Nested(Unspelled):
+    """What a loop of a length that only the run knows keeps, where only another loop may read it."""
+
+
+class Words(Struct, frozen=True):
+    """A piece of source. `says` is whether its element type follows from it; a number as written takes any."""
+
+    text: str
+    level: int
+    shape: Shape
+    dtype: DType
+    says: bool = True
+    whole: int | None = None  # of an integer as written, that integer
+    taken: tuple[str, tuple[str, ...]] | None = None  # of a part of an array: that array, and the ranges of it
+    folded: tuple[str, int] | None = None  # of a key: the one that it was made from, and the number
+
+    def at(self, level: int) -> str:
+        """The text as an operand of what binds that tightly."""
+        return self.text if self.level >= level else f"({self.text})"
+
+    @property
+    def atomic(self) -> bool:
+        """Whether it costs nothing to write and compute it twice: a name, a field, a number."""
+        return self.text.removeprefix("-").replace(".", "").replace("_", "").isalnum()
+
+
+def name(text: str, type: Tensor) -> Words:
+    return Words(text, ATOM, type.shape, type.dtype)
+
+
+def called(function: str, *args: Words, shape: Shape, dtype: DType, more: str = "") -> Words:
+    """A call with these arguments, and more of them as text."""
+    texts = [a.text for a in args] + ([more] if more else [])
+    return Words(f"{function}({', '.join(texts)})", POSTFIX, shape, dtype, any(a.says for a in args))
+
+
+def size(dim: Dim) -> str:
+    """A size as an expression."""
+    return str(dim)
+
+
+def tight(dim: Dim) -> str:
+    """A size as one factor."""
+    return f"({dim})" if isinstance(dim, Poly) and not str(dim).isidentifier() else str(dim)
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape that arrays of these shapes have together. Errors: Unspelled where the language refuses them."""
+    whole: list[Dim] = []
+    for i in range(1, max(map(len, shapes), default=0) + 1):
+        here = {s[-i] for s in shapes if len(s) >= i}
+        wide = here - {1}
+        if len(wide) > 1:
+            raise Unspelled(f"arrays of shapes {' and '.join(map(str, shapes))}, which do not broadcast")
+        whole.insert(0, next(iter(wide), 1))
+    return tuple(whole)
+
+
+def settled(words: Words) -> Words:
+    """The same, saying its element type."""
+    if words.says:
+        return words
+    return replace(words, text=f"{words.dtype}({words.text})", level=POSTFIX, says=True)
+
+
+def agreed(parts: Sequence[Words]) -> list[Words]:
+    """Operands of one element type, at least one of which says it."""
+    if any(p.says for p in parts) or not parts:
+        return list(parts)
+    return [settled(parts[0]), *parts[1:]]
+
+
+def exact(words: Words, type: Tensor) -> Words:
+    """A text of the type's own shape, which says its element type."""
+    words = settled(words)
+    if words.shape == type.shape:
+        return words
+    if words.shape == () and type.shape == (1,):
+        return Words(f"[{words.text}]", ATOM, type.shape, type.dtype)
+    missing = type.rank - len(words.shape)
+    if words.shape == type.shape[missing:]:
+        return called("fill", shape=type.shape, dtype=type.dtype, more=f"{listed(type.shape)}, {words.text}")
+    blank = "false" if type.dtype is BOOL else f"{type.dtype}(0)"
+    zeros = f"fill({listed(type.shape)}, {blank})"
+    joined = f"{words.at(OR)} or {zeros}" if type.dtype is BOOL else f"{words.at(SUM)} + {zeros}"
+    return Words(joined, OR if type.dtype is BOOL else SUM, type.shape, type.dtype)
+
+
+def listed(shape: Shape) -> str:
+    return ", ".join(map(size, shape))
+
+
+def number(value: Any, type: Tensor) -> Words:
+    """A number as written, which stands for an array full of it."""
+    dtype = type.dtype
+    if dtype is BOOL:
+        return Words("true" if value else "false", ATOM, (), dtype)
+    if isinstance(value, Poly):
+        text = str(value)
+        if dtype is I32:
+            return Words(text, ATOM if text.isidentifier() else SUM, (), dtype)
+        return Words(f"{dtype}({text})", POSTFIX, (), dtype)
+    if dtype.is_complex:
+        return complex_number(complex(value), dtype)
+    if dtype.is_integer:
+        whole = int(value)
+        return Words(str(whole), ATOM if whole >= 0 else MINUS, (), dtype, dtype is I32, whole)
+    return real_number(float(value), dtype)
+
+
+def real_number(value: float, dtype: DType) -> Words:
+    text = float_text(float(str(np.float32(value))) if dtype.bits < 64 else value)
+    return Words(text, MINUS if text.startswith("-") else ATOM, (), dtype, says=False)
+
+
+def complex_number(value: complex, dtype: DType) -> Words:
+    if value.imag == 0 and math.copysign(1.0, value.imag) > 0:
+        return Words(f"{dtype}({float_text(value.real)})", POSTFIX, (), dtype)
+    part = "f32" if dtype.name == "c64" else "f64"
+    text = f"complex({part}({float_text(value.real)}), {part}({float_text(value.imag)}))"
+    return Words(text, POSTFIX, (), dtype)
+
+
+def float_text(value: float) -> str:
+    """A float as the language writes it: always with a point or an exponent."""
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return repr(float(value))
+
+
+def infix(op: str, level: int, left: Words, right: Words, *, dtype: DType | None = None, chain: bool = True) -> Words:
+    """Two operands around an operator that associates to the left."""
+    left, right = agreed([left, right])
+    text = f"{left.at(level if chain else level + 1)} {op} {right.at(level + 1)}"
+    return Words(text, level, broadcast(left.shape, right.shape), dtype or left.dtype)
+
+
+def with_text(words: Words, text: str, level: int) -> Words:
+    return replace(words, text=text, level=level)

@@ -1,0 +1,229 @@
+"""Statements of a graph: one pass over its equations in order, each an expression of a later one or a `let`.
+
+What is used once is written where it is used, if that stays readable; what is used more often, or inside a loop or a
+branch, has a name: the user's if it is known, else a number. How each op is spelled is in `table`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from difflang.base.source import NOWHERE, Span
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.tensor_types import U32, History, Tensor, Type
+from difflang.unparse.fragments import Nested, Unspelled, Words, exact, name, settled
+
+FREE = ("const", "iota")  # numbers as written, and positions: they are what they are, however often
+POSITIONS = re.compile(r"iota\([^()]*\)")  # also where they are known to be in range
+LONGEST = 56  # characters of an expression within another
+KEPT = "what a loop of a length that only the run knows keeps is read by other loops alone"
+KEY = Tensor(U32, (2,))
+WORD = re.compile(r"[^\W\d]\w*")
+
+Note = Callable[[Span], str]  # the comment behind a statement
+
+
+class Saved(Struct, frozen=True):
+    """What a loop of a length that only the run knows yields: read by loops alone, from the end if `turned`."""
+
+    text: str
+    item: Type
+    maker: object  # the loop that made it: histories of one loop are read side by side
+    steps: object  # the loop whose number of steps it has
+    turned: bool = False  # its first item is that of the last step
+
+
+class Steps(Struct, frozen=True):
+    """How many steps a loop took: `text` where it is counted, and the loop itself."""
+
+    maker: object
+    words: Words | None
+
+
+Spelled = Words | Saved | Steps
+
+
+class Names(Struct, eq=False):
+    """The names of a program, none twice."""
+
+    used: set[str]
+    locals: list[str] = field(default_factory=list[str])  # the parameters of lambdas
+
+    def base(self, wanted: str) -> str:
+        """The word that is nearest to a name."""
+        base = re.sub(r"\W", "_", wanted).strip("_") or "t"
+        return base if WORD.fullmatch(base) else f"t_{base}"
+
+    def fresh(self, wanted: str) -> str:
+        """A name like the one wanted. Words of the language and names in use get a number."""
+        base = self.base(wanted)
+        found, count = base, 1
+        if base == "t":
+            found = "t1"
+        while found in self.used:
+            count += 1
+            found = f"{base}{count}" if base == "t" else f"{base}_{count}"
+        self.used.add(found)
+        return found
+
+
+class Speller(Struct, eq=False):
+    """Writes the statements of one graph. Those of regions in it are written by spellers within."""
+
+    names: Names
+    note: Note
+    hints: Mapping[Value, str]
+    env: dict[Value, Spelled] = field(default_factory=dict[Value, Spelled])
+    lines: list[str] = field(default_factory=list[str])
+    uses: Counter[Value] = field(default_factory=Counter[Value])
+    at: Span = NOWHERE
+    last: Eqn | None = None
+    here: Sequence[Eqn] = ()  # the equations of the graph
+    results: tuple[Value, ...] = ()
+    formula: bool = False  # whether everything is one expression
+    nested: bool = False  # whether it writes a region
+    hidden: frozenset[str] = frozenset()  # names that the program gives another meaning
+    numbered: set[Value] = field(default_factory=set[Value])  # counts of steps that are read by name
+    whole: set[Value] = field(default_factory=set[Value])  # what is read otherwise than step by step
+    unchecked: list[bool] = field(default_factory=lambda: [False])  # whether something indexes without a check
+
+    def inside(self) -> Speller:
+        """A speller for a region: it knows nothing of what is outside but the names."""
+        return Speller(self.names, self.note, self.hints, unchecked=self.unchecked, nested=True, hidden=self.hidden)
+
+    # ---- a graph
+
+    def graph(self, graph: Graph) -> None:
+        """Write all statements of a graph whose params are known. What is used once may be left in `env`."""
+        from difflang.unparse.rule_registry import spelling
+
+        self.here, self.last, self.results = graph.eqns, graph.eqns[-1] if graph.eqns else None, graph.results
+        self.uses, self.numbered, self.whole = uses_in(graph), numbered(graph), read_whole(graph)
+        for eqn in graph.eqns:
+            self.at = eqn.span
+            try:
+                found = spelling(eqn)(self, eqn)
+            except Unspelled as error:
+                raise error if error.span else error.__class__(error.what, eqn.span, error.way) from None
+            for result, spelled in zip(eqn.results, found, strict=True):
+                self.env[result] = self.kept(eqn, result, spelled) if isinstance(spelled, Words) else spelled
+
+    def kept(self, eqn: Eqn, result: Value, words: Words) -> Words:
+        """The words themselves where they may stand in a larger expression, else a name for them."""
+        if words.atomic or POSITIONS.fullmatch(words.text) or eqn.op.name in FREE or not self.uses[result]:
+            return words
+        if self.ends(eqn, result):
+            return words
+        if self.uses[result] == 1 and len(words.text) <= LONGEST and not self.needs_name(result):
+            return words
+        return self.let(result, words, eqn.span)
+
+    def needs_name(self, result: Value) -> bool:
+        """Whether the user knows a value by name, and it is not written into a variable that has it."""
+        hint = self.hinted(result)
+        return bool(hint) and not (self.nested and (result in self.results or self.names.base(hint) in self.names.used))
+
+    def ends(self, eqn: Eqn, result: Value) -> bool:
+        """Whether it is all that a block gives, and made last: then it needs no name."""
+        return self.nested and self.last is eqn and self.results == (result,) and self.uses[result] == 1
+
+    def hinted(self, value: Value) -> str:
+        """The user's name for a value, if there is one. A key that a call draws with is not what the call gives."""
+        if value.type == KEY:
+            return ""
+        return self.hints.get(value, "") or value.hint
+
+    def let(self, value: Value, words: Words, span: Span) -> Words:
+        """Bind a name to the words."""
+        words = settled(words)
+        text = self.names.fresh(self.hinted(value) or "t")
+        self.say(f"let {text} = {words.text}", span)
+        return Words(text, 11, words.shape, words.dtype, folded=words.folded)
+
+    def say(self, text: str, span: Span | None = None) -> None:
+        """Write a statement, with the line that it comes from behind it."""
+        comment = self.note(span) if span is not None else ""
+        self.lines.append(f"{text}  # {comment}" if comment else text)
+
+    # ---- values
+
+    def words(self, value: Value) -> Words:
+        """A value as it is known."""
+        found = self.env[value]
+        if isinstance(found, Steps) and found.words is not None:
+            return found.words
+        if not isinstance(found, Words):
+            raise Nested(KEPT)
+        return found
+
+    def exact(self, value: Value) -> Words:
+        """A value with all its axes. What a loop of known length keeps is an array, whatever the graph holds it in."""
+        if isinstance(value.type, History):
+            return settled(self.words(value))
+        return exact(self.words(value), array(value))
+
+    def atom(self, value: Value, *, whole: bool = False) -> Words:
+        """A value as a name, so that it may be written more than once."""
+        words = self.exact(value) if whole else self.words(value)
+        if not words.atomic and not self.formula:
+            words = self.let(value, words, self.at)
+            self.env[value] = words
+        return words
+
+    def bound(self, text: str, value: Value) -> None:
+        """From here on the value is called so."""
+        self.env[value] = name(text, array(value))
+
+
+def array(value: Value) -> Tensor:
+    """The type of a value that is an array."""
+    if isinstance(value.type, History):
+        raise Nested(KEPT)
+    return value.type
+
+
+def uses_in(graph: Graph) -> Counter[Value]:
+    """How often each value is read; what a region reads counts as often."""
+    uses: Counter[Value] = Counter(graph.results)
+    for eqn in graph.eqns:
+        for value in eqn.operands:
+            uses[value] += 2 if eqn.regions else 1
+    return uses
+
+
+def joined(parts: Sequence[str]) -> str:
+    """One text alone, several as a tuple."""
+    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def numbered(graph: Graph) -> set[Value]:
+    """The numbers of steps that are read by more than loops which go through what was kept in them."""
+    found = set(graph.results)
+    for eqn in graph.eqns:
+        found.update(eqn.operands[1:] if goes_through(eqn) else eqn.operands)
+    return found
+
+
+def read_whole(graph: Graph) -> set[Value]:
+    """The values that are read by more than loops which go through what one loop kept, an item at each step."""
+    found, makers = set(graph.results), dict[Value, Eqn]()
+    for eqn in graph.eqns:
+        is_loop = eqn.op.name == "loop"
+        end = 1 + eqn.attrs["consts"] + eqn.attrs["carry"] if is_loop else len(eqn.operands)
+        several = len({makers[v] for v in eqn.operands[end:] if v in makers}) > 1
+        found.update(eqn.operands if several else eqn.operands[:end])
+        if is_loop:
+            makers |= dict.fromkeys(eqn.results, eqn)
+    return found
+
+
+def goes_through(eqn: Eqn) -> bool:
+    """Whether an equation is a loop that reads something at each step, and not the number of that step."""
+    if eqn.op.name != "loop":
+        return False
+    step, xs = eqn.regions[0], eqn.operands[1 + eqn.attrs["consts"] + eqn.attrs["carry"] :]
+    return bool(xs) and all(isinstance(x.type, History) for x in xs) and not uses_in(step)[step.params[0]]

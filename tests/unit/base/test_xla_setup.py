@@ -1,0 +1,113 @@
+"""XLA is set up in a process of our own, before JAX is there, and what a user has set stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from difflang.base.xla_setup import CACHE, LARGEST, MONTH, OPTIONS, clear_old, keep_compiled, prepare_back_end
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", OPTIONS),
+        ("--xla_cpu_enable_fast_math=false", f"--xla_cpu_enable_fast_math=false {OPTIONS}"),
+        ("--xla_backend_extra_options=a=1", "--xla_backend_extra_options=a=1"),
+    ],
+)
+def test_options_are_added_to_what_is_set(monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> None:
+    monkeypatch.setenv("XLA_FLAGS", before)
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    prepare_back_end()
+    assert os.environ["XLA_FLAGS"] == after
+
+
+def test_a_process_that_has_jax_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "")
+    monkeypatch.setitem(sys.modules, "jax", object())
+    prepare_back_end()
+    assert not os.environ["XLA_FLAGS"]
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_xla_knows_the_option(prepared: bool) -> None:
+    """A loop whose steps touch some kilobytes becomes one kernel with it, and does not without."""
+    program = """
+import jax, jax.numpy as jnp
+step = lambda at: (at[0] + 1, 0.9 * jnp.sin(at[1]))
+loop = jax.jit(lambda x: jax.lax.while_loop(lambda at: at[0] < 3, step, (0, x)))
+print("small_call" in loop.lower(jnp.ones(400)).compile().as_text())
+"""
+    prepare = "from difflang.base.xla_setup import prepare_back_end\nprepare_back_end()" if prepared else ""
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    command = [sys.executable, "-c", prepare + program]
+    found = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
+    assert found.stdout.strip() == str(prepared)
+
+
+COUNTED = """
+from difflang.base.xla_setup import keep_compiled
+keep_compiled()
+import jax, difflang
+found = []
+jax.monitoring.register_event_listener(lambda event, **_: found.append(event))
+print(difflang.loads("fn f(x: f64) -> f64 = sin(x) * x", name="f").f(1.0))
+print(sum("cache_hits" in event for event in found))
+"""
+
+
+def counted(cache: Path) -> tuple[str, int]:
+    """What a process of its own computes with this cache folder, and how many programs it did not compile."""
+    env = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    found = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, env=env, check=True)
+    assert not found.stderr
+    value, hits = found.stdout.split()
+    return value, int(hits)
+
+
+def test_what_is_compiled_is_kept_and_a_damaged_file_is_not_there(tmp_path: Path) -> None:
+    value, hits = counted(tmp_path)
+    assert (value[:8], hits) == ("0.841470", 0)
+    assert counted(tmp_path) == (value, 1)
+    for file in tmp_path.rglob("*-cache"):
+        file.write_bytes(file.read_bytes()[:-100])
+    assert counted(tmp_path) == (value, 0)
+
+
+def test_a_folder_that_cannot_be_made_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.delenv(CACHE, raising=False)
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    keep_compiled()
+    assert CACHE not in os.environ
+
+
+def test_a_folder_that_the_user_chose_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE, "mine")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    keep_compiled()
+    assert os.environ[CACHE] == "mine"
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_old_or_too_much_is_cleared_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = tmp_path.stat().st_mtime
+    for name, age, size in (("new", 10, 40), ("older", 20, 40), ("oldest", 30, 40), ("last year's", 12 * MONTH, 1)):
+        (tmp_path / name).write_bytes(b"x" * size)
+        os.utime(tmp_path / name, (now - age, now - age))
+    clear_old(tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"cleared", "new", "older", "oldest"}
+    monkeypatch.setattr("difflang.base.xla_setup.LARGEST", 90)
+    assert LARGEST > 90
+    clear_old(tmp_path)
+    assert (tmp_path / "oldest").exists(), "it was looked at today"
+    os.utime(tmp_path / "cleared", (now - MONTH, now - MONTH))
+    clear_old(tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"cleared", "new", "older"}

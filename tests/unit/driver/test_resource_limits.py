@@ -1,0 +1,73 @@
+"""A few lines that would fill the memory, or never end, meet one clean limit each; see docs/limits.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from difflang.base.source import Source
+from difflang.base.source_files import MOST_BYTES
+from difflang.driver.check_and_run import check
+from difflang.elaborate.calls.apply import MOST_LAMBDAS
+from difflang.elaborate.context import MOST_AXES
+from difflang.elaborate.instance_keys import DEEPEST
+from difflang.host.run_statements import MOST_CALLS
+from difflang.host.statement_walk import MOST_NESTED
+from difflang.lower.program_size import LIMIT
+from difflang.ops.loop.history_reader import MOST_RUNS
+from difflang.syntax.parse import MISTAKES
+from difflang.types.size_expressions import MOST_PLACES
+from difflang.types.type_errors import MOST_PARTS
+
+FEW = 40
+LIMITS = {
+    "tuples of tuples": (
+        "let t0 = (1.0, 1.0)\n" + "".join(f"let t{i + 1} = (t{i}, t{i})\n" for i in range(FEW)), "DL1008",
+    ),
+    "tuples in a function": (
+        "fn f(x: f32) -> f32 {\n  let t0 = (x, x)\n"
+        + "".join(f"  let t{i + 1} = (t{i}, t{i})\n" for i in range(FEW)) + "  x\n}\n", "DL1008",
+    ),
+    "records of records": (
+        "record R0 { a: f32, b: f32 }\n"
+        + "".join(f"record R{i + 1} {{ a: R{i}, b: R{i} }}\n" for i in range(20)) + "fn f(x: R20) -> f32 = 1.0\n",
+        "DL1008",
+    ),
+    "lambdas that call lambdas twice": (
+        "fn f(x: f32) -> f32 {\n  let g0 = |x: f32| x + 1.0\n"
+        + "".join(f"  let g{i + 1} = |x: f32| g{i}(g{i}(x))\n" for i in range(FEW)) + f"  g{FEW}(x)\n}}\n", "DL1010",
+    ),
+    "an array of too many axes": (f"let x = {'[' * 40}1.0{']' * 40}\n", "DL1005"),
+    "a long number": (f"let x = {'9' * 100_000}\n", "DL0119"),
+    "loops in loops": ("for i in 0..2 {\n" * 2_000 + "print(i)\n" + "}\n" * 2_000, "DL1002"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_few_lines_meet_one_limit(name: str) -> None:
+    text, code = LIMITS[name]
+    found = [d.code for d in check(Source("few.dfl", text)).errors]
+    assert set(found) == {code}, found
+
+
+def test_each_limit_is_written_down() -> None:
+    """The numbers of the page are those of the compiler."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "limits.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (.*?) \| ([\d,]+)", page, flags=re.MULTILINE))
+    numbers = {name: int(number.replace(",", "")) for name, number in rows.items()}
+    assert numbers == {
+        "places along an axis": MOST_PLACES,
+        "MiB of one file": MOST_BYTES >> 20,
+        "mistakes in syntax before the rest is not read": MISTAKES,
+        "loops, branches and lambdas in one another": MOST_NESTED,
+        "functions of known depth that call one another": DEEPEST,
+        "host functions that call one another": MOST_CALLS,
+        "axes of an array": MOST_AXES,
+        "parts of a tuple or a record": MOST_PARTS,
+        "calls of lambdas written out in one function": MOST_LAMBDAS,
+        "equations of one compilation": LIMIT,
+        "loops of unknown length side by side in reverse mode": MOST_RUNS,
+        "frames of a function that calls itself": 1 << 20,
+    }

@@ -1,0 +1,202 @@
+"""What is answered about places of a text, asked in this process; `tests/editor` has a client ask."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from lsprotocol import types as lsp
+
+from difflang.base.source import Source
+from difflang.lsp import completion_items, hover_and_hints, rename_symbol
+from difflang.lsp.language_server import Server
+from difflang.lsp.name_resolution import found_at
+from difflang.lsp.positions import Places, utf16
+from difflang.lsp.quick_fixes import applied
+from difflang.lsp.request_handlers import formatting
+from difflang.lsp.workspace import Document, Workspace
+
+SHAPES = "pub enum Shape { Circle(r: f32), Empty }\n"
+AREA = """\
+import "./shapes.dfl" as shapes
+
+fn area(s: shapes.Shape) -> f32 {
+  match s {
+    shapes.Circle(r) => 3.0 * r * r
+    shapes.Empty => 0.0
+  }
+}
+"""
+ADDED = """\
+fn add(v: f32[n], w: f32[n]) -> f32[n] = v + w
+
+fn f(x: f32[n], y: f32[n]) -> f32[n] {
+  let wide = 1.0
+  let what = y
+"""
+
+
+def opened(workspace: Workspace, text: str, path: Path = Path("/main.dfl")) -> Document:
+    document = workspace.document(path, path.name)
+    document.version = 1
+    document.put(text)
+    workspace.check(document, lambda: None, lambda: None)
+    return document
+
+
+@pytest.mark.parametrize("name", ["Circle", "Empty"])
+def test_a_variant_of_a_module_is_renamed_in_a_case(name: str, tmp_path: Path) -> None:
+    (tmp_path / "shapes.dfl").write_text(SHAPES, encoding="utf-8")
+    workspace = Workspace()
+    shapes, main = opened(workspace, SHAPES, tmp_path / "shapes.dfl"), opened(workspace, AREA, tmp_path / "main.dfl")
+    assert main.analysis is not None and main.analysis.diagnostics() == []
+    for document in (shapes, main):  # from where it is declared, and from the case
+        found = found_at(document, document.text.index(name) + 1)
+        assert found is not None
+        edits = rename_symbol.renamed(found, "Other", [shapes, main])
+        rename_symbol.prove(workspace, found, edits, lambda: None)
+        assert applied(main.text, edits[main]) == AREA.replace(name, "Other")
+        assert applied(shapes.text, edits[shapes]) == SHAPES.replace(name, "Other")
+
+
+RULED = "record Rod { a: f64 }\n\nfn f(r: Rod) -> f64 = r.a\n\nrule f(r: Rod) { (f(r), |d| 1.0 * d.a) }\n"
+INNER = "fn f(x: f32[n]) -> f32 {\n  fn part(z: f32[n]) -> f32 = sum(z)\n  part(x) + x.part() + x.abs().part()\n}\n"
+
+CAPTURED = """\
+record Pair[n] { left: f32[n], right: f32[n] }
+
+fn total(p: Pair[n]) -> f32 {
+  fn part(z: f32[n]) -> f32 = sum(z) + sum(p.left)
+  part(p.right)
+}
+
+print(total(Pair(left = [1.0, 2.0], right = [3.0, 4.0])))
+"""
+
+
+def renamed(text: str, old: str, nth: int, new: str) -> str:
+    """A text after the name at a place of it got another, which is proved to be right. Errors: Refused."""
+    workspace = Workspace()
+    document = opened(workspace, text)
+    at = -1
+    for _ in range(nth + 1):
+        at = text.index(old, at + 1)
+    found = found_at(document, at)
+    assert found is not None
+    edits = rename_symbol.renamed(found, new, [document])
+    rename_symbol.prove(workspace, found, edits, lambda: None)
+    return applied(text, edits[document])
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "nth", "new"),
+    [
+        (RULED, "Rod", 0, "Bar"),  # in the types of a rule, which the checker does not read
+        (RULED, "r:", 0, "whole:"),  # the parameters of a rule are called as those of its function
+        (RULED, "r:", 1, "whole:"),
+        (INNER, "part", 0, "sum_of"),  # what is declared in a block is called behind a dot too
+        (INNER, "part", 2, "sum_of"),
+        (CAPTURED, "left", 0, "first"),  # of what a function in a block has from around it
+    ],
+)
+def test_a_name_is_changed_where_the_language_repeats_it(text: str, old: str, nth: int, new: str) -> None:
+    after = renamed(text, old, nth, new.rstrip(":"))
+    assert after == text.replace(old, new).replace("f(r)", "f(whole)" if old == "r:" else "f(r)").replace(
+        "= r.a", "= whole.a" if old == "r:" else "= r.a"
+    )
+
+
+def test_a_refusal_names_the_mistake_that_would_be_new() -> None:
+    text = "fn f(e: f64, m: f64) -> f64 = e * m\nlet wrong = 1.0.nothing\nlet d = grad[e, m](f)(1.0, 2.0)\nprint(d.e)\n"
+    with pytest.raises(rename_symbol.Refused, match=r"in line 4: .*`e`"):
+        renamed(text, "e:", 0, "rest")
+
+
+@pytest.mark.parametrize(
+    ("typed", "label", "active"),
+    [
+        ("x.add(", "fn add(v: f32[n], w: f32[n]) -> f32[n]", 1),  # `x.add(y)` is `add(x, y)`
+        ("(x + y).add(", "fn add(v: f32[n], w: f32[n]) -> f32[n]", 1),
+        ("x.add(w = ", "fn add(v: f32[n], w: f32[n]) -> f32[n]", 1),
+        ("add(x, ", "fn add(v: f32[n], w: f32[n]) -> f32[n]", 1),
+        ("fn add(", None, None),  # nothing is called there
+    ],
+)
+def test_what_a_call_takes_next_is_shown(typed: str, label: str | None, active: int | None) -> None:
+    document = opened(Workspace(), ADDED + "  " + typed)
+    told = hover_and_hints.call_help(document, len(document.text))
+    assert (told.signatures[0].label if told else None, told.active_parameter if told else None) == (label, active)
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [
+        ("x.add(w", ["what", "wide"]),  # of the type that is needed first
+        ("1.0.add(w", ["what", "wide"]),
+        ('print("{w', ["what", "while"]),
+        ('print("{{w', []),
+        ('print("{x} w', []),
+        ('print("{x:w', []),
+        ('print("{x}")  # {w', []),
+    ],
+)
+def test_names_are_proposed_where_an_expression_stands(typed: str, first: list[str]) -> None:
+    document = opened(Workspace(), ADDED + "  x\n}\n")
+    document.put(ADDED + "  " + typed)
+    places = Places(Source("main.dfl", document.text))
+    found = [item.label for item in completion_items.proposals(document, len(document.text), places)]
+    assert found[:1] == first[:1] and set(first) <= set(found)
+
+
+def test_a_result_is_hinted_behind_what_is_taken_not_in_a_comment() -> None:
+    text = "fn f(\n  x: f32,  # a slope (in m)\n  y: f32  # a place (in m)\n) = x * y\n"
+    places = Places(Source("main.dfl", text))
+    (hint,) = hover_and_hints.hints(opened(Workspace(), text), 0, len(text), places)
+    assert (hint.label, hint.position.line, hint.position.character) == (" -> f32", 3, 1)
+
+
+def test_a_file_is_laid_out_while_another_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who saves a file does not wait for the thread that checks, which may be at something long."""
+    monkeypatch.setattr(Server, "units", property(lambda _: utf16))
+    server, checked = Server(), threading.Event()
+    server.worker.submit(checked.wait)
+    document = opened(server.files, "let   x = 1.0\n")
+    server.opened[document.uri] = document
+    options = lsp.FormattingOptions(tab_size=2, insert_spaces=True)
+    asked = lsp.DocumentFormattingParams(lsp.TextDocumentIdentifier(document.uri), options)
+    try:
+        (edit,) = asyncio.run(asyncio.wait_for(formatting(server, asked), 60))
+    finally:
+        checked.set()
+    assert edit.new_text == "let x = 1.0\n"
+
+
+CHAINED = """record A {
+  w: f32
+}
+record B {
+  w: f32
+}
+fn made(a: A, k: f32) = B(k * a.w + nowhere)
+
+fn g(a: A) -> f32 {
+  a.made(2.0).w
+}
+"""
+
+
+def test_a_field_of_what_an_unknown_call_gives_is_nobody_s() -> None:
+    """What `a` is says nothing of what `a.made(2.0)` is."""
+    document = opened(Workspace(), CHAINED)
+    found = found_at(document, document.text.index("w: f32"))
+    assert found is not None
+    assert applied(document.text, rename_symbol.renamed(found, "v", [document])[document]).endswith(
+        "a.made(2.0).w\n}\n"
+    )
+
+
+def test_a_hint_is_placed_at_once_whatever_the_comments_hold() -> None:
+    """A declaration that is not closed, with comments: each may be read in one way only."""
+    assert hover_and_hints.CLOSED.match("(a: f32," + "# twenty letters long.\n" * 60) is None
